@@ -1,0 +1,9 @@
+"""The two ways in which a command can end badly, told apart by whose fault it was."""
+
+
+class InputError(ValueError):
+    """What was given can't be used: a file, an argument, a configuration. The command line exits with 2."""
+
+
+class RunError(RuntimeError):
+    """The work itself failed: a full disk, a loss that is not a number. The command line exits with 1."""

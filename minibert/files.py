@@ -1,0 +1,62 @@
+"""Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from minibert.errors import RunError
+
+
+def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file, then give it the name `path` in one step.
+
+    A reader, a crash or a full disk sees the old file or the new one, never a part of it.
+
+    Parameters
+    ----------
+    path : the name that the finished file gets; its folder is made if it does not exist.
+    write : called with the temporary path; whatever it raises removes the temporary file.
+
+    Raises
+    ------
+    RunError
+        When the operating system refuses (disk full, no permission); nothing is left behind.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        write(temporary)
+        _flush_to_disk(temporary)
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a run folder is for sharing
+        os.replace(temporary, path)
+        _flush_to_disk(path.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunError(f"{path} could not be written: {reason}; free some space or choose another folder.") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def atomic_text(path: str | Path, text: str) -> None:
+    """Write `text` as UTF-8 to `path`, whole or not at all."""
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _flush_to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
