@@ -1,0 +1,195 @@
+"""Parameters: one table name -> shape -> initial values, one flat buffer, named views of it.
+
+The order of the table is the order in the buffer. Layers follow one another and are alike, so that all of
+them together are one (L, size of a layer) view; an optimizer sweeps over the whole buffer at once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minibert.config import BertConfig
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table."""
+
+    name: str  # path in the tree, joined by dots
+    shape: tuple[int, ...]
+    initial: str  # "normal" (truncated), "zeros" or "ones"
+    decays: bool  # weight decay: on weights, not on LayerNorm and biases (Devlin et al. 2019, A.2)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape))
+
+
+def parameter_table(config: BertConfig) -> list[Entry]:
+    """Every parameter of the encoder, the pooler and both pre-training heads, in the order of the buffer.
+
+    Weights are (inputs, outputs): a layer computes `x @ weight + bias`. The three projections of attention
+    are one matrix. The decoder of the masked-LM head is `embeddings.word` itself (tied), plus a bias.
+    """
+    H, F, V = config.H, config.F, config.V
+
+    def weight(name: str, *shape: int) -> Entry:
+        return Entry(name, shape, "normal", True)
+
+    def bias(name: str, *shape: int) -> Entry:
+        return Entry(name, shape, "zeros", False)
+
+    def norm(name: str) -> list[Entry]:
+        return [Entry(f"{name}.gamma", (H,), "ones", False), Entry(f"{name}.beta", (H,), "zeros", False)]
+
+    table = [
+        weight("embeddings.word", V, H),
+        weight("embeddings.position", config.P, H),
+        weight("embeddings.segment", config.type_vocab_size, H),
+        *norm("embeddings"),
+    ]
+    for i in range(config.L):
+        attention, feed_forward = f"layers.{i}.attention", f"layers.{i}.feed_forward"
+        table += [
+            weight(f"{attention}.qkv_weight", H, 3 * H),
+            bias(f"{attention}.qkv_bias", 3 * H),
+            weight(f"{attention}.output_weight", H, H),
+            bias(f"{attention}.output_bias", H),
+            *norm(attention),
+            weight(f"{feed_forward}.in_weight", H, F),
+            bias(f"{feed_forward}.in_bias", F),
+            weight(f"{feed_forward}.out_weight", F, H),
+            bias(f"{feed_forward}.out_bias", H),
+            *norm(feed_forward),
+        ]
+    return [
+        *table,
+        weight("pooler.weight", H, H),
+        bias("pooler.bias", H),
+        weight("mlm.weight", H, H),
+        bias("mlm.bias", H),
+        *norm("mlm"),
+        bias("mlm.output_bias", V),
+        weight("nsp.weight", H, 2),
+        bias("nsp.bias", 2),
+    ]
+
+
+def unflatten(table: list[Entry], flat: Any) -> dict[str, Any]:
+    """The nested tree of a flat buffer; `layers` is a list. Views with NumPy, slices with any other library."""
+    tree: dict[str, Any] = {}
+    begin = 0
+    for entry in table:
+        _plant(tree, entry.name.split("."), flat[begin : begin + entry.size].reshape(entry.shape))
+        begin += entry.size
+    return tree
+
+
+def _plant(tree: dict[str, Any], path: list[str], leaf: Any) -> None:
+    for name, following in zip(path, path[1:], strict=False):
+        if name.isdigit():  # an entry of the list that the step before made
+            if int(name) == len(tree):
+                tree.append({})
+            tree = tree[int(name)]
+        else:
+            tree = tree.setdefault(name, [] if following.isdigit() else {})
+    tree[path[-1]] = leaf
+
+
+class Parameters:
+    """All parameters of one model (or their gradients, or any tree of that shape) in one flat buffer.
+
+    Parameters
+    ----------
+    config : the model's shape.
+    flat : (N,) the buffer to take, N the sum of the table's sizes; zeros of `dtype` when left out.
+    dtype : of the zeros.
+
+    Attributes
+    ----------
+    flat : (N,) the buffer.
+    tree : nested dictionaries of views of it, as `bert.py` takes them: `tree["layers"][0]["attention"]`.
+    table : the rows of `parameter_table`.
+    """
+
+    def __init__(self, config: BertConfig, flat: np.ndarray | None = None, dtype: Any = np.float32) -> None:
+        self.config = config
+        self.table = parameter_table(config)
+        count = sum(entry.size for entry in self.table)
+        if flat is None:
+            flat = np.zeros(count, dtype)
+        if flat.shape != (count,):
+            raise ValueError(f"flat has shape {flat.shape}, but this configuration has {count:,} parameters.")
+        self.flat = flat
+        self.tree = unflatten(self.table, flat)
+        ends = np.cumsum([entry.size for entry in self.table])
+        self._places = {
+            entry.name: (int(end) - entry.size, entry) for entry, end in zip(self.table, ends, strict=True)
+        }
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        begin, entry = self._places[name]
+        return self.flat[begin : begin + entry.size].reshape(entry.shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def items(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Names and views, in the order of the buffer."""
+        return ((name, self[name]) for name in self)
+
+    @property
+    def decayed(self) -> np.ndarray:
+        """(K,2) int64: the ranges [begin, end) of the buffer that have weight decay, neighbours joined."""
+        ranges: list[list[int]] = []
+        for begin, entry in self._places.values():
+            if entry.decays and ranges and ranges[-1][1] == begin:
+                ranges[-1][1] = begin + entry.size
+            elif entry.decays:
+                ranges.append([begin, begin + entry.size])
+        return np.array(ranges, np.int64).reshape(-1, 2)
+
+    def zeros_like(self) -> "Parameters":
+        """A tree of the same shape and dtype filled with zeros: gradients, moments."""
+        return Parameters(self.config, np.zeros_like(self.flat))
+
+    def astype(self, dtype: Any) -> "Parameters":
+        """A copy in another precision."""
+        return Parameters(self.config, self.flat.astype(dtype))
+
+    def count(self, *prefixes: str) -> int:
+        """Number of parameters whose name begins with one of the prefixes; all of them without a prefix."""
+        return sum(entry.size for entry in self.table if entry.name.startswith(prefixes or ("",)))
+
+
+def initialise(config: BertConfig, seed: int, dtype: Any = np.float32) -> Parameters:
+    """The paper's initial values: truncated normal weights, zero biases, LayerNorm at one and zero.
+
+    Every tensor draws from a generator of its own, so that one more layer or another head leaves the others
+    as they were.
+
+    Parameters
+    ----------
+    config : its `initializer_range` is the standard deviation before truncation.
+    seed : any non-negative whole number.
+    dtype : of the result; the draws themselves are the same for every dtype.
+    """
+    parameters = Parameters(config, dtype=dtype)
+    for number, entry in enumerate(parameters.table):
+        view = parameters[entry.name]
+        if entry.initial == "ones":
+            view[...] = 1
+        elif entry.initial == "normal":
+            view[...] = config.initializer_range * _truncated_normal(np.random.default_rng([seed, number]), entry.shape)
+    return parameters
+
+
+def _truncated_normal(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normal without its tails: whatever falls beyond two standard deviations is drawn again."""
+    values = generator.standard_normal(shape)
+    while (beyond := np.abs(values) > 2).any():
+        values[beyond] = generator.standard_normal(int(beyond.sum()))
+    return values
