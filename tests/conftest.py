@@ -1,0 +1,39 @@
+"""What all tests share: one thread per library, and a switch that makes a missing dependency a failure."""
+
+import os
+
+# Before NumPy is imported. Small matrices gain nothing from threads, and the same threads make the same bits.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import pytest  # noqa: E402
+
+_MISSING = ("could not import", "not installed")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--forbid-missing",
+        action="store_true",
+        help="fail when a test was skipped because a dependency is not installed (continuous integration)",
+    )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    outcome = yield
+    _refuse_missing(item.config, outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    outcome = yield
+    _refuse_missing(collector.config, outcome.get_result())
+
+
+def _refuse_missing(config, report):
+    """Turn a skip for want of a library into a failure when `--forbid-missing` asks for it."""
+    if report.skipped and config.getoption("--forbid-missing") and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if any(sign in reason for sign in _MISSING):
+            report.outcome, report.longrepr = "failed", f"--forbid-missing: {reason}"
