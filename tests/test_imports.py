@@ -1,0 +1,226 @@
+"""Who may import whom in minibert, and which libraries: read from the sources, lazy imports included."""
+
+import ast
+import fnmatch
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "minibert"
+
+# File (without .py; * stands for any name) -> what it may import of minibert | of other libraries.
+# A row without a name continues the one above; of two rows that match, the first counts. Open to
+# everyone: `errors`, `files`, the standard library.
+TABLE = """
+errors             |                                                    |
+files              |                                                    |
+__init__           | any                                                |
+__main__           | cli                                                |
+
+config             |                                                    | numpy
+params             | config                                             | numpy
+batch              | config                                             | numpy
+ops/*              | ops/*                                              | numpy
+
+bert               | config batch                                       |
+heads              | config batch                                       |
+bilstm             |                                                    | numpy
+optim              |                                                    | numpy
+backends/__init__  | ops/* backends/*                                   | numpy threadpoolctl
+backends/numba_ops | ops/*                                              | numpy numba
+backends/cpp_ops   | ops/*                                              | numpy
+backends/jax_ops   | ops/*                                              | numpy jax
+
+tokenizer/*        | tokenizer/*                                        | numpy
+data/*             | data/* tokenizer/* batch                           | numpy
+checkpoint         | params config                                      | numpy safetensors
+hub                | params config                                      | numpy safetensors
+model              | bert hub params config batch backends/__init__     |
+                   | tokenizer/*                                        | numpy
+
+metrics            |                                                    | numpy
+trace              |                                                    | numpy
+viz                |                                                    | numpy matplotlib
+gradcheck          |                                                    | numpy
+
+train              | bert heads optim checkpoint data/* metrics         |
+                   | backends/__init__ params config batch              | numpy tqdm tensorboardX
+pretrain           | train bert optim checkpoint data/* metrics         |
+                   | backends/__init__ params config batch              |
+                   | tokenizer/* hub model viz                          | numpy tqdm
+finetune           | train heads bilstm optim checkpoint data/* metrics |
+                   | backends/__init__ params config                    |
+                   | batch tokenizer/* hub model viz                    | numpy tqdm
+experiments/*      | experiments/* pretrain finetune train data/*       |
+                   | metrics tokenizer/* config model viz               | numpy tqdm
+cli*               | any                                                | tqdm
+"""
+OPEN_TO_ALL = {"errors", "files"}
+
+
+class Row(NamedTuple):
+    """What the files of one row may import."""
+
+    pattern: str
+    modules: list[str]
+    libraries: list[str]
+
+
+class Import(NamedTuple):
+    """One import as it stands in a source."""
+
+    line: int
+    name: str  # dotted and absolute: "numpy", "minibert.ops.random"
+
+
+def rows() -> list[Row]:
+    """`TABLE`, read."""
+    found: list[Row] = []
+    for line in filter(str.strip, TABLE.splitlines()):
+        pattern, modules, libraries = line.split("|")
+        if pattern.strip():
+            found.append(Row(pattern.strip(), [], []))
+        found[-1].modules.extend(modules.split())
+        found[-1].libraries.extend(libraries.split())
+    return found
+
+
+def imports(source: str, file: str, package: Path = PACKAGE) -> list[Import]:
+    """Every import statement and every `import_module("literal")` of a source, wherever it stands."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [Import(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, file)
+            found += [Import(node.lineno, _deepest(base, alias.name, package)) for alias in node.names]
+        elif isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__") and node.args:
+            name = node.args[0]
+            found.append(Import(node.lineno, name.value if isinstance(name, ast.Constant) else "(computed)"))
+    return found
+
+
+def _absolute(node: ast.ImportFrom, file: str) -> str:
+    """The dotted module of `from . import x` and its relatives."""
+    if not node.level:
+        return node.module
+    folder = ["minibert", *file.split("/")][: -node.level]
+    return ".".join(folder + ([node.module] if node.module else []))
+
+
+def _deepest(base: str, name: str, package: Path) -> str:
+    """`from minibert.ops import random` imports a module, `from minibert.ops import Ops` a name from one."""
+    if base.split(".")[0] != "minibert":
+        return base
+    inside = package.joinpath(*base.split(".")[1:], name)
+    return f"{base}.{name}" if inside.is_dir() or inside.with_suffix(".py").exists() else base
+
+
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
+def file_of(module: str, package: Path = PACKAGE) -> str:
+    """`minibert.ops.random` -> `ops/random`; a package is its `__init__`."""
+    parts = module.split(".")[1:]
+    return "/".join([*parts, "__init__"] if package.joinpath(*parts).is_dir() else parts)
+
+
+def violations(source: str, file: str, package: Path = PACKAGE) -> list[str]:
+    """What a source imports against the table, as sentences."""
+    row = next((row for row in rows() if fnmatch.fnmatch(file, row.pattern)), None)
+    if row is None:
+        return [f"{file}.py is absent from the table; give it a row that says what it may import"]
+    return [
+        f"{file}.py:{line} imports {name}"
+        for line, name in imports(source, file, package)
+        if not _allowed(name, row, package)
+    ]
+
+
+def _allowed(name: str, row: Row, package: Path) -> bool:
+    library = name.split(".")[0]
+    if library != "minibert":
+        return library in sys.stdlib_module_names or library in row.libraries or name == "(computed)"
+    file = file_of(name, package)
+    return (
+        file in OPEN_TO_ALL
+        or row.modules == ["any"]
+        or any(fnmatch.fnmatch(file, pattern) for pattern in row.modules)
+    )
+
+
+def sources() -> list[str]:
+    """Every file of the package, as the table names it."""
+    return sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", sources())
+def test_file_imports_only_what_its_row_allows(file):
+    source = (PACKAGE / f"{file}.py").read_text(encoding="utf-8")
+    assert violations(source, file) == []
+
+
+def test_only_the_facade_computes_what_it_imports():
+    computing = {
+        file
+        for file in sources()
+        for found in imports((PACKAGE / f"{file}.py").read_text(encoding="utf-8"), file)
+        if found.name == "(computed)"
+    }
+    assert computing <= {"__init__", "backends/__init__"}
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("tokenizer/wordpiece", "from minibert.data import corpus"),
+        ("tokenizer/wordpiece", "from ..data.corpus import sentences"),
+        ("tokenizer/wordpiece", "import torch"),
+        ("data/instances", "from minibert.ops import Ops"),
+        ("data/instances", "def draw():\n    from minibert import ops"),
+        ("data/instances", "import importlib\nimportlib.import_module('minibert.ops.random')"),
+        ("ops/primitives", "import scipy.special"),
+        ("ops/primitives", "from minibert.params import Parameters"),
+        ("ops/primitives", "import jax.numpy"),
+        ("bert", "import numpy as np"),
+        ("bert", "from minibert.ops import Ops"),
+        ("backends/numba_ops", "from minibert.backends.jax_ops import JaxOps"),
+        ("backends/numba_ops", "from .jax_ops import JaxOps"),
+        ("params", "from minibert.bert import encoder"),
+        ("pretrain", "from minibert.cli import main"),
+        ("pretrain", "from minibert import Tokenizer"),
+        ("train", "from minibert import pretrain"),
+        ("train", "import transformers"),
+        ("viz", "from minibert.data.shards import TokenShards"),
+        ("cli", "from matplotlib import pyplot"),
+        ("helpers", ""),
+    ],
+)
+def test_planted_wrong_import_is_found(file, source):
+    assert len(violations(source, file)) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("tokenizer/wordpiece", "from .normalize import BasicTokenizer\nimport unicodedata, numpy as np"),
+        ("data/instances", "from minibert.batch import Batch\nfrom minibert.tokenizer import Tokenizer"),
+        ("ops/primitives", "from minibert.ops import random\nfrom minibert.errors import InputError"),
+        ("viz", "def picture():\n    from matplotlib import pyplot"),
+        ("cli", "def main():\n    from minibert import pretrain, __version__"),
+    ],
+)
+def test_proper_import_passes(file, source):
+    assert violations(source, file) == []
+
+
+def test_relative_and_lazy_imports_are_read_with_their_lines():
+    source = "import os\ndef f():\n    from ..config import BertConfig\n    from . import random\n"
+    assert imports(source, "ops/primitives") == [
+        Import(1, "os"),
+        Import(3, "minibert.config"),
+        Import(4, "minibert.ops.random"),
+    ]
