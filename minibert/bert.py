@@ -1,0 +1,106 @@
+"""BERT: the encoder and the pre-training loss, forward and backward (Devlin et al. 2019, section 3).
+
+Pure functions. `ops` does the arithmetic, `config` has the shapes, `params` and `grads` are trees of arrays as
+`Parameters.tree` holds them, `batch` is flat tokens, `drop` the source of dropout or None. The loss is
+
+    mean over masked positions of -log p(token)  +  mean over sequences of -log p(is next).
+"""
+
+from typing import Any, NamedTuple
+
+from minibert.batch import Batch
+from minibert.config import BertConfig
+
+Tree = dict[str, Any]
+
+
+class PretrainingLoss(NamedTuple):
+    """The loss of one batch, its two parts, and what they are made of."""
+
+    loss: Any  # mlm_loss + nsp_loss
+    mlm_loss: Any  # sum of masked_weights x mlm_nll
+    nsp_loss: Any
+    mlm_nll: Any  # (M,) nats
+    mlm_predicted: Any  # (M,) vocabulary ids
+    nsp_nll: Any  # (S,) nats; meaningless where next_sentence_labels is -1
+    nsp_predicted: Any  # (S,) 0 IsNext, 1 NotNext
+
+
+# -> (T,H)
+def encoder(ops: Any, config: BertConfig, params: Tree, batch: Batch, drop: Any = None) -> tuple[Any, Any]:
+    """Embeddings, then L layers of attention and feed-forward."""
+    x, saved_embedding = ops.embedding_block(batch, params["embeddings"], config, drop)
+
+    def layer(x: Any, one: Tree, number: Any) -> tuple[Any, Any]:
+        x, saved_attention = ops.attention_block(x, one["attention"], batch.cu_seqlens, config, drop, number)
+        x, saved_feed_forward = ops.feed_forward_block(x, one["feed_forward"], config, drop, number)
+        return x, (saved_attention, saved_feed_forward)
+
+    x, saved_layers = ops.layers(layer, params["layers"], x)
+    return x, (saved_embedding, saved_layers)
+
+
+# dy (T,H) -> grads
+def encoder_backward(ops: Any, config: BertConfig, dy: Any, saved: Any, params: Tree, grads: Tree) -> Tree:
+    """Gradients of all layers and the embeddings, added to `grads`."""
+    saved_embedding, saved_layers = saved
+
+    def layer_backward(dy: Any, kept: Any, one: Tree, one_grads: Tree) -> tuple[Any, Tree]:
+        saved_attention, saved_feed_forward = kept
+        dy, feed_forward = ops.feed_forward_block_backward(
+            dy, saved_feed_forward, one["feed_forward"], one_grads["feed_forward"], config
+        )
+        dy, attention = ops.attention_block_backward(dy, saved_attention, one["attention"], one_grads["attention"])
+        return dy, {"attention": attention, "feed_forward": feed_forward}
+
+    dx, layers = ops.layers_backward(layer_backward, dy, saved_layers, params["layers"], grads["layers"])
+    embeddings = ops.embedding_block_backward(dx, saved_embedding, params["embeddings"], grads["embeddings"])
+    return grads | {"embeddings": embeddings, "layers": layers}
+
+
+def pretraining_loss(
+    ops: Any, config: BertConfig, params: Tree, batch: Batch, drop: Any = None
+) -> tuple[PretrainingLoss, Any]:
+    """Masked-LM and next-sentence loss of one batch."""
+    x, saved_encoder = encoder(ops, config, params, batch, drop)
+    (mlm_nll, mlm_predicted), saved_mlm = ops.masked_lm_head(
+        x, batch.masked_rows, batch.masked_labels, params["mlm"], params["embeddings"]["word"], config
+    )
+    pooled, saved_pooler = ops.pooler(x, batch.cu_seqlens[:-1], params["pooler"])
+    nsp_logits, saved_nsp = ops.linear(pooled, params["nsp"]["weight"], params["nsp"]["bias"])
+    # A sequence that is not asked about has label -1 and weight 0: any label will do.
+    nsp_nll, saved_nsp_loss = ops.softmax_cross_entropy(nsp_logits, batch.next_sentence_labels.clip(0))
+
+    mlm_weights = ops.cast(batch.masked_weights, mlm_nll.dtype)
+    nsp_weights = ops.cast(batch.next_sentence_weights, nsp_nll.dtype)
+    mlm_loss, nsp_loss = (mlm_weights * mlm_nll).sum(), (nsp_weights * nsp_nll).sum()
+    result = PretrainingLoss(
+        mlm_loss + nsp_loss, mlm_loss, nsp_loss, mlm_nll, mlm_predicted, nsp_nll, nsp_logits.real.argmax(-1)
+    )
+    return result, (saved_encoder, saved_mlm, saved_pooler, saved_nsp, saved_nsp_loss, mlm_weights, nsp_weights)
+
+
+def pretraining_loss_backward(ops: Any, config: BertConfig, saved: Any, params: Tree, grads: Tree) -> Tree:
+    """Gradients of `pretraining_loss`, added to `grads`, which is consumed and returned.
+
+    The word embedding is used twice, by the embeddings and as the decoder of the masked-LM head: two calls add
+    to one accumulator.
+    """
+    saved_encoder, saved_mlm, saved_pooler, saved_nsp, saved_nsp_loss, mlm_weights, nsp_weights = saved
+    d_logits = ops.softmax_cross_entropy_backward(nsp_weights, saved_nsp_loss)
+    d_pooled, d_weight, d_bias = ops.linear_backward(d_logits, saved_nsp)
+    nsp = {
+        "weight": ops.accumulate(grads["nsp"]["weight"], d_weight),
+        "bias": ops.accumulate(grads["nsp"]["bias"], d_bias),
+    }
+    dx, pooler = ops.pooler_backward(d_pooled, saved_pooler, params["pooler"], grads["pooler"])
+    dx_mlm, mlm, word = ops.masked_lm_head_backward(
+        mlm_weights, saved_mlm, params["mlm"], grads["mlm"], grads["embeddings"]["word"], config
+    )
+    grads = grads | {
+        "nsp": nsp,
+        "pooler": pooler,
+        "mlm": mlm,
+        "embeddings": grads["embeddings"] | {"word": word},
+    }
+    return encoder_backward(ops, config, dx + dx_mlm, saved_encoder, params, grads)

@@ -1,0 +1,82 @@
+"""Losses by row. The weight of a row is simply the gradient that comes in from above it.
+
+Each forward returns the loss of every row; the model sums them with weights 1 / (global count). So there is no
+mean to undo for micro-batches or shards, and a batch with nothing to predict costs exactly zero.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from minibert.ops.attention import equal_length_groups
+from minibert.ops.primitives import Primitives, Saved
+
+
+class Losses(Primitives):
+    """Cross-entropies and the squared error."""
+
+    # logits (N,K)  labels (N,) -> (N,)
+    def softmax_cross_entropy(self, logits: Any, labels: Any) -> tuple[Any, Saved]:
+        """-log softmax(logits)[label] of every row, in nats."""
+        xp = self.xp
+        shifted = logits - logits.real.max(-1, keepdims=True)
+        exponentials = xp.exp(shifted)
+        total = exponentials.sum(-1, keepdims=True)
+        rows = np.arange(len(labels))
+        nll = xp.log(total[:, 0]) - shifted[rows, labels]
+        return nll, (exponentials / total, labels)
+
+    # d nll / d logits = softmax - one-hot(label)
+    # dnll (N,) -> dlogits (N,K)
+    def softmax_cross_entropy_backward(self, dnll: Any, saved: Saved) -> Any:
+        """Gradient of `softmax_cross_entropy`."""
+        probabilities, labels = saved
+        here = np.arange(probabilities.shape[-1]) == labels[:, None]
+        return self.xp.where(here, probabilities - 1, probabilities) * dnll[:, None]
+
+    # scores (T,)  cu_seqlens (S+1,)  labels (S,) -> (S,)
+    def segment_softmax_cross_entropy(self, scores: Any, cu_seqlens: np.ndarray, labels: Any) -> tuple[Any, Saved]:
+        """-log softmax within each segment at its label: a span's end in a paragraph, one choice among four.
+
+        Parameters
+        ----------
+        scores : one for each row of the flat batch.
+        cu_seqlens : where the segments begin; each has at least one row.
+        labels : the right row of each segment, counted from its beginning.
+        """
+        groups, _ = equal_length_groups(cu_seqlens)
+        members = _members(cu_seqlens)
+        parts, kept = [], []
+        for rows, segments in zip(groups, members, strict=True):
+            nll, saved = self.softmax_cross_entropy(scores[rows], labels[segments])
+            parts.append(nll)
+            kept.append(saved)
+        return self.xp.concatenate(parts)[np.argsort(np.concatenate(members))], (cu_seqlens, tuple(kept))
+
+    # dnll (S,) -> dscores (T,)
+    def segment_softmax_cross_entropy_backward(self, dnll: Any, saved: Saved) -> Any:
+        """Gradient of `segment_softmax_cross_entropy`."""
+        cu_seqlens, kept = saved
+        _, back = equal_length_groups(cu_seqlens)
+        parts = [
+            self.softmax_cross_entropy_backward(dnll[segments], one).reshape(-1)
+            for segments, one in zip(_members(cu_seqlens), kept, strict=True)
+        ]
+        return self.xp.concatenate(parts)[back]
+
+    # predictions targets (N,) -> (N,)
+    def mean_squared_error(self, predictions: Any, targets: Any) -> tuple[Any, Saved]:
+        """(prediction - target)^2 of every row; with weights 1/N from above the sum is the mean."""
+        difference = predictions - targets
+        return difference * difference, (difference,)
+
+    def mean_squared_error_backward(self, dloss: Any, saved: Saved) -> Any:
+        """Gradient with respect to the predictions."""
+        (difference,) = saved
+        return 2 * difference * dloss
+
+
+def _members(cu_seqlens: np.ndarray) -> list[np.ndarray]:
+    """Which segments each group of equal lengths holds, in the order of `equal_length_groups`."""
+    lengths = np.diff(cu_seqlens)
+    return [np.flatnonzero(lengths == n) for n in np.unique(lengths)]

@@ -1,0 +1,72 @@
+"""Randomness as a function: the same bits for the same place, in every engine, batch layout and shard.
+
+A draw depends on (seed, step, site, row key, column) and on nothing else. The row key is (number of the
+sequence in the global batch, position in the sequence); attention uses (query row key, head, key position).
+Everything is 32-bit integer arithmetic on arrays: multiply, exclusive or, shift. A generator of this kind is
+called counter-based (Salmon et al. 2011); the mixing steps are those of Chris Wellons' `lowbias32`, with a
+second half of the key folded in between its rounds, so that two rows share no stretch of bits.
+"""
+
+from typing import Any, NamedTuple
+
+STREAMS = (0x243F6A88, 0x85A308D3)  # one for each half of the 64-bit key (digits of pi)
+GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: spreads consecutive counters over all bits
+DRAWS = 1 << 16  # one 32-bit hash serves two draws of 16 bits
+WORD = 0xFFFFFFFF
+
+
+class Dropout(NamedTuple):
+    """What every dropout site of one batch needs; `None` in its place means no dropout at all."""
+
+    rate: float  # on embeddings and sublayer outputs
+    attention_rate: float  # on attention probabilities
+    rows: Any  # (T, 2) uint32: key of (seed, step, sequence, position)
+
+
+def mix(xp: Any, x: Any) -> Any:
+    """A bijection of 32-bit words in which every input bit flips every output bit about half of the time."""
+    x = (x ^ (x >> 16)) * xp.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * xp.uint32(0x846CA68B)
+    return x ^ (x >> 16)
+
+
+def fold(xp: Any, key: Any, word: Any) -> Any:
+    """A new key out of a key (..., 2) and one more word (...) that it shall depend on."""
+    return mix(xp, mix(xp, key ^ word[..., None]) + xp.uint32(GOLDEN))
+
+
+def words(xp: Any, *values: Any) -> list[Any]:
+    """Counters as (1,) words (NumPy warns of overflow in scalars, never in arrays); high bits fold in."""
+    return [xp.asarray([(v ^ (v >> 32)) & WORD] if isinstance(v, int) else v, xp.uint32).reshape(-1) for v in values]
+
+
+# sequence (T,)  position (T,) -> (T,2)
+def row_keys(xp: Any, seed: Any, step: Any, sequence: Any, position: Any) -> Any:
+    """The key of every token of a batch at one step of training."""
+    key = xp.asarray([STREAMS], xp.uint32)
+    for word in (*words(xp, seed, step), xp.asarray(sequence, xp.uint32), xp.asarray(position, xp.uint32)):
+        key = fold(xp, key, word)
+    return key
+
+
+# keys (..., 2) -> (..., columns) bool
+def keep(xp: Any, keys: Any, columns: int, rate: float) -> Any:
+    """Which columns of each row survive dropout at `rate`: two neighbouring columns share one hash."""
+    counters = xp.arange((columns + 1) // 2, dtype=xp.uint32) * xp.uint32(GOLDEN)
+    x = keys[..., :1] + counters
+    x = (x ^ (x >> 16)) * xp.uint32(0x7FEB352D) ^ keys[..., 1:]
+    x = (x ^ (x >> 15)) * xp.uint32(0x846CA68B)
+    x = x ^ (x >> 16)
+    draws = xp.stack([x & xp.uint32(DRAWS - 1), x >> 16], axis=-1)
+    draws = draws.reshape(*draws.shape[:-2], -1)[..., :columns]
+    return draws >= threshold(rate)
+
+
+def threshold(rate: float) -> int:
+    """Draws below this are dropped: `rate` rounded to a multiple of 1/65,536."""
+    return round(rate * DRAWS)
+
+
+def kept_scale(rate: float) -> float:
+    """What survivors are multiplied with, from the rounded rate, so that the expectation is exact."""
+    return DRAWS / (DRAWS - threshold(rate))
