@@ -35,7 +35,7 @@ class Updates(Primitives):
         eps: float = 1e-6,
         weight_decay: float = 0.01,
         bias_correction: bool = True,
-        grad_scale: float = 1.0,
+        clip: float = 1.0,
     ) -> tuple[Any, Any, Any]:
         """One step of Adam (Kingma & Ba 2015) with decoupled weight decay (Loshchilov & Hutter 2019).
 
@@ -47,7 +47,7 @@ class Updates(Primitives):
         step : number of this step, from 1.
         eps : added outside the square root.
         bias_correction : False gives the Adam of BERT's released code.
-        grad_scale : gradients are multiplied with it first (clipping).
+        clip : what gradients are multiplied with first, 1 where they are short enough.
         """
         if bias_correction:
             lr_scale, v_scale = 1 / (1 - beta1**step), 1 / (1 - beta2**step)
@@ -56,7 +56,7 @@ class Updates(Primitives):
         for begin, end, decays in spans(decayed, len(params)):
             for low in range(begin, end, CHUNK):
                 s = slice(low, min(low + CHUNK, end))
-                g = grads[s] * grad_scale
+                g = grads[s] * clip
                 m[s] = beta1 * m[s] + (1 - beta1) * g
                 v[s] = beta2 * v[s] + (1 - beta2) * (g * g)
                 direction = lr_scale * m[s] / (np.sqrt(v_scale * v[s]) + eps)
