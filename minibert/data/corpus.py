@@ -1,0 +1,366 @@
+"""Plain text in any of three layouts, read as one stream of sentences with a mark between documents.
+
+Next-sentence prediction and long spans need documents whose sentences are in order (section 3.1 and
+appendix A.2 of the paper). Files are read in pieces, so memory doesn't grow with a file, nor with a line.
+"""
+
+import codecs
+import glob
+import gzip
+import io
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from minibert.errors import InputError
+
+LAYOUTS = ("auto", "sentences", "paragraphs", "prose")
+FOLDER_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")
+
+PIECE_BYTES = 1 << 16  # read at once
+LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is worked off in parts of this size
+SENTENCE_CHARACTERS = 1 << 12  # a longer "sentence" is cut: no sentence of the embedded books comes near it
+SNIFFED_CHARACTERS = 1 << 16  # the beginning from which "auto" tells the layout
+WIDEST_PAGE = 120  # characters in the longest line of hard-wrapped prose
+HEADING_CHARACTERS = 400  # prose shorter than this before a gap is a heading, and stays with what follows
+
+# Where a sentence may end: its last mark, closing quotes, then a space (none is written after 。！？).
+_END = re.compile(r"[.!?…؟।]+[\"'”’»)\]_*]*\s+|[。！？]+[”’」』）]*\s*")
+_MARKS = tuple(".!?…؟।。！？")
+_CLOSING = "\"'”’»)]_*」』）"
+_OPENING = "\"'“‘«([_*-—"
+_ABBREVIATIONS = frozenset(
+    "mr mrs ms dr st messrs mme mlle rev hon capt col gen lieut lt sergt prof sr jr esq no nos vol viz vs "
+    "etc i.e e.g cf fig pp jan feb aug sept oct nov dec".split()
+)
+_WORD = re.compile(r"\w")
+_NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a number before its title
+
+
+
+
+def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+    """The text files that are meant by names of files, folders and globs.
+
+    Parameters
+    ----------
+    paths : one or many. A file stands for itself, whatever its suffix; a folder for every .txt, .txt.gz and
+        .txt.xz under it, hidden ones left out; any other name is a glob (`**` goes down into folders).
+
+    Returns
+    -------
+    Files in the order of `paths`, sorted within a folder or glob, each once.
+
+    Raises
+    ------
+    InputError
+        When a name matches no file, or nothing is named.
+    """
+    names = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not names:
+        raise InputError("paths=[] names no corpus; give a text file, a folder or a glob.")
+    found = [path for name in names for path in _files_of(Path(name))]
+    return list(dict.fromkeys(found))
+
+
+def _files_of(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        files = [file for file in path.rglob("*") if file.name.endswith(FOLDER_SUFFIXES) and file.is_file()]
+        files = [file for file in files if not _hidden(file.relative_to(path))]
+        if not files:
+            raise InputError(f"The folder {path} holds no .txt, .txt.gz or .txt.xz; name files one by one.")
+        return sorted(files)
+    files = [Path(name) for name in glob.glob(str(path), recursive=True)]
+    files = sorted(file for file in files if file.is_file())
+    if not files:
+        raise InputError(f"There is no file, folder or match for {path}; check the name of the corpus.")
+    return files
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def embedded_corpus() -> Path:
+    """The public-domain books inside the package, in the layout "sentences" (see corpora/README.md)."""
+    return Path(__file__).resolve().parent.parent / "corpora" / "books.txt.xz"
+
+
+
+
+def sentences(paths: str | Path | Iterable[str | Path], layout: str = "auto") -> "SentenceStream":
+    """Every sentence of a corpus in order, with None between documents.
+
+    Parameters
+    ----------
+    paths : what `find_files` takes.
+    layout : how the files are written; "auto" tells it from the first 64 Ki characters of each file.
+
+        - "sentences": one sentence a line, a blank line between documents (the format of Google's release).
+        - "paragraphs": one paragraph a line, a blank line between documents.
+        - "prose": paragraphs wrapped over several lines, a blank line between paragraphs, two or more blank
+          lines between documents. Less than 400 characters before such a gap are a heading, and go with what
+          follows.
+
+        The end of a file always ends its document. Paragraphs and prose are cut into sentences by
+        `split_sentences`; a sentence of more than 4,096 characters is cut at a space.
+
+        "auto": when most lines that another line follows stop in the middle of a sentence, and none is longer
+        than 120 characters, it is prose; else lines of one and a half sentences or more on average are
+        paragraphs; else sentences.
+
+    Raises
+    ------
+    InputError
+        At once: an unknown layout, a path that matches nothing. While iterating: a file that is not UTF-8
+        (with the offset of the byte), a damaged compressed file, a corpus without any text.
+    """
+    return SentenceStream(paths, layout)
+
+
+class SentenceStream:
+    """What `sentences` returns: iterate to read the files one after another, as often as you like.
+
+    Attributes
+    ----------
+    bytes_read, bytes_total : how far it is, in bytes on the disk (compressed or not).
+    files, layout : what is read, and how.
+    """
+
+    def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto"):
+        if layout not in LAYOUTS:
+            raise InputError(f"layout={layout!r} is unknown; choose from {', '.join(LAYOUTS)}.")
+        self.files = find_files(paths)
+        self.layout = layout
+        self.bytes_total = sum(file.stat().st_size for file in self.files)
+        self.bytes_read = 0
+
+    def __iter__(self) -> Iterator[str | None]:
+        anything = between = False
+        finished = 0
+        for file in self.files:
+            for sentence in self._of_file(file, finished):
+                if sentence is None:
+                    between = anything
+                else:
+                    if between:
+                        yield None
+                    anything, between = True, False
+                    yield sentence
+            between = anything
+            finished += file.stat().st_size
+            self.bytes_read = finished
+        if not anything:
+            names = ", ".join(str(file) for file in self.files[:3]) + (", …" if len(self.files) > 3 else "")
+            raise InputError(f"The corpus is empty: no text in {names}; give files with text in them.")
+
+    def _of_file(self, file: Path, finished: int) -> Iterator[str | None]:
+        def progress(position: int) -> None:
+            self.bytes_read = finished + position
+
+        pieces = _text(file, progress)
+        layout = self.layout
+        if layout == "auto":
+            head, pieces = _peek(pieces)
+            layout = sniff(head)
+        return _READERS[layout](_lines(pieces))
+
+
+def sniff(head: str) -> str:
+    """Tell the layout of a file from its beginning; the rule is in the docstring of `sentences`."""
+    whole, _, _ = head.rpartition("\n")  # the last line may be cut
+    lines = [" ".join(line.split()) for line in (whole or head).split("\n")]
+    followed = [line for line, after in zip(lines, lines[1:], strict=False) if line and after]
+    open_ended = sum(not line.rstrip(_CLOSING).endswith(_MARKS) for line in followed)
+    if open_ended > len(followed) / 2 and max(map(len, lines)) <= WIDEST_PAGE:
+        return "prose"
+    written = [line for line in lines if line]
+    parts = sum(len(split_sentences(line)) for line in written)
+    return "paragraphs" if written and parts >= 1.5 * len(written) else "sentences"
+
+
+def split_sentences(text: str) -> list[str]:
+    """Cut running text into sentences.
+
+    A sentence ends at . ! ? … (or their Arabic, Indic and CJK sisters) with any closing quotes, unless the
+    next word begins in lower case, or the full stop belongs to a title ("Mr."), an initial ("J. Smith") or a
+    number that stands alone ("XII."). Rules of thumb for English print; where they fail, a span is a little
+    longer or shorter, which pre-training doesn't mind.
+
+    Examples
+    --------
+    >>> split_sentences('"Is it far?" asked Mr. Bennet. She said: "No." They went.')
+    ['"Is it far?" asked Mr. Bennet.', 'She said: "No."', 'They went.']
+    """
+    found = []
+    begin = 0
+    for match in _END.finditer(text):
+        if match.end() < len(text) and _is_border(text, begin, match):
+            found.append(text[begin : match.end()].strip())
+            begin = match.end()
+    found.append(text[begin:].strip())
+    return [sentence for sentence in found if sentence]
+
+
+def _is_border(text: str, begin: int, match: re.Match) -> bool:
+    following = text[match.end() : match.end() + 8].lstrip(_OPENING)
+    if following[:1].islower() or following.startswith(_MARKS):
+        return False
+    if not _WORD.search(text, begin, match.start()):
+        return False
+    if match.group().rstrip() != ".":
+        return True
+    word = text[max(begin, match.start() - 16) : match.start()].rpartition(" ")[2].lstrip(_OPENING)
+    initial = len(word) == 1 and word.isupper() and word != "I"
+    if word.lower() in _ABBREVIATIONS or initial:
+        return False
+    return not _NUMERAL.fullmatch(text, begin, match.end())
+
+
+def _cut(sentence: str) -> Iterator[str]:
+    """A sentence as it is, or in parts of at most SENTENCE_CHARACTERS, cut at spaces where there are any."""
+    while len(sentence) > SENTENCE_CHARACTERS:
+        space = sentence.rfind(" ", SENTENCE_CHARACTERS // 2, SENTENCE_CHARACTERS)
+        end = space if space > 0 else SENTENCE_CHARACTERS
+        yield sentence[:end]
+        sentence = sentence[end:].lstrip()
+    if sentence:
+        yield sentence
+
+
+def _split_and_cut(text: str) -> Iterator[str]:
+    for sentence in split_sentences(text):
+        yield from _cut(sentence)
+
+
+
+
+def _read_sentences(lines: Iterator[str]) -> Iterator[str | None]:
+    for line in lines:
+        if line:
+            yield from _cut(line)
+        else:
+            yield None
+
+
+def _read_paragraphs(lines: Iterator[str]) -> Iterator[str | None]:
+    for line in lines:
+        if line:
+            yield from _split_and_cut(line)
+        else:
+            yield None
+
+
+def _read_prose(lines: Iterator[str]) -> Iterator[str | None]:
+    paragraph: list[str] = []
+    waiting = written = blank = 0  # characters in the paragraph, in the document so far; blank lines in a row
+    for line in lines:
+        if not line:
+            blank += 1
+            yield from _split_and_cut(" ".join(paragraph))
+            paragraph, waiting = [], 0
+            continue
+        if blank >= 2 and written >= HEADING_CHARACTERS:
+            yield None
+            written = 0
+        blank = 0
+        paragraph.append(line)
+        waiting += len(line) + 1
+        written += len(line) + 1
+        if waiting > LINE_CHARACTERS:
+            *done, last = split_sentences(" ".join(paragraph))
+            for sentence in done:
+                yield from _cut(sentence)
+            *done, last = _cut(last)
+            yield from done
+            paragraph, waiting = [last], len(last)
+    yield from _split_and_cut(" ".join(paragraph))
+
+
+_READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
+    "sentences": _read_sentences,
+    "paragraphs": _read_paragraphs,
+    "prose": _read_prose,
+}
+
+
+
+
+def _lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Lines with every run of white space made one space; one of more than LINE_CHARACTERS comes in parts."""
+    rest = ""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split("\n")
+        for line in whole:
+            yield " ".join(line.split())
+        while len(rest) > LINE_CHARACTERS:
+            space = rest.rfind(" ", LINE_CHARACTERS // 2, LINE_CHARACTERS)
+            end = space if space > 0 else LINE_CHARACTERS
+            part = " ".join(rest[:end].split())
+            if part:  # an empty one would look like a blank line
+                yield part
+            rest = rest[end:]
+    if rest.strip():
+        yield " ".join(rest.split())
+
+
+def _peek(pieces: Iterator[str]) -> tuple[str, Iterator[str]]:
+    """The beginning of a text, and the text with that beginning."""
+    head = ""
+    for piece in pieces:
+        head += piece
+        if len(head) >= SNIFFED_CHARACTERS:
+            break
+
+    def all_of_it() -> Iterator[str]:
+        yield head
+        yield from pieces
+
+    return head, all_of_it()
+
+
+def _text(file: Path, progress: Callable[[int], None]) -> Iterator[str]:
+    """The characters of a file in pieces, \\r\\n and \\r as \\n; `progress` hears the place on the disk."""
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
+    done = 0
+    for data in _bytes(file, progress):
+        held_back = len(utf8.getstate()[0])  # the beginning of a character cut by the border of the piece
+        try:
+            text = decoder.decode(data)
+            if not data:
+                text += decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{file} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset "
+                f"{done - held_back + error.start:,} of the text; convert it, e.g. with iconv -t UTF-8."
+            ) from error
+        yield text.removeprefix("\ufeff") if done == 0 else text
+        done += len(data)
+
+
+def _bytes(file: Path, progress: Callable[[int], None]) -> Iterator[bytes]:
+    """Pieces of the (decompressed) file, the last one empty."""
+    try:
+        with open(file, "rb") as raw, _decompressed(file, raw) as stream:
+            while data := stream.read(PIECE_BYTES):
+                progress(raw.tell())
+                yield data
+            yield b""
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise InputError(f"{file} is damaged or cut short ({error}); fetch or compress it again.") from error
+    except OSError as error:
+        raise InputError(f"{file} can't be read: {error.strerror or error}; check the file.") from error
+
+
+def _decompressed(file: Path, raw: BinaryIO) -> BinaryIO:
+    if file.suffix == ".gz":
+        return gzip.GzipFile(fileobj=raw)
+    if file.suffix == ".xz":
+        return lzma.LZMAFile(raw)
+    return raw

@@ -1,0 +1,254 @@
+"""Corpus readers: every layout, every kind of file, bounded memory, and sentences for bad input."""
+
+import gzip
+import itertools
+import lzma
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, strategies as st
+
+from minibert.data.corpus import (
+    SENTENCE_CHARACTERS,
+    embedded_corpus,
+    find_files,
+    sentences,
+    sniff,
+    split_sentences,
+)
+from minibert.errors import InputError
+
+PROSE = """CHAPTER I
+
+
+Mr. Bennet was so odd a mixture of quick parts, that the
+experience of three-and-twenty years had been insufficient.
+His wife's mind was less difficult to develop.
+
+"Is it far?" asked she. "No!" cried he;
+"it is not. Come, J. Smith, e.g. by coach."
+The business of her life was to get her daughters married; its solace was visiting and
+news, and that was all there was, as every one in the village knew, and said aloud to
+every other one who would listen, on the road, by the church, in the shop and at the inn.
+
+
+CHAPTER II
+
+
+He was among the earliest.
+"""
+
+
+def write(path, text, newline="\n"):
+    path.write_bytes(text.replace("\n", newline).encode())
+    return path
+
+
+def test_sentences_layout_gives_lines_and_one_none_between_documents(tmp_path):
+    file = write(tmp_path / "a.txt", "\n\n one  two \nthree.\n\n\n\nfour\n \nfive\n\n")
+    assert list(sentences(file, "sentences")) == ["one two", "three.", None, "four", None, "five"]
+
+
+def test_paragraphs_layout_splits_each_line_and_keeps_the_document_together(tmp_path):
+    file = write(tmp_path / "a.txt", "He came. She went.\nThey met.\n\nNext one.\n")
+    assert list(sentences(file, "paragraphs")) == ["He came.", "She went.", "They met.", None, "Next one."]
+
+
+def test_prose_layout_unwraps_lines_and_keeps_a_heading_with_its_chapter(tmp_path):
+    found = list(sentences(write(tmp_path / "a.txt", PROSE), "prose"))
+    assert found[0] == "CHAPTER I"
+    assert found[1].startswith("Mr. Bennet was so odd a mixture of quick parts, that the experience of")
+    assert found[2] == "His wife's mind was less difficult to develop."
+    assert '"Is it far?" asked she.' in found
+    assert '"No!" cried he; "it is not.' in found
+    assert 'Come, J. Smith, e.g. by coach."' in found
+    assert found[-3:] == [None, "CHAPTER II", "He was among the earliest."]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_line_ends_of_every_system_read_alike(tmp_path, newline):
+    assert list(sentences(write(tmp_path / "a.txt", PROSE, newline), "prose")) == list(
+        sentences(write(tmp_path / "b.txt", PROSE), "prose")
+    )
+
+
+def test_a_border_of_files_is_a_border_of_documents_and_empty_files_leave_no_trace(tmp_path):
+    write(tmp_path / "1.txt", "one.\n")
+    write(tmp_path / "2.txt", "\n\n")
+    write(tmp_path / "3.txt", "\ufefftwo.")
+    assert list(sentences(tmp_path, "sentences")) == ["one.", None, "two."]
+
+
+def test_compressed_files_read_like_plain_ones(tmp_path):
+    plain = write(tmp_path / "a.txt", PROSE)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(PROSE.encode()))
+    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(PROSE.encode()))
+    for packed in ("a.txt.gz", "a.txt.xz"):
+        assert list(sentences(tmp_path / packed)) == list(sentences(plain))
+
+
+def test_folders_globs_and_names_are_found_in_order_and_once(tmp_path):
+    for name in ("b.txt", "a.txt.gz", "sub/c.txt.xz", ".hidden/d.txt", "notes.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    names = [str(file.relative_to(tmp_path)) for file in find_files(tmp_path)]
+    assert names == ["a.txt.gz", "b.txt", "sub/c.txt.xz"]
+    assert find_files([tmp_path / "b.txt", tmp_path / "*.txt"]) == [tmp_path / "b.txt"]
+    assert find_files(tmp_path / "notes.md") == [tmp_path / "notes.md"]
+    assert find_files(str(tmp_path / "**" / "*.xz")) == [tmp_path / "sub/c.txt.xz"]
+
+
+def test_auto_tells_the_three_layouts_apart():
+    assert sniff(PROSE) == "prose"
+    assert sniff("He came. She went. They met.\nOne more. And more.\n\nNext one. Last one.\n") == "paragraphs"
+    assert sniff("He came.\nShe went.\n\nThey met.\nChapter\nOne more.\n") == "sentences"
+    assert sniff("") == "sentences"
+
+
+def test_auto_reads_the_embedded_books_as_sentences():
+    first = list(itertools.islice(sentences(embedded_corpus()), 3))
+    assert first[:2] == ["VOLUME I", "CHAPTER I"]
+    assert first[2].startswith("Emma Woodhouse, handsome, clever, and rich,")
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("A b. C d.", ["A b.", "C d."]),
+        ("It is 3.5 metres. Yes", ["It is 3.5 metres.", "Yes"]),
+        ("XII. The Fairy Tale. So it began.", ["XII. The Fairy Tale.", "So it began."]),
+        ("He and I. Then we left.", ["He and I.", "Then we left."]),
+        ('She said, "Go." "I will."', ['She said, "Go."', '"I will."']),
+        ("Wait... what? No.", ["Wait... what?", "No."]),
+        ("他来了。她走了！好", ["他来了。", "她走了！", "好"]),
+        ("यह है। वह है।", ["यह है।", "वह है।"]),
+        ("No end", ["No end"]),
+        ("Stars . . . and night. Day.", ["Stars . . . and night.", "Day."]),
+        ("", []),
+    ],
+)
+def test_sentences_end_where_a_reader_would_end_them(text, expected):
+    assert split_sentences(text) == expected
+
+
+@given(st.text(alphabet="aB.!? \"'。Mr", max_size=200))
+def test_splitting_loses_nothing_but_spaces(text):
+    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
+
+
+@given(
+    st.lists(st.text(alphabet="abc. ", max_size=30), max_size=20),
+    st.sampled_from(["sentences", "paragraphs", "prose", "auto"]),
+)
+def test_every_layout_keeps_every_character_and_puts_none_only_between(tmp_path_factory, lines, layout):
+    text = "\n".join(lines)
+    file = write(tmp_path_factory.mktemp("corpus") / "a.txt", text)
+    if not text.strip():
+        with pytest.raises(InputError, match="empty"):
+            list(sentences(file, layout))
+        return
+    found = list(sentences(file, layout))
+    assert "".join("".join(found_one.split()) for found_one in found if found_one) == "".join(text.split())
+    assert found[0] is not None and found[-1] is not None
+    assert all(a is not None or b is not None for a, b in zip(found, found[1:], strict=False))
+
+
+def test_not_utf8_names_the_file_and_the_offset(tmp_path):
+    file = tmp_path / "latin.txt"
+    file.write_bytes(b"a" * 65_535 + "é".encode() + b"caf\xe9 noir\n")
+    with pytest.raises(InputError, match=r"latin\.txt is not UTF-8: byte 0xe9 at offset 65,540 "):
+        list(sentences(file))
+
+
+def test_a_character_cut_by_the_end_of_the_file_is_not_utf8(tmp_path):
+    file = tmp_path / "cut.txt"
+    file.write_bytes(b"caf\xc3")
+    with pytest.raises(InputError, match="byte 0xc3 at offset 3 "):
+        list(sentences(file))
+
+
+@pytest.mark.parametrize("suffix, pack", [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_damaged_compressed_files_say_so(tmp_path, suffix, pack):
+    file = tmp_path / f"a.txt{suffix}"
+    file.write_bytes(pack(PROSE.encode() * 50)[:-20])
+    with pytest.raises(InputError, match="damaged or cut short"):
+        list(sentences(file))
+    file.write_bytes(b"this was never compressed, whatever its name says")
+    with pytest.raises(InputError, match="damaged or cut short"):
+        list(sentences(file))
+
+
+@pytest.mark.parametrize(
+    "paths, words",
+    [([], "names no corpus"), ("nowhere.txt", "no file, folder or match"), ("*.nothing", "or match")],
+)
+def test_nothing_to_read_says_so(paths, words):
+    with pytest.raises(InputError, match=words):
+        sentences(paths)
+
+
+def test_a_folder_without_texts_says_so(tmp_path):
+    with pytest.raises(InputError, match="holds no .txt"):
+        find_files(tmp_path)
+
+
+def test_an_unknown_layout_lists_the_known_ones():
+    with pytest.raises(InputError, match="layout='verse' is unknown; choose from auto, sentences, para"):
+        sentences(embedded_corpus(), "verse")
+
+
+def test_progress_runs_from_nothing_to_all_bytes(tmp_path):
+    write(tmp_path / "1.txt", PROSE)
+    (tmp_path / "2.txt.gz").write_bytes(gzip.compress(PROSE.encode() * 100))
+    stream = sentences(tmp_path)
+    seen = [stream.bytes_read for _ in stream]
+    assert seen == sorted(seen)
+    assert stream.bytes_read == stream.bytes_total == sum(file.stat().st_size for file in tmp_path.iterdir())
+
+
+def test_overlong_sentences_are_cut_at_spaces_in_every_layout(tmp_path):
+    text = "word " * 50_000
+    file = write(tmp_path / "a.txt", text)
+    for layout in ("sentences", "paragraphs", "prose"):
+        found = list(sentences(file, layout))
+        assert None not in found
+        assert max(map(len, found)) <= SENTENCE_CHARACTERS
+        assert " ".join(found).split() == text.split()
+
+
+READ_A_LINE = """
+import resource, sys
+from minibert.data.corpus import sentences
+for layout in ("sentences", "paragraphs", "prose"):
+    for sentence in sentences(sys.argv[1], layout):
+        pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_a_line_of_many_megabytes_is_read_in_bounded_pieces(tmp_path):
+    def peak(size):
+        with open(tmp_path / "line.txt", "wb") as file:
+            for _ in range(size):
+                file.write(b"lorem ipsum, " * 80_000)
+        command = [sys.executable, "-c", READ_A_LINE, str(tmp_path / "line.txt")]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        return int(run.stdout) / 1024  # MiB: Linux counts in KiB
+
+    assert peak(16) - peak(1) < 4
+
+
+def test_the_embedded_books_are_what_their_note_says():
+    found = list(sentences(embedded_corpus(), "sentences"))
+    documents = found.count(None) + 1
+    words = sum(len(sentence.split()) for sentence in found if sentence)
+    assert (documents, words) == (1_381, 2_039_646)
+    assert embedded_corpus().stat().st_size < 3_600_000
+    note = embedded_corpus().with_name("README.md").read_text()
+    assert "1,381 documents" in note and "2.04 million words" in note
+    text = "\n".join(sentence for sentence in found if sentence)
+    assert "In the beginning God created the heaven and the earth.\n" in text
+    assert "Call me Ishmael.\n" in text
+    for trace in ("Gutenberg", "1:1 ", "\x1a"):
+        assert trace.lower() not in text.lower(), trace
