@@ -6,6 +6,7 @@ Pure functions. `ops` does the arithmetic, `config` has the shapes, `params` and
     mean over masked positions of -log p(token)  +  mean over sequences of -log p(is next).
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from minibert.batch import Batch
@@ -26,15 +27,23 @@ class PretrainingLoss(NamedTuple):
     nsp_predicted: Any  # (S,) 0 IsNext, 1 NotNext
 
 
+# x (T,H) -> (T,H)
+def encoder_layer(
+    ops: Any, config: BertConfig, x: Any, params: Tree, batch: Batch, drop: Any, number: Any
+) -> tuple[Any, Any]:
+    """One layer: attention, then feed-forward."""
+    x, saved_attention = ops.attention_block(x, params["attention"], batch.cu_seqlens, config, drop, number)
+    x, saved_feed_forward = ops.feed_forward_block(x, params["feed_forward"], config, drop, number)
+    return x, (saved_attention, saved_feed_forward)
+
+
 # -> (T,H)
 def encoder(ops: Any, config: BertConfig, params: Tree, batch: Batch, drop: Any = None) -> tuple[Any, Any]:
     """Embeddings, then L layers of attention and feed-forward."""
     x, saved_embedding = ops.embedding_block(batch, params["embeddings"], config, drop)
 
     def layer(x: Any, one: Tree, number: Any) -> tuple[Any, Any]:
-        x, saved_attention = ops.attention_block(x, one["attention"], batch.cu_seqlens, config, drop, number)
-        x, saved_feed_forward = ops.feed_forward_block(x, one["feed_forward"], config, drop, number)
-        return x, (saved_attention, saved_feed_forward)
+        return encoder_layer(ops, config, x, one, batch, drop, number)
 
     x, saved_layers = ops.layers(layer, params["layers"], x)
     return x, (saved_embedding, saved_layers)
@@ -56,6 +65,24 @@ def encoder_backward(ops: Any, config: BertConfig, dy: Any, saved: Any, params: 
     dx, layers = ops.layers_backward(layer_backward, dy, saved_layers, params["layers"], grads["layers"])
     embeddings = ops.embedding_block_backward(dx, saved_embedding, params["embeddings"], grads["embeddings"])
     return grads | {"embeddings": embeddings, "layers": layers}
+
+
+# -> L+1 times (T,H)
+def hidden_states(ops: Any, config: BertConfig, params: Tree, batch: Batch) -> Iterator[Any]:
+    """What leaves the embeddings and then each layer, one by one, without dropout; nothing is kept for backward."""
+    x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
+    yield x
+    for number, one in enumerate(params["layers"]):
+        x, _ = encoder_layer(ops, config, x, one, batch, None, number)
+        yield x
+
+
+# x (T,H), what enters the layer -> one (A,n,n) for each sequence
+def attention_maps(ops: Any, config: BertConfig, x: Any, params: Tree, batch: Batch) -> list[Any]:
+    """The attention probabilities of one layer, which the attention block itself need not keep."""
+    qkv, _ = ops.linear(x, params["attention"]["qkv_weight"], params["attention"]["qkv_bias"])
+    q, k, _ = qkv.reshape(-1, 3, config.A, config.D).swapaxes(0, 1)
+    return ops.attention_probabilities(q, k, batch.cu_seqlens, config.is_decoder)
 
 
 def pretraining_loss(

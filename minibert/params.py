@@ -4,7 +4,7 @@ The order of the table is the order in the buffer. Layers follow one another and
 them together are one (L, size of a layer) view; an optimizer sweeps over the whole buffer at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,13 +178,22 @@ def initialise(config: BertConfig, seed: int, dtype: Any = np.float32) -> Parame
     dtype : of the result; the draws themselves are the same for every dtype.
     """
     parameters = Parameters(config, dtype=dtype)
-    for number, entry in enumerate(parameters.table):
-        view = parameters[entry.name]
-        if entry.initial == "ones":
-            view[...] = 1
-        elif entry.initial == "normal":
-            view[...] = config.initializer_range * _truncated_normal(np.random.default_rng([seed, number]), entry.shape)
+    reset(parameters, parameters, seed)
     return parameters
+
+
+def reset(parameters: Parameters, names: Iterable[str], seed: int) -> None:
+    """Give the named parameters, in place, the values that `initialise` gives them."""
+    wanted = set(names)
+    for number, entry in enumerate(parameters.table):
+        if entry.name not in wanted:
+            continue
+        view = parameters[entry.name]
+        if entry.initial == "normal":
+            generator = np.random.default_rng([seed, number])
+            view[...] = parameters.config.initializer_range * _truncated_normal(generator, entry.shape)
+        else:
+            view[...] = 1 if entry.initial == "ones" else 0
 
 
 def _truncated_normal(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
