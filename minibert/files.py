@@ -1,9 +1,11 @@
 """Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from minibert.errors import RunError
 
@@ -36,16 +38,66 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
         os.replace(temporary, path)
         _flush_to_disk(path.parent)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise RunError(f"{path} could not be written: {reason}; free some space or choose another folder.") from error
+        raise _refused(path, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
 
 
+def write_folder_atomically(folder: str | Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` put files into a temporary folder, then give it the name `folder` in one step.
+
+    Parameters
+    ----------
+    folder : a name that is free, or an empty folder; its parent is made if it does not exist.
+    fill : called with the temporary folder; whatever it raises removes that folder and what is in it.
+
+    Raises
+    ------
+    RunError
+        When the operating system refuses (disk full, no permission, name taken); nothing is left behind.
+    """
+    folder = Path(folder)
+    temporary = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+        fill(temporary)
+        for file in temporary.iterdir():
+            _flush_to_disk(file)
+        _flush_to_disk(temporary)
+        os.chmod(temporary, 0o777 & ~_umask())
+        os.replace(temporary, folder)
+        _flush_to_disk(folder.parent)
+    except OSError as error:
+        raise _refused(folder, error) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
 def atomic_text(path: str | Path, text: str) -> None:
     """Write `text` as UTF-8 to `path`, whole or not at all."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _refused(path: Path, error: OSError) -> RunError:
+    reason = error.strerror or str(error)
+    return RunError(f"{path} could not be written: {reason}; free some space or choose another folder.")
+
+
+def atomic_tensors(path: str | Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
+    """Write contiguous arrays, and strings beside them, as safetensors to `path`, whole or not at all."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    def write(temporary: Path) -> None:
+        try:
+            save_file(tensors, temporary, metadata=metadata)
+        except SafetensorError as error:  # the library's own name for "No space left on device"
+            raise OSError(str(error)) from error
+
+    write_atomically(path, write)
 
 
 def _flush_to_disk(path: Path) -> None:

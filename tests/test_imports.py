@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "minibert"
 # everyone: `errors`, `files`, the standard library.
 TABLE = """
 errors             |                                                    |
-files              |                                                    |
+files              |                                                    | safetensors
 __init__           | any                                                |
 __main__           | cli                                                |
 
@@ -35,6 +35,7 @@ backends/jax_ops   | ops/*                                              | numpy 
 
 tokenizer/*        | tokenizer/*                                        | numpy
 data/*             | data/* tokenizer/* batch                           | numpy
+corpora/*          | data/*                                             |
 checkpoint         | params config                                      | numpy safetensors
 hub                | params config                                      | numpy safetensors
 model              | bert hub params config batch backends/__init__     |

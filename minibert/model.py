@@ -1,0 +1,216 @@
+"""`Bert`, the object a user holds: weights from a folder; hidden states, attention maps and predictions out."""
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert import backends, bert
+from minibert.batch import Batch, Sequence
+from minibert.config import BertConfig
+from minibert.errors import InputError
+from minibert.hub import load_hf, save_hf
+from minibert.params import Parameters
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a BERT makes of S sequences of T tokens in all, end to end as in a `Batch`."""
+
+    hidden_states: list[np.ndarray]  # L+1 of (T,H): behind the embeddings, then behind each layer
+    attentions: list[list[np.ndarray]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
+    pooled: np.ndarray  # (S,H) tanh(W x + b) of each [CLS]
+    cu_seqlens: np.ndarray  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
+
+    def sequence(self, number: int) -> "Encoded":
+        """One of the sequences by itself; its arrays are views."""
+        S = len(self.cu_seqlens) - 1
+        if not 0 <= number < S:
+            raise InputError(f"number={number} is not one of the {S} sequences; count from 0.")
+        begin, end = self.cu_seqlens[number : number + 2]
+        return Encoded(
+            hidden_states=[state[begin:end] for state in self.hidden_states],
+            attentions=self.attentions and [[layer[number]] for layer in self.attentions],
+            pooled=self.pooled[number : number + 1],
+            cu_seqlens=np.array([0, end - begin], self.cu_seqlens.dtype),
+        )
+
+
+class Bert:
+    """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for using; nothing here trains.
+
+    Wherever a method takes `inputs`, that is a `Batch`, or what a `Tokenizer` returns: one encoding or a list
+    of them. There is no dropout.
+
+    Parameters
+    ----------
+    config : the model's configuration.
+    params : its parameters.
+    ops : the engine; the fastest there is when left out.
+
+    Attributes
+    ----------
+    config, params, ops : as given.
+
+    Raises
+    ------
+    InputError
+        When the parameters belong to another configuration.
+
+    Examples
+    --------
+    >>> from minibert.params import initialise
+    >>> config = BertConfig.from_size("tiny", vocab_size=100)
+    >>> model = Bert(config, initialise(config, seed=0))
+    >>> encoded = model.encode(Batch.pack([Sequence([2, 7, 3], [0, 0, 0], [], [])]))
+    >>> len(encoded.hidden_states), encoded.hidden_states[-1].shape
+    (3, (3, 128))
+    """
+
+    def __init__(self, config: BertConfig, params: Parameters, ops: Any = None) -> None:
+        if params.config != config:
+            raise InputError("params belong to another configuration than config; give params.config with them.")
+        self.config = config
+        self.params = params
+        self.ops = backends.create() if ops is None else ops
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, backend: str = "auto", dtype: Any = np.float32) -> "Bert":
+        """Load the folder of a run of minibert, or of a BERT in Hugging Face's format.
+
+        A warning says which tensors of the pooler and the heads are not in the folder; these have their
+        initial values, and what is computed from them means nothing until they are trained.
+
+        Parameters
+        ----------
+        folder : has `config.json` and `model.safetensors`.
+        backend : the engine by name.
+        dtype : in which to compute.
+
+        Raises
+        ------
+        InputError
+            When the folder does not hold a whole and sound BERT, or the engine does not exist.
+        """
+        ops = backends.create(backend)
+        config, params, report = load_hf(folder, dtype)
+        if report.missing:
+            lacking = ", ".join(report.missing)
+            warnings.warn(f"{folder} lacks {lacking}; train these before relying on them.", stacklevel=2)
+        return cls(config, params, ops)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` (float32), which `transformers` loads as well.
+
+        The vocabulary is the tokenizer's to write: `Tokenizer.save_pretrained`.
+        """
+        save_hf(folder, self.config, self.params)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters, heads included, the tied embedding counted once."""
+        return self.params.flat.size
+
+    def encode(self, inputs: Any, attentions: bool = False) -> Encoded:
+        """Every hidden state and the pooled vectors.
+
+        Parameters
+        ----------
+        inputs : a `Batch`, an encoding or a list of encodings.
+        attentions : compute the attention maps as well.
+
+        Raises
+        ------
+        InputError
+            When the inputs are none of these, an id is outside the vocabulary or a sequence too long.
+        """
+        batch = self._batch(inputs)
+        states = list(bert.hidden_states(self.ops, self.config, self.params.tree, batch))
+        maps = [
+            [np.asarray(one) for one in bert.attention_maps(self.ops, self.config, state, layer, batch)]
+            for state, layer in zip(states, self.params.tree["layers"] if attentions else (), strict=False)
+        ]
+        return Encoded(
+            hidden_states=[np.asarray(state) for state in states],
+            attentions=maps if attentions else None,
+            pooled=np.asarray(self._pooled(states[-1], batch)),
+            cu_seqlens=batch.cu_seqlens.copy(),
+        )
+
+    # -> (len(rows), V)
+    def masked_lm_logits(self, inputs: Any, rows: Any) -> np.ndarray:
+        """Scores of every piece of the vocabulary at some tokens.
+
+        Parameters
+        ----------
+        inputs : a `Batch`, an encoding or a list of encodings.
+        rows : which tokens, counted through all sequences end to end.
+        """
+        batch = self._batch(inputs)
+        rows = _whole_numbers("rows", rows)
+        if len(rows) and not (0 <= rows.min() and rows.max() < batch.T):
+            raise InputError(
+                f"rows from {rows.min()} to {rows.max()} are not all among the {batch.T} tokens; "
+                f"choose from 0 to {batch.T - 1}."
+            )
+        tree = self.params.tree
+        logits, _ = self.ops.masked_lm_logits(
+            self._last_hidden_state(batch), rows, tree["mlm"], tree["embeddings"]["word"], self.config
+        )
+        return np.asarray(logits)
+
+    # -> (S,2)
+    def next_sentence_logits(self, inputs: Any) -> np.ndarray:
+        """Scores of IsNext (column 0) and NotNext (column 1) for each sequence."""
+        batch = self._batch(inputs)
+        nsp = self.params.tree["nsp"]
+        pooled = self._pooled(self._last_hidden_state(batch), batch)
+        return np.asarray(self.ops.linear(pooled, nsp["weight"], nsp["bias"])[0])
+
+    def _last_hidden_state(self, batch: Batch) -> Any:
+        for state in bert.hidden_states(self.ops, self.config, self.params.tree, batch):
+            last = state
+        return last
+
+    def _pooled(self, last_hidden_state: Any, batch: Batch) -> Any:
+        return self.ops.pooler(last_hidden_state, batch.cu_seqlens[:-1], self.params.tree["pooler"])[0]
+
+    def _batch(self, inputs: Any) -> Batch:
+        """The inputs as a batch that fits the model."""
+        batch = inputs if isinstance(inputs, Batch) else Batch.pack(_sequences(inputs))
+        batch.validate(self.config)
+        return batch
+
+
+def _sequences(inputs: Any) -> list[Sequence]:
+    if hasattr(inputs, "ids"):
+        inputs = [inputs]
+    encodings = list(inputs) if isinstance(inputs, Iterable) else [inputs]
+    for encoding in encodings:
+        if not hasattr(encoding, "ids") or not hasattr(encoding, "token_type_ids"):
+            raise InputError(
+                f"inputs has a {type(encoding).__name__} where an encoding was expected; "
+                "give a Batch or what a Tokenizer returns: model.encode(tokenizer(text))."
+            )
+    return [_sequence(encoding) for encoding in encodings]
+
+
+def _sequence(encoding: Any) -> Sequence:
+    ids = _whole_numbers("ids", encoding.ids)
+    token_type_ids = _whole_numbers("token_type_ids", encoding.token_type_ids)
+    if len(ids) != len(token_type_ids):
+        raise InputError(f"An encoding has {len(ids)} ids and {len(token_type_ids)} token_type_ids; give as many.")
+    return Sequence(ids, token_type_ids, [], [])
+
+
+def _whole_numbers(name: str, values: Any) -> np.ndarray:
+    """(n,) int32, if that is what the values are."""
+    given = np.asarray(values).reshape(-1)
+    with np.errstate(invalid="ignore"):
+        numbers = given.astype(np.int32) if given.dtype.kind in "iuf" else None
+    if numbers is None or not np.array_equal(numbers, given):
+        raise InputError(f"{name}={values!r} are not all whole numbers of at most 32 bits; check them.")
+    return numbers
