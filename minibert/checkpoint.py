@@ -1,0 +1,177 @@
+"""Checkpoints: everything a run needs to go on exactly, in one safetensors file that is whole or not there.
+
+Tensors `params`, `m`, `v` are the flat buffers; the header carries the rest as JSON (the model's
+configuration, step, place in the data, options) and a checksum of each buffer.
+"""
+
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from minibert.config import BertConfig
+from minibert.errors import InputError, RunError
+from minibert.files import atomic_tensors
+from minibert.params import Parameters
+
+FORMAT = "minibert checkpoint 1"
+_NAME = re.compile(r"step-(\d+)\.safetensors")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What stands in one file.
+
+    Attributes
+    ----------
+    params : the parameters.
+    m, v : (N,) the optimizer's moments.
+    updates : number of updates the optimizer has made.
+    state : whatever the run stored beside them, as JSON gives it back.
+    """
+
+    params: Parameters
+    m: np.ndarray
+    v: np.ndarray
+    updates: int
+    state: dict[str, Any]
+
+
+def checkpoint_path(folder: str | Path, step: int) -> Path:
+    """Name of the checkpoint after `step` steps; names sort like the steps."""
+    return Path(folder) / f"step-{step:09d}.safetensors"
+
+
+def save_checkpoint(path: str | Path, params: Parameters, optimizer: Any, state: dict[str, Any]) -> None:
+    """Write a checkpoint, atomically.
+
+    Parameters
+    ----------
+    path : the file; see `checkpoint_path`.
+    params : saved in their own dtype.
+    optimizer : its `m`, `v` (N,) and `updates`.
+    state : anything JSON can say.
+
+    Raises
+    ------
+    RunError
+        When the disk is full or the folder cannot be written; no part of a file is left behind.
+    """
+    tensors = {"params": params.flat, "m": np.asarray(optimizer.m), "v": np.asarray(optimizer.v)}
+    header = {
+        "format": FORMAT,
+        "config": params.config.to_dict(),
+        "updates": optimizer.updates,
+        "crc32": {name: zlib.crc32(tensor) for name, tensor in tensors.items()},
+        "state": state,
+    }
+    # One entry only: safetensors keeps no order among several, and the same run is to write the same bytes.
+    atomic_tensors(path, tensors, {"minibert": json.dumps(header, sort_keys=True)})
+
+
+def load_checkpoint(path: str | Path, config: BertConfig | None = None) -> Checkpoint:
+    """Read a checkpoint back, bit for bit.
+
+    Parameters
+    ----------
+    path : the file.
+    config : when given, the configuration that the checkpoint has to have.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, truncated, altered, not a checkpoint of minibert, or of another
+        configuration.
+    """
+    return _checkpoint(Path(path), config, *_read(Path(path)))
+
+
+def _checkpoint(
+    path: Path, config: BertConfig | None, header: dict[str, Any], tensors: dict[str, np.ndarray]
+) -> Checkpoint:
+    stored = BertConfig.from_dict(header["config"])
+    if config is not None and stored != config:
+        there, here = stored.to_dict(), config.to_dict()
+        names = [name for name in here if here[name] != there[name]]
+        differing = "; ".join(f"{name}={there[name]!r} there, {here[name]!r} here" for name in names)
+        raise InputError(
+            f"{path} belongs to another configuration ({differing}); use the folder of that run."
+        )
+    params = Parameters(stored, tensors["params"])
+    return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and buffers of a checkpoint, checked."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if "minibert" not in metadata:
+                raise InputError(
+                    f"{path} holds no training state; it is not a checkpoint of minibert. "
+                    "To start from its weights, use --init-from with its folder."
+                )
+            header = json.loads(metadata["minibert"])
+            tensors = {name: file.get_tensor(name) for name in ("params", "m", "v")}
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be read as a checkpoint ({error}); remove it or use an earlier one."
+        ) from error
+    if header.get("format") != FORMAT:
+        raise InputError(
+            f"{path} has format {header.get('format')!r}, not {FORMAT!r}; use the version that wrote it."
+        )
+    for name, tensor in tensors.items():
+        if zlib.crc32(tensor) != header["crc32"][name]:
+            raise InputError(
+                f"{path} is damaged: the checksum of {name} differs; remove it or use an earlier one."
+            )
+    return header, tensors
+
+
+def checkpoints(folder: str | Path) -> list[Path]:
+    """The checkpoints in a folder by step, the oldest first; whether they are whole is not looked at."""
+    files = (path for path in Path(folder).glob("step-*.safetensors") if _NAME.fullmatch(path.name))
+    return sorted(files, key=lambda path: int(_NAME.fullmatch(path.name)[1]))
+
+
+def latest(folder: str | Path, config: BertConfig | None = None, warn: Any = print) -> Checkpoint | None:
+    """The newest checkpoint that can be read; None when there is no checkpoint at all.
+
+    Parameters
+    ----------
+    folder : where the checkpoints are.
+    config : as for `load_checkpoint`.
+    warn : called with one sentence for every damaged file that is passed over.
+
+    Raises
+    ------
+    RunError
+        When there are checkpoints and none can be read: better to stop than to start anew unasked.
+    """
+    paths = checkpoints(folder)
+    for path in reversed(paths):
+        try:
+            found = _read(path)
+        except InputError as error:
+            warn(f"Passed over a damaged checkpoint: {error}")
+        else:
+            return _checkpoint(path, config, *found)
+    if paths:
+        raise RunError(
+            f"None of the {len(paths)} checkpoints in {folder} can be read; remove them to start anew."
+        )
+    return None
+
+
+def prune(folder: str | Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints (0: remove none)."""
+    if keep < 0:
+        raise InputError(f"keep={keep} is negative; give the number of checkpoints to keep, or 0 for all.")
+    for path in checkpoints(folder)[:-keep] if keep else []:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,128 @@
+"""AdamW, the paper's variant of it, and learning-rate schedules (Devlin et al. 2019, appendix A.2).
+
+The arithmetic is `ops.adamw` and `ops.global_norm`, over one flat buffer; this file keeps what lasts from one
+step to the next: the moments and the number of updates.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minibert.errors import InputError
+
+
+class AdamW:
+    """Adam with decoupled weight decay (Kingma & Ba 2015; Loshchilov & Hutter 2019), after clipping by norm.
+
+    With `bias_correction=False` it is the optimizer of Google's released code: the moments are used as they
+    are, although they begin at zero, which warm-up makes up for.
+
+    Parameters
+    ----------
+    flat : (N,) the parameters; only their shape and dtype are looked at.
+    decayed : (K,2) int64, the ranges [begin, end) of the buffer that have weight decay.
+    beta1, beta2 : decay of the running means of the gradient and of its square.
+    eps : added to the square root of the second moment, not under it.
+    weight_decay : decoupled: rate x weight_decay x parameter is taken off beside the Adam step.
+    clip_norm : the longest gradient that is let through; a longer one is scaled down to it. 0: never.
+    bias_correction : divide the moments by 1 - beta^t. The paper's code does not.
+
+    Attributes
+    ----------
+    m, v : (N,) first and second moment, in the dtype of the parameters.
+    updates : how often `step` has changed the parameters.
+    """
+
+    def __init__(
+        self,
+        flat: Any,
+        decayed: np.ndarray,
+        *,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        clip_norm: float = 1.0,
+        bias_correction: bool = True,
+    ) -> None:
+        self.decayed = decayed
+        self.beta1, self.beta2, self.eps = beta1, beta2, eps
+        self.weight_decay, self.clip_norm, self.bias_correction = weight_decay, clip_norm, bias_correction
+        self.m, self.v = np.zeros_like(flat), np.zeros_like(flat)
+        self.updates = 0
+
+    # params (N,)  grads (N,) -> params (N,)
+    def step(self, ops: Any, params: Any, grads: Any, rate: float) -> tuple[Any, float]:
+        """One update.
+
+        Parameters
+        ----------
+        ops : the engine.
+        params : (N,) consumed; the updated parameters are returned (the same array with NumPy).
+        grads : (N,) the gradient of the whole batch, not yet clipped.
+        rate : the learning rate of this step.
+
+        Returns
+        -------
+        params : (N,) updated.
+        norm : length of the gradient before clipping. When it is not finite, nothing has been changed.
+        """
+        norm = float(ops.global_norm(grads))
+        if not math.isfinite(norm):
+            return params, norm
+        self.updates += 1
+        params, self.m, self.v = ops.adamw(
+            params,
+            grads,
+            self.m,
+            self.v,
+            self.decayed,
+            lr=rate,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            eps=self.eps,
+            weight_decay=self.weight_decay,
+            step=self.updates,
+            bias_correction=self.bias_correction,
+            clip=clip_factor(norm, self.clip_norm),
+        )
+        return params, norm
+
+
+def clip_factor(norm: float, clip_norm: float) -> float:
+    """What makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
+    return clip_norm / norm if 0 < clip_norm < norm else 1.0
+
+
+def warmup_linear(step: int, total: int, warmup: int, peak: float, google: bool = False) -> float:
+    """Learning rate of update number `step`: up to `peak` in a straight line, then down to zero.
+
+    Two conventions share the warm-up, in which update 0 has rate 0. Google's code counts the decay from
+    update 0, so the rate drops a little where it takes over; Hugging Face's counts it from the end of the
+    warm-up, where it starts from `peak`.
+
+    Parameters
+    ----------
+    step : updates done so far, from 0.
+    total : number of updates of the whole run.
+    warmup : number of updates over which the rate rises.
+    peak : the highest rate.
+    google : decay as Google's code does.
+
+    Examples
+    --------
+    >>> [round(warmup_linear(step, total=8, warmup=2, peak=1.0), 3) for step in range(9)]
+    [0.0, 0.5, 1.0, 0.833, 0.667, 0.5, 0.333, 0.167, 0.0]
+    >>> [round(warmup_linear(step, total=8, warmup=2, peak=1.0, google=True), 3) for step in range(4)]
+    [0.0, 0.5, 0.75, 0.625]
+    """
+    if total < 1 or warmup < 0 or step < 0:
+        raise InputError(
+            f"step={step}, total={total}, warmup={warmup} is not a schedule; "
+            "give at least one step in all and no negative number."
+        )
+    if step < warmup:
+        return peak * step / warmup
+    begin = 0 if google else warmup
+    return peak * max(0.0, (total - step) / max(1, total - begin))

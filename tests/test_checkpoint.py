@@ -1,0 +1,167 @@
+"""Checkpoints come back bit for bit, and a bad file is named for what it is."""
+
+import errno
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from minibert import files
+from minibert.checkpoint import checkpoint_path, checkpoints, latest, load_checkpoint, prune, save_checkpoint
+from minibert.config import BertConfig
+from minibert.errors import InputError, RunError
+from minibert.params import initialise
+
+CONFIG = BertConfig.from_size(
+    "tiny", vocab_size=99, hidden_size=24, num_attention_heads=3, intermediate_size=37
+)
+STATE = {"step": 12, "position": [16, 0, 3, 41], "seconds": 1.25, "plan": {"total_steps": 40}}
+
+
+def saved(folder, step=12, dtype=np.float32, config=CONFIG):
+    """A checkpoint on the disk, and what went into it."""
+    params = initialise(config, step, dtype)
+    rng = np.random.default_rng(step)
+    moments = [rng.standard_normal(params.flat.shape).astype(dtype) for _ in range(2)]
+    optimizer = SimpleNamespace(m=moments[0], v=moments[1], updates=step)
+    path = checkpoint_path(folder, step)
+    save_checkpoint(path, params, optimizer, STATE | {"step": step})
+    return path, params, optimizer
+
+
+def cut(path, size):
+    with open(path, "r+b") as file:
+        file.truncate(size)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_everything_comes_back_bit_for_bit(tmp_path, dtype):
+    path, params, optimizer = saved(tmp_path, dtype=dtype)
+    found = load_checkpoint(path, CONFIG)
+    for ours, theirs in ((params.flat, found.params.flat), (optimizer.m, found.m), (optimizer.v, found.v)):
+        assert theirs.dtype == dtype and ours.tobytes() == theirs.tobytes()
+    assert (found.updates, found.state, found.params.config) == (12, STATE, CONFIG)
+    found.params.flat[0] = 1  # ours to write into
+
+
+def test_the_same_state_makes_the_same_bytes(tmp_path):
+    first, second = saved(tmp_path / "a")[0], saved(tmp_path / "b")[0]
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("size", [0, 5, 200, 20_000])
+def test_a_truncated_file_is_refused_by_name(tmp_path, size):
+    path, *_ = saved(tmp_path)
+    cut(path, size)
+    with pytest.raises(InputError, match=f"{path.name} cannot be read as a checkpoint"):
+        load_checkpoint(path)
+
+
+def test_one_flipped_bit_is_found(tmp_path):
+    path, *_ = saved(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-1000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="is damaged: the checksum of v differs"):
+        load_checkpoint(path)
+
+
+def test_foreign_safetensors_are_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"bert.pooler.dense.bias": np.zeros(3, np.float32)}, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match="not a checkpoint of minibert"):
+        load_checkpoint(path)
+
+
+def test_a_missing_file_is_bad_input(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        load_checkpoint(tmp_path / "nothing.safetensors")
+
+
+def test_another_configuration_is_refused_and_the_difference_named(tmp_path):
+    path, *_ = saved(tmp_path)
+    other = BertConfig.from_dict(CONFIG.to_dict() | {"vocab_size": 98, "hidden_dropout_prob": 0.2})
+    with pytest.raises(
+        InputError, match=r"vocab_size=99 there, 98 here; hidden_dropout_prob=0.1 there, 0.2 here"
+    ):
+        load_checkpoint(path, other)
+    with pytest.raises(InputError, match="another configuration"):  # not passed over as if it were damaged
+        latest(tmp_path, other)
+
+
+def test_latest_passes_over_a_damaged_file_and_names_it(tmp_path):
+    saved(tmp_path, 3)
+    path, *_ = saved(tmp_path, 20)
+    cut(path, 999)
+    said = []
+    assert latest(tmp_path, CONFIG, said.append).state["step"] == 3
+    assert len(said) == 1 and path.name in said[0]
+
+
+def test_latest_goes_by_the_step_and_not_by_the_date(tmp_path):
+    for step in (100, 9, 20):
+        saved(tmp_path, step)
+    assert latest(tmp_path).state["step"] == 100
+    assert [int(path.stem[5:]) for path in checkpoints(tmp_path)] == [9, 20, 100]
+
+
+def test_no_checkpoint_is_none_and_only_damaged_ones_are_an_error(tmp_path):
+    assert latest(tmp_path) is None
+    path, *_ = saved(tmp_path)
+    cut(path, 10)
+    with pytest.raises(RunError, match="None of the 1 checkpoints"):
+        latest(tmp_path, warn=lambda text: None)
+
+
+def test_prune_keeps_the_newest(tmp_path):
+    for step in range(1, 6):
+        saved(tmp_path, step)
+    (tmp_path / "step-notes.safetensors").touch()  # not ours
+    prune(tmp_path, 0)
+    assert len(checkpoints(tmp_path)) == 5
+    prune(tmp_path, 2)
+    assert [path.name for path in checkpoints(tmp_path)] == [
+        "step-000000004.safetensors",
+        "step-000000005.safetensors",
+    ]
+    assert (tmp_path / "step-notes.safetensors").exists()
+    with pytest.raises(InputError, match="keep=-1"):
+        prune(tmp_path, -1)
+
+
+def full_disk(*_args, **_kwargs):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("where", ["fsync", "replace", "write"])
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, where):
+    saved(tmp_path, 1)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    if where == "write":
+        monkeypatch.setattr("safetensors.numpy.save_file", full_disk)
+    else:
+        monkeypatch.setattr(files.os, where, full_disk)
+    with pytest.raises(
+        RunError, match=r"step-000000002.safetensors could not be written: No space left on device"
+    ):
+        saved(tmp_path, 2)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file size limits are POSIX")
+def test_the_writers_own_error_is_a_run_error_too(tmp_path):
+    import resource
+    import signal
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(RunError, match="could not be written"):
+            saved(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list(tmp_path.iterdir()) == []

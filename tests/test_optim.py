@@ -1,0 +1,104 @@
+"""The optimizer against its formula written out in float64, and the two schedules against their values."""
+
+import math
+
+import numpy as np
+import pytest
+
+from minibert.errors import InputError
+from minibert.ops import Ops
+from minibert.optim import AdamW, clip_factor, warmup_linear
+
+N = 7
+DECAYED = np.array([[0, 2], [4, 6]])
+
+
+def by_hand(params, gradients, rates, *, bias_correction, decay=0.1, eps=1e-6, clip=1.0):
+    """Adam one number at a time, as the papers print it."""
+    params = [float(value) for value in params]
+    m, v = [0.0] * N, [0.0] * N
+    for t, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), 1):
+        norm = math.sqrt(sum(float(g) ** 2 for g in gradient))
+        for i in range(N):
+            g = float(gradient[i]) * min(1.0, clip / norm)
+            m[i] = 0.9 * m[i] + 0.1 * g
+            v[i] = 0.999 * v[i] + 0.001 * g * g
+            m_hat = m[i] / (1 - 0.9**t) if bias_correction else m[i]
+            v_hat = v[i] / (1 - 0.999**t) if bias_correction else v[i]
+            decays = i in (0, 1, 4, 5)
+            params[i] -= rate * (m_hat / (math.sqrt(v_hat) + eps) + (decay * params[i] if decays else 0))
+    return np.array(params)
+
+
+@pytest.mark.parametrize("bias_correction", [True, False])
+def test_ten_updates_equal_the_formula_written_out(bias_correction):
+    rng = np.random.default_rng(0)
+    params = rng.standard_normal(N)
+    gradients = rng.standard_normal((10, N)) * np.linspace(0.01, 2, 10)[:, None]  # some clipped, some not
+    rates = np.linspace(1e-3, 1e-1, 10)
+    expected = by_hand(params, gradients, rates, bias_correction=bias_correction)
+
+    optimizer = AdamW(params, DECAYED, weight_decay=0.1, bias_correction=bias_correction)
+    for gradient, rate in zip(gradients, rates, strict=True):
+        params, norm = optimizer.step(Ops(), params, gradient.copy(), rate)
+        assert norm == pytest.approx(np.linalg.norm(gradient), rel=1e-14)
+    np.testing.assert_allclose(params, expected, rtol=1e-13)
+    assert optimizer.updates == 10
+
+
+def test_first_update_of_the_papers_adam_is_ten_over_root_thousand_times_the_rate():
+    # Without correction m = 0.1 g and v = 0.001 g^2, so m / sqrt(v) = 0.1 / sqrt(0.001), whatever g is.
+    params = np.zeros(N)
+    optimizer = AdamW(params, DECAYED, bias_correction=False, eps=1e-30, clip_norm=0)
+    params, _ = optimizer.step(Ops(), params, np.full(N, 0.3), 0.01)
+    np.testing.assert_allclose(params, -0.01 * 0.1 / math.sqrt(0.001), rtol=1e-12)
+
+
+def test_weight_decay_leaves_layer_norm_and_biases_alone():
+    params = np.ones(N)
+    optimizer = AdamW(params, DECAYED, weight_decay=0.5)
+    params, _ = optimizer.step(Ops(), params, np.zeros(N), 0.1)
+    np.testing.assert_allclose(params, [0.95, 0.95, 1, 1, 0.95, 0.95, 1], rtol=1e-15)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_gradient_that_is_no_number_changes_nothing(bad):
+    params, gradient = np.ones(N), np.ones(N)
+    gradient[3] = bad
+    optimizer = AdamW(params, DECAYED)
+    params, norm = optimizer.step(Ops(), params, gradient, 0.1)
+    assert not math.isfinite(norm)
+    assert (params == 1).all() and not optimizer.m.any() and not optimizer.v.any() and optimizer.updates == 0
+
+
+def test_moments_keep_the_dtype_of_the_parameters():
+    optimizer = AdamW(np.zeros(N, np.float32), DECAYED)
+    optimizer.step(Ops(), np.zeros(N, np.float32), np.ones(N, np.float32), 0.1)
+    assert optimizer.m.dtype == optimizer.v.dtype == np.float32
+
+
+def test_clipping_shortens_what_is_too_long_and_nothing_else():
+    assert clip_factor(4.0, 1.0) == 0.25
+    assert clip_factor(0.5, 1.0) == 1.0
+    assert clip_factor(4.0, 0.0) == 1.0  # no limit
+    assert clip_factor(0.0, 1.0) == 1.0
+
+
+def test_hugging_face_schedule_decays_from_the_end_of_warm_up():
+    rates = [warmup_linear(step, total=100, warmup=10, peak=2.0) for step in (0, 5, 10, 55, 99, 100, 200)]
+    assert rates == pytest.approx([0.0, 1.0, 2.0, 1.0, 2 / 90, 0.0, 0.0])
+
+
+def test_googles_schedule_decays_from_step_zero_and_drops_where_warm_up_ends():
+    rates = [warmup_linear(step, total=100, warmup=10, peak=2.0, google=True) for step in (0, 9, 10, 50, 100)]
+    assert rates == pytest.approx([0.0, 1.8, 1.8, 1.0, 0.0])
+
+
+def test_no_warm_up_begins_at_the_peak():
+    assert warmup_linear(0, total=10, warmup=0, peak=0.5) == 0.5
+
+
+@pytest.mark.parametrize("arguments", [(0, 0, 0), (-1, 10, 2), (0, 10, -2)])
+def test_a_schedule_that_makes_no_sense_is_refused(arguments):
+    with pytest.raises(InputError, match="not a schedule"):
+        warmup_linear(*arguments, peak=1.0)
