@@ -1,0 +1,128 @@
+"""The record of a run: lines in `metrics.jsonl`, TensorBoard events, what the person watching sees."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from minibert.errors import RunError
+from minibert.files import atomic_text
+
+METRICS = "metrics.jsonl"
+SMOOTHING = 0.95  # of the figures on the screen; the files hold every step as it was
+QUIET_SECONDS = 10.0  # between two lines where there is no terminal
+
+
+class RunLog:
+    """Writes down and shows how a run goes.
+
+    `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a run that goes on
+    from a checkpoint then has one line for every step, as if it had never stopped.
+
+    Parameters
+    ----------
+    folder : the run folder.
+    step : the step the run goes on from.
+    total : the step it ends with.
+    show : False: files only.
+    """
+
+    def __init__(self, folder: str | Path, step: int, total: int, show: bool = True) -> None:
+        path = Path(folder) / METRICS
+        if path.exists():
+            kept = [line for line in read_metrics(folder) if line["step"] <= step]
+            atomic_text(path, "".join(f"{json.dumps(line)}\n" for line in kept))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "a", encoding="utf-8")
+        self._events = _event_writer(Path(folder) / "tensorboard", step)
+        self._bar = tqdm(total=total, initial=step, unit="step", disable=None if show else True, leave=False)
+        self._lines = show and self._bar.disable  # no terminal: lines, now and then
+        self._first, self._tokens = step, 0
+        self._began = self._shown = time.monotonic()
+        self._smooth: dict[str, float] = {}
+
+    def __enter__(self) -> "RunLog":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._file.close()
+        self._bar.close()
+        if self._events:
+            self._events.close()
+
+    def record(self, step: int, values: dict[str, float]) -> None:
+        """One line of `metrics.jsonl`, out of reach of a crash of this process.
+
+        Raises
+        ------
+        RunError
+            When the disk is full.
+        """
+        try:
+            self._file.write(json.dumps({"step": step, **values}) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise RunError(
+                f"{self._file.name} could not be written: {error.strerror or error}; free some space."
+            ) from error
+        for name, value in values.items() if self._events else ():
+            self._events.add_scalar(name, value, step)
+
+    def step(self, step: int, tokens: int, values: dict[str, float]) -> None:
+        """Record one step of training, and show it.
+
+        Parameters
+        ----------
+        step : its number, from 1.
+        tokens : how many tokens it took in.
+        values : what to record; losses, accuracies and the rate are shown.
+        """
+        self._tokens += tokens
+        for name, value in values.items():
+            before = self._smooth.get(name, value)
+            self._smooth[name] = SMOOTHING * before + (1 - SMOOTHING) * value
+        self._smooth["learning_rate"] = values["learning_rate"]
+        self.record(step, values)
+        if not self._bar.disable:
+            self._bar.set_postfix_str(self._figures(), refresh=False)
+            self._bar.update(step - self._bar.n)
+        elif self._lines and (time.monotonic() - self._shown > QUIET_SECONDS or step == self._bar.total):
+            self._shown = time.monotonic()
+            left = (self._shown - self._began) / (step - self._first) * (self._bar.total - step)
+            say(f"step {step:,}/{self._bar.total:,}  {self._figures()}  {tqdm.format_interval(left)} left")
+
+    def _figures(self) -> str:
+        """Losses, accuracies, rate and speed in one line."""
+        shown = {name: value for name, value in self._smooth.items() if name.endswith(("loss", "accuracy"))}
+        figures = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in shown.items()]
+        speed = self._tokens / max(1e-9, time.monotonic() - self._began)
+        return "  ".join([*figures, f"rate {self._smooth['learning_rate']:.1e}", f"{speed:,.0f} tokens/s"])
+
+
+def say(text: str) -> None:
+    """One sentence for the person watching, on the error stream, above a progress bar if there is one."""
+    tqdm.write(text, file=sys.stderr)
+    sys.stderr.flush()
+
+
+def read_metrics(folder: str | Path) -> list[dict[str, float]]:
+    """The lines of `metrics.jsonl`; one that a crash cut short is left out."""
+    lines = []
+    for line in (Path(folder) / METRICS).read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return lines
+
+
+def _event_writer(folder: Path, step: int) -> Any:
+    """A TensorBoard writer that forgets what came after `step`, or None without tensorboardX."""
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder), purge_step=step + 1)

@@ -1,0 +1,227 @@
+"""The loop by itself, on a task small enough to know the answer of, and micro-batches on the real loss."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from minibert.batch import Batch, Sequence
+from minibert.bert import pretraining_loss, pretraining_loss_backward
+from minibert.checkpoint import checkpoints, load_checkpoint
+from minibert.config import BertConfig
+from minibert.errors import RunError
+from minibert.ops import Ops
+from minibert.optim import AdamW
+from minibert.params import initialise
+from minibert.runlog import RunLog, read_metrics
+from minibert.train import Interrupt, Loop, State, add_gradients, prefetch, train
+
+CONFIG = BertConfig.from_size(
+    "tiny", vocab_size=99, hidden_size=24, num_attention_heads=3, intermediate_size=37, max_position_embeddings=16
+)
+
+
+def batch(number, sequences=4):
+    """A random batch of its own for every number."""
+    rng = np.random.default_rng(number)
+    return Batch.pack([sequence(rng, n) for n in rng.integers(5, 16, sequences)])
+
+
+def sequence(rng, n):
+    masked = np.sort(rng.choice(n, rng.integers(0, 4), replace=False))
+    ids, labels = rng.integers(5, 99, n), rng.integers(5, 99, len(masked))
+    return Sequence(ids, np.arange(n) // (n // 2 + 1), masked, labels, int(rng.integers(2)))
+
+
+def batches(step=0):
+    """Batches and positions without end; the position after step n is n."""
+    while True:
+        yield batch(step), step + 1
+        step += 1
+
+
+def bert_gradients(config=CONFIG, dropout=0.1):
+    ops = Ops()
+
+    def run(params, grads, part, step):
+        drop = ops.dropout(part, dropout, dropout, 7, step)
+        loss, saved = pretraining_loss(ops, config, params, part, drop)
+        pretraining_loss_backward(ops, config, saved, params, grads)
+        return {"loss": float(loss.loss)}
+
+    return run
+
+
+def state(dtype=np.float32):
+    params = initialise(CONFIG, 0, dtype)
+    return State(params, AdamW(params.flat, params.decayed))
+
+
+def run(folder, total, gradients=None, start=None, **loop):
+    """Train to `total` steps, from the beginning or from a checkpoint."""
+    now = state()
+    if start is not None:
+        now.restore(load_checkpoint(start))
+    loop = Loop(total, lambda step: 1e-3, folder / "checkpoints", **loop)
+    with RunLog(folder, now.step, total, show=False) as log:
+        train(Ops(), now, batches(now.position or 0), gradients or bert_gradients(), loop, log)
+    return now
+
+
+@pytest.mark.parametrize("parts", [4, 8, 32])
+def test_micro_batches_have_the_gradient_of_the_whole_batch(parts):
+    whole, split = state(np.float64), state(np.float64)
+    grads, split_grads = whole.params.zeros_like(), split.params.zeros_like()
+    big = batch(3, sequences=32)
+    one = add_gradients(whole.params, grads, big, bert_gradients(), 5, 1)
+    many = add_gradients(split.params, split_grads, big, bert_gradients(), 5, parts)
+    assert many["loss"] == pytest.approx(one["loss"], rel=1e-13)
+    error = np.linalg.norm(grads.flat - split_grads.flat) / np.linalg.norm(grads.flat)
+    assert error <= 1e-12
+
+
+def test_gradients_of_the_step_before_are_not_added_to():
+    now = state(np.float64)
+    grads = now.params.zeros_like()
+    add_gradients(now.params, grads, batch(1), bert_gradients(), 0, 1)
+    first = grads.flat.copy()
+    add_gradients(now.params, grads, batch(1), bert_gradients(), 0, 1)
+    assert (grads.flat == first).all()
+
+
+def test_a_run_in_two_halves_ends_with_the_bytes_of_one_run(tmp_path):
+    whole = run(tmp_path / "whole", 8)
+    run(tmp_path / "halves", 3)
+    second = run(tmp_path / "halves", 8, start=checkpoints(tmp_path / "halves" / "checkpoints")[-1])
+    assert second.params.flat.tobytes() == whole.params.flat.tobytes()
+    assert (second.step, second.position, second.tokens) == (whole.step, whole.position, whole.tokens) == (
+        8, 8, sum(batch(n).T for n in range(8)),
+    )  # fmt: skip
+
+
+def test_training_lowers_the_loss_of_a_batch_seen_again_and_again(tmp_path):
+    now = state()
+    with RunLog(tmp_path, 0, 60, show=False) as log:
+        loop = Loop(60, lambda step: 3e-3, tmp_path / "checkpoints")
+        train(Ops(), now, ((batch(0), 0) for _ in range(60)), bert_gradients(dropout=0.0), loop, log)
+    losses = [line["loss"] for line in read_metrics(tmp_path)]
+    assert losses[0] > 4.5 and losses[-1] < 0.5
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_checkpoint_intact(tmp_path, bad):
+    def gradients(params, grads, part, step):
+        return {"loss": bad} if step == 5 else bert_gradients()(params, grads, part, step)
+
+    with pytest.raises(RunError, match=r"The loss of step 6 is (nan|inf) at learning rate 1.00e-03.*lower learning rate"):
+        run(tmp_path, 9, gradients, save_steps=2)
+    last = load_checkpoint(checkpoints(tmp_path / "checkpoints")[-1])
+    assert last.state["step"] == 4
+    assert last.params.flat.tobytes() == run(tmp_path / "other", 4).params.flat.tobytes()
+
+
+def test_a_gradient_that_is_no_number_stops_the_run_before_it_reaches_the_weights(tmp_path):
+    def gradients(params, grads, part, step):
+        grads["pooler"]["bias"][0] = np.nan
+        return {"loss": 1.0}
+
+    now = state()
+    before = now.params.flat.copy()
+    with RunLog(tmp_path, 0, 3, show=False) as log, pytest.raises(RunError, match="The gradient of step 1 is nan"):
+        train(Ops(), now, batches(), gradients, Loop(3, lambda step: 1e-3, tmp_path), log)
+    assert (now.params.flat == before).all()
+
+
+def test_checkpoints_come_by_count_and_at_the_end_and_old_ones_go(tmp_path):
+    steps = []
+    run(tmp_path, 7, save_steps=2, keep=2, saved=lambda state: steps.append(state.step))
+    assert steps == [2, 4, 6, 7]
+    assert [load_checkpoint(path).state["step"] for path in checkpoints(tmp_path / "checkpoints")] == [6, 7]
+
+
+def test_checkpoints_come_by_the_clock(tmp_path):
+    steps = []
+    run(tmp_path, 3, save_seconds=0.0, saved=lambda state: steps.append(state.step))
+    assert steps == [1, 2, 3]
+
+
+def test_looks_are_recorded_beside_the_steps(tmp_path):
+    run(tmp_path, 5, look_steps=2, look=lambda state: {"held_out_loss": float(state.step)})
+    looks = [(line["step"], line["held_out_loss"]) for line in read_metrics(tmp_path) if "held_out_loss" in line]
+    assert looks == [(2, 2.0), (4, 4.0)]
+
+
+def test_metrics_have_one_line_a_step_after_going_on(tmp_path):
+    whole = tmp_path / "whole"
+    run(whole, 8)
+    run(tmp_path, 6, save_steps=4, keep=0)
+    with open(tmp_path / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"step": 7, "lo')  # a crash in the middle of a line
+    run(tmp_path, 8, start=checkpoints(tmp_path / "checkpoints")[0])
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 9))
+    for ours, theirs in zip(lines, read_metrics(whole), strict=True):
+        assert ours | {"seconds": 0} == theirs | {"seconds": 0}  # exact, but for the clock
+
+
+def test_ctrl_c_finishes_the_step_and_saves(tmp_path):
+    def gradients(params, grads, part, step):
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return bert_gradients()(params, grads, part, step)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, 9, gradients)
+    last = checkpoints(tmp_path / "checkpoints")[-1]
+    assert load_checkpoint(last).state["step"] == 4
+    assert run(tmp_path, 9, start=last).params.flat.tobytes() == run(tmp_path / "b", 9).params.flat.tobytes()
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupt() as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_prefetching_changes_neither_items_nor_order_and_works_ahead():
+    made = []
+
+    def items():
+        for number in range(20):
+            made.append(number)
+            yield number
+
+    ahead = prefetch(items(), depth=3)
+    assert next(ahead) == 0
+    deadline = time.monotonic() + 5
+    while len(made) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert made == [0, 1, 2, 3]  # what was taken, and three ahead
+    assert list(ahead) == list(range(1, 20))
+
+
+def test_what_fails_while_prefetching_fails_where_it_is_used():
+    def items():
+        yield 1
+        raise RunError("no more")
+
+    ahead = prefetch(items())
+    assert next(ahead) == 1
+    with pytest.raises(RunError, match="no more"):
+        next(ahead)
+
+
+def test_closing_a_prefetch_ends_its_thread():
+    ahead = prefetch(iter(range(1000)))
+    next(ahead)
+    ahead.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
