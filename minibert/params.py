@@ -80,11 +80,18 @@ def parameter_table(config: BertConfig) -> list[Entry]:
 
 def unflatten(table: list[Entry], flat: Any) -> dict[str, Any]:
     """The nested tree of a flat buffer; `layers` is a list. Views with NumPy, slices with any other library."""
-    tree: dict[str, Any] = {}
-    begin = 0
+    named, begin = {}, 0
     for entry in table:
-        _plant(tree, entry.name.split("."), flat[begin : begin + entry.size].reshape(entry.shape))
+        named[entry.name] = flat[begin : begin + entry.size].reshape(entry.shape)
         begin += entry.size
+    return nest(named)
+
+
+def nest(named: dict[str, Any]) -> dict[str, Any]:
+    """The tree of leaves whose names are paths: `{"layers.0.mlp.bias": b}` -> `{"layers": [{"mlp": {"bias": b}}]}`."""
+    tree: dict[str, Any] = {}
+    for name, leaf in named.items():
+        _plant(tree, name.split("."), leaf)
     return tree
 
 

@@ -44,7 +44,8 @@ model              | bert hub params config batch backends/__init__     |
 metrics            |                                                    | numpy
 trace              |                                                    | numpy
 viz                |                                                    | numpy matplotlib
-gradcheck          |                                                    | numpy
+gradcases          | bert params config batch                           | numpy
+gradcheck          | gradcases ops/* params                             | numpy
 
 train              | bert heads optim checkpoint data/* metrics         |
                    | backends/__init__ params config batch              | numpy tqdm tensorboardX
