@@ -9,7 +9,7 @@ Im f(x + ihv) / h is the derivative along v, with no difference of nearby number
 A lower precision is held against float64 instead: an engine may err twice as much as plain NumPy does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from minibert.gradcases import SIZES, Arrays, Case, Size, cases
 from minibert.ops import Ops
 from minibert.params import nest
 
-STEP = 2.0**-80  # a power of two: to multiply and to divide by it rounds nothing
+STEP = 2.0**-100  # 8e-31; a power of two: to multiply and to divide by it rounds nothing
 
 # What an error may be, and why. The first row counts that the operation's name ends with.
 COMPLEX_STEP_BOUNDS = (
@@ -35,6 +35,17 @@ ROUNDING_BOUNDS = (
 )
 ENGINE_FACTOR = 2  # another order of summation or another exponential errs as much, in another direction
 ENGINE_FLOOR = 4  # in eps: where NumPy only copies, its own error is zero
+
+
+def complex_step(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
+    """Derivative of f at x along v, exact to rounding.
+
+    Parameters
+    ----------
+    f : holomorphic function of a number or an array.
+    x, v : the point and the direction, real.
+    """
+    return np.asarray(f(x + 1j * STEP * v)).imag / STEP
 
 
 class Row(NamedTuple):
@@ -129,7 +140,7 @@ def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:
         v = {name: directions[name] for name in names}
         along = sum(float((gradients[name] * v[name]).sum()) for name in v)
         size = _norm(gradients[name] for name in v) * _norm(v.values())
-        return _ratio(abs(along - complex_step(case, u, v)), size)
+        return _ratio(abs(along - directional_derivative(case, u, v)), size)
 
     return {name: error([name]) for name in gradients} | {"all": error(gradients)}
 
@@ -144,7 +155,7 @@ def locate(engine: Ops, case: Case, seed: int = 0) -> Located:
     for index in np.ndindex(gradient.shape):
         direction = np.zeros(gradient.shape)
         direction[index] = 1
-        derivative[index] = complex_step(case, u, {argument: direction})
+        derivative[index] = directional_derivative(case, u, {argument: direction})
     difference = np.nan_to_num(np.abs(gradient - derivative), nan=np.inf)
     index = tuple(int(i) for i in np.unravel_index(difference.argmax(), gradient.shape))
     return Located(argument, index, float(gradient[index]), float(derivative[index]))
@@ -156,12 +167,14 @@ def upstream(case: Case, rng: np.random.Generator) -> np.ndarray:
     return rng.standard_normal(shape) if shape else np.ones(())
 
 
-def complex_step(case: Case, u: np.ndarray, directions: Arrays) -> float:
+def directional_derivative(case: Case, u: np.ndarray, directions: Arrays) -> float:
     """Derivative of <u, result> of the reference along a direction; arguments that have none stay put."""
-    moved = {name: one.astype(np.complex128) for name, one in case.arguments.items()}
-    for name, v in directions.items():
-        moved[name] += 1j * STEP * v
-    return float((u * _result(Ops(), case, moved).imag).sum() / STEP)
+
+    def along(t: complex) -> Any:
+        moved = {name: one + t * directions.get(name, 0) for name, one in case.arguments.items()}
+        return (u * _result(Ops(), case, moved)).sum()
+
+    return float(complex_step(along, 0.0, 1.0))
 
 
 def engine_gradients(engine: Ops, case: Case, arguments: Arrays, u: np.ndarray) -> Arrays:
