@@ -44,20 +44,32 @@ model              | bert hub params config batch backends/__init__     |
 metrics            |                                                    | numpy
 trace              |                                                    | numpy
 viz                |                                                    | numpy matplotlib
-gradcases          | bert params config batch                           | numpy
-gradcheck          | gradcases ops/* params                             | numpy
+gradcases          | ops/* bert params config batch                     | numpy
+gradcheck          | ops/* gradcases params                             | numpy
 
-train              | bert heads optim checkpoint data/* metrics         |
-                   | backends/__init__ params config batch              | numpy tqdm tensorboardX
-pretrain           | train bert optim checkpoint data/* metrics         |
-                   | backends/__init__ params config batch              |
-                   | tokenizer/* hub model viz                          | numpy tqdm
-finetune           | train heads bilstm optim checkpoint data/* metrics |
-                   | backends/__init__ params config                    |
-                   | batch tokenizer/* hub model viz                    | numpy tqdm
-experiments/*      | experiments/* pretrain finetune train data/*       |
-                   | metrics tokenizer/* config model viz               | numpy tqdm
-cli*               | any                                                | tqdm
+runlog             |                                                    | tqdm tensorboardX
+train              | optim checkpoint metrics runlog params config      |
+                   | batch                                              | numpy
+recipes            | config data/*                                      |
+preparation        | recipes data/* tokenizer/*                         | numpy tqdm
+evaluation         | bert config batch data/*                           | numpy
+task               | train preparation evaluation recipes bert optim    |
+                   | hub params config batch data/*                     | numpy
+budget             | task train evaluation params                       |
+predict            | model preparation evaluation recipes               |
+                   | backends/__init__ data/* tokenizer/*               | numpy
+pretrain           | budget task train preparation evaluation predict   |
+                   | recipes runlog viz model hub checkpoint            |
+                   | backends/__init__ data/* tokenizer/*               | numpy
+finetune           | train preparation evaluation predict runlog heads  |
+                   | bilstm optim metrics viz model hub checkpoint      |
+                   | backends/__init__ data/* tokenizer/* params        |
+                   | config batch                                       | numpy tqdm
+experiments/*      | experiments/* pretrain finetune predict metrics    |
+                   | recipes viz model config data/* tokenizer/*        | numpy tqdm
+
+corpora/make_books | data/*                                             |
+cli*               | any                                                | numpy
 """
 OPEN_TO_ALL = {"errors", "files"}
 

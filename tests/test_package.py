@@ -87,4 +87,4 @@ def test_installed_without_a_compiler_the_command_runs(wheel, no_compiler, tmp_p
     zipfile.ZipFile(wheel).extractall(tmp_path)
     installed = {**no_compiler, "PYTHONPATH": str(tmp_path)}
     output = run_python("-m", "minibert", "info", env=installed, cwd=tmp_path)
-    assert f"minibert {minibert.__version__}" in output
+    assert output.split()[:2] == ["minibert", minibert.__version__]

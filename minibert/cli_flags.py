@@ -1,0 +1,60 @@
+"""What the commands' parsers share: help as it was typed, one-line errors, flags that several have."""
+
+import argparse
+import functools
+import textwrap
+from typing import Any, NoReturn
+
+from minibert.backends import ENGINES
+from minibert.data.corpus import LAYOUTS
+
+CORPUS_HELP = (
+    "text files, folders or globs, .gz and .xz too: one sentence a line with a blank line between documents, "
+    "or prose; without any, the books inside the package"
+)
+
+
+# A wider first column than argparse's, so that most flags keep their text beside them.
+HELP = functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=31)
+
+
+class Parser(argparse.ArgumentParser):
+    """Shows descriptions and examples line by line as they stand in the source; complains in one line."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        for name in ("description", "epilog"):
+            kwargs[name] = textwrap.dedent(kwargs.get(name) or "").strip()
+        super().__init__(**kwargs, allow_abbrev=False, formatter_class=HELP)
+        self.set_defaults(parser=self)  # the one that knows the flags of the command
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2, as for any other bad input."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def add_corpus(parser: Any) -> None:
+    """Positional CORPUS, and how it is laid out."""
+    parser.add_argument("corpus", nargs="*", metavar="CORPUS", help=CORPUS_HELP)
+
+
+def add_layout(group: Any, default: str | None = "auto") -> None:
+    """--layout; `default=None` for a command that has to know whether it was said."""
+    group.add_argument(
+        "--layout", choices=LAYOUTS, default=default, help="how the text is written (default: auto)"
+    )
+
+
+def add_engine(group: Any, default: str | None = "auto") -> None:
+    """--backend and --threads."""
+    group.add_argument(
+        "--backend",
+        choices=("auto", *ENGINES),
+        default=default,
+        help="the engine that computes (default: auto)",
+    )
+    group.add_argument("--threads", type=int, metavar="N", help="threads of every pool (default: one a core)")
+
+
+def add_json(group: Any) -> None:
+    """--json."""
+    group.add_argument("--json", action="store_true", help="print one JSON object instead of text")

@@ -1,0 +1,72 @@
+"""What `minibert info` tells: the facts a bug report or a comparison of speeds needs."""
+
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from minibert import __version__, backends
+from minibert.data.corpus import embedded_corpus
+from minibert.errors import InputError
+
+REQUIRED = ("numpy", "numba", "cffi", "safetensors", "tqdm", "threadpoolctl")
+EXTRAS = {
+    "matplotlib": "pictures",
+    "tensorboardX": "TensorBoard events",
+    "jax": "the reference on accelerators",
+}
+
+
+def information() -> dict[str, Any]:
+    """Everything `minibert info` prints, by heading; also what --json prints."""
+    return {
+        "minibert": __version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "machine": f"{platform.system()} {platform.machine()}, {_cores()} cores for this process",
+        "libraries": {name: _version(name) or "missing: pip install " + name for name in REQUIRED},
+        "matrix library": _blas(),
+        "engines": {name: _engine(name, text) for name, text in backends.ENGINES.items()},
+        "extras": {name: _version(name) or f"not there; it gives {gift}" for name, gift in EXTRAS.items()},
+        "corpus": _corpus(),
+    }
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only; honours containers and taskset
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _blas() -> str:
+    """The libraries under NumPy's matrix products as they were loaded, or how NumPy was built."""
+    found = [
+        f"{one['internal_api']} {one.get('version') or ''} ({one.get('architecture', 'unknown')}), "
+        f"{one['num_threads']} threads"
+        for one in backends.blas_libraries()
+        if one.get("user_api") == "blas"
+    ]
+    built = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    return "; ".join(found) or f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
+
+
+def _engine(name: str, text: str) -> str:
+    try:
+        backends.create(name)
+    except InputError as error:
+        return f"not available: {error}"
+    return f"ready ({text})"
+
+
+def _corpus() -> str:
+    path = embedded_corpus()
+    if not path.exists():
+        return "missing: install minibert anew"
+    return f"{path.name}, {path.stat().st_size / 1e6:.1f} MB compressed"

@@ -1,0 +1,238 @@
+"""`minibert pretrain`: its flags, and what they say about `PretrainOptions`.
+
+The flags have no defaults of their own: what is not said stays None, and `PretrainOptions` and the recipe of
+the size decide. That is also how --resume tells what was asked for from what was not.
+"""
+
+import argparse
+import dataclasses
+import json
+import time
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from minibert.cli_flags import add_corpus, add_engine, add_json, add_layout
+from minibert.config import GELU_FORMS, SIZES
+from minibert.errors import InputError
+from minibert.recipes import MINUTES, RECIPES, PretrainOptions
+
+RUNS = Path("runs")  # where run folders go that were given no name
+
+DESCRIPTION = """
+Pre-trains a BERT as in the paper: guess masked words, tell whether one span
+follows another. It learns a vocabulary, writes the text as token shards,
+trains, measures itself on documents that were held out, draws the loss curve,
+and leaves a folder that `transformers` loads as it is.
+
+Progress goes to the error stream, the report at the end to the output. Ctrl-C
+saves; --resume goes on exactly where the run stopped, with its own options.
+"""
+EXAMPLES = """
+examples:
+  minibert pretrain --minutes 8
+  minibert pretrain articles/ more.txt.gz --size mini --steps 9000 --out runs/articles
+  minibert pretrain --out runs/articles --resume --steps 40000
+"""
+
+
+def add_pretrain(commands: Any) -> None:
+    """The command's parser."""
+    parser = commands.add_parser(
+        "pretrain",
+        usage="minibert pretrain [CORPUS ...] [--out DIR] [--size NAME] [--minutes N | --steps N] [...]",
+        description=DESCRIPTION,
+        epilog=f"what a size stands for, where the flags say nothing else:\n{_recipe_table()}\n{EXAMPLES}",
+    )
+    parser.set_defaults(run=run_pretrain)
+    add_corpus(parser)
+    _run_flags(parser.add_argument_group("the run"))
+    _text_flags(parser.add_argument_group("text and vocabulary"))
+    _model_flags(parser.add_argument_group("model"))
+    _batch_flags(parser.add_argument_group("batches and optimizer"))
+    _instance_flags(parser.add_argument_group("what is predicted (section 3.1 and Table 8 of the paper)"))
+
+
+def run_pretrain(arguments: argparse.Namespace) -> int:
+    """Start a run, or go on with one."""
+    from minibert.pretrain import pretrain, report_text
+
+    began = time.monotonic()
+    said = said_options(arguments)
+    folder = run_folder(arguments.out, arguments.resume, arguments.corpus)
+    if arguments.resume:
+        options = PretrainOptions.resumed(folder / "training.json", **said)
+    else:
+        options = PretrainOptions(**said)
+    report = pretrain(options, folder, resume=arguments.resume, show=not arguments.quiet, began=began)
+    print(json.dumps(report, indent=2) if arguments.json else report_text(report))
+    return 0
+
+
+def said_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields of `PretrainOptions` that the command line says something about."""
+    names = {field.name for field in dataclasses.fields(PretrainOptions)}
+    given = {name: value for name, value in vars(arguments).items() if name in names}
+    said = {name: value for name, value in given.items() if value is not None and value != []}
+    if arguments.optimizer:
+        said["bias_correction"] = arguments.optimizer == "adamw"
+        said["google_decay"] = arguments.optimizer == "paper"
+    return said
+
+
+def run_folder(out: str | None, resume: bool, corpus: list[str]) -> Path:
+    """The folder that was named; otherwise a free one in `runs/`, or the latest one there to go on with."""
+    if out is not None:
+        return Path(out)
+    if not resume:
+        names = (_name(corpus) + (f"-{number}" if number > 1 else "") for number in count(1))
+        return next(RUNS / name for name in names if not (RUNS / name).exists())
+    started = sorted(RUNS.glob("*/training.json"), key=lambda path: path.stat().st_mtime)
+    if not started:
+        raise InputError("There is no run in runs/ to go on with; name its folder with --out.")
+    return started[-1].parent
+
+
+def _name(corpus: list[str]) -> str:
+    """What a text is called: the first file or folder of it without suffixes; a glob is its folder."""
+    parts = [part for part in Path(corpus[0]).parts if not set(part) & set("*?[]")] if corpus else []
+    name = parts[-1].split(".")[0] if parts else ""
+    return name or "books"
+
+
+def _run_flags(group: Any) -> None:
+    group.add_argument(
+        "--out", metavar="DIR", help="the run folder (default: runs/ and the name of the text)"
+    )
+    group.add_argument(
+        "--resume", action="store_true", help="go on with the run in --out (default: the latest in runs/)"
+    )
+    length = group.add_mutually_exclusive_group()
+    length.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="how long the command may take; the number of steps is fixed once this machine's speed is "
+        f"measured (default: {MINUTES:g})",
+    )
+    length.add_argument("--steps", type=int, metavar="N", help="how many updates instead")
+    _flag(group, "--seed", int, "the seed of everything drawn at random")
+    add_engine(group, default=None)
+    _flag(group, "--evaluations", int, "looks at the held-out text on the way")
+    _flag(group, "--save-every", int, "steps between checkpoints; 0: by the clock alone", "checkpoint_steps")
+    _flag(group, "--save-seconds", float, "seconds between checkpoints", "checkpoint_seconds")
+    _flag(group, "--keep", int, "checkpoints to keep; 0: all")
+    group.add_argument("--quiet", action="store_true", help="no progress, only the report")
+    add_json(group)
+
+
+def _text_flags(group: Any) -> None:
+    add_layout(group, default=None)
+    group.add_argument("--vocab", metavar="PATH", help="a vocab.txt or a folder with one (default: learn it)")
+    _flag(group, "--vocab-size", int, "pieces to learn")
+    _constant(group, "--cased", "lower_case", False, "keep case and accents")
+    _flag(group, "--held-out", float, "share of the documents that are only measured on")
+
+
+def _model_flags(group: Any) -> None:
+    _choice(
+        group, "--size", SIZES, "tiny, mini, small, medium, base, large, or L-H-A as in the paper's Table 6"
+    )
+    group.add_argument(
+        "--init-from", metavar="FOLDER", help="a trained BERT to start from, Hugging Face's too"
+    )
+    _choice(group, "--hidden-act", GELU_FORMS, "gelu: by the error function; gelu_new: by tanh")
+    _flag(group, "--max-positions", int, "the longest sequence the model can ever read")
+    _flag(group, "--dropout", float, "of embeddings, sublayers and attention")
+    group.add_argument(
+        "--unigram-bias",
+        action=argparse.BooleanOptionalAction,
+        help="begin the output bias at the log-frequencies of the text instead of zero (default: by size)",
+    )
+    _choice(group, "--dtype", ("float32", "float64"), "float32 or float64, of weights and arithmetic")
+
+
+def _batch_flags(group: Any) -> None:
+    group.add_argument(
+        "--seq-length",
+        metavar="LENGTHS",
+        help="tokens in a sequence: 128, or lengths with their shares of the steps, like the paper's "
+        "128:0.9,512:0.1 (default: by size)",
+    )
+    _flag(group, "--batch-size", int, "sequences a step at the longest length; shorter ones are more")
+    _flag(group, "--accumulate", int, "micro-batches a step: the same result in less memory")
+    group.add_argument(
+        "--optimizer",
+        choices=("adamw", "paper"),
+        help="paper: Google's code, without bias correction, the rate falling from step 0 (default: by size)",
+    )
+    _flag(group, "--lr", float, "the highest learning rate", "learning_rate")
+    _flag(group, "--warmup", float, "share of the steps in which the rate rises; afterwards it falls to zero")
+    _flag(group, "--weight-decay", float, "of all but biases and LayerNorm")
+    _flag(group, "--clip-norm", float, "the longest gradient let through; 0: any")
+    _flag(group, "--beta1", float, "decay of the mean of gradients")
+    _flag(group, "--beta2", float, "decay of the mean of their squares")
+    _flag(group, "--adam-eps", float, "added to the root of that mean")
+
+
+def _instance_flags(group: Any) -> None:
+    _flag(group, "--masked-lm-prob", float, "share of the tokens to predict")
+    group.add_argument(
+        "--mask-rates",
+        type=_rates,
+        metavar="MASK,SAME,RND",
+        help="how many of them show [MASK], themselves, a random token (default: 0.8,0.1,0.1)",
+    )
+    group.add_argument(
+        "--max-predictions-per-seq",
+        type=int,
+        metavar="N",
+        help="at most so many in a sequence (default: that share of --seq-length)",
+    )
+    _constant(group, "--whole-word-mask", "whole_word_mask", True, "all pieces of a word or none")
+    _flag(group, "--dupe-factor", int, "0: new masks in every pass; N: N copies in turn, as in Google's code")
+    _flag(group, "--short-seq-prob", float, "share of instances of a random shorter length")
+    _constant(group, "--no-nsp", "next_sentence", False, "without next-sentence prediction")
+    _constant(
+        group, "--left-to-right", "left_to_right", True, "the paper's LTR ablation: predict every next word"
+    )
+
+
+def _flag(group: Any, flag: str, kind: type, text: str, field: str | None = None) -> None:
+    """A number; its default in the help is that of the field of `PretrainOptions`."""
+    field = field or flag[2:].replace("-", "_")
+    group.add_argument(flag, dest=field, type=kind, metavar="N", help=f"{text} (default: {_default(field)})")
+
+
+def _choice(group: Any, flag: str, names: Iterable[str], text: str) -> None:
+    default = _default(flag[2:].replace("-", "_"))
+    group.add_argument(flag, choices=tuple(names), metavar="NAME", help=f"{text} (default: {default})")
+
+
+def _constant(group: Any, flag: str, field: str, value: bool, text: str) -> None:
+    group.add_argument(flag, dest=field, action="store_const", const=value, help=text)
+
+
+def _default(field: str) -> str:
+    value = getattr(PretrainOptions, field)
+    return "by size" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    """`0.8,0.1,0.1` as numbers; that there are three and what they sum to is checked where they are used."""
+    try:
+        return tuple(float(rate) for rate in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers such as 0.8,0.1,0.1") from None
+
+
+def _recipe_table() -> str:
+    """The recipes, a line a size."""
+    lines = [f"  {'size':<7} {'--lr':<7} {'--seq-length':<22} {'--batch-size':<13} {'--warmup':<9} --dropout"]
+    for size, recipe in RECIPES.items():
+        lines.append(
+            f"  {size:<7} {recipe.learning_rate:<7g} {recipe.seq_length:<22} {recipe.batch_size:<13} "
+            f"{recipe.warmup:<9g} {recipe.dropout:g}"
+        )
+    return "\n".join(lines)

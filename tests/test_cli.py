@@ -1,0 +1,346 @@
+"""The command line: what it says, what it passes on, how it ends."""
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from minibert import cli
+from minibert.cli_pretrain import run_folder, said_options
+from minibert.errors import InputError, RunError
+from minibert.recipes import PretrainOptions
+from minibert.tokenizer import Tokenizer
+
+ROOT = Path(__file__).parent.parent
+QUICK = "--vocab-size 200 --seq-length 16 --batch-size 8 --evaluations 0 --backend numpy --quiet".split()
+
+
+def words_of(number, sentences):
+    """A document of simple sentences about cats and dogs, another one for each number."""
+    animals, deeds, places = (
+        ("cat", "dog", "bird", "fish"),
+        ("sat", "slept", "sang"),
+        ("mat", "tree", "house"),
+    )
+    for i in range(sentences):
+        n = number * 7 + i
+        who, did, where = animals[n % 4], deeds[n // 2 % 3], places[n // 3 % 3]
+        yield f"The {who} {did} by the old {where} of number {number + i}."
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Forty short documents in one file, one sentence a line."""
+    path = tmp_path_factory.mktemp("corpus") / "animals.txt"
+    path.write_text("\n\n".join("\n".join(words_of(n, 12)) for n in range(40)) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    """The folder of a finished run of three steps."""
+    folder = tmp_path_factory.mktemp("runs") / "animals"
+    assert cli.main(["pretrain", str(corpus), "--out", str(folder), "--steps", "3", *QUICK]) == 0
+    return folder
+
+
+def parse(*words):
+    return cli.parse_arguments(["pretrain", *words])
+
+
+def ends_badly(capsys, status, *words):
+    """The single line on the error stream of a command that ends with `status` and prints nothing."""
+    try:
+        assert cli.main(list(words)) == status
+    except SystemExit as stop:  # argparse's own way out
+        assert stop.code == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def start(*words, **options):
+    """A process of its own that runs the command."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "minibert", *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes | options)
+
+
+# What the help says
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_describes_the_command_and_its_examples_parse(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([command, "--help"])
+    text = capsys.readouterr().out
+    examples = re.findall(r"^  (minibert .+)$", text.split("examples:\n")[1], re.M)
+    assert stop.value.code == 0
+    assert len(examples) >= 2
+    for example in examples:
+        assert cli.parse_arguments(shlex.split(example)[1:]).run
+
+
+def test_general_help_lists_every_command(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    for command, what in cli.COMMANDS.items():
+        assert re.search(rf"^  {command} +{re.escape(what)}$", text, re.M)
+
+
+def test_help_fits_into_eighty_columns_but_for_examples(capsys):
+    for command in cli.COMMANDS:
+        with pytest.raises(SystemExit):
+            cli.main([command, "--help"])
+        body = capsys.readouterr().out.split("examples:\n")[0].split("\n\n", 1)[1]
+        assert max(map(len, body.splitlines())) <= 80
+
+
+# What the flags of pretrain mean
+
+
+def test_every_option_of_a_run_has_a_flag():
+    fields = {field.name for field in dataclasses.fields(PretrainOptions)}
+    assert fields - set(vars(parse())) == {"bias_correction", "google_decay"}  # both are --optimizer
+
+
+def test_nothing_said_leaves_everything_to_the_recipe():
+    assert said_options(parse()) == {}
+
+
+def test_flags_become_options():
+    line = (
+        "a.txt --size mini b/ --steps 7 --lr 1e-3 --cased --no-nsp --mask-rates 0,0,1 --optimizer paper "
+        "--seq-length 128:0.9,512:0.1 --save-every 5 --whole-word-mask --no-unigram-bias --dropout 0"
+    )
+    assert PretrainOptions(**said_options(parse(*line.split()))) == PretrainOptions(
+        corpus=("a.txt", "b/"),
+        size="mini",
+        steps=7,
+        learning_rate=1e-3,
+        lower_case=False,
+        next_sentence=False,
+        mask_rates=(0, 0, 1),
+        bias_correction=False,
+        google_decay=True,
+        seq_length="128:0.9,512:0.1",
+        checkpoint_steps=5,
+        whole_word_mask=True,
+        unigram_bias=False,
+        dropout=0.0,
+    )
+
+
+def test_run_folders_are_named_after_the_text_and_the_latest_one_is_resumed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="no run in runs/ to go on with"):
+        run_folder(None, True, ["books/"])
+    assert run_folder(None, False, []) == Path("runs/books")
+    assert run_folder(None, False, ["texts/*.txt"]) == Path("runs/texts")
+    assert run_folder(None, False, ["texts/letters.txt.gz", "b.txt"]) == Path("runs/letters")
+    for age, name in ((200, "books"), (100, "letters"), (300, "books-2")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        path = tmp_path / "runs" / name / "training.json"
+        path.touch()
+        os.utime(path, (time.time() - age, time.time() - age))
+    assert run_folder(None, False, ["books/"]) == Path("runs/books-3")
+    assert run_folder(None, True, []) == Path("runs/letters")
+    assert run_folder("elsewhere", True, []) == Path("elsewhere")
+
+
+# How a command ends
+
+
+def test_unknown_flag_is_one_line_and_status_2(capsys):
+    line = ends_badly(capsys, 2, "pretrain", "--sise", "tiny")
+    assert line == "minibert pretrain: --sise is not known here; see minibert pretrain --help\n"
+
+
+def test_flags_are_not_abbreviated(capsys):
+    ends_badly(capsys, 2, "pretrain", "--step", "3")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("pretrain nowhere.txt --out {new}", "nowhere.txt"),
+        ("pretrain --steps 0 --out {new}", "steps=0"),
+        ("pretrain --mask-rates 0.8,0.1 --out {new}", "mask_rates"),
+        ("pretrain --seq-length 16:0.4 --out {new}", "seq_length='16:0.4'"),
+        ("pretrain --resume --out {new}", "training.json is missing"),
+        ("pretrain --threads 0 --out {new}", "threads=0"),
+        ("evaluate {new}", "{new}"),
+        ("fill-mask {new} [MASK]", "{new}"),
+        ("data --vocab {new} --out {new}", "{new}"),
+        ("vocab {new} --out {new}", "{new}"),
+        ("gradcheck --operation nonsense", "nonsense"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path, words, message):
+    new = str(tmp_path / "new")
+    line = ends_badly(capsys, 2, *words.format(new=new).split())
+    assert line.startswith("minibert: ")
+    assert message.format(new=new) in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InputError("given wrongly"), 2),
+        (RunError("went wrong"), 1),
+        (OSError(28, "No space left on device"), 1),
+        (MemoryError(), 1),
+    ],
+)
+def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status):
+    def fail():
+        raise error
+
+    monkeypatch.setattr("minibert.cli_info.information", fail)
+    line = ends_badly(capsys, status, "info")
+    assert line == f"minibert: {str(error) or 'MemoryError'}\n"
+
+
+def test_a_fault_in_the_program_is_not_disguised(monkeypatch):
+    def fail():
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("minibert.cli_info.information", fail)
+    with pytest.raises(KeyError):
+        cli.main(["info"])
+
+
+def test_output_cut_short_by_its_reader_makes_no_noise():
+    process = start("info")
+    process.stdout.close()
+    assert process.wait(60) == 1
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_ctrl_c_saves_says_how_to_go_on_and_the_run_goes_on(corpus, tmp_path):
+    out, flags = tmp_path / "run", [flag for flag in QUICK if flag != "--quiet"]
+    process = start("pretrain", corpus, "--out", out, "--steps", "100000", *flags, "--save-every", "1")
+    deadline = time.monotonic() + 60
+    while not (out / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert output == ""
+    assert f"minibert pretrain --resume --out {out}\n" in errors
+    assert "Traceback" not in errors
+    done = max(int(path.stem.split("-")[1]) for path in (out / "checkpoints").iterdir())
+    assert cli.main(["pretrain", "--out", str(out), "--resume", "--steps", str(done + 1), "--quiet"]) == 0
+    assert json.loads((out / "report.json").read_text())["steps"] == done + 1
+
+
+# What the commands do
+
+
+def test_pretrain_prints_its_report_and_leaves_a_run_folder(corpus, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert cli.main(["pretrain", str(corpus), "--out", str(out), "--steps", "2", *QUICK]) == 0
+    text = capsys.readouterr().out
+    assert "Held-out loss on [MASK] positions" in text
+    assert str(out) in text
+    files = {path.name for path in out.iterdir()}
+    assert files >= {"config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json", "report.json"}
+
+
+def test_pretrain_does_not_write_over_a_run(run, capsys):
+    before = (run / "model.safetensors").read_bytes()
+    line = ends_badly(capsys, 2, "pretrain", "--out", str(run), "--steps", "1")
+    assert "--resume" in line
+    assert (run / "model.safetensors").read_bytes() == before
+
+
+def test_resume_refuses_another_model(run, capsys):
+    line = ends_badly(capsys, 2, "pretrain", "--out", str(run), "--resume", "--size", "mini", "--quiet")
+    assert "size='mini' (the run has 'tiny')" in line
+
+
+def test_evaluate_repeats_the_figures_of_the_report(run, capsys):
+    assert cli.main(["evaluate", str(run), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures == json.loads((run / "report.json").read_text())["held_out"]
+
+
+def test_evaluate_measures_another_text(run, corpus, capsys):
+    assert cli.main(["evaluate", str(run), str(corpus), "--targets", "50", "--seq-length", "12"]) == 0
+    assert "unigram entropy of the same" in capsys.readouterr().out
+
+
+def test_fill_mask_prints_as_many_guesses_as_asked(run, capsys):
+    assert cli.main(["fill-mask", str(run), "The [MASK] sat by the [MASK].", "--top", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "[MASK] 1"
+    assert lines[4] == "[MASK] 2"
+    assert len(lines) == 8
+    assert all(re.fullmatch(r" *\d+\.\d\d%  \S+", line) for line in lines[1:4] + lines[5:])
+
+
+def test_fill_mask_needs_a_mask(run, capsys):
+    assert "has no [MASK]" in ends_badly(capsys, 2, "fill-mask", str(run), "The cat sat.")
+
+
+def test_vocab_learns_pieces_that_the_tokenizer_loads(corpus, tmp_path, capsys):
+    out = tmp_path / "vocabulary"
+    words = ["vocab", str(corpus), "--out", str(out), "--vocab-size", "120", "--cased", "--unused", "2"]
+    assert cli.main(words) == 0
+    tokenizer = Tokenizer.from_pretrained(out)
+    assert capsys.readouterr().out == f"120 pieces in {out / 'vocab.txt'}\n"
+    assert tokenizer.vocab_size == 120
+    assert tokenizer.tokenize("The cat")[0].startswith("T")
+    assert tokenizer.vocab[5:7] == ["[unused0]", "[unused1]"]
+
+
+def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):
+    out = tmp_path / "shards"
+    words = ["data", str(corpus), "--vocab", str(run), "--out", str(out), "--show", "2", "--seq-length", "24"]
+    assert cli.main(words) == 0
+    first, *shown = capsys.readouterr().out.split("\n\n")
+    assert first.startswith("40 documents, 480 sentences, ")
+    assert len(shown) == 2
+    for text in shown:
+        assert text.startswith("[CLS] ")
+        assert re.search(r"\S+\{\S+\}", text)
+        assert re.search(r"\((B follows A|B is from elsewhere)\)$", text.strip())
+
+
+def test_gradcheck_prints_the_sheet_of_one_operation(capsys):
+    assert cli.main(["gradcheck", "--operation", "gelu", "--dtype", "float64", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows
+    assert all(row["error"] <= row["bound"] and row["verdict"] == "ok" for row in rows)
+
+
+def test_failed_gradcheck_is_status_1(monkeypatch, capsys):
+    from minibert import gradcheck
+
+    failed = gradcheck.Row("gelu", "numpy", "float64", "ugly", 1.0, 1e-12, "FAIL")
+    monkeypatch.setattr(gradcheck, "proof_sheet", lambda *_, **__: [failed])
+    assert cli.main(["gradcheck"]) == 1
+    assert "1 of 1 checks FAIL" in capsys.readouterr().out
+
+
+def test_info_tells_versions_engines_and_the_matrix_library(capsys):
+    assert cli.main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["engines"]["numpy"].startswith("ready")
+    assert "threads" in facts["matrix library"]
+    assert facts["corpus"].startswith("books.txt.xz")
+    assert cli.main(["info"]) == 0
+    assert capsys.readouterr().out.startswith("minibert ")
