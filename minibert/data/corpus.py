@@ -142,7 +142,7 @@ class SentenceStream:
 
     def __iter__(self) -> Iterator[str | None]:
         anything = between = False
-        finished = 0
+        finished = self.bytes_read = 0
         for file in self.files:
             for sentence in self._of_file(file, finished):
                 if sentence is None:

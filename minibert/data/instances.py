@@ -1,0 +1,301 @@
+"""Training instances of BERT from token shards, made on the fly: spans, next-sentence pairs, masks.
+
+Section 3.1 and appendix A.2 of the paper; where it is silent, Google's create_pretraining_data.py. Every
+instance is a function of (seed, epoch, document, number in the document) alone, so a run can go on from any
+position, and nothing but the position has to be kept.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from minibert.batch import Sequence
+from minibert.data.draws import draw, key, permutation
+from minibert.data.layout import Block, lay_out
+from minibert.data.masking import POSITION_BITS, mask_block
+from minibert.data.shards import TokenShards
+from minibert.data.spans import Borders, Spans, contiguous_spans, span_pairs
+from minibert.errors import InputError
+from minibert.tokenizer import Tokenizer
+
+SHORTEST = 5  # [CLS] a [SEP] b [SEP]
+LONGEST = (1 << POSITION_BITS) - 1
+BLOCK_TOKENS = 1 << 18  # documents that are made into instances, and shuffled, together
+
+# What a key is for: the first number that goes into it.
+CONTENT, DOCUMENT_ORDER, BLOCK_ORDER = range(3)
+
+
+@dataclass(frozen=True)
+class InstanceOptions:
+    """How instances are made.
+
+    Parameters
+    ----------
+    seq_length : most tokens of a sequence, [CLS] and [SEP] included.
+    short_seq_prob : share of instances whose spans are gathered to a random shorter length. (Google's code
+        draws this once for a document; here every instance draws.)
+    masked_lm_prob : share of positions to predict, [CLS] and [SEP] counted in the base; at least one.
+    max_predictions_per_seq : most positions to predict; None: masked_lm_prob of seq_length, rounded up (20
+        at 128, 77 at 512).
+    mask_rates : shares of [MASK], the same token and a random one at these positions.
+    whole_word_mask : predict all pieces of a word or none.
+    next_sentence : pairs of spans with the question whether B follows A; else single contiguous spans.
+    left_to_right : predict every next token of single contiguous spans and mask nothing; there is no
+        question of next sentences then, whatever `next_sentence` says.
+    dupe_factor : 0 draws new instances in each epoch; n makes n copies and reads copy `epoch mod n` (Google's
+        static masks, n = 10). The order of instances is drawn anew either way.
+
+    Raises
+    ------
+    InputError
+        When a value is out of range.
+    """
+
+    seq_length: int = 128
+    short_seq_prob: float = 0.1
+    masked_lm_prob: float = 0.15
+    max_predictions_per_seq: int | None = None
+    mask_rates: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    whole_word_mask: bool = False
+    next_sentence: bool = True
+    left_to_right: bool = False
+    dupe_factor: int = 0
+
+    def __post_init__(self) -> None:
+        self._check("seq_length", SHORTEST <= self.seq_length <= LONGEST, f"from {SHORTEST} to {LONGEST:,}")
+        self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "from 0 to 1")
+        self._check("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "above 0 and at most 1")
+        most = self.max_predictions_per_seq
+        self._check("max_predictions_per_seq", most is None or most >= 1, "1 or more")
+        rates = self.mask_rates
+        proper = len(rates) == 3 and min(rates) >= 0 and abs(sum(rates) - 1) < 1e-6
+        self._check("mask_rates", proper, "three shares (MASK, SAME, RND) that sum to 1")
+        self._check("dupe_factor", self.dupe_factor >= 0, "0 (new masks in each epoch) or more")
+
+    def _check(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise InputError(f"{name}={getattr(self, name)!r} is not possible; give {expected}.")
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a sequence has two segments."""
+        return self.next_sentence and not self.left_to_right
+
+    @property
+    def room(self) -> int:
+        """Tokens of text in a sequence, beside [CLS] and [SEP]."""
+        return self.seq_length - (3 if self.pairs else 2)
+
+    @property
+    def most_predictions(self) -> int:
+        """`max_predictions_per_seq`, or what None stands for."""
+        if self.max_predictions_per_seq is not None:
+            return self.max_predictions_per_seq
+        return math.ceil(self.masked_lm_prob * self.seq_length - 1e-9)  # 0.07 * 100 is a little over 7
+
+
+class Position(NamedTuple):
+    """Where a stream of instances stands: the next one to come."""
+
+    epoch: int
+    block: int
+    offset: int
+
+
+BEGINNING = Position(0, 0, 0)
+
+
+class Instances:
+    """Sequences made from some documents of token shards.
+
+    An epoch permutes the documents, cuts them into blocks of about 262,144 tokens, and shuffles the instances
+    of each block. Going on from a position makes one block again, no more.
+
+    Parameters
+    ----------
+    shards : the text.
+    documents : (n,) numbers of the documents to use; random next spans come from them as well.
+    tokenizer : the vocabulary of the shards.
+    options : how instances are made.
+    seed : of every draw.
+
+    Raises
+    ------
+    InputError
+        When there is no document, or only one with next sentences asked, or none with two sentences then;
+        when the vocabulary is another.
+    """
+
+    def __init__(
+        self,
+        shards: TokenShards,
+        documents: np.ndarray,
+        tokenizer: Tokenizer,
+        options: InstanceOptions | None = None,
+        seed: int = 0,
+    ):
+        self.shards = shards
+        self.documents = np.asarray(documents, np.int64)
+        self.tokenizer = tokenizer
+        self.options = options or InstanceOptions()
+        self.seed = seed
+        shards.check_vocabulary(tokenizer)
+        self._check_documents()
+        self._lengths = shards.document_lengths[self.documents]
+        self._choices = self.documents.tolist()
+        self._borders = Borders(shards)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of text in an epoch."""
+        return int(self._lengths.sum())
+
+    def epoch(self, epoch: int) -> Iterator[Sequence]:
+        """One pass over the documents: every sentence is gathered into an instance, which may cut it.
+
+        Parameters
+        ----------
+        epoch : number of the pass, which draws other instances and another order.
+        """
+        for sequence, after in self.stream(Position(epoch, 0, 0)):
+            yield sequence
+            if after.epoch > epoch:
+                return
+
+    def stream(self, position: Position = BEGINNING) -> Iterator[tuple[Sequence, Position]]:
+        """Instances without end from `position` on, each with the position after it.
+
+        The arrays of a sequence are read-only views of its block.
+
+        Raises
+        ------
+        InputError
+            When the position lies outside the text, as that of another corpus may.
+        """
+        epoch, block, offset = position
+        while True:
+            blocks = self._blocks(epoch)
+            self._check_within(position, block, len(blocks), "blocks")
+            for number in range(block, len(blocks)):
+                made, order = self._make_block(epoch, number, blocks[number])
+                self._check_within(position, offset, len(order), "instances")
+                last = number + 1 == len(blocks)
+                following = Position(epoch + 1, 0, 0) if last else Position(epoch, number + 1, 0)
+                for place in range(offset, len(order)):
+                    after = Position(epoch, number, place + 1) if place + 1 < len(order) else following
+                    yield made.sequence_at(order[place]), after
+                offset = 0
+            epoch, block = epoch + 1, 0
+
+    def _check_within(self, position: Position, place: int, count: int, what: str) -> None:
+        if not 0 <= place < count:
+            raise InputError(
+                f"position={tuple(position)} does not exist: there are {count} {what}; go on with the text, "
+                "the options and the seed that the position comes from."
+            )
+
+    def _check_documents(self) -> None:
+        n = len(self.documents)
+        if not n:
+            raise InputError("documents=[] gives no instance; choose at least one document.")
+        if self.documents.min() < 0 or self.documents.max() >= self.shards.n_documents:
+            raise InputError(
+                f"documents={self.documents.min()}…{self.documents.max()} are not all there; the shards hold "
+                f"0 to {self.shards.n_documents - 1}."
+            )
+        if not self.options.pairs:
+            return
+        if n == 1:
+            raise InputError(
+                "One document alone has no other to take a random next sentence from; give more documents "
+                "(blank lines divide them) or set next_sentence=False."
+            )
+        if self.shards.sentence_counts[self.documents].max() < 2:
+            raise InputError(
+                "No document has two sentences, so none has a next sentence; give longer documents (one "
+                "sentence a line, blank lines only between documents) or set next_sentence=False."
+            )
+
+    def _blocks(self, epoch: int) -> list[np.ndarray]:
+        """The documents of each block of an epoch."""
+        order = permutation(self.documents, key(DOCUMENT_ORDER, self.seed, epoch))
+        ends = np.cumsum(self._lengths[order])
+        number = (ends - 1) // BLOCK_TOKENS  # the block of a document is that of its last token
+        return np.split(self.documents[order], np.flatnonzero(np.diff(number)) + 1)
+
+    def _make_block(self, epoch: int, number: int, documents: np.ndarray) -> tuple[Block, list[int]]:
+        """The instances of a block by document, and the order in which they come."""
+        options = self.options
+        copy = epoch % options.dupe_factor if options.dupe_factor else epoch
+        spans: list[Spans] = []
+        keys: list[np.ndarray] = []
+        for document in documents.tolist():
+            document_key = key(CONTENT, self.seed, copy, document)
+            before = len(spans)
+            spans.extend(self._spans(document, Random(document_key)))
+            numbers = np.arange(len(spans) - before)
+            keys.append(draw(np.full(len(numbers), document_key, np.uint64), numbers))
+        block = lay_out(self.shards, np.array(spans, np.int64), options.pairs, self.tokenizer)
+        if options.left_to_right:
+            block.predict_next_tokens()
+        else:
+            mask_block(
+                block,
+                np.concatenate(keys),
+                self.tokenizer,
+                options.masked_lm_prob,
+                options.most_predictions,
+                options.mask_rates,
+                options.whole_word_mask,
+            )
+        block.freeze()
+        order = permutation(np.arange(len(spans)), key(BLOCK_ORDER, self.seed, epoch, number))
+        return block, order.tolist()
+
+    def _spans(self, document: int, rng: Random) -> Iterator[Spans]:
+        room, short = self.options.room, self.options.short_seq_prob
+        if self.options.pairs:
+            return span_pairs(document, self._choices, self._borders, room, short, rng)
+        begin, ends = self._borders(document)
+        return contiguous_spans(begin, ends[-1], room, short, rng)
+
+
+def split_documents(
+    n_documents: int, held_out: float = 0.05, next_sentence: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Divide documents into those to learn from and those to be measured on, whatever the seed of the run.
+
+    The held-out ones lie evenly over the corpus (each 20th by default), so that every book has its share.
+
+    Parameters
+    ----------
+    n_documents : how many there are.
+    held_out : share to hold out, above 0 and below 1; at least one document is, and at least one is not.
+    next_sentence : both parts get two documents or more, as random next sentences need another document.
+
+    Returns
+    -------
+    train_ids, held_out_ids : ascending, int64.
+
+    Raises
+    ------
+    InputError
+        When there are too few documents, or the share is out of range.
+    """
+    if not 0 < held_out < 1:
+        raise InputError(f"held_out={held_out!r} is not possible; give a share above 0 and below 1.")
+    least = 2 if next_sentence else 1
+    if n_documents < 2 * least:
+        why = " for next sentences from other documents" if next_sentence else ""
+        raise InputError(
+            f"n_documents={n_documents} is too few: {least} to learn from and {least} to hold out are needed"
+            f"{why}; give more text, with blank lines between documents."
+        )
+    count = min(max(least, round(n_documents * held_out)), n_documents - least)
+    held = (np.arange(count) + 1) * n_documents // count - 1  # the last of each of `count` equal runs
+    return np.setdiff1d(np.arange(n_documents), held), held

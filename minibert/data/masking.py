@@ -1,0 +1,141 @@
+"""Which positions are to be predicted, and what stands there instead (section 3.1 of the paper, Table 8).
+
+Many sequences at once: N sequences with C candidate positions altogether, those that are not [CLS] or [SEP].
+"""
+
+import numpy as np
+
+from minibert.data.draws import below, draw, uniform
+from minibert.data.layout import Block
+from minibert.tokenizer import Tokenizer
+
+POSITION_BITS = 16  # sequences of up to 65,535 tokens
+DRAW_BITS = 24
+# Counters of the draws of a sequence: which positions, what to do there, which token.
+CHOICE, ACTION, TOKEN = (which << POSITION_BITS for which in range(3))
+
+
+def mask_block(
+    block: Block,
+    keys: np.ndarray,  # (N,) uint64
+    tokenizer: Tokenizer,
+    share: float = 0.15,
+    most: int | None = None,
+    rates: tuple[float, float, float] = (0.8, 0.1, 0.1),
+    whole_words: bool = False,
+) -> None:
+    """Choose what is to be predicted in each sequence of a block, and replace it.
+
+    Parameters
+    ----------
+    block : N sequences; changed in place.
+    keys : random key of each sequence.
+    tokenizer : its [MASK], its size, and which pieces continue a word.
+    share, most : positions to predict: this share of all, [CLS] and [SEP] counted, rounded (half to even) as
+        in the released code; at least one, at most `most`.
+    rates : see `visible_tokens`.
+    whole_words : choose by word. The first piece of a span begins a word, though its head may be cut off.
+    """
+    lengths = np.diff(block.begins)
+    count = np.maximum(1, np.rint(lengths * share)).astype(np.int64)
+    if most is not None:
+        count = np.minimum(count, most)
+    sequence, position = block.sequence, block.rows - block.begins[block.sequence]
+    if whole_words:
+        head = block.opening | ~tokenizer.continuation[block.input_ids[block.rows]]
+        chosen = choose_words(keys, sequence, position, head, count)
+    else:
+        chosen = choose_positions(keys, sequence, position, count)
+    original = block.input_ids[block.rows[chosen]]
+    visible = visible_tokens(
+        original, keys[sequence[chosen]], position[chosen], rates, tokenizer.mask_id, tokenizer.vocab_size
+    )
+    block.predict(chosen, visible)
+
+
+# keys (N,)  sequence (C,)  position (C,)  count (N,) -> (C,) bool
+def choose_positions(
+    keys: np.ndarray, sequence: np.ndarray, position: np.ndarray, count: np.ndarray
+) -> np.ndarray:
+    """Choose `count` of each sequence's candidates, uniformly.
+
+    Parameters
+    ----------
+    keys : random key of each sequence.
+    sequence, position : of each candidate, ascending.
+    count : how many of them; all of a sequence that has fewer.
+    """
+    order = _random_order(keys, sequence, position)
+    chosen = np.zeros(len(order), bool)
+    chosen[order[_rank(sequence) < count[sequence]]] = True
+    return chosen
+
+
+# keys (N,)  sequence (C,)  position (C,)  head (C,) bool  count (N,) -> (C,) bool
+def choose_words(
+    keys: np.ndarray, sequence: np.ndarray, position: np.ndarray, head: np.ndarray, count: np.ndarray
+) -> np.ndarray:
+    """Choose whole words: all pieces of a word or none, at most `count` pieces a sequence.
+
+    As in the released code, words come up in random order, and one that has more pieces than are left to
+    choose is passed over.
+
+    Parameters
+    ----------
+    head : whether a candidate begins a word. The others are as in `choose_positions`.
+    """
+    word = np.cumsum(head) - 1  # (C,) the word that a candidate belongs to
+    pieces = np.bincount(word)
+    sequence_of = sequence[head]
+    order = _random_order(keys, sequence_of, position[head])
+    rank = _rank(sequence_of)
+    left = count.copy()
+    chosen = np.zeros(len(pieces), bool)
+    by_rank = np.argsort(rank, kind="stable")  # every sequence's first word, then every one's second, ...
+    for turn in np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]):
+        words = order[turn]
+        words = words[pieces[words] <= left[sequence_of[words]]]
+        left[sequence_of[words]] -= pieces[words]  # one word of a sequence in each turn: no index twice
+        chosen[words] = True
+    return chosen[word]
+
+
+# original (M,)  keys (M,)  position (M,) -> (M,) int32
+def visible_tokens(
+    original: np.ndarray,
+    keys: np.ndarray,
+    position: np.ndarray,
+    rates: tuple[float, float, float],
+    mask_id: int,
+    vocab_size: int,
+) -> np.ndarray:
+    """What the model sees at chosen positions: [MASK], the same token or a random one.
+
+    Parameters
+    ----------
+    original : the tokens at the M chosen positions; `keys` of their sequences, `position` in them.
+    rates : shares of MASK, SAME and RND in the order of the paper's Table 8.
+    mask_id, vocab_size : a random token is any of the vocabulary, special ones and the original included.
+    """
+    action = uniform(draw(keys, ACTION + position))
+    token = below(draw(keys, TOKEN + position), vocab_size)
+    mask, same, _ = rates
+    seen = np.where(action < mask, mask_id, np.where(action < mask + same, original, token))
+    return seen.astype(np.int32)
+
+
+def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """Candidates in random order within their sequence, sequences as they were. -> (C,) int64
+
+    Sequence, draw and position make one number; no two are equal, so every sort gives the same order.
+    """
+    bits = draw(keys[sequence], CHOICE + position) >> (64 - DRAW_BITS)
+    high = sequence.astype(np.uint64) << (DRAW_BITS + POSITION_BITS)
+    return np.argsort(high | (bits << POSITION_BITS) | position.astype(np.uint64))
+
+
+def _rank(sequence: np.ndarray) -> np.ndarray:
+    """0, 1, 2, ... within each run of the same sequence. (C,) -> (C,) int64"""
+    begins = np.flatnonzero(np.diff(sequence, prepend=-1))
+    lengths = np.diff(begins, append=len(sequence))
+    return np.arange(len(sequence)) - np.repeat(begins, lengths)
