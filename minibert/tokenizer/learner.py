@@ -229,8 +229,9 @@ class _Merger:
                 self.words_with[self._pair_id(new)].add(word)
 
     def _change_counts(self, changes: Mapping[tuple[int, int], int]) -> None:
-        pairs = [self._pair_id(pair) for pair in changes]
-        self.pair_counts[pairs] += list(changes.values())
+        for pair, change in changes.items():
+            number = self._pair_id(pair)
+            self.pair_counts[number] += change
 
     def _count(self) -> None:
         """Count pieces and pairs of the text as it stands, and compute all gains."""
