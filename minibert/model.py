@@ -1,4 +1,4 @@
-"""`Bert`, the object a user holds: weights from a folder; hidden states, attention maps and predictions out."""
+"""`Bert`, the object a user holds: from a folder to hidden states, attention maps and predictions."""
 
 import warnings
 from collections.abc import Iterable
@@ -72,7 +72,7 @@ class Bert:
 
     def __init__(self, config: BertConfig, params: Parameters, ops: Any = None) -> None:
         if params.config != config:
-            raise InputError("params belong to another configuration than config; give params.config with them.")
+            raise InputError("params belong to another configuration than config; give params.config.")
         self.config = config
         self.params = params
         self.ops = backends.create() if ops is None else ops
@@ -192,8 +192,8 @@ def _sequences(inputs: Any) -> list[Sequence]:
     for encoding in encodings:
         if not hasattr(encoding, "ids") or not hasattr(encoding, "token_type_ids"):
             raise InputError(
-                f"inputs has a {type(encoding).__name__} where an encoding was expected; "
-                "give a Batch or what a Tokenizer returns: model.encode(tokenizer(text))."
+                f"inputs: expected encodings, found {type(encoding).__name__}; "
+                "give a Batch or what a Tokenizer returns, as in model.encode(tokenizer(text))."
             )
     return [_sequence(encoding) for encoding in encodings]
 
@@ -202,7 +202,7 @@ def _sequence(encoding: Any) -> Sequence:
     ids = _whole_numbers("ids", encoding.ids)
     token_type_ids = _whole_numbers("token_type_ids", encoding.token_type_ids)
     if len(ids) != len(token_type_ids):
-        raise InputError(f"An encoding has {len(ids)} ids and {len(token_type_ids)} token_type_ids; give as many.")
+        raise InputError(f"{len(ids)} ids come with {len(token_type_ids)} token_type_ids; give as many.")
     return Sequence(ids, token_type_ids, [], [])
 
 

@@ -1,0 +1,212 @@
+"""`Bert`: equal to a recorded Hugging Face BERT in float64, and clear about what it can't take."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import agreement
+import numpy as np
+import pytest
+from agreement import relative_error
+from safetensors.numpy import load_file, save_file
+
+from minibert.batch import Batch, Sequence
+from minibert.config import BertConfig
+from minibert.errors import InputError
+from minibert.hub import to_hf
+from minibert.model import Bert
+from minibert.params import Parameters, initialise
+
+GOLDEN = Path(__file__).parent / "golden"
+N_STEPS = 50
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """What transformers and torch computed, in float64."""
+    with np.load(GOLDEN / "hf_tiny.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def batches(recorded):
+    """The batches they computed it from."""
+    found = []
+    while (prefix := f"batch{len(found)}.") + "input_ids" in recorded:
+        fields = {name: value for name, value in recorded.items() if name.startswith(prefix)}
+        found.append(Batch(**{name.removeprefix(prefix): value for name, value in fields.items()}))
+    return found
+
+
+@pytest.fixture(scope="module")
+def gradients(recorded):
+    """What autograd gave for the first batch, by Hugging Face's names."""
+    beginning = "gradient."
+    return {name.removeprefix(beginning): one for name, one in recorded.items() if name.startswith(beginning)}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """The model they computed it with."""
+    return Bert.from_pretrained(GOLDEN / "hf_tiny", dtype=np.float64)
+
+
+def encoding(*ids, second=0):
+    """Like a tokenizer's, the last `second` ids in the second segment."""
+    return SimpleNamespace(ids=list(ids), token_type_ids=[0] * (len(ids) - second) + [1] * second)
+
+
+def test_hidden_states_attention_maps_and_pooled_equal_the_recorded(model, batches, recorded):
+    encoded = model.encode(batches[0], attentions=True)
+    longest = int(np.diff(batches[0].cu_seqlens).argmax())
+    maps = np.stack([layer[longest] for layer in encoded.attentions])
+    assert relative_error(maps, recorded["longest_attention"]) < agreement.STATES
+    assert relative_error(encoded.pooled, recorded["pooled"]) < agreement.STATES
+    for ours, theirs in zip(encoded.hidden_states, recorded["hidden_states"], strict=True):
+        assert relative_error(ours, theirs) < agreement.STATES
+
+
+def test_logits_of_both_heads_equal_the_recorded(model, batches, recorded):
+    mlm = model.masked_lm_logits(batches[0], batches[0].masked_rows)
+    assert relative_error(mlm, recorded["mlm_logits"]) < agreement.STATES
+    assert relative_error(model.next_sentence_logits(batches[0]), recorded["nsp_logits"]) < agreement.STATES
+
+
+def test_loss_and_every_gradient_equal_the_recorded(model, batches, recorded, gradients):
+    loss, grads = agreement.loss_and_gradients(model.params, batches[0])
+    assert relative_error(loss, recorded["loss"]) < agreement.STATES
+    errors = agreement.gradient_errors(to_hf(grads), gradients)
+    assert max(errors.values()) < agreement.GRADIENTS, errors
+
+
+def test_fifty_updates_have_the_recorded_losses(model, batches, recorded):
+    repeated = [batches[step % len(batches)] for step in range(N_STEPS)]
+    ours = agreement.losses(model.params, repeated, **agreement.SCHEDULE)
+    assert len(recorded["losses"]) == N_STEPS
+    assert np.abs(ours / recorded["losses"] - 1).max() < agreement.STEPS
+
+
+@pytest.mark.parametrize(("size", "encoder"), [("base", 109_482_240), ("large", 335_141_888)])
+def test_published_sizes_have_the_published_number_of_parameters(size, encoder):
+    config = BertConfig.from_size(size)
+    assert Parameters(config).count("embeddings", "layers", "pooler") == encoder
+
+
+def test_n_parameters_counts_the_tied_embedding_once(model, gradients):
+    assert model.n_parameters == sum(one.size for one in gradients.values())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_sequence_of_a_packed_batch_equals_the_sequence_alone(causal):
+    config = agreement.config(is_decoder=causal)
+    model = Bert(config, agreement.parameters(config))
+    texts = [encoding(2, 7, 9, 3), encoding(2), encoding(2, 8, 3, 5, 6, 3, second=3), encoding(2, 9, 5, 3)]
+    together = model.encode(texts, attentions=True)
+    for number, text in enumerate(texts):
+        part, alone = together.sequence(number), model.encode(text, attentions=True)
+        np.testing.assert_array_equal(part.cu_seqlens, [0, len(text.ids)])
+        assert relative_error(part.pooled, alone.pooled) < 1e-12
+        for ours, theirs in zip(part.hidden_states, alone.hidden_states, strict=True):
+            assert relative_error(ours, theirs) < 1e-12
+        for ours, theirs in zip(part.attentions, alone.attentions, strict=True):
+            assert relative_error(ours[0], theirs[0]) < 1e-12
+
+
+def test_a_causal_model_attends_to_nothing_ahead():
+    config = agreement.config(is_decoder=True)
+    encoded = Bert(config, agreement.parameters(config)).encode(encoding(2, 7, 9, 4, 3), attentions=True)
+    for [probabilities] in encoded.attentions:
+        assert not np.triu(probabilities, 1).any()
+        np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-14)
+
+
+def test_attention_maps_are_made_only_when_asked_for(model):
+    encoded = model.encode(encoding(2, 7, 3))
+    assert encoded.attentions is None and encoded.sequence(0).attentions is None
+
+
+def test_results_belong_to_the_caller(model):
+    text = encoding(2, 7, 3)
+    before = model.encode(text, attentions=True)
+    for array in (*before.hidden_states, before.pooled, before.cu_seqlens, before.attentions[0][0]):
+        array[...] = 0
+    after = model.encode(text)
+    assert after.hidden_states[0].any() and after.pooled.any() and after.cu_seqlens.any()
+
+
+def test_what_was_saved_encodes_alike(model, batches, tmp_path):
+    model.save_pretrained(tmp_path)
+    again = Bert.from_pretrained(tmp_path, backend="numpy", dtype=np.float64)
+    np.testing.assert_array_equal(again.encode(batches[0]).pooled, model.encode(batches[0]).pooled)
+
+
+def test_loading_an_encoder_without_heads_warns(tmp_path):
+    config = agreement.config()
+    model = Bert(config, initialise(config, seed=0))
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    save_file({name: one for name, one in load_file(path).items() if not name.startswith("cls.")}, path)
+    with pytest.warns(UserWarning, match=r"lacks .*cls\.predictions\.bias.*; train these"):
+        Bert.from_pretrained(tmp_path)
+
+
+def test_rows_are_counted_through_all_sequences(model):
+    texts = [encoding(2, 7, 3), encoding(2, 8, 9, 3)]
+    assert model.masked_lm_logits(texts, [5]).shape == (1, 99)
+    alone = model.masked_lm_logits(texts[1], [2])
+    assert relative_error(model.masked_lm_logits(texts, [5]), alone) < 1e-12
+    assert model.masked_lm_logits(texts, []).shape == (0, 99)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ("some text", "inputs: expected encodings, found str; give a Batch or"),
+        (7, "expected encodings, found int"),
+        ([[2, 7, 3]], "expected encodings, found list"),
+        ([], "give at least one sequence"),
+        (encoding(), "is empty"),
+        (encoding(2, 99, 3), r"input_ids\[1\]=99 is outside 0\.\.98"),
+        (encoding(2, -1, 3), "is outside"),
+        (encoding(2, 2**32 + 3), "ids=.* are not all whole numbers"),
+        (encoding(2, 7.5), "ids=.* are not all whole numbers"),
+        (encoding(2, None), "ids=.* are not all whole numbers"),
+        (encoding(*range(1, 42)), "41 tokens is longer than the model's 40 positions"),
+        (SimpleNamespace(ids=[2, 3], token_type_ids=[0]), "2 ids come with 1 token_type_ids"),
+        (SimpleNamespace(ids=[2, 3], token_type_ids=[0, 2]), r"token_type_ids\[1\]=2 is outside"),
+        (Batch.pack([Sequence([2, 99], [0, 0], [], [])]), r"input_ids\[1\]=99"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_with_a_sentence(inputs, message, model):
+    for use in (model.encode, model.next_sentence_logits, lambda given: model.masked_lm_logits(given, [0])):
+        with pytest.raises(InputError, match=message):
+            use(inputs)
+
+
+@pytest.mark.parametrize("rows", [[3], [-1], [0, 10**6], [0.5]])
+def test_rows_outside_the_batch_are_refused(rows, model):
+    with pytest.raises(InputError, match="rows"):
+        model.masked_lm_logits(encoding(2, 7, 3), rows)
+
+
+def test_number_of_no_sequence_is_refused(model):
+    with pytest.raises(InputError, match="number=1 is not one of the 1 sequences"):
+        model.encode(encoding(2, 3)).sequence(1)
+
+
+def test_parameters_of_another_configuration_are_refused():
+    config = agreement.config()
+    with pytest.raises(InputError, match="another configuration"):
+        Bert(agreement.config(layer_norm_eps=1e-5), initialise(config, seed=0))
+
+
+def test_unknown_engine_is_refused_before_anything_is_read():
+    with pytest.raises(InputError, match="backend='abacus'"):
+        Bert.from_pretrained("nowhere", backend="abacus")
+
+
+def test_import_loads_nothing_heavy():
+    script = "import sys, minibert.model; print({'jax', 'numba', 'torch', 'matplotlib'} & set(sys.modules))"
+    root = Path(__file__).parent.parent
+    assert subprocess.check_output([sys.executable, "-c", script], cwd=root, text=True).strip() == "set()"
