@@ -21,7 +21,12 @@ from minibert.runlog import RunLog, read_metrics
 from minibert.train import Interrupt, Loop, State, add_gradients, prefetch, train
 
 CONFIG = BertConfig.from_size(
-    "tiny", vocab_size=99, hidden_size=24, num_attention_heads=3, intermediate_size=37, max_position_embeddings=16
+    "tiny",
+    vocab_size=99,
+    hidden_size=24,
+    num_attention_heads=3,
+    intermediate_size=37,
+    max_position_embeddings=16,
 )
 
 
@@ -117,7 +122,9 @@ def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_checkpoint_intact
     def gradients(params, grads, part, step):
         return {"loss": bad} if step == 5 else bert_gradients()(params, grads, part, step)
 
-    with pytest.raises(RunError, match=r"The loss of step 6 is (nan|inf) at learning rate 1.00e-03.*lower learning rate"):
+    with pytest.raises(
+        RunError, match=r"The loss of step 6 is (nan|inf) at learning rate 1.00e-03.*lower learning rate"
+    ):
         run(tmp_path, 9, gradients, save_steps=2)
     last = load_checkpoint(checkpoints(tmp_path / "checkpoints")[-1])
     assert last.state["step"] == 4
@@ -131,7 +138,10 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_reaches_the_weight
 
     now = state()
     before = now.params.flat.copy()
-    with RunLog(tmp_path, 0, 3, show=False) as log, pytest.raises(RunError, match="The gradient of step 1 is nan"):
+    with (
+        RunLog(tmp_path, 0, 3, show=False) as log,
+        pytest.raises(RunError, match="The gradient of step 1 is nan"),
+    ):
         train(Ops(), now, batches(), gradients, Loop(3, lambda step: 1e-3, tmp_path), log)
     assert (now.params.flat == before).all()
 
@@ -151,7 +161,9 @@ def test_checkpoints_come_by_the_clock(tmp_path):
 
 def test_looks_are_recorded_beside_the_steps(tmp_path):
     run(tmp_path, 5, look_steps=2, look=lambda state: {"held_out_loss": float(state.step)})
-    looks = [(line["step"], line["held_out_loss"]) for line in read_metrics(tmp_path) if "held_out_loss" in line]
+    looks = [
+        (line["step"], line["held_out_loss"]) for line in read_metrics(tmp_path) if "held_out_loss" in line
+    ]
     assert looks == [(2, 2.0), (4, 4.0)]
 
 

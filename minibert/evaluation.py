@@ -1,0 +1,182 @@
+"""How good a masked language model is on text it has not seen, measured the same way everywhere.
+
+The held-out loss is the mean negative log-likelihood, in nats, of the tokens that were replaced by [MASK],
+and of those only: a model that merely copies its input can be right about a target that is left visible.
+Beside it stand two figures of a model with no use for context: the entropy of those very targets (the best
+that any constant guess can do), and its own loss with the context tokens of each sequence shuffled.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from minibert.batch import Batch
+from minibert.bert import pretraining_loss
+from minibert.config import BertConfig
+from minibert.data.instances import Instances
+from minibert.errors import InputError
+
+SHUFFLING_SEED = 20181011
+TARGETS = 20_000  # [MASK] positions that make a held-out loss: its standard error is then about 0.02 nats
+PASSES = 20  # of a small held-out text, with new masks each time, to reach them
+BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Figures of one evaluation; losses in nats.
+
+    Attributes
+    ----------
+    loss : masked-LM loss on [MASK] positions.
+    unigram : entropy of the same targets, the floor of a model without context.
+    accuracy : share of those positions whose token is the most likely one.
+    targets : number of those positions.
+    next_loss, next_accuracy : next-sentence prediction; None when no sequence has a pair.
+    sequences, tokens : how much was read.
+    """
+
+    loss: float
+    unigram: float
+    accuracy: float
+    targets: int
+    next_loss: float | None
+    next_accuracy: float | None
+    sequences: int
+    tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss)."""
+        return float(np.exp(self.loss))
+
+    @property
+    def gain(self) -> float:
+        """Nats under the unigram floor: what context is worth to the model."""
+        return self.unigram - self.loss
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        return asdict(self) | {"perplexity": self.perplexity, "nats_under_unigram": self.gain}
+
+
+def evaluation_batches(instances: Instances, mask_id: int | None, targets: int = TARGETS) -> Iterator[Batch]:
+    """Batches until there are `targets` scored positions, or the text has been read `PASSES` times.
+
+    A small text is read again and again, with other masks each time.
+    """
+    waiting, found, size = [], 0, 0
+    for sequence, position in instances.stream():
+        if position.epoch >= PASSES or found >= targets:
+            break
+        waiting.append(sequence)
+        size += len(sequence.input_ids)
+        found += int(scored_positions(sequence.input_ids[sequence.masked_positions], mask_id).sum())
+        if size >= BATCH_TOKENS:
+            yield Batch.pack(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield Batch.pack(waiting)
+
+
+# visible (M,) -> (M,) bool
+def scored_positions(visible: np.ndarray, mask_id: int | None) -> np.ndarray:
+    """Which predicted positions count: those that show [MASK]; all of them left to right (`mask_id` None)."""
+    return np.ones(len(visible), bool) if mask_id is None else visible == mask_id
+
+
+def score(
+    ops: Any,
+    config: BertConfig,
+    params: dict[str, Any],
+    batches: Iterable[Batch],
+    mask_id: int | None,
+) -> HeldOut:
+    """Score a model on batches.
+
+    Parameters
+    ----------
+    ops : the engine.
+    config, params : the model.
+    batches : what to predict.
+    mask_id : id of [MASK]; None scores every target, as a left-to-right model needs it.
+
+    Raises
+    ------
+    InputError
+        When no position shows [MASK].
+    """
+    nll, right, labels, next_nll, next_right = [], [], [], [], []
+    sequences = tokens = 0
+    for batch in batches:
+        batch.validate(config)
+        with ops.step():
+            loss, _ = pretraining_loss(ops, config, params, ops.prepare(batch), None)
+            scored = scored_positions(batch.input_ids[batch.masked_rows], mask_id)
+            asked = batch.next_sentence_labels >= 0
+            labels.append(batch.masked_labels[scored])
+            nll.append(np.array(loss.mlm_nll[scored], np.float64))
+            right.append(np.asarray(loss.mlm_predicted[scored]) == labels[-1])
+            next_nll.append(np.array(loss.nsp_nll[asked], np.float64))
+            next_right.append(np.asarray(loss.nsp_predicted[asked]) == batch.next_sentence_labels[asked])
+        sequences, tokens = sequences + batch.S, tokens + batch.T
+    targets = np.concatenate(labels) if labels else np.zeros(0, np.int32)
+    if not len(targets):
+        raise InputError("The text has no position that shows [MASK]; give more or longer documents.")
+    paired = sum(map(len, next_nll)) > 0
+    return HeldOut(
+        loss=float(np.concatenate(nll).mean()),
+        unigram=entropy(targets),
+        accuracy=float(np.concatenate(right).mean()),
+        targets=len(targets),
+        next_loss=float(np.concatenate(next_nll).mean()) if paired else None,
+        next_accuracy=float(np.concatenate(next_right).mean()) if paired else None,
+        sequences=sequences,
+        tokens=tokens,
+    )
+
+
+def score_shuffled(
+    ops: Any,
+    config: BertConfig,
+    params: dict[str, Any],
+    batches: Iterable[Batch],
+    special_ids: Iterable[int],
+    mask_id: int | None,
+) -> HeldOut:
+    """`score` of the same batches with their contexts shuffled."""
+    return score(ops, config, params, shuffle_contexts(batches, special_ids), mask_id)
+
+
+def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> Iterator[Batch]:
+    """The same batches with the ordinary tokens of each sequence in another order.
+
+    Special tokens and predicted positions stay where they are. A model that makes use of the order of words
+    does worse on these.
+    """
+    special = np.array(list(special_ids))
+    for number, batch in enumerate(batches):
+        movable = ~np.isin(batch.input_ids, special)
+        movable[batch.masked_rows] = False
+        rows = np.flatnonzero(movable)
+        sequence = np.searchsorted(batch.cu_seqlens, rows, side="right")
+        draws = np.random.default_rng([SHUFFLING_SEED, number]).random(len(rows))
+        input_ids = batch.input_ids.copy()
+        input_ids[rows] = input_ids[rows[np.argsort(sequence + draws)]]  # at random within each sequence
+        yield replace(batch, input_ids=input_ids)
+
+
+# labels (M,) -> nats
+def entropy(labels: np.ndarray) -> float:
+    """Entropy of the empirical distribution of some ids, in nats.
+
+    Examples
+    --------
+    >>> round(entropy(np.array([7, 7, 9, 9])), 4)
+    0.6931
+    """
+    counts = np.unique(labels, return_counts=True)[1]
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum())

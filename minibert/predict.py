@@ -1,0 +1,179 @@
+"""What a trained run says: guesses for [MASK], and its figures on a text."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from minibert import backends
+from minibert.data.corpus import sentences
+from minibert.data.instances import split_documents
+from minibert.data.shards import TokenShards, write_shards
+from minibert.errors import InputError
+from minibert.evaluation import TARGETS, HeldOut, evaluation_batches, score, score_shuffled
+from minibert.model import Bert
+from minibert.preparation import Text
+from minibert.recipes import PretrainOptions
+from minibert.tokenizer import Tokenizer
+
+MOST_PIECES = 24  # in a sentence that is an example
+
+
+class Guess(NamedTuple):
+    """One piece for a gap."""
+
+    token: str
+    probability: float
+
+
+Guesses = list[Guess]  # the likeliest first
+
+
+def fill_masks(model: Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> list[Guesses]:
+    """What a model thinks of every [MASK] in a text.
+
+    Parameters
+    ----------
+    model, tokenizer : a trained BERT and its vocabulary.
+    text : with [MASK] written out wherever a word is wanted.
+    top : how many guesses for each.
+
+    Raises
+    ------
+    InputError
+        When the text has no [MASK], or is longer than the model's positions.
+    """
+    if top < 1:
+        raise InputError(f"top={top} asks for no guess; give at least 1.")
+    encoding = tokenizer(text, special=True)
+    rows = np.flatnonzero(encoding.ids == tokenizer.mask_id)
+    if not len(rows):
+        raise InputError(f"text={text!r} has no [MASK]; write [MASK] where a word is to be guessed.")
+    logits = model.masked_lm_logits(encoding, rows).astype(np.float64)
+    probabilities = np.exp(logits - logits.max(-1, keepdims=True))
+    probabilities /= probabilities.sum(-1, keepdims=True)
+    best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
+    return [
+        [Guess(tokenizer.vocab[piece], float(row[piece])) for piece in pieces]
+        for row, pieces in zip(probabilities, best, strict=True)
+    ]
+
+
+def fill_mask(run: str | Path, text: str, top: int = 5, backend: str = "auto") -> list[Guesses]:
+    """`fill_masks` with the model in a run folder, or in a Hugging Face folder.
+
+    Raises
+    ------
+    InputError
+        When the folder holds no model, the text has no [MASK] or is too long.
+    """
+    return fill_masks(Bert.from_pretrained(run, backend), Tokenizer.from_pretrained(run), text, top)
+
+
+def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
+    """Held-out sentences with [MASK] in place of a word in the middle, and that word.
+
+    One of each document; the word is of three letters or more and whole in the vocabulary.
+
+    Parameters
+    ----------
+    text : what is held out of it is looked at.
+    positions : the longest sequence of the model.
+    """
+    tokenizer = text.tokenizer
+    most = min(MOST_PIECES, positions - 2)
+    for document in text.held_out_ids:
+        tokens, ends = text.shards.document(int(document))
+        for begin, end in zip(ends, ends[1:], strict=False):
+            ids = tokens[begin:end]
+            place = _word_in_the_middle(tokenizer, ids) if 6 <= len(ids) <= most else None
+            if place is not None:
+                word = tokenizer.vocab[ids[place]]
+                ids[place] = tokenizer.mask_id
+                yield tokenizer.decode(ids), word
+                break
+
+
+# ids (n,) -> place
+def _word_in_the_middle(tokenizer: Tokenizer, ids: np.ndarray) -> int | None:
+    """The place of a word that is one piece, the nearest to the middle; None when there is no such word."""
+    middle = len(ids) // 2
+    for place in sorted(range(len(ids) - 1), key=lambda place: abs(place - middle)):
+        word = tokenizer.vocab[ids[place]]
+        alone = not tokenizer.continuation[ids[place + 1]]
+        if alone and len(word) >= 3 and word.isalpha():
+            return place
+    return None
+
+
+def evaluate(
+    run: str | Path,
+    corpus: tuple[str, ...] = (),
+    *,
+    layout: str = "auto",
+    seq_length: int | None = None,
+    targets: int = TARGETS,
+    backend: str = "auto",
+    threads: int | None = None,
+) -> tuple[HeldOut, HeldOut]:
+    """Held-out figures of a run: the very ones of its report, or those of another text.
+
+    Parameters
+    ----------
+    run : a run folder, or with a corpus any Hugging Face BERT folder.
+    corpus : files, folders or globs, read whole; none: the documents that the run held out.
+    layout : of the corpus.
+    seq_length : of the sequences; the longest that the run was trained on, when left out.
+    targets : how many [MASK] positions to score.
+    backend, threads : the engine.
+
+    Returns
+    -------
+    The figures, and those of the same sequences with their contexts shuffled.
+
+    Raises
+    ------
+    InputError
+        When the folder holds no model, or no held-out documents while no corpus is given.
+    """
+    run = Path(run)
+    model = Bert.from_pretrained(run, backend)
+    config, ops, tree = model.config, model.ops, model.params.tree
+    tokenizer = Tokenizer.from_pretrained(run)
+    options = PretrainOptions.load(run / "training.json") if (run / "training.json").exists() else None
+    length = seq_length or (options.longest if options else min(128, config.max_position_embeddings))
+    limit = backends.limit_threads(threads)
+    mask_id = None if config.is_decoder else tokenizer.mask_id
+    paired = options is None or options.next_sentence
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            text = _text(run, corpus, layout, tokenizer, options, Path(scratch) / "shards")
+            instances = text.held_out(length, paired, config.is_decoder)
+            batches = list(evaluation_batches(instances, mask_id, targets))
+            plain = score(ops, config, tree, batches, mask_id)
+            shuffled = score_shuffled(ops, config, tree, batches, tokenizer.special_ids, mask_id)
+    finally:
+        if limit is not None:
+            limit.restore_original_limits()
+    return plain, shuffled
+
+
+def _text(
+    run: Path,
+    corpus: tuple[str, ...],
+    layout: str,
+    tokenizer: Tokenizer,
+    options: PretrainOptions | None,
+    scratch: Path,
+) -> Text:
+    """The run's own text, or a corpus all of whose documents are held out."""
+    if corpus:
+        shards = write_shards(sentences(corpus, layout), tokenizer, scratch)
+        every = np.arange(shards.n_documents)
+        return Text(tokenizer, shards, every[:0], every)
+    if options is None or not (run / "shards").exists():
+        raise InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
+    shards = TokenShards(run / "shards", tokenizer)
+    return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))

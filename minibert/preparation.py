@@ -1,0 +1,135 @@
+"""From a corpus to what instances are drawn from: vocabulary, token shards, split by document."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from minibert.data.corpus import embedded_corpus, sentences
+from minibert.data.instances import InstanceOptions, Instances, split_documents
+from minibert.data.shards import TokenShards, write_shards
+from minibert.recipes import PretrainOptions
+from minibert.tokenizer import BasicTokenizer, Tokenizer, count_words, learn_vocab
+
+HELD_OUT_SEED = (
+    20181011  # of every held-out masking, whatever the seed of the run: the day the paper came out
+)
+UPDATE_LINES = 2000  # between two updates of a progress bar
+
+
+@dataclass(frozen=True)
+class Text:
+    """A corpus ready to be drawn from.
+
+    Attributes
+    ----------
+    tokenizer : the vocabulary.
+    shards : every document as ids.
+    train_ids, held_out_ids : numbers of the documents to learn from, and of those to be measured on.
+    """
+
+    tokenizer: Tokenizer
+    shards: TokenShards
+    train_ids: np.ndarray
+    held_out_ids: np.ndarray
+
+    def training(self, options: PretrainOptions, seq_length: int) -> Instances:
+        """What a stage of training draws its sequences from."""
+        made = options.instance_options(seq_length)
+        return Instances(self.shards, self.train_ids, self.tokenizer, made, options.seed)
+
+    def held_out(self, seq_length: int, next_sentence: bool = True, left_to_right: bool = False) -> Instances:
+        """Standard instances of the held-out documents, however the run masks in training."""
+        made = InstanceOptions(
+            seq_length=seq_length, next_sentence=next_sentence, left_to_right=left_to_right
+        )
+        return Instances(self.shards, self.held_out_ids, self.tokenizer, made, HELD_OUT_SEED)
+
+    # -> (V,)
+    def log_unigram(self) -> np.ndarray:
+        """Log-frequency of every piece in the training documents, each counted once more than it occurs.
+
+        As the output bias it is the best guess without context: the model begins at the unigram floor.
+        """
+        counts = np.ones(self.tokenizer.vocab_size)
+        for number in self.train_ids:
+            tokens, _ = self.shards.document(int(number))
+            counts += np.bincount(tokens, minlength=len(counts))
+        return np.log(counts / counts.sum())
+
+
+def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text:
+    """Vocabulary, shards and split of a run; what its folder already has is taken from there.
+
+    Parameters
+    ----------
+    options : corpus, vocabulary and share of held-out documents.
+    run : the run folder; `vocab.txt`, `tokenizer_config.json` and `shards/` are written into it.
+    show : draw progress bars.
+    """
+    tokenizer = _vocabulary(options, run, show)
+    if not (run / "shards").exists():
+        write_shards(watched(corpus_stream(options), "writing shards", show), tokenizer, run / "shards")
+    shards = TokenShards(run / "shards", tokenizer)
+    return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))
+
+
+def corpus_stream(options: PretrainOptions) -> Any:
+    """The sentences of the corpus, the embedded books when none is named."""
+    if options.corpus:
+        return sentences(options.corpus, options.layout)
+    return sentences(embedded_corpus(), "sentences")
+
+
+def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
+    # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
+    if (run / "tokenizer_config.json").exists():
+        return Tokenizer.from_pretrained(run)
+    if options.vocab or options.init_from:
+        tokenizer = Tokenizer.from_pretrained(options.vocab or options.init_from)
+    else:
+        tokenizer = learn_tokenizer(corpus_stream(options), options.vocab_size, options.lower_case, show)
+    tokenizer.save_pretrained(run, model_max_length=max(options.max_positions, options.longest))
+    return tokenizer
+
+
+def learn_tokenizer(
+    stream: Any, vocab_size: int, lower_case: bool = True, show: bool = True, **learning: Any
+) -> Tokenizer:
+    """A tokenizer with a vocabulary learned from a stream of sentences.
+
+    Parameters
+    ----------
+    stream : what `minibert.data.corpus.sentences` gives.
+    vocab_size : number of pieces wanted.
+    lower_case : uncased.
+    show : draw progress bars.
+    learning : further arguments of `learn_vocab`.
+    """
+    basic = BasicTokenizer(lower_case)
+    words = count_words((line for line in watched(stream, "counting words", show) if line), basic)
+    with tqdm(
+        total=vocab_size, desc="learning pieces", unit="piece", disable=_hidden(show), leave=False
+    ) as bar:
+        pieces = learn_vocab(
+            words, vocab_size, progress=lambda found, _: bar.update(found - bar.n), **learning
+        )
+    return Tokenizer(pieces, lower_case)
+
+
+def watched(stream: Any, what: str, show: bool) -> Iterator[str | None]:
+    """The same sentences, with a progress bar over the bytes of the corpus."""
+    total = stream.bytes_total
+    with tqdm(total=total, desc=what, unit="B", unit_scale=True, disable=_hidden(show), leave=False) as bar:
+        for number, sentence in enumerate(stream):
+            if number % UPDATE_LINES == 0:
+                bar.update(stream.bytes_read - bar.n)
+            yield sentence
+
+
+def _hidden(show: bool) -> bool | None:
+    """tqdm's `disable`: None hides the bar where there is no terminal."""
+    return None if show else True

@@ -1,0 +1,224 @@
+"""Pre-training from text to a run folder (Devlin et al. 2019, section 3.1 and appendix A.2).
+
+    corpus -> vocabulary -> shards -> stages of growing sequence length -> held-out figures -> run folder
+
+A run folder holds `training.json` (the options), `vocab.txt`, `shards/`, `checkpoints/`, `metrics.jsonl`,
+what Hugging Face reads (`config.json`, `model.safetensors`, `tokenizer_config.json`), and at the end
+`report.json` and `loss.png`.
+"""
+
+import json
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from minibert import backends, viz
+from minibert.budget import plan_steps
+from minibert.checkpoint import checkpoints, latest
+from minibert.errors import InputError
+from minibert.evaluation import TARGETS, score_shuffled
+from minibert.files import atomic_text
+from minibert.hub import save_hf
+from minibert.model import Bert
+from minibert.predict import Guess, fill_masks, held_out_gaps
+from minibert.preparation import prepare_text
+from minibert.recipes import PretrainOptions
+from minibert.runlog import RunLog, say
+from minibert.task import Pretraining
+from minibert.train import Loop, State, train
+
+N_EXAMPLES = 3  # of gaps in held-out sentences
+EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
+Tell = Callable[[str], None]
+
+
+def pretrain(
+    options: PretrainOptions,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    show: bool = True,
+    began: float | None = None,
+) -> dict[str, Any]:
+    """Pre-train a BERT and leave a run folder behind.
+
+    Parameters
+    ----------
+    options : what to do; what is `None` in them follows the recipe of the size.
+    out : the run folder.
+    resume : go on from the last checkpoint of the folder, exactly. The options have to agree with those
+        stored there, except for the length of the run.
+    show : tell the person watching how it goes, on the error stream.
+    began : `time.monotonic()` when the command began, from where `minutes` count; now, when left out.
+
+    Returns
+    -------
+    report : what `report.json` holds; `report_text` makes it readable.
+
+    Raises
+    ------
+    InputError
+        When options, corpus, vocabulary or folder can't be used.
+    RunError
+        When the loss is not a number, or the disk is full.
+    KeyboardInterrupt
+        After Ctrl-C. What was finished is kept; `resume` goes on from there.
+    """
+    run, began = Path(out), time.monotonic() if began is None else began
+    options = options.resolved()
+    ops = backends.create(options.backend)
+    fresh = not run.exists()
+    _claim_folder(options, run, resume)
+    tell = say if show else lambda text: None
+    limit = backends.limit_threads(options.threads)
+    try:
+        task = Pretraining(options, prepare_text(options, run, show), ops)
+        state = _train(task, run, resume, show, tell, began)
+        return _finish(task, state, run, tell, began)
+    except KeyboardInterrupt:
+        tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
+        raise
+    except InputError:
+        if fresh:  # what was asked for can't be done: leave nothing of it behind
+            shutil.rmtree(run)
+        raise
+    finally:
+        if limit is not None:
+            limit.restore_original_limits()
+
+
+def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
+    """See that the folder is the run's to write into, and leave the options there."""
+    if resume:
+        options.require_same_run(PretrainOptions.load(run / "training.json"))
+    elif checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
+        raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
+    else:  # what a run left that never got to its first step may be of another corpus
+        for path in (run / "tokenizer_config.json", run / "vocab.txt"):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(run / "shards", ignore_errors=True)
+    options.save(run / "training.json")
+
+
+def _train(task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, began: float) -> State:
+    options, state = task.options, task.start()
+    config, folder = state.params.config, run / "checkpoints"
+    if resume and (checkpoint := latest(folder, config, tell)):
+        state.restore(checkpoint)
+        tell(f"Going on from step {state.step:,}.")
+    total = plan_steps(task, state, folder, began, tell)
+    tell(_headline(task, state, total))
+    loop = Loop(
+        total_steps=total,
+        rate=task.rate(total),
+        folder=folder,
+        accumulate=options.accumulate,
+        save_seconds=options.checkpoint_seconds,
+        save_steps=options.checkpoint_steps,
+        keep=options.keep,
+        look_steps=-(-total // options.evaluations) if options.evaluations else 0,
+        look=task.looker(total),
+        saved=lambda state: save_hf(run, config, state.params),
+    )
+    with RunLog(run, state.step, total, show) as log:
+        batches = task.batches(total, state.step, state.position)
+        train(task.ops, state, batches, task.gradients(config), loop, log)
+    return state
+
+
+def _headline(task: Pretraining, state: State, total: int) -> str:
+    text, options = task.text, task.options
+    lengths = ", then ".join(f"{s.end - s.begin:,} of {s.seq_length}" for s in options.stages(total))
+    return (
+        f"BERT-{options.size}, {state.params.count() / 1e6:.1f}M parameters, "
+        f"{text.tokenizer.vocab_size:,} pieces; "
+        f"{len(text.train_ids):,} documents to learn from, {len(text.held_out_ids):,} held out, "
+        f"{text.shards.n_tokens:,} tokens; "
+        f"{total:,} steps of {options.tokens_per_step:,} tokens ({lengths} long)."
+    )
+
+
+def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float) -> dict[str, Any]:
+    """Measure, write down, draw."""
+    options, params = task.options, state.params
+    save_hf(run, params.config, params)
+    tell("Measuring the held-out loss.")
+    batches = task.held_out_batches(options.longest, TARGETS)
+    held_out = task.score(params, batches)
+    shuffled = score_shuffled(
+        task.ops, params.config, params.tree, batches, task.text.tokenizer.special_ids, task.mask_id
+    )
+    report = {
+        "held_out": held_out.to_dict() | {"shuffled_loss": shuffled.loss},
+        "size": options.size,
+        "parameters": params.count(),
+        "vocab_size": params.config.vocab_size,
+        "steps": state.step,
+        "stages": [(stage.begin, stage.seq_length) for stage in options.stages(state.plan["total_steps"])],
+        "tokens": state.tokens,
+        "training_seconds": round(state.seconds, 1),
+        "seconds": round(time.monotonic() - began, 1),
+        "examples": _examples(task, Bert(params.config, params, task.ops)),
+        "folder": str(run),
+        "picture": None,
+    }
+    atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
+    try:
+        report["picture"] = str(viz.save_run_picture(run))
+    except ImportError:
+        return report
+    atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
+    return report
+
+
+def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
+    """Guesses at gaps in held-out sentences, with what stood there, and in lines from the books."""
+    if task.options.left_to_right:
+        return []
+    tokenizer = task.text.tokenizer
+    gaps = [(text, None) for text in (() if task.options.corpus else EXAMPLES)]
+    gaps += islice(held_out_gaps(task.text, model.config.P), N_EXAMPLES)
+    fitting = [gap for gap in gaps if len(tokenizer(gap[0], special=True).ids) <= model.config.P]
+    return [
+        {"text": text, "answer": answer, "guesses": fill_masks(model, tokenizer, text)[0]}
+        for text, answer in fitting
+    ]
+
+
+def report_text(report: dict[str, Any]) -> str:
+    """A report as a person reads it."""
+    lines = [figures_text(report["held_out"])]
+    speed = report["tokens"] / max(1e-9, report["training_seconds"])
+    lines.append(
+        f"{report['steps']:,} steps, {report['tokens']:,} tokens, {speed:,.0f} tokens/s; "
+        f"{report['seconds'] / 60:.1f} minutes for this command."
+    )
+    for example in report["examples"]:
+        answer = f" ({example['answer']})" if example["answer"] else ""
+        lines.append(f"  {example['text']}{answer}\n      {guesses_text(example['guesses'])}")
+    picture = report["picture"] or "left out: pip install matplotlib, then run the command with --resume"
+    return "\n".join([*lines, f"Run folder: {report['folder']}", f"Picture: {picture}"])
+
+
+def figures_text(figures: dict[str, Any]) -> str:
+    """Held-out figures as a person reads them: `HeldOut.to_dict()`, with `shuffled_loss` beside them."""
+    gain = figures["nats_under_unigram"]
+    lines = [
+        f"Held-out loss on [MASK] positions   {figures['loss']:.3f} nats ({figures['targets']:,} targets)",
+        f"  unigram entropy of the same       {figures['unigram']:.3f} nats ({gain:.2f} more)",
+        f"  with its context shuffled         {figures['shuffled_loss']:.3f} nats",
+        f"  perplexity                        {figures['perplexity']:.1f}",
+        f"  accuracy                          {100 * figures['accuracy']:.1f}%",
+    ]
+    if figures["next_accuracy"] is not None:
+        lines.append(f"Next-sentence accuracy              {100 * figures['next_accuracy']:.1f}%")
+    return "\n".join(lines)
+
+
+def guesses_text(guesses: Iterable[Guess]) -> str:
+    """`pass 31%  be 11%`."""
+    return "  ".join(f"{piece} {100 * probability:.0f}%" for piece, probability in guesses)

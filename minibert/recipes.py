@@ -1,0 +1,315 @@
+"""Pre-training recipes by size, and `PretrainOptions`: everything a run is a function of."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibert.config import SIZES, BertConfig
+from minibert.data.instances import InstanceOptions
+from minibert.errors import InputError
+from minibert.files import atomic_text
+
+MINUTES = 8.0  # of a run that is given neither minutes nor steps
+
+
+class Recipe(NamedTuple):
+    """What goes with a size when the user does not say otherwise."""
+
+    learning_rate: float
+    seq_length: str  # share of the steps at each length
+    batch_size: int  # sequences a step at the longest length; shorter ones are more, the tokens stay the same
+    accumulate: int  # micro-batches a step, so that activations fit into memory
+    warmup: float  # share of the steps
+    dropout: float
+    paper: bool  # Google's optimizer and decay, zero output bias
+    threads: int | None  # of the matrix library; None: one for each core
+
+
+# A short run is a race to leave the unigram plateau, and what holds it there is learning what a position
+# means: at length 16 that takes 0.3M tokens, at 32 twice, at 64 five times, at 128 twelve times as many. So
+# the quick recipes begin short, with a high rate, few tokens a step (many updates), no dropout (each text is
+# seen a few times at most), and the output bias at the log-unigram, which spares the first hundred steps.
+# `base` and larger are the paper's: 256 x 512 tokens a step, 128 for nine tenths of the steps.
+# The matrices of `tiny` are so small that a second thread gains a fifth on an idle machine, and on a busy one
+# loses far more by waiting; with one thread its runs are also the same on machines of any number of cores.
+#                        rate   lengths               batch accumulate warm-up dropout paper threads
+RECIPES = {
+    "tiny":       Recipe(2e-3,  "16:0.4,32:0.6",         32,      1,   0.10,   0.0,  False, 1),
+    "mini":       Recipe(1e-3,  "16:0.3,32:0.5,64:0.2",  32,      1,   0.10,   0.0,  False, None),
+    "small":      Recipe(7e-4,  "32:0.7,128:0.3",        32,      2,   0.10,   0.1,  False, None),
+    "medium":     Recipe(4e-4,  "32:0.5,128:0.5",        64,      4,   0.10,   0.1,  False, None),
+    "base":       Recipe(1e-4,  "128:0.9,512:0.1",      256,     64,   0.01,   0.1,  True,  None),
+    "large":      Recipe(1e-4,  "128:0.9,512:0.1",      256,    128,   0.01,   0.1,  True,  None),
+}  # fmt: skip
+
+
+class Stage(NamedTuple):
+    """Steps `begin` to `end` (exclusive) of a run, at one sequence length."""
+
+    seq_length: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class PretrainOptions:
+    """Everything a pre-training run is a function of; stored in its folder as `training.json`.
+
+    `None` means "what the size's recipe says" (`resolved` fills it in). Two runs with equal options, engine,
+    threads and number of steps end with the same bytes.
+
+    Raises
+    ------
+    InputError
+        When a value is out of range.
+    """
+
+    # text
+    corpus: tuple[str, ...] = ()  # files, folders or globs; none: the embedded books
+    layout: str = "auto"
+    vocab: str | None = None  # vocab.txt or a folder with one; None: learned from the corpus
+    vocab_size: int = 8192
+    lower_case: bool = True
+    held_out: float = 0.05
+    # model
+    size: str = "tiny"
+    init_from: str | None = None  # folder of a trained model to start from, with its vocabulary
+    hidden_act: str = "gelu"
+    max_positions: int = 512
+    dropout: float | None = None
+    unigram_bias: bool | None = None
+    dtype: str = "float32"
+    # length of the run: at most one of the two
+    steps: int | None = None
+    minutes: float | None = None
+    # batches
+    seq_length: str | None = None
+    batch_size: int | None = None
+    accumulate: int | None = None
+    # optimizer
+    learning_rate: float | None = None
+    warmup: float | None = None
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    adam_eps: float = 1e-6
+    bias_correction: bool | None = None
+    google_decay: bool | None = None
+    # instances (Table 8 and the ablations of the paper)
+    short_seq_prob: float = 0.1
+    masked_lm_prob: float = 0.15
+    max_predictions_per_seq: int | None = None
+    mask_rates: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    whole_word_mask: bool = False
+    next_sentence: bool = True
+    left_to_right: bool = False
+    dupe_factor: int = 0
+    # the run
+    seed: int = 0
+    backend: str = "auto"
+    threads: int | None = None
+    evaluations: int = 10  # looks at the held-out text on the way
+    checkpoint_seconds: float = 300.0
+    checkpoint_steps: int = 0
+    keep: int = 2
+
+    # What may differ when a run goes on: its length, and what has no influence on the weights.
+    FREE = frozenset({"steps", "minutes", "keep", "checkpoint_seconds", "checkpoint_steps"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "corpus", tuple(str(path) for path in self.corpus))
+        object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
+        if self.size not in SIZES:
+            raise InputError(f"size={self.size!r} is not a published size; use one of {', '.join(SIZES)}.")
+        if self.steps is not None and self.minutes is not None:
+            raise InputError(
+                f"steps={self.steps} and minutes={self.minutes} are both given; give one of them."
+            )
+        whole = ("steps", "batch_size", "accumulate", "vocab_size", "max_positions", "threads")
+        self._require("a whole number of at least 1", lambda x: x >= 1 and x == int(x), *whole)
+        self._require("a number above 0", lambda x: x > 0, "minutes", "learning_rate", "adam_eps")
+        counts = ("seed", "keep", "checkpoint_seconds", "checkpoint_steps", "evaluations")
+        self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
+        self._require("at least 0 and below 1", lambda x: 0 <= x < 1, "dropout", "warmup", "beta1", "beta2")
+        self._require("above 0 and below 1", lambda x: 0 < x < 1, "held_out")
+        self._require("'float32' or 'float64'", lambda x: x in ("float32", "float64"), "dtype")
+        if self.seq_length is not None:
+            object.__setattr__(self, "seq_length", str(self.seq_length))
+        for length, _ in parse_lengths(self.seq_length or "128"):
+            self.instance_options(length)  # complains of what no instance can be made with
+
+    def _require(self, what: str, holds: Any, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and not holds(value):
+                raise InputError(f"{name}={value!r} is not valid; give {what}.")
+
+    def resolved(self) -> "PretrainOptions":
+        """The same with every `None` that the recipe of the size answers filled in."""
+        recipe = RECIPES.get(self.size, RECIPES["base"])  # the other sizes of Table 6 are trained as base is
+        answers = {
+            "learning_rate": recipe.learning_rate,
+            "seq_length": recipe.seq_length,
+            "batch_size": recipe.batch_size,
+            "accumulate": recipe.accumulate,
+            "warmup": recipe.warmup,
+            "dropout": recipe.dropout,
+            "unigram_bias": not recipe.paper,
+            "bias_correction": not recipe.paper,
+            "google_decay": recipe.paper,
+            "threads": recipe.threads,
+        }
+        if self.steps is None and self.minutes is None:
+            answers["minutes"] = MINUTES
+        return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
+
+    @property
+    def lengths(self) -> list[tuple[int, float]]:
+        """Sequence lengths and their shares of the steps, in order."""
+        return parse_lengths(self.seq_length)
+
+    @property
+    def longest(self) -> int:
+        """The longest sequence of the schedule."""
+        return max(length for length, _ in self.lengths)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens a step, were every sequence full; the same in every stage."""
+        return self.batch_size * self.longest
+
+    @property
+    def pairs(self) -> bool:
+        """Whether next-sentence prediction is part of the task."""
+        return self.next_sentence and not self.left_to_right
+
+    def stages(self, total_steps: int) -> list[Stage]:
+        """The schedule laid out over `total_steps`; the borders are rounded, the last stage ends the run."""
+        stages, begin, passed = [], 0, 0.0
+        for length, share in self.lengths:
+            passed += share
+            end = round(total_steps * passed)
+            if end > begin:
+                stages.append(Stage(length, begin, end))
+            begin = end
+        return stages
+
+    def instance_options(self, seq_length: int) -> InstanceOptions:
+        """How instances of one stage are made."""
+        shared = {field.name for field in dataclasses.fields(InstanceOptions)} - {"seq_length"}
+        return InstanceOptions(seq_length=seq_length, **{name: getattr(self, name) for name in shared})
+
+    def model_config(self, vocab_size: int) -> BertConfig:
+        """The shape of the model."""
+        return BertConfig.from_size(
+            self.size,
+            vocab_size=vocab_size,
+            hidden_act=self.hidden_act,
+            hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout,
+            max_position_embeddings=max(self.max_positions, self.longest),
+            is_decoder=self.left_to_right,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write as JSON."""
+        atomic_text(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PretrainOptions":
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        InputError
+            When there is no such file or it is not one of these.
+        """
+        try:
+            return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{path} is missing: there is no run to go on with; leave out --resume."
+            ) from error
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{path} does not hold the options of a run ({error}); name the folder of one."
+            ) from error
+
+    @classmethod
+    def resumed(cls, path: str | Path, **given: Any) -> "PretrainOptions":
+        """The stored options of a run, with a new length or other upkeep where it is given.
+
+        Parameters
+        ----------
+        path : the `training.json` of the run.
+        given : what the user said explicitly.
+
+        Raises
+        ------
+        InputError
+            When something given differs from what is stored and the weights depend on it.
+        """
+        stored = cls.load(path)
+        wished = dataclasses.replace(stored, **_one_budget(given)).resolved()
+        wished.require_same_run(stored)
+        return wished
+
+    def require_same_run(self, stored: "PretrainOptions") -> None:
+        """Raise InputError when a run with the `stored` options can't go on with these."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in self.FREE]
+        differing = [
+            f"{name}={getattr(self, name)!r} (the run has {getattr(stored, name)!r})"
+            for name in names
+            if getattr(self, name) != getattr(stored, name)
+        ]
+        if differing:
+            raise InputError(
+                f"The run cannot go on with {', '.join(differing)}; leave that out, "
+                "or start a new run in another folder."
+            )
+
+
+def _one_budget(given: dict[str, Any]) -> dict[str, Any]:
+    """A new number of steps takes the place of stored minutes, and the other way round."""
+    if "steps" in given:
+        return {"minutes": None, **given}
+    return {"steps": None, **given} if "minutes" in given else given
+
+
+def parse_lengths(text: str) -> list[tuple[int, float]]:
+    """Read a sequence-length schedule.
+
+    Parameters
+    ----------
+    text : one length, or lengths with their shares of the steps: "128", "16:0.4,32:0.6".
+
+    Returns
+    -------
+    Lengths and shares, in order; the shares sum to one.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, a length is too short for `[CLS] a [SEP] b [SEP]`, or the shares do not sum
+        to 1.
+
+    Examples
+    --------
+    >>> parse_lengths("128:0.9,512:0.1")
+    [(128, 0.9), (512, 0.1)]
+    """
+    try:
+        parts = [part.split(":") for part in text.split(",")]
+        lengths = [(int(length), float(*share) if share else 1.0) for length, *share in parts]
+    except (ValueError, TypeError):
+        lengths = []
+    shares = [share for _, share in lengths]
+    if not lengths or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6 or min(lengths)[0] < 5:
+        raise InputError(
+            f"seq_length={text!r} is not a schedule; give one length, or lengths of at least 5 with shares "
+            "that sum to 1, such as 16:0.4,32:0.6."
+        )
+    return lengths

@@ -1,0 +1,164 @@
+"""Masked words and next sentences as a task for the training loop (Devlin et al. 2019, section 3.1)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert.batch import Batch
+from minibert.bert import pretraining_loss, pretraining_loss_backward
+from minibert.config import BertConfig
+from minibert.data.instances import BEGINNING, Position
+from minibert.errors import InputError
+from minibert.evaluation import HeldOut, evaluation_batches, score
+from minibert.hub import load_hf
+from minibert.optim import AdamW, warmup_linear
+from minibert.params import Parameters, initialise
+from minibert.preparation import Text
+from minibert.recipes import PretrainOptions
+from minibert.train import Gradients, State
+
+GLANCE_TARGETS = 2_000  # of the held-out text, on the way
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """What the loop is to train, and on what."""
+
+    options: PretrainOptions
+    text: Text
+    ops: Any
+
+    def start(self) -> State:
+        """The state before the first step: the paper's initial values, or the weights of `init_from`."""
+        params = (
+            _loaded(self.options, self.text) if self.options.init_from else _fresh(self.options, self.text)
+        )
+        return State(params, self.optimizer(params))
+
+    def optimizer(self, params: Parameters) -> AdamW:
+        """A new optimizer."""
+        o = self.options
+        return AdamW(
+            params.flat,
+            params.decayed,
+            beta1=o.beta1,
+            beta2=o.beta2,
+            eps=o.adam_eps,
+            weight_decay=o.weight_decay,
+            clip_norm=o.clip_norm,
+            bias_correction=o.bias_correction,
+        )
+
+    def rate(self, total: int) -> Callable[[int], float]:
+        """The learning rate of every step of a run of `total` steps."""
+        o = self.options
+        warmup = round(total * o.warmup)
+        return lambda step: warmup_linear(step, total, warmup, o.learning_rate, o.google_decay)
+
+    def gradients(self, config: BertConfig) -> Gradients:
+        """What the loop calls for every micro-batch: forward, backward, and the figures of both tasks."""
+        ops, seed = self.ops, self.options.seed
+
+        def run(params: dict, grads: dict, batch: Batch, step: int) -> dict[str, float]:
+            drop = ops.dropout(
+                batch, config.hidden_dropout_prob, config.attention_probs_dropout_prob, seed, step
+            )
+            with ops.step():
+                loss, saved = pretraining_loss(ops, config, params, ops.prepare(batch), drop)
+                pretraining_loss_backward(ops, config, saved, params, grads)
+                figures = {name: float(getattr(loss, name)) for name in ("loss", "mlm_loss", "nsp_loss")}
+                right = np.asarray(loss.mlm_predicted) == batch.masked_labels
+                next_right = np.asarray(loss.nsp_predicted) == batch.next_sentence_labels
+            figures["mlm_accuracy"] = float(batch.masked_weights @ right)
+            figures["nsp_accuracy"] = float(batch.next_sentence_weights @ next_right)
+            return figures
+
+        return run
+
+    def batches(
+        self, total: int, step: int = 0, position: list[int] | None = None
+    ) -> Iterator[tuple[Batch, list]]:
+        """The batch of every step from `step` on, with the position in the data after it.
+
+        A position is [sequence length, epoch, block, offset]. Where the length changes, a new pass over the
+        text begins: instances of another length are other instances.
+        """
+        for stage in self.options.stages(total):
+            if stage.end <= step:
+                continue
+            at = BEGINNING
+            if position is not None:
+                length, *rest = position
+                at = Position(*rest) if length == stage.seq_length else Position(rest[0] + 1, 0, 0)
+            stream = self.stage_batches(stage.seq_length, at)
+            for batch, position in islice(stream, stage.end - max(step, stage.begin)):
+                yield batch, position
+
+    def stage_batches(self, seq_length: int, at: Position = BEGINNING) -> Iterator[tuple[Batch, list]]:
+        """Endless batches of one sequence length from a position on, with the position after each."""
+        stream = self.text.training(self.options, seq_length).stream(at)
+        count = max(1, self.options.tokens_per_step // seq_length)
+        while True:
+            sequences, after = zip(*islice(stream, count), strict=True)
+            yield Batch.pack(sequences), [seq_length, *map(int, after[-1])]
+
+    def held_out_batches(self, seq_length: int, targets: int) -> list[Batch]:
+        """Held-out sequences with `targets` scored positions."""
+        o = self.options
+        instances = self.text.held_out(seq_length, o.next_sentence, o.left_to_right)
+        return list(evaluation_batches(instances, self.mask_id, targets))
+
+    @property
+    def mask_id(self) -> int | None:
+        """What a scored position shows; None left to right, where all targets are scored."""
+        return None if self.options.left_to_right else self.text.tokenizer.mask_id
+
+    def score(self, params: Parameters, batches: list[Batch]) -> HeldOut:
+        """Held-out figures of some parameters."""
+        return score(self.ops, params.config, params.tree, batches, self.mask_id)
+
+    def looker(self, total: int) -> Callable[[State], dict[str, float]]:
+        """A glance at a little held-out text, at the sequence length that is being trained."""
+        batches: dict[int, list[Batch]] = {}
+
+        def look(state: State) -> dict[str, float]:
+            length = next(s.seq_length for s in self.options.stages(total) if state.step <= s.end)
+            if length not in batches:
+                batches[length] = self.held_out_batches(length, GLANCE_TARGETS)
+            found = self.score(state.params, batches[length])
+            return {"held_out_loss": found.loss, "held_out_accuracy": found.accuracy, "seq_length": length}
+
+        return look
+
+
+def _fresh(options: PretrainOptions, text: Text) -> Parameters:
+    config = options.model_config(text.tokenizer.vocab_size)
+    params = initialise(config, options.seed, np.dtype(options.dtype))
+    if options.unigram_bias:
+        params["mlm.output_bias"][...] = text.log_unigram()
+    return params
+
+
+def _loaded(options: PretrainOptions, text: Text) -> Parameters:
+    """Weights and shape of `init_from`; dropout and direction are those of the options."""
+    stored, params, _ = load_hf(Path(options.init_from))
+    if stored.vocab_size != text.tokenizer.vocab_size:
+        raise InputError(
+            f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {options.init_from} was trained "
+            f"with {stored.vocab_size:,}; use the vocabulary that it came with."
+        )
+    if stored.max_position_embeddings < options.longest:
+        raise InputError(
+            f"seq_length={options.seq_length} is longer than the {stored.max_position_embeddings} positions "
+            f"of {options.init_from}; choose shorter sequences."
+        )
+    config = stored.to_dict() | {
+        "hidden_dropout_prob": options.dropout,
+        "attention_probs_dropout_prob": options.dropout,
+        "is_decoder": options.left_to_right,
+    }
+    return Parameters(BertConfig.from_dict(config), params.flat.astype(options.dtype))

@@ -1,0 +1,188 @@
+"""Pictures. matplotlib is imported when one is drawn; without it these functions raise ImportError."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert.files import write_atomically
+
+INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
+PIECE_COLOURS = ("#dbe7f3", "#f6e3c5", "#dcefd9", "#f3d9e1", "#e4def2")
+ROW_CHARACTERS = 60  # of pieces in a row
+
+
+# values (n,) -> (n,)
+def smoothed(values: np.ndarray, window: int) -> np.ndarray:
+    """Mean over a centred window that shrinks at both ends.
+
+    Examples
+    --------
+    >>> smoothed(np.array([0.0, 3.0, 6.0]), 3).tolist()
+    [1.5, 3.0, 4.5]
+    """
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    at, half = np.arange(len(values)), window // 2
+    low, high = np.maximum(at - half, 0), np.minimum(at + half + 1, len(values))
+    return (sums[high] - sums[low]) / (high - low)
+
+
+def save_run_picture(run: str | Path) -> Path:
+    """Draw a finished run into `loss.png` of its folder.
+
+    Raises
+    ------
+    ImportError
+        When matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure  # not pyplot: no window system, no global state
+
+    figure = draw_run(run, Figure(figsize=(8, 4.8), dpi=150, layout="constrained"))
+    path = Path(run) / "loss.png"
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png"))
+    return path
+
+
+def draw_run(run: str | Path, figure: Any = None) -> Any:
+    """The loss curve of a finished pre-training run.
+
+    Drawn are the masked-LM loss of training, the looks at the held-out text on the way, the last held-out
+    loss, and the unigram entropy of its targets, which a model without context stays above.
+
+    Parameters
+    ----------
+    run : a run folder with `metrics.jsonl` and `report.json`.
+    figure : to draw on; a new one of pyplot's when left out.
+
+    Returns
+    -------
+    The matplotlib figure.
+    """
+    report = json.loads((Path(run) / "report.json").read_text(encoding="utf-8"))
+    lines = (Path(run) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    metrics = [json.loads(line) for line in lines]
+    held_out, last = report["held_out"], report["steps"]
+    axes = (figure or _new_figure(8, 4.8)).subplots()
+    curve = _draw_training(axes, [line for line in metrics if "mlm_loss" in line])
+    looks = [(line["step"], line["held_out_loss"]) for line in metrics if "held_out_loss" in line]
+    if looks:
+        axes.plot(
+            *zip(*looks, strict=True), "o", color=RED, ms=4, label="held out, [MASK] only, a small sample"
+        )
+    label = f"held out, at the end: {held_out['loss']:.2f}"
+    axes.plot(last, held_out["loss"], "D", color=RED, markersize=7, label=label)
+    _draw_floor(axes, held_out["unigram"], last)
+    low, high = min(*curve, held_out["loss"]), max(*curve, held_out["unigram"])
+    axes.set_ylim(low - 0.1 * (high - low), high + 0.2 * (high - low))
+    axes.set_xlim(0, last * 1.01)
+    _mark_stages(axes, report["stages"])
+    axes.set_title(f"BERT-{report['size']}, {report['tokens'] / 1e6:.2f}M tokens", loc="left")
+    axes.set(xlabel="step", ylabel="masked-LM loss (nats)")
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes.figure
+
+
+def _draw_training(axes: Any, metrics: Sequence[dict[str, float]]) -> np.ndarray:
+    """Every step, faintly, and the smoothed curve, which is returned."""
+    steps = np.array([line["step"] for line in metrics])
+    losses = np.array([line["mlm_loss"] for line in metrics])
+    curve = smoothed(losses, max(1, len(losses) // 40))
+    axes.plot(steps, losses, color=PALE, linewidth=0.5, alpha=0.4)
+    axes.plot(steps, curve, color=BLUE, linewidth=1.8, label="training, all targets, smoothed")
+    return curve
+
+
+def _draw_floor(axes: Any, unigram: float, last: int) -> None:
+    axes.axhline(unigram, color=INK, linestyle="--", linewidth=1)
+    text = f"unigram entropy {unigram:.2f}: as low as a guess without context gets"
+    axes.annotate(
+        text, (last, unigram), (0, 4), textcoords="offset points", ha="right", color=INK, fontsize=8
+    )
+
+
+def _mark_stages(axes: Any, stages: Sequence[tuple[int, int]]) -> None:
+    """A thin line where each stage begins, its sequence length beside it."""
+    for begin, length in stages:
+        if begin:
+            axes.axvline(begin, color=INK, linewidth=0.6, alpha=0.5)
+        axes.annotate(
+            f"length {length}", (begin, 1), (4, -10), xycoords=("data", "axes fraction"),
+            textcoords="offset points", color=INK, fontsize=8,
+        )  # fmt: skip
+
+
+# maps (A,n,n)
+def draw_attention(maps: np.ndarray, tokens: Sequence[str], title: str = "") -> Any:
+    """The attention of every head of one layer for one sequence.
+
+    Parameters
+    ----------
+    maps : (A,n,n) row i is what token i attends to.
+    tokens : the n pieces.
+    title : above all of them.
+    """
+    A, n, _ = maps.shape
+    figure = _new_figure(1.2 + 2.6 * A, 3.4)
+    for number, axes in enumerate(figure.subplots(1, A, squeeze=False)[0]):
+        axes.imshow(maps[number], cmap="Blues", vmin=0, vmax=max(float(maps.max()), 1e-9))
+        axes.set_title(f"head {number + 1}", fontsize=9)
+        axes.set_xticks(range(n), tokens, rotation=90, fontsize=7)
+        axes.set_yticks(range(n), tokens if number == 0 else [""] * n, fontsize=7)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def draw_pieces(tokenizer: Any, text: str) -> Any:
+    """A text as the pieces it falls into, one colour a word, each with its id.
+
+    Parameters
+    ----------
+    tokenizer : a `Tokenizer`.
+    text : any text.
+    """
+    rows = _rows_of_pieces(tokenizer.encode(text), tokenizer.vocab)
+    figure = _new_figure(9, 0.75 * len(rows))
+    axes = figure.subplots()
+    for height, row in enumerate(rows):
+        for piece, number, word, left, width in row:
+            box = {"facecolor": PIECE_COLOURS[word % len(PIECE_COLOURS)], "edgecolor": "white"}
+            axes.add_patch(_rectangle(left, -height, width, box))
+            axes.text(left + width / 2, 0.62 - height, piece, ha="center", va="center", family="monospace")
+            axes.text(left + width / 2, 0.2 - height, number, ha="center", va="center", fontsize=7, color=INK)
+    axes.set(xlim=(0, ROW_CHARACTERS + 4), ylim=(-len(rows) + 1, 1))
+    axes.set_axis_off()
+    return figure
+
+
+def _rows_of_pieces(ids: Sequence[int], vocab: Sequence[str]) -> list[list[tuple[str, int, int, int, int]]]:
+    """(piece, id, number of its word, left edge, width) of every piece, broken into rows between words."""
+    rows: list[list[tuple[str, int, int, int, int]]] = [[]]
+    left, word = 0, -1
+    for number in ids:
+        piece = vocab[number]
+        if not piece.startswith("##"):
+            word += 1
+            if left > ROW_CHARACTERS - 10:
+                rows.append([])
+                left = 0
+        width = max(len(piece), 3) + 1
+        rows[-1].append((piece, number, word, left, width))
+        left += width
+    return rows
+
+
+def _rectangle(left: float, bottom: float, width: float, style: dict[str, Any]) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((left, bottom), width, 0.9, **style)
+
+
+def _new_figure(width: float, height: float) -> Any:
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=(width, height), layout="constrained")

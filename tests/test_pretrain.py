@@ -1,0 +1,519 @@
+"""From a text to a run folder: options, plan, held-out figures, and what each part refuses."""
+
+import dataclasses
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+from small_corpus import PLACES, write_corpus
+
+from minibert import budget, evaluation
+from minibert import pretrain as pretraining
+from minibert.batch import Batch, Sequence
+from minibert.checkpoint import checkpoints, latest
+from minibert.config import BertConfig
+from minibert.data.instances import InstanceOptions
+from minibert.errors import InputError, RunError
+from minibert.evaluation import entropy, evaluation_batches, score, shuffle_contexts
+from minibert.hub import load_hf
+from minibert.model import Bert
+from minibert.ops import Ops
+from minibert.params import initialise
+from minibert.predict import evaluate, fill_mask
+from minibert.preparation import prepare_text
+from minibert.pretrain import pretrain, report_text
+from minibert.recipes import RECIPES, PretrainOptions, Stage, parse_lengths
+from minibert.runlog import read_metrics
+from minibert.task import Pretraining
+from minibert.tokenizer import Tokenizer
+
+MASK, SPECIAL = 4, (0, 1, 2, 3, 4)
+
+
+def small_options(corpus, **more):
+    """A run of a second."""
+    given = dict(
+        corpus=(str(corpus),), vocab_size=120, seq_length="8:0.5,16:0.5", batch_size=8, max_positions=16,
+        steps=12, evaluations=3, held_out=0.2, learning_rate=5e-3,
+    )  # fmt: skip
+    return PretrainOptions(**given | more)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_passes():
+    """The held-out part of so small a text is read a few times only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "PASSES", 6)
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt")
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    """A run folder, finished, that has learnt something."""
+    out = tmp_path_factory.mktemp("runs") / "small"
+    pretrain(small_options(corpus, steps=200, batch_size=16, learning_rate=2e-3), out, show=False)
+    return out
+
+
+def report_of(run):
+    return json.loads((run / "report.json").read_text())
+
+
+# the options
+
+
+@pytest.mark.parametrize(
+    "text, lengths",
+    [
+        ("128", [(128, 1.0)]),
+        ("16:0.4,32:0.6", [(16, 0.4), (32, 0.6)]),
+        ("128:0.9,512:0.1", [(128, 0.9), (512, 0.1)]),
+    ],
+)
+def test_a_length_schedule_is_read(text, lengths):
+    assert parse_lengths(text) == lengths
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "16:0.4", "16:0.5,32:0.6", "16:1.5,32:-0.5", "4", "16:0.4:1,32:0.6"]
+)
+def test_a_length_schedule_that_makes_no_sense_is_refused(text):
+    with pytest.raises(InputError, match="is not a schedule"):
+        parse_lengths(text)
+
+
+def test_stages_share_the_steps_and_keep_the_tokens_of_a_step():
+    options = PretrainOptions(size="tiny").resolved()
+    assert options.stages(100) == [Stage(16, 0, 40), Stage(32, 40, 100)]
+    assert options.tokens_per_step == 1024
+    assert options.stages(1) == [Stage(32, 0, 1)]
+
+
+def test_the_papers_schedule_is_one_case():
+    options = PretrainOptions(size="base").resolved()
+    assert options.stages(1_000_000) == [Stage(128, 0, 900_000), Stage(512, 900_000, 1_000_000)]
+    assert options.tokens_per_step == 256 * 512
+    assert (options.learning_rate, options.warmup * 1_000_000, options.dropout) == (1e-4, 10_000, 0.1)
+    assert not options.bias_correction and options.google_decay and not options.unigram_bias
+
+
+@pytest.mark.parametrize("size", RECIPES)
+def test_what_the_user_says_wins_over_the_recipe(size):
+    options = PretrainOptions(size=size, dropout=0.3, batch_size=5, bias_correction=True, steps=3).resolved()
+    assert (options.dropout, options.batch_size, options.bias_correction, options.minutes) == (
+        0.3,
+        5,
+        True,
+        None,
+    )
+    assert options.learning_rate == RECIPES[size].learning_rate
+
+
+def test_options_survive_json(tmp_path):
+    options = PretrainOptions(corpus=("a", "b"), mask_rates=(1, 0, 0), seed=4).resolved()
+    options.save(tmp_path / "training.json")
+    assert PretrainOptions.load(tmp_path / "training.json") == options
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"size": "huge"}, "size='huge' is not a published size"),
+        ({"steps": 5, "minutes": 1.0}, "both given"),
+        ({"steps": 0}, "steps=0"),
+        ({"minutes": 0.0}, "minutes=0.0"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0"),
+        ({"held_out": 1.0}, "held_out=1.0"),
+        ({"dropout": 1.0}, "dropout=1.0"),
+        ({"dtype": "int8"}, "dtype='int8'"),
+        ({"keep": -1}, "keep=-1"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(wrong, message):
+    with pytest.raises(InputError, match=message):
+        PretrainOptions(**wrong)
+
+
+def test_going_on_with_other_options_names_those_that_differ(tmp_path):
+    path = tmp_path / "training.json"
+    PretrainOptions(steps=10).resolved().save(path)
+    differing = r"learning_rate=0.1 \(the run has 0.002\), seed=3 \(the run has 0\)"
+    with pytest.raises(InputError, match=differing):
+        PretrainOptions.resumed(path, seed=3, learning_rate=0.1)
+    assert PretrainOptions.resumed(path, steps=20, keep=5).steps == 20
+    by_the_clock = PretrainOptions.resumed(path, minutes=2.0)
+    assert (by_the_clock.steps, by_the_clock.minutes) == (None, 2.0)
+
+
+def test_going_on_where_there_is_no_run_is_bad_input(tmp_path):
+    with pytest.raises(InputError, match="training.json is missing"):
+        PretrainOptions.resumed(tmp_path / "training.json")
+    (tmp_path / "training.json").write_text("{]")
+    with pytest.raises(InputError, match="does not hold the options of a run"):
+        PretrainOptions.resumed(tmp_path / "training.json")
+
+
+# held-out figures
+
+
+def two_sequences():
+    """[CLS] 5 6 7 [SEP] and [CLS] 8 [MASK] 10 11 [SEP], with three targets, one of them masked."""
+    first = Sequence(np.array([2, 5, 6, 7, 3]), np.zeros(5, int), np.array([2]), np.array([6]), 0)
+    second = Sequence(
+        np.array([2, 8, 4, 10, 11, 3]), np.zeros(6, int), np.array([2, 4]), np.array([9, 20]), 1
+    )
+    return Batch.pack([first, second])
+
+
+def test_entropy_is_that_of_the_targets_themselves():
+    assert entropy(np.array([3, 3, 3, 3])) == 0
+    assert entropy(np.arange(8)) == pytest.approx(math.log(8))
+    assert entropy(np.array([1, 1, 1, 2])) == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
+
+
+def test_only_targets_that_show_mask_are_scored():
+    config = BertConfig.from_size("tiny", vocab_size=30, max_position_embeddings=8)
+    params = initialise(config, 0, np.float64)
+    found = score(Ops(), config, params.tree, [two_sequences()], MASK)
+    assert (found.targets, found.sequences, found.tokens) == (1, 2, 11)
+    assert found.unigram == 0  # a single target
+    alone = Batch.pack([two_sequences_second()])
+    expected = score(Ops(), config, params.tree, [alone], MASK).loss
+    assert found.loss == pytest.approx(expected, rel=1e-12)
+    assert found.perplexity == pytest.approx(math.exp(found.loss))
+    everything = score(Ops(), config, params.tree, [two_sequences()], None)
+    assert everything.targets == 3
+    assert everything.unigram == pytest.approx(math.log(3))
+
+
+def two_sequences_second():
+    return Sequence(np.array([2, 8, 4, 10, 11, 3]), np.zeros(6, int), np.array([2]), np.array([9]), 1)
+
+
+def test_no_masked_target_is_bad_input():
+    config = BertConfig.from_size("tiny", vocab_size=30, max_position_embeddings=8)
+    batch = two_sequences()
+    visible = dataclasses.replace(batch, input_ids=np.where(batch.input_ids == MASK, 9, batch.input_ids))
+    with pytest.raises(InputError, match="no position that shows"):
+        score(Ops(), config, initialise(config, 0).tree, [visible], MASK)
+
+
+def test_shuffling_moves_ordinary_tokens_within_their_sequence_and_nothing_else():
+    rng = np.random.default_rng(0)
+    sequences = []
+    for n in (40, 7, 25):
+        ids = rng.integers(5, 1000, n)
+        ids[0], ids[n // 2], ids[-1] = 2, 3, 3
+        masked = np.array([2, 5])
+        ids[2] = MASK
+        sequences.append(Sequence(ids, np.zeros(n, int), masked, np.array([7, 8])))
+    batch = Batch.pack(sequences)
+    (shuffled,) = shuffle_contexts([batch], SPECIAL)
+    fixed = np.isin(batch.input_ids, SPECIAL)
+    fixed[batch.masked_rows] = True
+    assert (shuffled.input_ids[fixed] == batch.input_ids[fixed]).all()
+    assert (shuffled.input_ids != batch.input_ids).sum() > 40
+    for begin, end in zip(batch.cu_seqlens, batch.cu_seqlens[1:], strict=False):
+        assert sorted(shuffled.input_ids[begin:end]) == sorted(batch.input_ids[begin:end])
+
+
+def test_a_small_text_is_masked_again_until_there_are_enough_targets(run):
+    task = loaded_task(run)
+    few, many = task.held_out_batches(16, 50), task.held_out_batches(16, 300)
+
+    def count(batches):
+        return sum(int((b.input_ids[b.masked_rows] == task.mask_id).sum()) for b in batches)
+
+    assert 50 <= count(few) < 60 and 300 <= count(many) < 310
+    made = InstanceOptions(seq_length=16)
+    assert task.text.held_out(16).options == made  # standard, whatever the training masks
+
+
+def loaded_task(run):
+    options = PretrainOptions.load(run / "training.json")
+    return Pretraining(options, prepare_text(options, run, False), Ops())
+
+
+# a run
+
+
+def test_a_run_folder_holds_what_it_says(run):
+    names = {path.name for path in run.iterdir()}
+    assert names >= {
+        "training.json", "vocab.txt", "tokenizer_config.json", "shards", "checkpoints", "metrics.jsonl",
+        "config.json", "model.safetensors", "report.json",
+    }  # fmt: skip
+    assert not [name for name in names if name.startswith(".") or name.endswith(".tmp")]
+    assert Bert.from_pretrained(run).config.vocab_size == Tokenizer.from_pretrained(run).vocab_size
+
+
+def test_a_run_learns_what_context_is_worth(run):
+    figures = report_of(run)["held_out"]
+    assert figures["targets"] > 300
+    assert figures["nats_under_unigram"] == pytest.approx(figures["unigram"] - figures["loss"])
+    assert figures["nats_under_unigram"] > 0.5
+    assert figures["shuffled_loss"] > figures["loss"] + 0.1
+
+
+def test_the_report_reads_like_a_report(run):
+    report = report_of(run)
+    text = report_text(report)
+    for figure in ("loss", "unigram", "shuffled_loss"):
+        assert f"{report['held_out'][figure]:.3f}" in text
+    assert str(run) in text and "[MASK]" in text
+
+
+def test_the_model_on_the_disk_is_the_one_of_the_last_checkpoint(run):
+    _, params, _ = load_hf(run)
+    np.testing.assert_array_equal(params.flat, latest(run / "checkpoints").params.flat)
+
+
+def test_evaluating_a_run_gives_the_figures_of_its_report(run):
+    plain, shuffled = evaluate(run)
+    figures = report_of(run)["held_out"]
+    assert plain.loss == pytest.approx(figures["loss"], rel=1e-6)
+    assert plain.unigram == figures["unigram"] and plain.targets == figures["targets"]
+    assert shuffled.loss == pytest.approx(figures["shuffled_loss"], rel=1e-6)
+
+
+def test_evaluating_on_another_corpus_uses_all_of_it(run, tmp_path):
+    other = write_corpus(tmp_path / "other.txt", documents=4)
+    plain, _ = evaluate(run, (str(other),), targets=100)
+    assert 100 <= plain.targets < 120
+    with pytest.raises(InputError, match="other.txt|nothing"):
+        evaluate(run, (str(tmp_path / "nothing.txt"),))
+
+
+def test_fill_mask_knows_a_place_when_one_is_missing(run):
+    (guesses,) = fill_mask(run, "the whale sleeps in the [MASK].", top=3)
+    assert {guess.token for guess in guesses} <= set(PLACES.values())
+    assert [probability for _, probability in guesses] == sorted((p for _, p in guesses), reverse=True)
+    assert 0 < sum(probability for _, probability in guesses) <= 1
+    assert len(fill_mask(run, "the [MASK] runs in the [MASK].")) == 2
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [("no gap at all", r"has no \[MASK\]"), ("the " * 30 + "[MASK]", "longer than the model's 16")],
+)
+def test_fill_mask_refuses_what_it_cannot_do(run, text, message):
+    with pytest.raises(InputError, match=message):
+        fill_mask(run, text)
+
+
+def test_output_bias_begins_at_the_log_unigram_of_the_training_documents(run):
+    task = loaded_task(run)
+    bias = task.start().params["mlm.output_bias"]
+    assert np.exp(bias.astype(float)).sum() == pytest.approx(1)
+    counts = np.ones(len(bias))
+    for number in task.text.train_ids:
+        for token in task.text.shards.document(int(number))[0]:
+            counts[token] += 1
+    np.testing.assert_allclose(np.exp(bias), counts / counts.sum(), rtol=1e-5)
+
+
+def test_a_model_at_the_log_unigram_begins_near_the_floor(run):
+    task = loaded_task(run)
+    found = task.score(task.start().params, task.held_out_batches(16, 500))
+    assert abs(found.loss - found.unigram) < 0.4
+
+
+def test_lengths_change_at_the_border_and_positions_begin_a_new_pass(run):
+    task = loaded_task(run)
+    made = list(task.batches(10))
+    assert [position[0] for _, position in made] == [8] * 5 + [16] * 5
+    assert made[5][1][1] > made[4][1][1] or made[4][1][2:] == [0, 0]
+    assert all(np.diff(batch.cu_seqlens).max() <= length for batch, (length, *_) in made)
+    sequences = [batch.S for batch, _ in made]
+    assert sequences == [32] * 5 + [16] * 5  # the tokens of a step stay the same
+
+
+def test_batches_go_on_from_any_position(run):
+    task = loaded_task(run)
+    made = list(task.batches(10))
+    for step in range(1, 10):
+        rest = list(task.batches(10, step, made[step - 1][1]))
+        assert len(rest) == 10 - step
+        for (ours, position), (theirs, expected) in zip(rest, made[step:], strict=True):
+            assert position == expected
+            np.testing.assert_array_equal(ours.input_ids, theirs.input_ids)
+
+
+# how long
+
+
+def test_minutes_are_turned_into_steps_once_and_the_run_is_that_run_of_steps(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "affordable_steps", lambda *_: 12)
+    pretrain(small_options(corpus, steps=None, minutes=1.0), tmp_path / "clock", show=False)
+    pretrain(small_options(corpus), tmp_path / "count", show=False)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("clock", "count")]
+    assert weights[0] == weights[1]
+    state = latest(tmp_path / "clock" / "checkpoints").state
+    assert state["plan"] == {"budget": {"steps": None, "minutes": 1.0}, "total_steps": 12}
+    monkeypatch.setattr(budget, "affordable_steps", lambda *_: pytest.fail("measured again"))
+    resumed = PretrainOptions.resumed(tmp_path / "clock" / "training.json")
+    assert pretrain(resumed, tmp_path / "clock", resume=True, show=False)["steps"] == 12
+
+
+def test_a_run_of_minutes_takes_about_as_long(corpus, tmp_path):
+    began = time.monotonic()
+    report = pretrain(small_options(corpus, steps=None, minutes=0.25), tmp_path / "run", show=False)
+    assert report["steps"] >= 2
+    assert time.monotonic() - began < 30  # generous: what is tested is that it ends
+
+
+def test_rehearsing_leaves_the_parameters_alone(run):
+    task = loaded_task(run)
+    state = task.start()
+    before = state.params.flat.copy()
+    assert budget.seconds_per_step(task, state, 16, 0.0) > 0
+    assert (state.params.flat == before).all() and state.optimizer.updates == 0
+
+
+def test_a_finished_run_can_be_made_longer(corpus, tmp_path):
+    out = tmp_path / "run"
+    pretrain(small_options(corpus, steps=6), out, show=False)
+    longer = PretrainOptions.resumed(out / "training.json", steps=9)
+    assert pretrain(longer, out, resume=True, show=False)["steps"] == 9
+    assert [line["step"] for line in read_metrics(out) if "loss" in line] == list(range(1, 10))
+    shorter = PretrainOptions.resumed(out / "training.json", steps=4)
+    with pytest.raises(InputError, match="steps=4 is less than the 9 steps"):
+        pretrain(shorter, out, resume=True, show=False)
+
+
+# variants
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"left_to_right": True},
+        {"next_sentence": False},
+        {"whole_word_mask": True, "mask_rates": (0.0, 0.0, 1.0)},
+        {"dupe_factor": 2, "dropout": 0.1, "accumulate": 3},
+        {"bias_correction": False, "google_decay": True, "unigram_bias": False, "dtype": "float64"},
+    ],
+)
+def test_variants_of_the_paper_run_to_the_end(corpus, tmp_path, more):
+    report = pretrain(small_options(corpus, steps=3, **more), tmp_path / "run", show=False)
+    figures = report["held_out"]
+    assert math.isfinite(figures["loss"]) and math.isfinite(figures["shuffled_loss"])
+    paired = more.get("next_sentence", True) and not more.get("left_to_right")
+    assert (figures["next_accuracy"] is not None) == paired
+
+
+def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(run, corpus, tmp_path):
+    out = tmp_path / "further"
+    pretrain(small_options(corpus, init_from=str(run), learning_rate=1e-9, steps=2, seed=3), out, show=False)
+    assert (out / "vocab.txt").read_bytes() == (run / "vocab.txt").read_bytes()
+    np.testing.assert_allclose(load_hf(out)[1].flat, load_hf(run)[1].flat, atol=1e-6)
+
+
+def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path):
+    with pytest.raises(InputError, match="longer than the 16 positions"):
+        pretrain(small_options(corpus, init_from=str(run), seq_length="32"), tmp_path / "a", show=False)
+    longer = [*Tokenizer.from_pretrained(run).vocab, "extra"]
+    Tokenizer(longer).save_pretrained(tmp_path / "vocab")
+    with pytest.raises(InputError, match="vocabulary that it came with"):
+        options = small_options(corpus, init_from=str(run), vocab=str(tmp_path / "vocab"))
+        pretrain(options, tmp_path / "b", show=False)
+
+
+# what is refused, and what goes wrong
+
+
+def test_a_folder_with_a_run_in_it_is_not_overwritten(run, corpus):
+    before = (run / "training.json").read_bytes()
+    with pytest.raises(InputError, match="already holds a run"):
+        pretrain(small_options(corpus), run, show=False)
+    assert (run / "training.json").read_bytes() == before
+
+
+def test_going_on_with_other_options_is_refused_before_anything_happens(run, corpus):
+    with pytest.raises(InputError, match="cannot go on with .*seed=9"):
+        pretrain(small_options(corpus, steps=200, seed=9), run, resume=True, show=False)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [("", "empty|no text"), ("One sentence.\nAnd another one.\n", "too few: 2 to learn from")],
+)
+def test_a_corpus_with_too_little_in_it_is_refused(tmp_path, text, message):
+    (tmp_path / "text.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        pretrain(small_options(tmp_path / "text.txt", layout="sentences"), tmp_path / "run", show=False)
+    assert not checkpoints(tmp_path / "run" / "checkpoints")
+
+
+def test_a_sequence_longer_than_the_positions_makes_the_model_longer():
+    options = PretrainOptions(seq_length="600", max_positions=512).resolved()
+    assert options.model_config(100).max_position_embeddings == 600
+
+
+def test_nan_in_training_is_a_failed_run_with_its_checkpoints_intact(corpus, tmp_path, monkeypatch):
+    real = Pretraining.gradients
+
+    def gradients(self, config):
+        work = real(self, config)
+
+        def run(params, grads, batch, step):
+            figures = work(params, grads, batch, step)
+            return figures | {"loss": float("nan")} if step == 7 else figures
+
+        return run
+
+    monkeypatch.setattr(Pretraining, "gradients", gradients)
+    out = tmp_path / "run"
+    with pytest.raises(RunError, match="The loss of step 8 is nan"):
+        pretrain(small_options(corpus, checkpoint_steps=3), out, show=False)
+    assert latest(out / "checkpoints").state["step"] == 6
+    monkeypatch.undo()
+    resumed = PretrainOptions.resumed(out / "training.json")
+    assert pretrain(resumed, out, resume=True, show=False)["steps"] == 12
+
+
+def test_a_damaged_last_checkpoint_is_passed_over(corpus, tmp_path):
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    for folder in (whole, out):
+        pretrain(small_options(corpus, checkpoint_steps=5, keep=0), folder, show=False)
+    *_, last = checkpoints(out / "checkpoints")
+    last.write_bytes(last.read_bytes()[:1000])
+    (out / "model.safetensors").unlink()
+    pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
+    assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_without_matplotlib_the_picture_is_left_out_and_the_report_says_what_to_install(
+    corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    report = pretrain(small_options(corpus, steps=2), tmp_path / "run", show=False)
+    assert report["picture"] is None and "pip install matplotlib" in report_text(report)
+    assert not (tmp_path / "run" / "loss.png").exists()
+
+
+def test_with_matplotlib_there_is_a_picture(run):
+    pytest.importorskip("matplotlib")
+    assert (run / "loss.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert report_of(run)["picture"] == str(run / "loss.png")
+
+
+def test_evaluation_batches_end_for_a_text_too_small_for_the_targets(run):
+    text = loaded_task(run).text
+    batches = list(evaluation_batches(text.held_out(16), text.tokenizer.mask_id, targets=10**9))
+    assert 0 < sum(batch.S for batch in batches) < 10_000
+
+
+def test_progress_without_a_terminal_is_lines(corpus, tmp_path, capsys):
+    pretraining.pretrain(small_options(corpus, steps=2), tmp_path / "run")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    for part in ("step 2/2", "mlm loss", "mlm accuracy", "nsp accuracy", "rate", "tokens/s", "left"):
+        assert part in captured.err
