@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from small_corpus import PLACES, write_corpus
 
-from minibert import budget, evaluation
-from minibert import pretrain as pretraining
+from minibert import budget, evaluation, pretrain as pretraining
 from minibert.batch import Batch, Sequence
 from minibert.checkpoint import checkpoints, latest
 from minibert.config import BertConfig
