@@ -22,7 +22,7 @@ CASES = {case.label: case for case in cases(SHORT) if case.label not in BELOW}
 
 
 class JaxNumpy(Ops):
-    """The reference over jax.numpy, whose arrays can't be written to: adding to rows is spelled differently."""
+    """The reference over jax.numpy, whose arrays can't be written to: rows are added to in another way."""
 
     name = "jax.numpy"
 
