@@ -57,21 +57,23 @@ def learn_vocab(
 
         L = sum over u of c(u) log c(u)  -  N log N
 
-    Joining the n occurrences of a, b makes c(a) and c(b) and N smaller by n and c(ab) larger by n. With
-    f(x) = x log x, and f(0) = 0,
+    Joining the n occurrences of a, b makes c(a), c(b) and N smaller by n, and n pieces ab. With
+    f(x) = x log x and f(0) = 0,
 
-        dL = f(c(a) - n) - f(c(a)) + f(c(b) - n) - f(c(b)) + f(c(ab) + n) - f(c(ab)) + f(N) - f(N - n)
+        dL = f(n) - [f(c(a)) - f(c(a) - n)] - [f(c(b)) - f(c(b) - n)] + [f(N) - f(N - n)]
 
-    If b = a, both parts are taken from one count: f(c(a) - 2n) - f(c(a)) stands for the first four terms.
-    c(ab) is 0 unless the same string was made before from other parts. The last two terms make every gain
-    move with every merge. Neighbours are counted without overlap, from the left: `aaa` holds `aa` once.
+    If b = a, both are taken from one count: f(c(a)) - f(c(a) - 2n) stands in place of the first two brackets.
+    The last bracket makes every gain move with every merge. Before its merge ab does not occur: a string that
+    stands as one piece was put together from the same parts everywhere, by the same merges. Neighbours are
+    counted without overlap, from the left: `aaa` holds `aa` once.
 
-    Among equal gains (rounded to 2**-16 nats) the pair whose strings come first by code point is taken. The
-    vocabulary therefore depends on the counts alone, never on the order of the words or the hash seed.
+    Among equal gains (rounded to 2**-16 nats) the pair whose left part comes first in the vocabulary is
+    taken, then the one whose right part does. The vocabulary therefore depends on the counts alone, never on
+    the order of the words or the hash seed. Merging goes on until the vocabulary is full, even at a loss.
 
     Parameters
     ----------
-    word_counts : word -> how often it occurs; words as `BasicTokenizer` makes them.
+    word_counts : word -> how often it occurs; words as `BasicTokenizer` makes them, see `count_words`.
     vocab_size : number of pieces wanted, special tokens included.
     objective : "likelihood" or "frequency".
     alphabet_limit : keep that many different characters, the most frequent; words with others are left
@@ -114,41 +116,38 @@ def learn_vocab(
             f"vocab_size={vocab_size} is too small: special tokens and alphabet alone take {len(vocab)}; "
             "ask for more pieces or lower alphabet_limit."
         )
-    known = set(vocab)
     merger = _Merger(words, min_frequency, objective)
     while len(vocab) < vocab_size:
         piece = merger.merge_best_pair()
         if piece is None:
             break
-        if piece not in known:  # the same string may be made again from other parts
-            known.add(piece)
-            vocab.append(piece)
-            if progress is not None and (len(vocab) % 64 == 0 or len(vocab) == vocab_size):
-                progress(len(vocab), vocab_size)
+        vocab.append(piece)
+        if progress is not None and (len(vocab) % 64 == 0 or len(vocab) == vocab_size):
+            progress(len(vocab), vocab_size)
     return vocab
 
 
 class _Merger:
     """The segmented text, the pairs of neighbours in it, and the gain of joining each.
 
-    Pieces and pairs are numbered as they appear. What a merge asks of every pair sits in NumPy arrays, so
-    that choosing costs a few passes over them; which words hold a pair is remembered, so that joining visits
-    only those.
+    Pieces are numbered as in the vocabulary, alphabet first; pairs as they appear. What a merge asks of every
+    pair sits in NumPy arrays, so that choosing costs a few passes over them; which words hold a pair is
+    remembered, so that joining visits only those.
     """
 
     def __init__(self, words: dict[str, int], min_frequency: int, objective: str):
         self.min_frequency = min_frequency
         self.objective = objective
-        self.pieces: list[str] = []
-        self.piece_ids: dict[str, int] = {}
-        self.piece_counts = np.zeros(1024, np.int64)
+        self.pieces = sorted({piece for word in words for piece in _characters(word)})
+        self.piece_counts = np.zeros(len(self.pieces), np.int64)
         self.pair_ids: dict[tuple[int, int], int] = {}
-        self.pairs = np.zeros((3, 1024), np.int32)  # rows: left piece, right piece, the piece they make
+        self.pairs = np.zeros((2, 1024), np.int32)  # rows: left piece, right piece
         self.pair_counts = np.zeros(1024, np.int64)
         self.gains = np.full(1024, -np.inf)
         self.words_with: list[set[int]] = []  # pair -> the words that hold it, or once did
         self.word_counts = list(words.values())
-        self.segmented = [[self._piece_id(piece) for piece in _characters(word)] for word in words]
+        piece_ids = {piece: number for number, piece in enumerate(self.pieces)}
+        self.segmented = [[piece_ids[piece] for piece in _characters(word)] for word in words]
         self._count()
 
     def merge_best_pair(self) -> str | None:
@@ -156,7 +155,8 @@ class _Merger:
         best = self._best_pair()
         if best is None:
             return None
-        left, right, merged = self.pairs[:, best].tolist()
+        left, right = self.pairs[:, best].tolist()
+        merged = self._new_piece(left, right)
         n = self.pair_counts[best]
         self.n_pieces -= n
         self.piece_counts[left] -= n
@@ -167,11 +167,11 @@ class _Merger:
             self._join_in_word(word, (left, right), merged, changes)
         self.words_with[best] = set()
         self._change_counts(changes)
-        self._refresh(self._pairs_about(left, right, merged))
+        self._refresh(self._pairs_with(left, right, merged))
         return self.pieces[merged]
 
     def _best_pair(self) -> int | None:
-        """The pair of the largest gain, ties broken by its strings.
+        """The pair of the largest gain; among equals, the one whose parts have the smallest numbers.
 
         A stored gain was right when it was computed. Since then only N may have moved, downwards, and
         f(N) - f(N - n) falls with N because f is convex: a stored gain is an upper bound. So it is enough to
@@ -184,8 +184,9 @@ class _Merger:
         candidates = np.flatnonzero(self.gains >= self.gains[looks_best] - _RESOLUTION)
         self._refresh(candidates)
         gains = self.gains[candidates]
-        ties = candidates[gains == gains.max()].tolist()
-        return min(ties, key=lambda pair: [self.pieces[piece] for piece in self.pairs[:2, pair]])
+        ties = candidates[gains == gains.max()]
+        left, right = self.pairs[:, ties].astype(np.int64)
+        return int(ties[np.argmin(left * len(self.pieces) + right)])
 
     def _refresh(self, pairs: np.ndarray) -> None:  # pairs (K,)
         alive = self.pair_counts[pairs] >= self.min_frequency
@@ -196,20 +197,20 @@ class _Merger:
         n = self.pair_counts[pairs].astype(np.float64)
         if self.objective == "frequency":
             return n
-        left, right, merged = self.pairs[:, pairs]
-        c_left, c_right, c_merged = (self.piece_counts[piece] for piece in (left, right, merged))
+        left, right = self.pairs[:, pairs]
+        c_left, c_right = self.piece_counts[left], self.piece_counts[right]
         # Where the two parts are one piece, it is that piece's count which loses 2 n.
         twice = np.where(left == right, 2 * n, n)
         lost = _fall(c_left, twice) + np.where(left == right, 0.0, _fall(c_right, n))
-        gain = _fall(c_merged + n, n) + _fall(self.n_pieces, n) - lost
+        gain = n * np.log(n) + _fall(self.n_pieces, n) - lost
         return np.round(gain / _RESOLUTION) * _RESOLUTION
 
-    def _pairs_about(self, *pieces: int) -> np.ndarray:  # -> (K,)
+    def _pairs_with(self, *pieces: int) -> np.ndarray:  # -> (K,)
         """The pairs whose gain depends on the count of one of `pieces`."""
-        about = np.zeros(len(self.pieces), bool)
-        about[list(pieces)] = True
-        left, right, merged = self.pairs[:, : len(self.pair_ids)]
-        return np.flatnonzero(about[left] | about[right] | about[merged])
+        wanted = np.zeros(len(self.pieces), bool)
+        wanted[list(pieces)] = True
+        left, right = self.pairs[:, : len(self.pair_ids)]
+        return np.flatnonzero(wanted[left] | wanted[right])
 
     def _join_in_word(
         self, word: int, pair: tuple[int, int], merged: int, changes: dict[tuple[int, int], int]
@@ -246,13 +247,10 @@ class _Merger:
         self._change_counts(changes)
         self._refresh(np.arange(len(self.pair_ids)))
 
-    def _piece_id(self, piece: str) -> int:
-        """The number of a piece; a new one may be one that no merge has made yet, its count is then 0."""
-        number = self.piece_ids.get(piece)
-        if number is None:
-            number = self.piece_ids[piece] = len(self.pieces)
-            self.pieces.append(piece)
-            self.piece_counts = _with_room(self.piece_counts, number, 0)
+    def _new_piece(self, left: int, right: int) -> int:
+        number = len(self.pieces)
+        self.pieces.append(self.pieces[left] + self.pieces[right].removeprefix("##"))
+        self.piece_counts = _with_room(self.piece_counts, number, 0)
         return number
 
     def _pair_id(self, pair: tuple[int, int]) -> int:
@@ -263,9 +261,7 @@ class _Merger:
             self.pairs = _with_room(self.pairs, number, 0)
             self.pair_counts = _with_room(self.pair_counts, number, 0)
             self.gains = _with_room(self.gains, number, -np.inf)
-            left, right = pair
-            merged = self._piece_id(self.pieces[left] + self.pieces[right].removeprefix("##"))
-            self.pairs[:, number] = left, right, merged
+            self.pairs[:, number] = pair
         return number
 
 
