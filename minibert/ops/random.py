@@ -63,8 +63,8 @@ def keep(xp: Any, keys: Any, columns: int, rate: float) -> Any:
 
 
 def threshold(rate: float) -> int:
-    """Draws below this are dropped: `rate` rounded to a multiple of 1/65,536."""
-    return round(rate * DRAWS)
+    """Draws below this are dropped: `rate` rounded to a multiple of 1/65,536, never to 1."""
+    return min(round(rate * DRAWS), DRAWS - 1)
 
 
 def kept_scale(rate: float) -> float:
