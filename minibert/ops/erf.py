@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-# Terms that reach the rounding error of the precision: measured relative error of erfc on [0, 6]
-# 1.7e-15 with 40 terms, 1.2e-7 with 16.
+# Terms that reach the rounding error of the precision. Relative error of erfc on [0, 6], measured in float64:
+# 3.7e-15 with 40 terms, 1.2e-7 with 16; in float32, where rounding x^2 costs more than the series: 2e-6.
 TERMS = {"float64": 40, "complex128": 40}
 TERMS_SINGLE = 16
 # NumPy makes two passes over the array for every term: pieces of this size stay in cache (twice as fast).
