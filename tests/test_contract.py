@@ -1,0 +1,293 @@
+"""The rules every engine keeps (DESIGN.md, section 4), on every engine there is and on planted breaches."""
+
+import inspect
+import types
+
+import numpy as np
+import pytest
+
+from minibert import backends, bert
+from minibert.errors import InputError
+from minibert.gradcases import SIZES, cases, config_of, dropout_of, random_batch, random_parameters
+from minibert.gradcheck import upstream
+from minibert.ops import Ops
+from minibert.params import nest
+
+CASES = {case.label: case for case in cases(SIZES["ugly"])}
+every_engine = pytest.mark.parametrize("ops", [backends.create(name) for name in backends.ENGINES], ids=str)
+every_case = pytest.mark.parametrize("label", CASES)
+
+
+def run(ops, case, dtype="float64"):
+    """Result, what was saved, gradients of inputs, accumulators, and the arguments they belong to."""
+    arguments = {name: one.astype(dtype) for name, one in case.arguments.items()}
+    inputs = {name: arguments[name] for name in case.inputs}
+    params = nest({name: arguments[name] for name in case.params})
+    zeros = nest({name: np.zeros_like(arguments[name]) for name in case.params})
+    u = upstream(case, np.random.default_rng(0)).astype(dtype)
+    y, saved = case.forward(ops, inputs, params)
+    fresh, totals = case.backward(ops, u, saved, params, zeros)
+    return types.SimpleNamespace(
+        y=y,
+        u=u,
+        saved=saved,
+        fresh=fresh if isinstance(fresh, tuple) else (fresh,),
+        totals=list(leaves(totals)),
+        zeros=list(leaves(zeros)),
+        arguments=list(arguments.values()),
+    )
+
+
+def leaves(tree):
+    """What a nested tree of dictionaries, lists and tuples holds, in order."""
+    if isinstance(tree, dict | list | tuple):
+        for child in tree.values() if isinstance(tree, dict) else tree:
+            yield from leaves(child)
+    else:
+        yield tree
+
+
+def public(engine):
+    """Names an engine offers, without the layout of the object."""
+    return {name for name in dir(engine) if not name.startswith("_")}
+
+
+def breaches(engine):
+    """What of an engine's class is against the contract, as sentences."""
+    found = [f"{name} is a name of its own" for name in sorted(public(engine) - public(Ops))]
+    for name in sorted(public(Ops) & public(engine)):
+        reference, own = getattr(Ops, name), getattr(engine, name)
+        if not callable(reference):
+            continue
+        expected, given = (inspect.signature(one).parameters.values() for one in (reference, own))
+        if [(p.name, p.kind, p.default) for p in expected] != [(p.name, p.kind, p.default) for p in given]:
+            found.append(f"{name}{inspect.signature(own)} should be {name}{inspect.signature(reference)}")
+    return found
+
+
+# Rule 7: one class, overridden by name.
+
+
+@every_engine
+def test_engine_adds_no_public_name_and_keeps_every_signature(ops):
+    assert isinstance(ops, Ops)
+    assert breaches(type(ops)) == []
+    assert {name for name in vars(ops) if not name.startswith("_")} <= set(vars(Ops()))
+
+
+@pytest.mark.parametrize(
+    ("member", "breach"),
+    [
+        ({"flash_attention": lambda self, q, k, v: None}, "flash_attention is a name of its own"),
+        ({"linear": lambda self, x, weight: None}, "linear(self, x, weight) should be"),
+        ({"tanh": lambda self, y: None}, "tanh(self, y) should be"),
+        ({"prepare": lambda self, batch, rows=8: None}, "prepare(self, batch, rows=8) should be"),
+        ({"cast": lambda self, x, *, dtype: None}, "cast(self, x, *, dtype) should be"),
+    ],
+)
+def test_engine_that_drifts_is_found(member, breach):
+    [found] = breaches(type("Drifting", (Ops,), member))
+    assert found.startswith(breach)
+
+
+def test_private_helpers_are_an_engine_s_own_matter():
+    assert breaches(type("Careful", (Ops,), {"_pool": None, "tanh": lambda self, x: None})) == []
+
+
+def test_every_backward_has_its_forward_and_takes_the_gradient_and_what_was_saved():
+    for name in public(Ops):
+        if name.endswith("_backward") and name != "layers_backward":  # whose first argument is a function
+            assert callable(getattr(Ops, name.removesuffix("_backward")))
+            _, upstream_gradient, saved, *_ = inspect.signature(getattr(Ops, name)).parameters
+            assert upstream_gradient.startswith("d")
+            assert saved == "saved"
+
+
+def test_every_public_operation_says_what_it_does():
+    operations = [getattr(Ops, name) for name in public(Ops)]
+    assert [one.__name__ for one in operations if callable(one) and not one.__doc__] == []
+
+
+def test_engines_have_the_name_they_are_asked_for_by():
+    assert [backends.create(name).name for name in backends.ENGINES] == list(backends.ENGINES)
+
+
+def test_unknown_engine_is_an_input_error_that_lists_the_known_ones():
+    with pytest.raises(InputError, match=r"backend='abacus' is not an engine; use auto or one of .*numpy"):
+        backends.create("abacus")
+
+
+# Rule 1: what is saved, and who owns what is returned.
+
+
+@every_engine
+@every_case
+def test_saved_holds_arrays_only(ops, label):
+    kept = list(leaves(run(ops, CASES[label]).saved))
+    assert all(hasattr(one, "dtype") and hasattr(one, "shape") for one in kept), [type(one) for one in kept]
+    assert not any(one.dtype == object for one in kept)
+
+
+def test_something_else_than_an_array_in_saved_is_found():
+    class Closing(Ops):
+        def tanh(self, x):
+            y, saved = super().tanh(x)
+            return y, (saved, lambda dy: dy)
+
+        def tanh_backward(self, dy, saved):
+            return super().tanh_backward(dy, saved[0])
+
+    with pytest.raises(AssertionError, match="function"):
+        test_saved_holds_arrays_only(Closing(), "pooler")
+
+
+@every_engine
+@every_case
+def test_results_and_fresh_gradients_share_no_memory_with_what_came_in(ops, label):
+    done = run(ops, CASES[label])
+    for one in (done.y, *done.fresh):
+        assert not any(np.shares_memory(one, other) for other in (*done.arguments, done.u) if other.size)
+
+
+@every_engine
+@every_case
+def test_fresh_gradients_have_the_shape_of_what_they_are_gradients_of(ops, label):
+    done = run(ops, CASES[label])
+    assert [one.shape for one in (*done.fresh, *done.totals)] == [one.shape for one in done.arguments]
+
+
+@every_engine
+@every_case
+def test_nothing_that_comes_in_is_written_to(ops, label):
+    case = CASES[label]
+    before = {name: one.copy() for name, one in case.arguments.items()}
+    run(ops, case)
+    assert all(np.array_equal(case.arguments[name], one) for name, one in before.items())
+
+
+# Rule 2: accumulators are consumed and returned.
+
+
+@every_engine
+@every_case
+def test_accumulators_are_added_to_where_they_are(ops, label):
+    done = run(ops, CASES[label])
+    assert all(map(np.shares_memory, done.totals, done.zeros))
+
+
+# Rule 3 has a file of its own: test_dropout.py.
+# Rule 4: losses are sums of rows with weights, which is what their backward takes.
+
+
+@every_engine
+def test_loss_is_the_weighted_sum_of_its_rows(ops):
+    size, rng = SIZES["ugly"], np.random.default_rng(0)
+    config, batch = config_of(size), random_batch(size, size.M, rng)
+    params = random_parameters(config, rng).tree
+    loss, _ = bert.pretraining_loss(ops, config, params, batch, dropout_of(ops, batch))
+    assert loss.mlm_nll.shape == (batch.M,)
+    assert loss.nsp_nll.shape == (batch.S,)
+    assert loss.mlm_loss == pytest.approx(batch.masked_weights @ loss.mlm_nll, rel=1e-14)
+    assert loss.nsp_loss == pytest.approx(batch.next_sentence_weights @ loss.nsp_nll, rel=1e-14)
+    assert loss.loss == pytest.approx(loss.mlm_loss + loss.nsp_loss, rel=1e-15)
+
+
+@every_engine
+@pytest.mark.parametrize(
+    "name", ["softmax_cross_entropy", "segment_softmax_cross_entropy", "mean_squared_error"]
+)
+def test_gradient_of_a_loss_is_linear_in_the_weights_of_its_rows(ops, name):
+    case = CASES[name]
+
+    def gradient(weights):
+        _, saved = case.forward(ops, case.inputs, {})
+        return case.backward(ops, weights, saved, {}, {})[0]
+
+    u, v = (upstream(case, np.random.default_rng(seed)) for seed in (1, 2))
+    assert np.allclose(gradient(2 * u - v), 2 * gradient(u) - gradient(v), rtol=0, atol=1e-14)
+    assert not gradient(0 * u).any()
+
+
+# Rule 5: precision changes nowhere but in `cast`.
+
+
+@every_engine
+@every_case
+def test_float32_stays_float32(ops, label):
+    done = run(ops, CASES[label], "float32")
+    floating = [one for one in leaves(done.saved) if one.dtype.kind == "f"]
+    assert {str(one.dtype) for one in (done.y, *done.fresh, *done.totals, *floating)} <= {"float32"}
+
+
+# Rule 6: no Python branch on the value of an array.
+
+
+class Blind(np.ndarray):
+    """An array whose values Python can't look at; what is computed from it is as blind."""
+
+    def _refuse(self, *_):
+        raise AssertionError("Python looked at the value of an array")
+
+    __bool__ = __int__ = __float__ = __complex__ = __index__ = item = tolist = _refuse
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return array.view(Blind)  # sums and maxima over everything stay arrays
+
+
+class BlindNumpy:
+    """NumPy whose functions give blind arrays."""
+
+    def __getattr__(self, name):
+        member = getattr(np, name)
+        if isinstance(member, type) or not callable(member):
+            return member
+
+        def blind(*args, **kwargs):
+            result = member(*args, **kwargs)
+            return result.view(Blind) if isinstance(result, np.ndarray) else result
+
+        return blind
+
+
+@every_case
+def test_nothing_branches_on_a_value(label):
+    case = CASES[label]
+    ops = Ops(BlindNumpy())
+    inputs = {name: one.view(Blind) for name, one in case.inputs.items()}
+    params = nest({name: one.view(Blind) for name, one in case.params.items()})
+    zeros = nest({name: np.zeros_like(one).view(Blind) for name, one in case.params.items()})
+    y, saved = case.forward(ops, inputs, params)
+    case.backward(ops, upstream(case, np.random.default_rng(0)).view(Blind), saved, params, zeros)
+    assert isinstance(y, Blind)
+
+
+@pytest.mark.parametrize(
+    "look", [lambda x: 1 if x.max() > 0 else 2, lambda x: float(x.sum()), lambda x: x.mean(0).tolist()]
+)
+def test_a_branch_on_a_value_is_found(look):
+    class Looking(Ops):
+        def tanh(self, x):
+            look(x)
+            return super().tanh(x)
+
+    x = CASES["tanh"].inputs["x"].view(Blind)
+    with pytest.raises(AssertionError, match="looked at the value"):
+        Looking(BlindNumpy()).tanh(x)
+
+
+# The hooks.
+
+
+@every_engine
+def test_a_step_gives_the_same_numbers_as_no_step(ops):
+    case = CASES["pretraining_loss dropout"]
+    alone = run(ops, case)
+    with ops.step():
+        within = run(ops, case)
+        assert np.array_equal(alone.y, within.y)
+        assert all(map(np.array_equal, alone.totals, within.totals))
+
+
+def test_reference_takes_a_batch_as_it_is():
+    batch = random_batch(SIZES["ugly"], 3, np.random.default_rng(0))
+    assert Ops().prepare(batch) is batch
