@@ -1,4 +1,4 @@
-"""Batch: flat tokens and where sequences begin. No padding anywhere; heads and attention alone look at borders."""
+"""Batch: flat tokens and where sequences begin. No padding; only heads and attention look at borders."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence as Many
@@ -68,7 +68,9 @@ class Batch:
             raise InputError("sequences=[] makes no batch; give at least one sequence.")
         lengths = np.array([len(sequence.input_ids) for sequence in sequences])
         if not lengths.all():
-            raise InputError(f"Sequence {int(lengths.argmin())} of the batch is empty; give it at least [CLS] and [SEP].")
+            raise InputError(
+                f"Sequence {int(lengths.argmin())} is empty; give it at least [CLS] and [SEP]."
+            )
         begins = np.concatenate([[0], np.cumsum(lengths)])
         rows = [start + np.asarray(s.masked_positions) for start, s in zip(begins, sequences, strict=False)]
         masked_rows = np.concatenate(rows).astype(np.int32)
@@ -88,7 +90,7 @@ class Batch:
         )
 
     def take(self, first: int, last: int) -> "Batch":
-        """Sequences `first` to `last` (exclusive) with their weights and numbers in the global batch unchanged."""
+        """Sequences `first` to `last` (exclusive), with their weights and numbers in the global batch."""
         begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
         masked = (self.masked_rows >= begin) & (self.masked_rows < end)
         return dataclasses.replace(
@@ -106,9 +108,11 @@ class Batch:
         )
 
     def split(self, parts: int) -> Iterator["Batch"]:
-        """Micro-batches of nearly equal numbers of sequences, whose losses and gradients sum to this batch's."""
+        """Micro-batches of about as many sequences each, whose losses and gradients sum to this batch's."""
         if not 1 <= parts <= self.S:
-            raise InputError(f"parts={parts} does not divide a batch of {self.S} sequences; choose from 1 to {self.S}.")
+            raise InputError(
+                f"parts={parts} does not split {self.S} sequences; choose from 1 to {self.S}."
+            )
         borders = [self.S * part // parts for part in range(parts + 1)]
         for first, last in zip(borders, borders[1:], strict=False):
             yield self.take(first, last)

@@ -1,7 +1,7 @@
 """BERT: the encoder and the pre-training loss, forward and backward (Devlin et al. 2019, section 3).
 
-Pure functions. `ops` does the arithmetic, `config` has the shapes, `params` and `grads` are trees of arrays as
-`Parameters.tree` holds them, `batch` is flat tokens, `drop` the source of dropout or None. The loss is
+Pure functions. `ops` does the arithmetic, `config` has the shapes, `params` and `grads` are trees of arrays
+as `Parameters.tree` holds them, `batch` is flat tokens, `drop` the source of dropout or None. The loss is
 
     mean over masked positions of -log p(token)  +  mean over sequences of -log p(is next).
 """
@@ -59,7 +59,9 @@ def encoder_backward(ops: Any, config: BertConfig, dy: Any, saved: Any, params: 
         dy, feed_forward = ops.feed_forward_block_backward(
             dy, saved_feed_forward, one["feed_forward"], one_grads["feed_forward"], config
         )
-        dy, attention = ops.attention_block_backward(dy, saved_attention, one["attention"], one_grads["attention"])
+        dy, attention = ops.attention_block_backward(
+            dy, saved_attention, one["attention"], one_grads["attention"]
+        )
         return dy, {"attention": attention, "feed_forward": feed_forward}
 
     dx, layers = ops.layers_backward(layer_backward, dy, saved_layers, params["layers"], grads["layers"])
@@ -69,7 +71,7 @@ def encoder_backward(ops: Any, config: BertConfig, dy: Any, saved: Any, params: 
 
 # -> L+1 times (T,H)
 def hidden_states(ops: Any, config: BertConfig, params: Tree, batch: Batch) -> Iterator[Any]:
-    """What leaves the embeddings and then each layer, one by one, without dropout; nothing is kept for backward."""
+    """What leaves the embeddings and then each layer, one by one; no dropout, nothing kept for backward."""
     x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
     yield x
     for number, one in enumerate(params["layers"]):
@@ -104,14 +106,22 @@ def pretraining_loss(
     result = PretrainingLoss(
         mlm_loss + nsp_loss, mlm_loss, nsp_loss, mlm_nll, mlm_predicted, nsp_nll, nsp_logits.real.argmax(-1)
     )
-    return result, (saved_encoder, saved_mlm, saved_pooler, saved_nsp, saved_nsp_loss, mlm_weights, nsp_weights)
+    return result, (
+        saved_encoder,
+        saved_mlm,
+        saved_pooler,
+        saved_nsp,
+        saved_nsp_loss,
+        mlm_weights,
+        nsp_weights,
+    )
 
 
 def pretraining_loss_backward(ops: Any, config: BertConfig, saved: Any, params: Tree, grads: Tree) -> Tree:
     """Gradients of `pretraining_loss`, added to `grads`, which is consumed and returned.
 
-    The word embedding is used twice, by the embeddings and as the decoder of the masked-LM head: two calls add
-    to one accumulator.
+    The word embedding is used twice, by the embeddings and as the decoder of the masked-LM head: two calls
+    add to one accumulator.
     """
     saved_encoder, saved_mlm, saved_pooler, saved_nsp, saved_nsp_loss, mlm_weights, nsp_weights = saved
     d_logits = ops.softmax_cross_entropy_backward(nsp_weights, saved_nsp_loss)

@@ -66,11 +66,13 @@ class BertConfig:
                 raise InputError(f"{name}={value!r} is not a positive whole number; give one.")
         if self.hidden_size % self.num_attention_heads:
             raise InputError(
-                f"hidden_size={self.hidden_size} is not a multiple of num_attention_heads={self.num_attention_heads}; "
-                "every head needs the same share of it."
+                f"hidden_size={self.hidden_size} is not a multiple of "
+                f"num_attention_heads={self.num_attention_heads}; every head needs the same share of it."
             )
         if self.hidden_act not in GELU_FORMS:
-            raise InputError(f"hidden_act={self.hidden_act!r} is not known; use one of {', '.join(GELU_FORMS)}.")
+            raise InputError(
+                f"hidden_act={self.hidden_act!r} is not known; use one of {', '.join(GELU_FORMS)}."
+            )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value < 1:
@@ -107,12 +109,18 @@ class BertConfig:
             raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")
         kind = values.get("model_type", "bert")
         if kind != "bert":
-            raise InputError(f"model_type={kind!r} is not a BERT; give the folder of a model with model_type 'bert'.")
+            raise InputError(
+                f"model_type={kind!r} is not a BERT; give a model with model_type 'bert'."
+            )
         positions = values.get("position_embedding_type", "absolute")
         if positions != "absolute":
-            raise InputError(f"position_embedding_type={positions!r} is not BERT's; only 'absolute' is supported.")
+            raise InputError(
+                f"position_embedding_type={positions!r} is not BERT's; it has to be 'absolute'."
+            )
         if values.get("add_cross_attention"):
-            raise InputError("add_cross_attention=true is not a BERT encoder; there is nothing to attend across to.")
+            raise InputError(
+                "add_cross_attention=true is no BERT encoder; there is nothing to attend to."
+            )
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 

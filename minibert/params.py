@@ -79,7 +79,7 @@ def parameter_table(config: BertConfig) -> list[Entry]:
 
 
 def unflatten(table: list[Entry], flat: Any) -> dict[str, Any]:
-    """The nested tree of a flat buffer; `layers` is a list. Views with NumPy, slices with any other library."""
+    """The nested tree of a flat buffer; `layers` is a list. Views with NumPy, else slices."""
     named, begin = {}, 0
     for entry in table:
         named[entry.name] = flat[begin : begin + entry.size].reshape(entry.shape)
@@ -88,7 +88,7 @@ def unflatten(table: list[Entry], flat: Any) -> dict[str, Any]:
 
 
 def nest(named: dict[str, Any]) -> dict[str, Any]:
-    """The tree of leaves whose names are paths: `{"layers.0.mlp.bias": b}` -> `{"layers": [{"mlp": {"bias": b}}]}`."""
+    """Leaves by their paths as a tree: `{"layers.0.mlp.bias": b}` -> `{"layers": [{"mlp": {"bias": b}}]}`."""
     tree: dict[str, Any] = {}
     for name, leaf in named.items():
         _plant(tree, name.split("."), leaf)

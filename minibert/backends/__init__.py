@@ -33,7 +33,9 @@ def limit_threads(threads: int | None) -> Any:
     if threads is None:
         return None
     if threads < 1:
-        raise InputError(f"threads={threads} is not a positive number; leave it out for one thread for each core.")
+        raise InputError(
+            f"threads={threads} is not a positive number; leave it out for one thread a core."
+        )
     import threadpoolctl
 
     return threadpoolctl.threadpool_limits(limits=threads)

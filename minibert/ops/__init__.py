@@ -1,4 +1,4 @@
-"""The mathematics of BERT, forward and backward by hand: the reference that everything else is checked against.
+"""The mathematics of BERT, forward and backward by hand: the reference for everything else.
 
 An engine is a subclass of `Ops` that overrides operations by name; it adds none and keeps every signature.
 """

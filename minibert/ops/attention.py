@@ -63,7 +63,8 @@ class Attention(Primitives):
         return self.xp.concatenate(outputs)[back], (q, k, v, cu_seqlens, tuple(kept))
 
     # With s = q k^T / sqrt(D), p = softmax(s), m the dropout multipliers and y = (p m) v:
-    #   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),  dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
+    #   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),
+    #   dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
     # Where the causal option hides a key its p is zero, hence its ds as well.
     # dy (T,A,D) -> dq dk dv (T,A,D)
     def attention_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
@@ -84,7 +85,9 @@ class Attention(Primitives):
         return tuple(self.xp.concatenate(parts)[back] for parts in (dq, dk, dv))
 
     # q k (T,A,D) -> one (A,n,n) for each sequence, in the order of the batch
-    def attention_probabilities(self, q: Any, k: Any, cu_seqlens: np.ndarray, causal: bool = False) -> list[Any]:
+    def attention_probabilities(
+        self, q: Any, k: Any, cu_seqlens: np.ndarray, causal: bool = False
+    ) -> list[Any]:
         """The attention maps, for looking at: row i of a map is what token i attends to and sums to one."""
         groups, _ = equal_length_groups(cu_seqlens)
         by_begin = {}

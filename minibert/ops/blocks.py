@@ -28,7 +28,9 @@ class Blocks(Attention, Losses):
     """
 
     # input_ids token_type_ids positions (T,) -> (T,H)
-    def embedding_block(self, batch: Any, params: dict, config: Any, drop: Dropout | None) -> tuple[Any, Saved]:
+    def embedding_block(
+        self, batch: Any, params: dict, config: Any, drop: Dropout | None
+    ) -> tuple[Any, Saved]:
         """dropout(LayerNorm(word + position + segment))."""
         word, saved_word = self.embedding(batch.input_ids, params["word"])
         position, saved_position = self.embedding(batch.positions, params["position"])
@@ -59,7 +61,9 @@ class Blocks(Attention, Losses):
         T, H = x.shape
         qkv, saved_qkv = self.linear(x, params["qkv_weight"], params["qkv_bias"])
         q, k, v = qkv.reshape(T, 3, config.A, config.D).swapaxes(0, 1)
-        context, saved_attention = self.attention(q, k, v, cu_seqlens, config.is_decoder, drop, attention_site)
+        context, saved_attention = self.attention(
+            q, k, v, cu_seqlens, config.is_decoder, drop, attention_site
+        )
         out, saved_out = self.linear(context.reshape(T, H), params["output_weight"], params["output_bias"])
         out, saved_drop = self._dropout(out, drop, output_site)
         y, saved_norm = self.layer_norm(x + out, params["gamma"], params["beta"], config.layer_norm_eps)
@@ -176,7 +180,9 @@ class Blocks(Attention, Losses):
             finished.append(one_grads)
         return dy, finished[::-1]
 
-    def _linear_backward(self, dy: Any, saved: Saved, grads: dict, weight: str, bias: str) -> tuple[Any, dict]:
+    def _linear_backward(
+        self, dy: Any, saved: Saved, grads: dict, weight: str, bias: str
+    ) -> tuple[Any, dict]:
         dx, dweight, dbias = self.linear_backward(dy, saved)
         return dx, grads | {
             weight: self.accumulate(grads[weight], dweight),

@@ -43,7 +43,9 @@ def erfc(xp: Any, x: Any) -> Any:
     """
     if xp is np and x.size > PIECE:
         line = x.reshape(-1)
-        return np.concatenate([erfc(np, line[i : i + PIECE]) for i in range(0, x.size, PIECE)]).reshape(x.shape)
+        return np.concatenate([erfc(np, line[i : i + PIECE]) for i in range(0, x.size, PIECE)]).reshape(
+            x.shape
+        )
     scale, coefficients = _coefficients(TERMS.get(str(x.dtype), TERMS_SINGLE))
     negative = x.real < 0
     y = xp.where(negative, -x, x)

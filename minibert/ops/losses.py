@@ -1,7 +1,7 @@
 """Losses by row. The weight of a row is simply the gradient that comes in from above it.
 
-Each forward returns the loss of every row; the model sums them with weights 1 / (global count). So there is no
-mean to undo for micro-batches or shards, and a batch with nothing to predict costs exactly zero.
+Each forward returns the loss of every row; the model sums them with weights 1 / (global count). So there
+is no mean to undo for micro-batches or shards, and a batch with nothing to predict costs exactly zero.
 """
 
 from typing import Any
@@ -35,7 +35,9 @@ class Losses(Primitives):
         return self.xp.where(here, probabilities - 1, probabilities) * dnll[:, None]
 
     # scores (T,)  cu_seqlens (S+1,)  labels (S,) -> (S,)
-    def segment_softmax_cross_entropy(self, scores: Any, cu_seqlens: np.ndarray, labels: Any) -> tuple[Any, Saved]:
+    def segment_softmax_cross_entropy(
+        self, scores: Any, cu_seqlens: np.ndarray, labels: Any
+    ) -> tuple[Any, Saved]:
         """-log softmax within each segment at its label: a span's end in a paragraph, one choice among four.
 
         Parameters

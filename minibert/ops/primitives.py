@@ -33,7 +33,7 @@ class Primitives:
         return self.xp.asarray(x).astype(dtype)
 
     def accumulate(self, total: Any, extra: Any) -> Any:
-        """Gradient accumulators are consumed and returned: NumPy adds in place, immutable arrays make a new one."""
+        """Accumulators are consumed and returned: NumPy adds in place, immutable arrays make a new one."""
         total += extra
         return total
 
@@ -67,7 +67,7 @@ class Primitives:
 
     # y = x c(x), hence dy/dx = c + x c'(x), where
     #   erf:   c' = exp(-x^2 / 2) / sqrt(2 pi)
-    #   tanh:  c' = 2 c (1 - c) u'(x),  u = sqrt(2/pi) (x + 0.044715 x^3),  because (1 - tanh^2)/2 = 2 c (1 - c)
+    #   tanh:  c' = 2 c (1 - c) u'(x),  u = sqrt(2/pi) (x + 0.044715 x^3),  as (1 - tanh^2)/2 = 2 c (1 - c)
     def gelu_backward(self, dy: Any, saved: Saved, form: str) -> Any:
         """Gradient of `gelu`."""
         x, cdf = saved
@@ -145,7 +145,9 @@ class Primitives:
         return self.scatter_add(self.xp.zeros_like(x), rows, dy)
 
     # sequence_index (S,), lengths and positions from the batch -> row keys (T,2)
-    def dropout(self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any) -> random.Dropout | None:
+    def dropout(
+        self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any
+    ) -> random.Dropout | None:
         """The source of a batch's dropout at one training step, or None when both rates are zero.
 
         Parameters
@@ -157,11 +159,13 @@ class Primitives:
         if not rate and not attention_rate:
             return None
         sequence = np.repeat(batch.sequence_index, np.diff(batch.cu_seqlens))
-        return random.Dropout(rate, attention_rate, random.row_keys(self.xp, seed, step, sequence, batch.positions))
+        return random.Dropout(
+            rate, attention_rate, random.row_keys(self.xp, seed, step, sequence, batch.positions)
+        )
 
     # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
     def dropout_mask(self, drop: random.Dropout, site: Any, columns: int, dtype: Any) -> Any:
-        """Multipliers of dropout at one place in the network (Srivastava et al. 2014), drawn anew at every call."""
+        """Multipliers of dropout at one place in the network (Srivastava et al. 2014), drawn anew."""
         keys = random.fold(self.xp, drop.rows, *random.words(self.xp, site))
         kept = random.keep(self.xp, keys, columns, drop.rate)
         return self.cast(kept, dtype) * random.kept_scale(drop.rate)

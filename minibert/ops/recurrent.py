@@ -1,4 +1,4 @@
-"""What the feature-based approach adds (Devlin et al. 2019, section 5.3): an LSTM and a weighted sum of layers."""
+"""What the feature-based approach adds (Devlin et al. 2019, section 5.3): LSTM, weighted sum of layers."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class Recurrent(Primitives):
     def lstm(
         self, x: Any, w_in: Any, w_state: Any, bias: Any, cu_seqlens: np.ndarray, reverse: bool = False
     ) -> tuple[Any, Saved]:
-        """One direction of a long short-term memory (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000).
+        """One direction of an LSTM (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000).
 
         Gates stand in the order input, forget, candidate, output; every sequence starts from zero state.
 
@@ -56,7 +56,9 @@ class Recurrent(Primitives):
         dw_state = xp.zeros_like(w_state)
         d_gates = []
         for rows, (i, f, g, o, before, tanh_c, h_before) in zip(reversed(steps), reversed(kept), strict=True):
-            starting = xp.zeros((len(rows) - len(dh), dh.shape[1]), dy.dtype)  # sequences whose last token this is
+            starting = xp.zeros(
+                (len(rows) - len(dh), dh.shape[1]), dy.dtype
+            )  # their last token is this
             dh = dy[rows] + xp.concatenate([dh, starting])
             dc = dh * o * (1 - tanh_c * tanh_c) + xp.concatenate([dc, starting])
             d = xp.concatenate(

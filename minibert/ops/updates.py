@@ -16,7 +16,9 @@ class Updates(Primitives):
     # grads (N,) -> scalar
     def global_norm(self, grads: Any) -> Any:
         """Euclidean norm of all gradients together."""
-        total = sum(float(part @ part) for part in (grads[i : i + CHUNK] for i in range(0, len(grads), CHUNK)))
+        total = sum(
+            float(part @ part) for part in (grads[i : i + CHUNK] for i in range(0, len(grads), CHUNK))
+        )
         return math.sqrt(total) if total >= 0 else total  # not a number stays what it is
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
