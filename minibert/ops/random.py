@@ -37,7 +37,10 @@ def fold(xp: Any, key: Any, word: Any) -> Any:
 
 def words(xp: Any, *values: Any) -> list[Any]:
     """Counters as (1,) words (NumPy warns of overflow in scalars, never in arrays); high bits fold in."""
-    return [xp.asarray([(v ^ (v >> 32)) & WORD] if isinstance(v, int) else v, xp.uint32).reshape(-1) for v in values]
+    return [
+        xp.asarray([(v ^ (v >> 32)) & WORD] if isinstance(v, int) else v, xp.uint32).reshape(-1)
+        for v in values
+    ]
 
 
 # sequence (T,)  position (T,) -> (T,2)
