@@ -192,12 +192,12 @@ def initialise(config: BertConfig, seed: int, dtype: Any = np.float32) -> Parame
 def reset(parameters: Parameters, names: Iterable[str], seed: int) -> None:
     """Give the named parameters, in place, the values that `initialise` gives them."""
     wanted = set(names)
-    for number, entry in enumerate(parameters.table):
+    for entry in parameters.table:
         if entry.name not in wanted:
             continue
         view = parameters[entry.name]
         if entry.initial == "normal":
-            generator = np.random.default_rng([seed, number])
+            generator = np.random.default_rng([seed, *entry.name.encode()])
             view[...] = parameters.config.initializer_range * _truncated_normal(generator, entry.shape)
         else:
             view[...] = 1 if entry.initial == "ones" else 0

@@ -1,0 +1,176 @@
+"""Parameters: published counts, the paper's initial values, one buffer seen through names."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from minibert.config import SIZES, BertConfig
+from minibert.params import Parameters, initialise, nest, parameter_table, reset, unflatten
+
+CONFIG = BertConfig(
+    vocab_size=199,
+    hidden_size=24,
+    num_hidden_layers=12,
+    num_attention_heads=3,
+    intermediate_size=37,
+    max_position_embeddings=40,
+)
+LARGE_ENOUGH = BertConfig.from_size("tiny", vocab_size=2_000)
+
+
+@pytest.fixture(scope="module")
+def parameters():
+    return initialise(CONFIG, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [
+        ("base", 109_482_240),
+        ("large", 335_141_888),
+        ("tiny", 4_385_920),
+        ("mini", 11_170_560),
+        ("small", 28_763_648),
+        ("medium", 41_373_184),
+    ],
+)
+def test_encoder_and_pooler_have_the_published_number_of_parameters(size, count):
+    table = parameter_table(BertConfig.from_size(size, vocab_size=30_522))
+    assert sum(entry.size for entry in table if not entry.name.startswith(("mlm.", "nsp."))) == count
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_heads_add_a_dense_layer_a_norm_a_bias_for_each_word_and_two_classes(size):
+    config = BertConfig.from_size(size, vocab_size=30_522)
+    H = config.H
+    heads = [entry for entry in parameter_table(config) if entry.name.startswith(("mlm.", "nsp."))]
+    assert sum(entry.size for entry in heads) == (H * H + H) + 2 * H + 30_522 + (2 * H + 2)
+
+
+def test_count_adds_up_what_begins_with_a_prefix(parameters):
+    assert parameters.count() == len(parameters.flat)
+    assert parameters.count("nsp.") == 2 * 24 + 2
+    assert parameters.count("mlm.", "nsp.") == parameters.count("mlm.") + parameters.count("nsp.")
+
+
+def test_initial_weights_are_a_normal_distribution_without_its_tails():
+    params = initialise(LARGE_ENOUGH, seed=0)
+    for entry in parameter_table(LARGE_ENOUGH):
+        if entry.initial == "normal" and entry.size > 10_000:
+            values = params[entry.name] / 0.02
+            assert 1.99 < np.abs(values).max() <= 2 * (1 + 1e-6)
+            # Cut off at two, the standard deviation is 0.8796; bounds are four standard errors.
+            assert abs(values.mean()) < 4 * 0.88 / np.sqrt(entry.size)
+            assert abs(values.std() - 0.8796) < 4 * 0.88 / np.sqrt(2 * entry.size)
+
+
+def test_initializer_range_scales_the_weights():
+    wide = initialise(BertConfig.from_size("tiny", vocab_size=99, initializer_range=0.5), seed=0)
+    narrow = initialise(BertConfig.from_size("tiny", vocab_size=99), seed=0)
+    assert np.allclose(wide["pooler.weight"], 25 * narrow["pooler.weight"])
+
+
+def test_biases_begin_at_zero_and_scales_at_one(parameters):
+    for name, value in parameters.items():
+        last = name.split(".")[-1]
+        if last == "gamma":
+            assert (value == 1).all()
+        elif "bias" in last or last == "beta":
+            assert not value.any()
+        else:
+            assert value.all()
+
+
+def test_same_seed_same_values_in_every_precision(parameters):
+    double = initialise(CONFIG, seed=1, dtype=np.float64)
+    assert np.array_equal(initialise(CONFIG, seed=1).flat, parameters.flat)
+    assert np.array_equal(double.flat.astype(np.float32), parameters.flat)
+    assert not np.array_equal(initialise(CONFIG, seed=2).flat, parameters.flat)
+
+
+def test_no_two_tensors_begin_alike(parameters):
+    drawn = [parameters[entry.name].ravel()[:20] for entry in parameters.table if entry.initial == "normal"]
+    assert not any(np.array_equal(one, other) for one, other in itertools.combinations(drawn, 2))
+
+
+def test_one_more_layer_leaves_the_other_tensors_as_they_were(parameters):
+    shallow = initialise(BertConfig(**(vars(CONFIG) | {"num_hidden_layers": 11})), seed=1)
+    assert all(np.array_equal(value, parameters[name]) for name, value in shallow.items())
+
+
+def test_reset_gives_the_named_parameters_their_initial_values_and_leaves_the_others(parameters):
+    changed = initialise(CONFIG, seed=1)
+    changed.flat[:] = 5
+    reset(changed, ["pooler.weight", "pooler.bias", "mlm.gamma"], seed=1)
+    for name, value in changed.items():
+        expected = parameters[name] if name in ("pooler.weight", "pooler.bias", "mlm.gamma") else 5
+        assert (value == expected).all()
+
+
+def test_every_view_is_the_buffer_itself():
+    params = Parameters(CONFIG)
+    params.tree["layers"][11]["feed_forward"]["out_bias"][:] = 3
+    params["layers.11.feed_forward.out_bias"][0] = 4
+    assert sorted(params.flat[params.flat != 0]) == [3] * 23 + [4]
+    params.flat[:] = 7
+    assert all((value == 7).all() for _, value in params.items())
+
+
+def test_names_follow_one_another_without_a_gap(parameters):
+    assert np.array_equal(np.concatenate([value.ravel() for _, value in parameters.items()]), parameters.flat)
+    assert list(parameters) == [entry.name for entry in parameter_table(CONFIG)]
+
+
+def test_layers_are_alike_and_contiguous_so_that_stacking_them_is_a_view(parameters):
+    first = parameters["layers.0.attention.qkv_weight"]
+    begin = (first.__array_interface__["data"][0] - parameters.flat.__array_interface__["data"][0]) // 4
+    size = parameters.count("layers.0.")
+    stacked = parameters.flat[begin : begin + 12 * size].reshape(12, size)
+    assert np.shares_memory(stacked, parameters.flat)
+    for i, row in enumerate(stacked):
+        layer = [value.ravel() for name, value in parameters.items() if name.startswith(f"layers.{i}.")]
+        assert np.array_equal(np.concatenate(layer), row)
+
+
+def test_weights_decay_and_norms_and_biases_do_not(parameters):
+    decays = np.zeros(len(parameters.flat), bool)
+    for begin, end in parameters.decayed:
+        decays[begin:end] = True
+    for name, view in Parameters(CONFIG, decays).items():
+        last = name.split(".")[-1]
+        assert (view == (last in ("word", "position", "segment") or last.endswith("weight"))).all(), name
+
+
+def test_decayed_ranges_are_in_order_and_never_touch(parameters):
+    borders = parameters.decayed.ravel()
+    assert parameters.decayed.dtype == np.int64
+    assert (np.diff(borders) > 0).all()
+
+
+def test_zeros_like_and_astype_are_parameters_of_their_own(parameters):
+    before = parameters.flat.copy()
+    zeros, double = parameters.zeros_like(), parameters.astype(np.float64)
+    assert (zeros.flat.dtype, double.flat.dtype) == (np.float32, np.float64)
+    assert not zeros.flat.any()
+    assert np.array_equal(double.flat, before)
+    zeros.flat += 1
+    double.flat += 1
+    parameters.astype(np.float32).flat[:] = 1  # a copy even where nothing is to be converted
+    assert np.array_equal(parameters.flat, before)
+
+
+def test_buffer_of_another_size_is_refused():
+    with pytest.raises(ValueError, match=r"flat has shape \(3,\), but this configuration has .* parameters"):
+        Parameters(CONFIG, np.zeros(3))
+
+
+def test_names_nest_into_a_tree_with_lists_for_numbers():
+    assert nest({"a.b": 1, "layers.0.x": 2, "layers.1.x": 3, "c": 4}) == {
+        "a": {"b": 1},
+        "layers": [{"x": 2}, {"x": 3}],
+        "c": 4,
+    }
+    tree = unflatten(parameter_table(CONFIG), np.zeros(Parameters(CONFIG).flat.shape))
+    assert len(tree["layers"]) == 12
+    assert tree["mlm"]["output_bias"].shape == (199,)
