@@ -341,7 +341,7 @@ def run_gradcheck(arguments: argparse.Namespace) -> int:
     """Check, and print the sheet."""
     from minibert import backends, gradcheck
 
-    backends.limit_threads(arguments.threads)
+    backends.limit_threads(arguments.threads or 1)  # small matrices only suffer from more
     rows = gradcheck.proof_sheet(
         [backends.create(arguments.backend)],
         dtypes=(arguments.dtype,) if arguments.dtype else ("float64", "float32"),

@@ -7,6 +7,10 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+settings.register_profile("minibert", deadline=None)  # a busy machine is no failure
+settings.load_profile("minibert")
 
 _MISSING = ("could not import", "not installed")
 

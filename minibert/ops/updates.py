@@ -19,7 +19,7 @@ class Updates(Primitives):
         total = sum(
             float(part @ part) for part in (grads[i : i + CHUNK] for i in range(0, len(grads), CHUNK))
         )
-        return math.sqrt(total) if total >= 0 else total  # not a number stays what it is
+        return math.sqrt(total)
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
