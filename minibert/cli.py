@@ -46,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: _complain(message)
-            return arguments.run(arguments)
+            status = arguments.run(arguments)
+            sys.stdout.flush()  # while a broken pipe can still be caught
+            return status
     except InputError as error:
         return _complain(error, BAD_INPUT)
     except BrokenPipeError:  # whoever read the output, `head` perhaps, has had enough

@@ -71,6 +71,7 @@ def ends_badly(capsys, status, *words):
 def start(*words, **options):
     """A process of its own that runs the command."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONUNBUFFERED", None)  # as it is on a terminal of one's own
     command = [sys.executable, "-m", "minibert", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=environment, **pipes | options)
