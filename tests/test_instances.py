@@ -13,7 +13,7 @@ from minibert.data import instances as instances_module
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, Position, split_documents
 from minibert.data.shards import write_shards
-from minibert.data.spans import Spans, truncated
+from minibert.data.spans import Spans, cut_sentences, truncated
 from minibert.errors import InputError
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -128,10 +128,22 @@ def test_half_of_the_pairs_are_true_next_spans(tmp_path):
 
 
 def test_a_single_long_sentence_always_gets_a_random_next(tmp_path):
-    shards = write_shards(numbered_text([40], [40, 40], [40]), NUMBERED, tmp_path / "shards")
-    found = list(made_from(shards, seq_length=32, short_seq_prob=0).epoch(0))
+    shards = write_shards(numbered_text([140], [140, 140], [140]), NUMBERED, tmp_path / "shards")
+    found = list(made_from(shards, seq_length=128, short_seq_prob=0).epoch(0))
     assert [sequence.next_sentence_label for sequence in found] == [1] * 4
-    assert {len(sequence.input_ids) for sequence in found} == {32}
+    assert {len(sequence.input_ids) for sequence in found} == {128}
+
+
+def test_half_of_the_short_pairs_are_in_order_however_long_the_sentences(tmp_path):
+    shards = write_shards(numbered_text(*[[40] * 20] * 18), NUMBERED, tmp_path / "shards")
+    found = [s for epoch in range(4) for s in made_from(shards, seq_length=32).epoch(epoch)]
+    assert len(found) > 2_000
+    # A random short target that one part of a sentence fills still always gets a random B.
+    assert 0.46 < np.mean([sequence.next_sentence_label for sequence in found]) < 0.58
+
+
+def test_a_long_sentence_is_cut_into_nearly_equal_parts():
+    assert cut_sentences(np.array([4, 14, 15, 24]), longest=4).tolist() == [4, 7, 10, 14, 15, 18, 21, 24]
 
 
 def test_sentences_of_a_random_next_are_put_back(tmp_path):

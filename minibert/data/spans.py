@@ -30,10 +30,17 @@ class Spans(NamedTuple):
 
 
 class Borders:
-    """Where the sentences of a document end, remembered: random next spans come back to documents."""
+    """Where the sentences of a document end, remembered: random next spans come back to documents.
 
-    def __init__(self, shards: TokenShards):
+    Parameters
+    ----------
+    shards : the text.
+    longest : a sentence of more tokens counts as several, of nearly equal lengths; None: never.
+    """
+
+    def __init__(self, shards: TokenShards, longest: int | None = None):
         self.shards = shards
+        self.longest = longest
         self.known: dict[int, tuple[int, array]] = {}
         self.size = 0
 
@@ -42,6 +49,8 @@ class Borders:
         found = self.known.get(document)
         if found is None:
             begin, ends = self.shards.sentences_of(document)
+            if self.longest:
+                ends = cut_sentences(ends, self.longest)
             found = begin, array("I", ends.astype(np.dtype("I")).tobytes())
             if self.size > SENTENCES_KEPT:
                 self.known.clear()
@@ -49,6 +58,24 @@ class Borders:
             self.known[document] = found
             self.size += len(ends)
         return found
+
+
+# ends (n,) -> (m,)
+def cut_sentences(ends: np.ndarray, longest: int) -> np.ndarray:
+    """The ends of sentences and, within those of more than `longest` tokens, of nearly equal parts of them.
+
+    Examples
+    --------
+    >>> cut_sentences(np.array([3, 10]), longest=4).tolist()
+    [3, 6, 10]
+    """
+    ends = ends.astype(np.int64)
+    begins = np.concatenate([[0], ends[:-1]])
+    lengths = ends - begins
+    parts = -(-lengths // longest)
+    last_of = np.cumsum(parts)
+    number = np.arange(last_of[-1]) - np.repeat(last_of - parts, parts) + 1  # 1 .. parts, in each sentence
+    return np.repeat(begins, parts) + np.repeat(lengths, parts) * number // np.repeat(parts, parts)
 
 
 def contiguous_spans(
