@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from minibert import cli
-from minibert.cli_pretrain import run_folder, said_options
+from minibert.cli.pretrain import run_folder, said_options
 from minibert.errors import InputError, RunError
 from minibert.recipes import PretrainOptions
 from minibert.tokenizer import Tokenizer
@@ -209,7 +209,7 @@ def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status):
     def fail():
         raise error
 
-    monkeypatch.setattr("minibert.cli_info.information", fail)
+    monkeypatch.setattr("minibert.cli.info.information", fail)
     line = ends_badly(capsys, status, "info")
     assert line == f"minibert: {str(error) or 'MemoryError'}\n"
 
@@ -218,7 +218,7 @@ def test_a_fault_in_the_program_is_not_disguised(monkeypatch):
     def fail():
         raise KeyError("a bug")
 
-    monkeypatch.setattr("minibert.cli_info.information", fail)
+    monkeypatch.setattr("minibert.cli.info.information", fail)
     with pytest.raises(KeyError):
         cli.main(["info"])
 

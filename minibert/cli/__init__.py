@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from minibert import __version__
-from minibert.cli_flags import Parser, add_corpus, add_engine, add_json, add_layout
-from minibert.cli_pretrain import add_pretrain
+from minibert.cli.flags import Parser, add_corpus, add_engine, add_json, add_layout
+from minibert.cli.pretrain import add_pretrain
 from minibert.errors import InputError, RunError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -376,7 +376,7 @@ examples:
 
 def run_info(arguments: argparse.Namespace) -> int:
     """Look around, and print."""
-    from minibert.cli_info import information
+    from minibert.cli.info import information
 
     facts = information()
     if arguments.json:

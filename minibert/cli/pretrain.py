@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from minibert.cli_flags import add_corpus, add_engine, add_json, add_layout
+from minibert.cli.flags import add_corpus, add_engine, add_json, add_layout
 from minibert.config import GELU_FORMS, SIZES
 from minibert.errors import InputError
 from minibert.recipes import MINUTES, RECIPES, PretrainOptions
