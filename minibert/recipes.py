@@ -12,6 +12,7 @@ from minibert.errors import InputError
 from minibert.files import atomic_text
 
 MINUTES = 8.0  # of a run that is given neither minutes nor steps
+PAIRS_FROM = 32  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
 
 
 class Recipe(NamedTuple):
@@ -36,7 +37,7 @@ class Recipe(NamedTuple):
 # loses far more by waiting; with one thread its runs are also the same on machines of any number of cores.
 #                        rate   lengths               batch accumulate warm-up dropout paper threads
 RECIPES = {
-    "tiny":       Recipe(2e-3,  "16:0.4,32:0.6",         32,      1,   0.10,   0.0,  False, 1),
+    "tiny":       Recipe(2e-3,  "10:0.2,16:0.2,32:0.6",  32,      1,   0.10,   0.0,  False, 1),
     "mini":       Recipe(1e-3,  "16:0.3,32:0.5,64:0.2",  32,      1,   0.10,   0.0,  False, None),
     "small":      Recipe(7e-4,  "32:0.7,128:0.3",        32,      2,   0.10,   0.1,  False, None),
     "medium":     Recipe(4e-4,  "32:0.5,128:0.5",        64,      4,   0.10,   0.1,  False, None),
@@ -197,10 +198,16 @@ class PretrainOptions:
             begin = end
         return stages
 
+    def pairs_at(self, seq_length: int) -> bool:
+        """Whether sequences of this length are pairs: in short first stages they are not."""
+        last = self.seq_length is None or seq_length == self.longest
+        return self.pairs and (last or seq_length >= PAIRS_FROM)
+
     def instance_options(self, seq_length: int) -> InstanceOptions:
         """How instances of one stage are made."""
-        shared = {field.name for field in dataclasses.fields(InstanceOptions)} - {"seq_length"}
-        return InstanceOptions(seq_length=seq_length, **{name: getattr(self, name) for name in shared})
+        own = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
+        shared = {field.name for field in dataclasses.fields(InstanceOptions)} - own.keys()
+        return InstanceOptions(**own, **{name: getattr(self, name) for name in shared})
 
     def model_config(self, vocab_size: int) -> BertConfig:
         """The shape of the model."""

@@ -109,7 +109,7 @@ class Pretraining:
     def held_out_batches(self, seq_length: int, targets: int) -> list[Batch]:
         """Held-out sequences with `targets` scored positions."""
         o = self.options
-        instances = self.text.held_out(seq_length, o.next_sentence, o.left_to_right)
+        instances = self.text.held_out(seq_length, o.pairs_at(seq_length), o.left_to_right)
         return list(evaluation_batches(instances, self.mask_id, targets))
 
     @property
