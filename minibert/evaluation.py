@@ -35,6 +35,8 @@ class HeldOut:
     accuracy : share of those positions whose token is the most likely one.
     targets : number of those positions.
     next_loss, next_accuracy : next-sentence prediction; None when no sequence has a pair.
+    next_majority : the accuracy of always giving the more frequent answer. In short sequences most first
+        spans are a whole chunk, and what follows such a chunk is random by the rules of Google's code.
     sequences, tokens : how much was read.
     """
 
@@ -44,6 +46,7 @@ class HeldOut:
     targets: int
     next_loss: float | None
     next_accuracy: float | None
+    next_majority: float | None
     sequences: int
     tokens: int
 
@@ -108,7 +111,7 @@ def score(
     InputError
         When no position shows [MASK].
     """
-    nll, right, labels, next_nll, next_right = [], [], [], [], []
+    nll, right, labels, next_nll, next_right, next_labels = [], [], [], [], [], []
     sequences = tokens = 0
     for batch in batches:
         batch.validate(config)
@@ -120,7 +123,8 @@ def score(
             nll.append(np.array(loss.mlm_nll[scored], np.float64))
             right.append(np.asarray(loss.mlm_predicted[scored]) == labels[-1])
             next_nll.append(np.array(loss.nsp_nll[asked], np.float64))
-            next_right.append(np.asarray(loss.nsp_predicted[asked]) == batch.next_sentence_labels[asked])
+            next_labels.append(batch.next_sentence_labels[asked])
+            next_right.append(np.asarray(loss.nsp_predicted[asked]) == next_labels[-1])
         sequences, tokens = sequences + batch.S, tokens + batch.T
     targets = np.concatenate(labels) if labels else np.zeros(0, np.int32)
     if not len(targets):
@@ -133,6 +137,7 @@ def score(
         targets=len(targets),
         next_loss=float(np.concatenate(next_nll).mean()) if paired else None,
         next_accuracy=float(np.concatenate(next_right).mean()) if paired else None,
+        next_majority=_majority(np.concatenate(next_labels)) if paired else None,
         sequences=sequences,
         tokens=tokens,
     )
@@ -166,6 +171,11 @@ def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> It
         input_ids = batch.input_ids.copy()
         input_ids[rows] = input_ids[rows[np.argsort(sequence + draws)]]  # at random within each sequence
         yield replace(batch, input_ids=input_ids)
+
+
+def _majority(labels: np.ndarray) -> float:
+    """Share of the most frequent label."""
+    return float(np.bincount(labels).max() / len(labels))
 
 
 # labels (M,) -> nats

@@ -215,7 +215,10 @@ def figures_text(figures: dict[str, Any]) -> str:
         f"  accuracy                          {100 * figures['accuracy']:.1f}%",
     ]
     if figures["next_accuracy"] is not None:
-        lines.append(f"Next-sentence accuracy              {100 * figures['next_accuracy']:.1f}%")
+        lines += [
+            f"Next-sentence accuracy              {100 * figures['next_accuracy']:.1f}%",
+            f"  always the more frequent answer   {100 * figures['next_majority']:.1f}%",
+        ]
     return "\n".join(lines)
 
 

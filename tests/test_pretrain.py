@@ -89,7 +89,7 @@ def test_a_length_schedule_that_makes_no_sense_is_refused(text):
 
 
 def test_stages_share_the_steps_and_keep_the_tokens_of_a_step():
-    options = PretrainOptions(size="tiny").resolved()
+    options = PretrainOptions(seq_length="16:0.4,32:0.6", batch_size=32).resolved()
     assert options.stages(100) == [Stage(16, 0, 40), Stage(32, 40, 100)]
     assert options.tokens_per_step == 1024
     assert options.stages(1) == [Stage(32, 0, 1)]
@@ -183,6 +183,7 @@ def test_only_targets_that_show_mask_are_scored():
     found = score(Ops(), config, params.tree, [two_sequences()], MASK)
     assert (found.targets, found.sequences, found.tokens) == (1, 2, 11)
     assert found.unigram == 0  # a single target
+    assert found.next_majority == 0.5  # one of each
     alone = Batch.pack([two_sequences_second()])
     expected = score(Ops(), config, params.tree, [alone], MASK).loss
     assert found.loss == pytest.approx(expected, rel=1e-12)
