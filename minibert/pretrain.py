@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from minibert import backends, viz
-from minibert.budget import plan_steps
 from minibert.checkpoint import checkpoints, latest
 from minibert.errors import InputError
-from minibert.evaluation import TARGETS, score_shuffled
 from minibert.files import atomic_text
 from minibert.hub import save_hf
 from minibert.model import Bert
-from minibert.predict import Guess, fill_masks, held_out_gaps
-from minibert.preparation import prepare_text
-from minibert.recipes import PretrainOptions
+from minibert.pretraining.budget import plan_steps
+from minibert.pretraining.evaluation import TARGETS, score_shuffled
+from minibert.pretraining.predict import Guess, fill_masks, held_out_gaps
+from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.recipes import PretrainOptions
+from minibert.pretraining.task import Pretraining
 from minibert.runlog import RunLog, say
-from minibert.task import Pretraining
 from minibert.train import Loop, State, train
 
 N_EXAMPLES = 3  # of gaps in held-out sentences

@@ -14,62 +14,65 @@ PACKAGE = Path(__file__).parent.parent / "minibert"
 # A row without a name continues the one above; of two rows that match, the first counts. Open to
 # everyone: `errors`, `files`, the standard library.
 TABLE = """
-errors             |                                                    |
-files              |                                                    | safetensors
-__init__           | any                                                |
-__main__           | cli/__init__                                       |
+errors                  |                                                     |
+files                   |                                                     | safetensors
+__init__                | any                                                 |
+__main__                | cli/__init__                                        |
 
-config             |                                                    | numpy
-params             | config                                             | numpy
-batch              | config                                             | numpy
-ops/*              | ops/*                                              | numpy
+config                  |                                                     | numpy
+params                  | config                                              | numpy
+batch                   | config                                              | numpy
+ops/*                   | ops/*                                               | numpy
 
-bert               | config batch                                       |
-heads              | config batch                                       |
-bilstm             |                                                    | numpy
-optim              |                                                    | numpy
-backends/__init__  | ops/* backends/*                                   | numpy threadpoolctl
-backends/numba_ops | ops/*                                              | numpy numba
-backends/cpp_ops   | ops/*                                              | numpy
-backends/jax_ops   | ops/*                                              | numpy jax
+bert                    | config batch                                        |
+heads                   | config batch                                        |
+bilstm                  |                                                     | numpy
+optim                   |                                                     | numpy
+backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
+backends/numba_ops      | ops/*                                               | numpy numba
+backends/cpp_ops        | ops/*                                               | numpy
+backends/jax_ops        | ops/*                                               | numpy jax
 
-tokenizer/*        | tokenizer/*                                        | numpy
-data/*             | data/* tokenizer/* batch                           | numpy
-corpora/*          | data/*                                             |
-checkpoint         | params config                                      | numpy safetensors
-hub                | params config                                      | numpy safetensors
-model              | bert hub params config batch backends/__init__     |
-                   | tokenizer/*                                        | numpy
+tokenizer/*             | tokenizer/*                                         | numpy
+data/*                  | data/* tokenizer/* batch                            | numpy
+corpora/*               | data/*                                              |
+checkpoint              | params config                                       | numpy safetensors
+hub                     | params config                                       | numpy safetensors
+model                   | bert hub params config batch backends/__init__      |
+                        | tokenizer/*                                         | numpy
 
-metrics            |                                                    | numpy
-trace              |                                                    | numpy
-viz                |                                                    | numpy matplotlib
-gradcases          | ops/* bert params config batch                     | numpy
-gradcheck          | ops/* gradcases params                             | numpy
+metrics                 |                                                     | numpy
+trace                   |                                                     | numpy
+viz                     |                                                     | numpy matplotlib
+gradcases               | ops/* bert params config batch                      | numpy
+gradcheck               | ops/* gradcases params                              | numpy
 
-runlog             |                                                    | tqdm tensorboardX
-train              | optim checkpoint metrics runlog params config      |
-                   | batch                                              | numpy
-recipes            | config data/*                                      |
-preparation        | recipes data/* tokenizer/*                         | numpy tqdm
-evaluation         | bert config batch data/*                           | numpy
-task               | train preparation evaluation recipes bert optim    |
-                   | hub params config batch data/*                     | numpy
-budget             | task train evaluation params                       |
-predict            | model preparation evaluation recipes               |
-                   | backends/__init__ data/* tokenizer/*               | numpy
-pretrain           | budget task train preparation evaluation predict   |
-                   | recipes runlog viz model hub checkpoint            |
-                   | backends/__init__ data/* tokenizer/*               | numpy
-finetune           | train preparation evaluation predict runlog heads  |
-                   | bilstm optim metrics viz model hub checkpoint      |
-                   | backends/__init__ data/* tokenizer/* params        |
-                   | config batch                                       | numpy tqdm
-experiments/*      | experiments/* pretrain finetune predict metrics    |
-                   | recipes viz model config data/* tokenizer/*        | numpy tqdm
+runlog                  |                                                     | tqdm tensorboardX
+train                   | optim checkpoint metrics runlog params config       |
+                        | batch                                               | numpy
+pretraining/recipes     | config data/*                                       |
+pretraining/preparation | pretraining/recipes data/* tokenizer/*              | numpy tqdm
+pretraining/evaluation  | bert config batch data/*                            | numpy
+pretraining/task        | pretraining/preparation pretraining/evaluation      |
+                        | pretraining/recipes train bert optim hub params     |
+                        | config batch data/*                                 | numpy
+pretraining/budget      | pretraining/task pretraining/evaluation train       |
+                        | params                                              |
+pretraining/predict     | pretraining/preparation pretraining/evaluation      |
+                        | pretraining/recipes model backends/__init__         |
+                        | data/* tokenizer/*                                  | numpy
+pretraining/__init__    |                                                     |
+pretrain                | pretraining/* train runlog viz model hub            |
+                        | checkpoint backends/__init__ data/* tokenizer/*     | numpy
+finetune                | train runlog heads bilstm optim metrics viz model   |
+                        | hub checkpoint                                      |
+                        | backends/__init__ data/* tokenizer/* params         |
+                        | config batch                                        | numpy tqdm
+experiments/*           | experiments/* pretrain pretraining/* finetune       |
+                        | metrics viz model config data/* tokenizer/*         | numpy tqdm
 
-corpora/make_books | data/*                                             |
-cli/*              | any                                                | numpy
+corpora/make_books      | data/*                                              |
+cli/*                   | any                                                 | numpy
 """
 OPEN_TO_ALL = {"errors", "files"}
 

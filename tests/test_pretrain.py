@@ -9,23 +9,24 @@ import numpy as np
 import pytest
 from small_corpus import PLACES, write_corpus
 
-from minibert import budget, evaluation, pretrain as pretraining
+from minibert import pretrain as pretraining
 from minibert.batch import Batch, Sequence
 from minibert.checkpoint import checkpoints, latest
 from minibert.config import BertConfig
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError, RunError
-from minibert.evaluation import entropy, evaluation_batches, score, shuffle_contexts
 from minibert.hub import load_hf
 from minibert.model import Bert
 from minibert.ops import Ops
 from minibert.params import initialise
-from minibert.predict import evaluate, fill_mask
-from minibert.preparation import prepare_text
 from minibert.pretrain import pretrain, report_text
-from minibert.recipes import RECIPES, PretrainOptions, Stage, parse_lengths
+from minibert.pretraining import budget, evaluation
+from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
+from minibert.pretraining.predict import evaluate, fill_mask
+from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.recipes import RECIPES, PretrainOptions, Stage, parse_lengths
+from minibert.pretraining.task import Pretraining
 from minibert.runlog import read_metrics
-from minibert.task import Pretraining
 from minibert.tokenizer import Tokenizer
 
 MASK, SPECIAL = 4, (0, 1, 2, 3, 4)

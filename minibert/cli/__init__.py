@@ -142,7 +142,7 @@ examples:
 
 def run_vocab(arguments: argparse.Namespace) -> int:
     """Learn, and write down."""
-    from minibert.preparation import learn_tokenizer
+    from minibert.pretraining.preparation import learn_tokenizer
 
     tokenizer = learn_tokenizer(
         _sentences(arguments),
@@ -188,7 +188,7 @@ examples:
 def run_data(arguments: argparse.Namespace) -> int:
     """Write shards, say what is in them, show some instances."""
     from minibert.data.shards import write_shards
-    from minibert.preparation import watched
+    from minibert.pretraining.preparation import watched
     from minibert.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.from_pretrained(arguments.vocab)
@@ -253,8 +253,8 @@ examples:
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
     """Measure, and print."""
-    from minibert.predict import evaluate
     from minibert.pretrain import figures_text
+    from minibert.pretraining.predict import evaluate
 
     plain, shuffled = evaluate(
         arguments.folder,
@@ -292,7 +292,7 @@ examples:
 def run_fill_mask(arguments: argparse.Namespace) -> int:
     """Guess, and print."""
     from minibert import backends
-    from minibert.predict import fill_mask
+    from minibert.pretraining.predict import fill_mask
 
     backends.limit_threads(arguments.threads)
     masks = fill_mask(arguments.folder, arguments.text, arguments.top, arguments.backend)

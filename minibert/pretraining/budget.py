@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 
 from minibert.errors import InputError
-from minibert.evaluation import TARGETS
 from minibert.params import Parameters
-from minibert.task import GLANCE_TARGETS, Pretraining
+from minibert.pretraining.evaluation import TARGETS
+from minibert.pretraining.task import GLANCE_TARGETS, Pretraining
 from minibert.train import Loop, State, one_step, prefetch
 
 REHEARSAL = 0.03  # share of the minutes that measuring may take

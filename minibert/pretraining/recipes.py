@@ -37,7 +37,7 @@ class Recipe(NamedTuple):
 # loses far more by waiting; with one thread its runs are also the same on machines of any number of cores.
 #                        rate   lengths               batch accumulate warm-up dropout paper threads
 RECIPES = {
-    "tiny":       Recipe(2e-3,  "10:0.2,16:0.2,32:0.6",  32,      1,   0.10,   0.0,  False, 1),
+    "tiny":       Recipe(2e-3,  "10:0.25,16:0.2,32:0.55", 32,      1,   0.10,   0.0,  False, 1),
     "mini":       Recipe(1e-3,  "16:0.3,32:0.5,64:0.2",  32,      1,   0.10,   0.0,  False, None),
     "small":      Recipe(7e-4,  "32:0.7,128:0.3",        32,      2,   0.10,   0.1,  False, None),
     "medium":     Recipe(4e-4,  "32:0.5,128:0.5",        64,      4,   0.10,   0.1,  False, None),

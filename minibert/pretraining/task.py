@@ -13,12 +13,12 @@ from minibert.bert import pretraining_loss, pretraining_loss_backward
 from minibert.config import BertConfig
 from minibert.data.instances import BEGINNING, Position
 from minibert.errors import InputError
-from minibert.evaluation import HeldOut, evaluation_batches, score
 from minibert.hub import load_hf
 from minibert.optim import AdamW, warmup_linear
 from minibert.params import Parameters, initialise
-from minibert.preparation import Text
-from minibert.recipes import PretrainOptions
+from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
+from minibert.pretraining.preparation import Text
+from minibert.pretraining.recipes import PretrainOptions
 from minibert.train import Gradients, State
 
 GLANCE_TARGETS = 2_000  # of the held-out text, on the way
@@ -70,11 +70,13 @@ class Pretraining:
             with ops.step():
                 loss, saved = pretraining_loss(ops, config, params, ops.prepare(batch), drop)
                 pretraining_loss_backward(ops, config, saved, params, grads)
-                figures = {name: float(getattr(loss, name)) for name in ("loss", "mlm_loss", "nsp_loss")}
                 right = np.asarray(loss.mlm_predicted) == batch.masked_labels
                 next_right = np.asarray(loss.nsp_predicted) == batch.next_sentence_labels
-            figures["mlm_accuracy"] = float(batch.masked_weights @ right)
-            figures["nsp_accuracy"] = float(batch.next_sentence_weights @ next_right)
+                figures = {"loss": float(loss.loss), "mlm_loss": float(loss.mlm_loss)}
+                figures["mlm_accuracy"] = float(batch.masked_weights @ right)
+                if batch.next_sentence_weights.any():
+                    figures["nsp_loss"] = float(loss.nsp_loss)
+                    figures["nsp_accuracy"] = float(batch.next_sentence_weights @ next_right)
             return figures
 
         return run

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards import TokenShards, write_shards
-from minibert.recipes import PretrainOptions
+from minibert.pretraining.recipes import PretrainOptions
 from minibert.tokenizer import BasicTokenizer, Tokenizer, count_words, learn_vocab
 
 HELD_OUT_SEED = (

@@ -12,10 +12,10 @@ from minibert.data.corpus import sentences
 from minibert.data.instances import split_documents
 from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError
-from minibert.evaluation import TARGETS, HeldOut, evaluation_batches, score, score_shuffled
 from minibert.model import Bert
-from minibert.preparation import Text
-from minibert.recipes import PretrainOptions
+from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score, score_shuffled
+from minibert.pretraining.preparation import Text
+from minibert.pretraining.recipes import PretrainOptions
 from minibert.tokenizer import Tokenizer
 
 MOST_PIECES = 24  # in a sentence that is an example
