@@ -207,9 +207,10 @@ def report_text(report: dict[str, Any]) -> str:
 def figures_text(figures: dict[str, Any]) -> str:
     """Held-out figures as a person reads them: `HeldOut.to_dict()`, with `shuffled_loss` beside them."""
     gain = figures["nats_under_unigram"]
+    place = f"the model is {abs(gain):.2f} {'under' if gain >= 0 else 'over'} it"
     lines = [
         f"Held-out loss on [MASK] positions   {figures['loss']:.3f} nats ({figures['targets']:,} targets)",
-        f"  unigram entropy of the same       {figures['unigram']:.3f} nats ({gain:.2f} more)",
+        f"  unigram entropy of the same       {figures['unigram']:.3f} nats ({place})",
         f"  with its context shuffled         {figures['shuffled_loss']:.3f} nats",
         f"  perplexity                        {figures['perplexity']:.1f}",
         f"  accuracy                          {100 * figures['accuracy']:.1f}%",

@@ -76,9 +76,9 @@ def seconds_per_step(task: Pretraining, state: State, seq_length: int, seconds: 
 
 def looking_seconds(task: Pretraining, state: State) -> float:
     """What all looks at the held-out text will take, from a short one."""
+    batches = task.held_out_batches(task.options.longest, GLANCE_TARGETS // 4)
+    task.score(state.params, batches)  # the first look also warms up
     began = time.monotonic()
-    task.score(state.params, task.held_out_batches(task.options.longest, GLANCE_TARGETS // 4))
-    glances = (
-        task.options.evaluations + 2 * TARGETS / GLANCE_TARGETS
-    )  # the last one also looks at shuffled text
+    task.score(state.params, batches)
+    glances = task.options.evaluations + 2 * TARGETS / GLANCE_TARGETS  # the last look is at shuffled text too
     return 4 * glances * (time.monotonic() - began)
