@@ -83,7 +83,7 @@ def pretrain(
         tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
         raise
     except InputError:
-        if fresh:  # what was asked for can't be done: leave nothing of it behind
+        if fresh and not checkpoints(run / "checkpoints"):  # nothing was trained: leave nothing behind
             shutil.rmtree(run)
         raise
     finally:
@@ -92,25 +92,29 @@ def pretrain(
 
 
 def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
-    """See that the folder is the run's to write into, and leave the options there."""
+    """See that the folder is the run's to write into, and leave the options of a new run there."""
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
-    elif checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
+        return
+    if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
         raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
-    else:  # what a run left that never got to its first step may be of another corpus
-        for path in (run / "tokenizer_config.json", run / "vocab.txt"):
-            path.unlink(missing_ok=True)
-        shutil.rmtree(run / "shards", ignore_errors=True)
+    # What a run left that never got to its first step may be of another corpus.
+    for path in (run / "tokenizer_config.json", run / "vocab.txt"):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(run / "shards", ignore_errors=True)
     options.save(run / "training.json")
 
 
 def _train(task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, began: float) -> State:
-    options, state = task.options, task.start()
-    config, folder = state.params.config, run / "checkpoints"
-    if resume and (checkpoint := latest(folder, config, tell)):
-        state.restore(checkpoint)
+    options, folder = task.options, run / "checkpoints"
+    task.require_instances()
+    checkpoint = latest(folder, task.config, tell) if resume else None
+    state = task.start(checkpoint)
+    config = state.params.config
+    if checkpoint:
         tell(f"Going on from step {state.step:,}.")
     total = plan_steps(task, state, folder, began, tell)
+    options.save(run / "training.json")  # with a new length, now that it is known to do
     tell(_headline(task, state, total))
     loop = Loop(
         total_steps=total,

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 import time
 
 import numpy as np
@@ -94,6 +95,11 @@ def test_stages_share_the_steps_and_keep_the_tokens_of_a_step():
     assert options.stages(100) == [Stage(16, 0, 40), Stage(32, 40, 100)]
     assert options.tokens_per_step == 1024
     assert options.stages(1) == [Stage(32, 0, 1)]
+
+
+def test_the_last_stage_ends_the_run_though_the_shares_are_rounded():
+    options = PretrainOptions(seq_length="16:0.3333333,32:0.3333333,64:0.3333333").resolved()
+    assert options.stages(10_000_000)[-1] == Stage(64, 6_666_666, 10_000_000)
 
 
 def test_the_papers_schedule_is_one_case():
@@ -387,6 +393,8 @@ def test_a_finished_run_can_be_made_longer(corpus, tmp_path):
     shorter = PretrainOptions.resumed(out / "training.json", steps=4)
     with pytest.raises(InputError, match="steps=4 is less than the 9 steps"):
         pretrain(shorter, out, resume=True, show=False)
+    as_it_was = PretrainOptions.resumed(out / "training.json")  # the refused length was not written down
+    assert pretrain(as_it_was, out, resume=True, show=False)["steps"] == 9
 
 
 # variants
@@ -415,6 +423,15 @@ def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(r
     pretrain(small_options(corpus, init_from=str(run), learning_rate=1e-9, steps=2, seed=3), out, show=False)
     assert (out / "vocab.txt").read_bytes() == (run / "vocab.txt").read_bytes()
     np.testing.assert_allclose(load_hf(out)[1].flat, load_hf(run)[1].flat, atol=1e-6)
+
+
+def test_going_on_does_not_need_the_folder_that_the_weights_came_from(run, corpus, tmp_path):
+    origin, out = tmp_path / "origin", tmp_path / "further"
+    shutil.copytree(run, origin)
+    pretrain(small_options(corpus, init_from=str(origin), steps=2), out, show=False)
+    shutil.rmtree(origin)
+    longer = PretrainOptions.resumed(out / "training.json", steps=3)
+    assert pretrain(longer, out, resume=True, show=False)["steps"] == 3
 
 
 def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path):
@@ -451,6 +468,32 @@ def test_a_corpus_with_too_little_in_it_is_refused(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         pretrain(small_options(tmp_path / "text.txt", layout="sentences"), tmp_path / "run", show=False)
     assert not checkpoints(tmp_path / "run" / "checkpoints")
+
+
+@pytest.mark.parametrize("short", ["held out", "all"])
+def test_a_text_without_pairs_for_a_later_stage_is_refused_before_the_first_step(
+    corpus, tmp_path, monkeypatch, short
+):
+    monkeypatch.setattr(Pretraining, "gradients", lambda *_: pytest.fail("a step was made"))
+    documents = corpus.read_text().split("\n\n")[:20]
+    for number in range(len(documents)):  # of one sentence: every fifth document is held out
+        if short == "all" or number % 5 == 4:
+            documents[number] = documents[number].split("\n")[0]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    options = small_options(tmp_path / "text.txt", layout="sentences", evaluations=0)
+    with pytest.raises(InputError, match="No document has two sentences"):
+        pretrain(options, tmp_path / "run", show=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_was_trained_stays_when_measuring_it_fails(corpus, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise InputError("nothing to measure")
+
+    monkeypatch.setattr(Pretraining, "score", refuse)
+    with pytest.raises(InputError, match="nothing to measure"):
+        pretrain(small_options(corpus, evaluations=0), tmp_path / "run", show=False)
+    assert latest(tmp_path / "run" / "checkpoints").state["step"] == 12
 
 
 def test_a_sequence_longer_than_the_positions_makes_the_model_longer():

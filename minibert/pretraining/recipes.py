@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,14 +192,13 @@ class PretrainOptions:
 
     def stages(self, total_steps: int) -> list[Stage]:
         """The schedule laid out over `total_steps`; the borders are rounded, the last stage ends the run."""
-        stages, begin, passed = [], 0, 0.0
-        for length, share in self.lengths:
-            passed += share
-            end = round(total_steps * passed)
-            if end > begin:
-                stages.append(Stage(length, begin, end))
-            begin = end
-        return stages
+        passed = [round(total_steps * share) for share in accumulate(share for _, share in self.lengths)]
+        borders = [0, *passed[:-1], total_steps]
+        return [
+            Stage(length, begin, end)
+            for (length, _), begin, end in zip(self.lengths, borders, borders[1:], strict=False)
+            if end > begin
+        ]
 
     def pairs_at(self, seq_length: int) -> bool:
         """Whether sequences of this length are pairs: in short first stages they are not."""

@@ -11,7 +11,7 @@ import numpy as np
 from minibert.batch import Batch
 from minibert.bert import pretraining_loss, pretraining_loss_backward
 from minibert.config import BertConfig
-from minibert.data.instances import BEGINNING, Position
+from minibert.data.instances import BEGINNING, Instances, Position
 from minibert.errors import InputError
 from minibert.hub import load_hf
 from minibert.optim import AdamW, warmup_linear
@@ -32,12 +32,30 @@ class Pretraining:
     text: Text
     ops: Any
 
-    def start(self) -> State:
-        """The state before the first step: the paper's initial values, or the weights of `init_from`."""
-        params = (
-            _loaded(self.options, self.text) if self.options.init_from else _fresh(self.options, self.text)
-        )
-        return State(params, self.optimizer(params))
+    def require_instances(self) -> None:
+        """Raise InputError now if a later stage, or a look at what is held out, would find no instance."""
+        for length, _ in self.options.lengths:
+            self.text.training(self.options, length)
+            self.held_out(length)
+
+    @property
+    def config(self) -> BertConfig | None:
+        """The model's configuration; None when the folder of `init_from` has it."""
+        o = self.options
+        return None if o.init_from else o.model_config(self.text.tokenizer.vocab_size)
+
+    def start(self, checkpoint: Any = None) -> State:
+        """A checkpoint's state; without one the paper's initial values, or the weights of `init_from`."""
+        if checkpoint is not None:
+            params = checkpoint.params
+        elif self.options.init_from:
+            params = _loaded(self.options, self.text)
+        else:
+            params = _fresh(self.options, self.text)
+        state = State(params, self.optimizer(params))
+        if checkpoint is not None:
+            state.restore(checkpoint)
+        return state
 
     def optimizer(self, params: Parameters) -> AdamW:
         """A new optimizer."""
@@ -110,9 +128,12 @@ class Pretraining:
 
     def held_out_batches(self, seq_length: int, targets: int) -> list[Batch]:
         """Held-out sequences with `targets` scored positions."""
+        return list(evaluation_batches(self.held_out(seq_length), self.mask_id, targets))
+
+    def held_out(self, seq_length: int) -> Instances:
+        """What held-out sequences of one length are drawn from."""
         o = self.options
-        instances = self.text.held_out(seq_length, o.pairs_at(seq_length), o.left_to_right)
-        return list(evaluation_batches(instances, self.mask_id, targets))
+        return self.text.held_out(seq_length, o.pairs_at(seq_length), o.left_to_right)
 
     @property
     def mask_id(self) -> int | None:
