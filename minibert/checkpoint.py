@@ -137,7 +137,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def checkpoints(folder: str | Path) -> list[Path]:
     """The checkpoints in a folder by step, the oldest first; whether they are whole is not looked at."""
     files = (path for path in Path(folder).glob("step-*.safetensors") if _NAME.fullmatch(path.name))
-    return sorted(files, key=lambda path: int(_NAME.fullmatch(path.name)[1]))
+    return sorted(files, key=_step)
+
+
+def _step(path: Path) -> int:
+    return int(_NAME.fullmatch(path.name)[1])
 
 
 def latest(folder: str | Path, config: BertConfig | None = None, warn: Any = print) -> Checkpoint | None:
@@ -169,9 +173,17 @@ def latest(folder: str | Path, config: BertConfig | None = None, warn: Any = pri
     return None
 
 
-def prune(folder: str | Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints (0: remove none)."""
+def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
+    """Remove all but the newest `keep` checkpoints (0: remove none).
+
+    Parameters
+    ----------
+    folder : where the checkpoints are.
+    keep : how many stay.
+    step : where the run stands. Later ones are damaged, or it would have gone on from them; they don't count.
+    """
     if keep < 0:
         raise InputError(f"keep={keep} is negative; give the number of checkpoints to keep, or 0 for all.")
-    for path in checkpoints(folder)[:-keep] if keep else []:
+    done = [path for path in checkpoints(folder) if step is None or _step(path) <= step]
+    for path in done[:-keep] if keep else []:
         path.unlink(missing_ok=True)

@@ -101,7 +101,13 @@ def atomic_tensors(path: str | Path, tensors: dict[str, Any], metadata: dict[str
 
 
 def _flush_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    folder = path.is_dir()
+    try:
+        handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)  # Windows flushes what it may write
+    except PermissionError:
+        if folder:  # and opens no folder
+            return
+        raise
     try:
         os.fsync(handle)
     finally:

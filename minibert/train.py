@@ -68,7 +68,7 @@ class Loop:
     folder : where checkpoints go.
     save_seconds, save_steps : a checkpoint after so long, and every so many steps (0: never).
     keep : how many checkpoints are kept.
-    look_steps : call `look` every so many steps (0: never), and at the end.
+    look_steps : call `look` every so many steps (0: never).
     look : returns figures to record, of the held-out text for instance.
     saved : called after every checkpoint.
     """
@@ -178,7 +178,7 @@ def _due(loop: Loop, state: State, since: float) -> bool:
 
 def _save(state: State, loop: Loop) -> None:
     state.save(loop.folder)
-    prune(loop.folder, loop.keep)
+    prune(loop.folder, loop.keep, state.step)
     if loop.saved:
         loop.saved(state)
 
@@ -200,7 +200,8 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         self._before = None
-        if threading.current_thread() is threading.main_thread():  # only there are signals delivered
+        here = threading.current_thread() is threading.main_thread()  # only there are signals delivered
+        if here and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # in the background
             self._before = signal.signal(signal.SIGINT, self._note)
         return self
 

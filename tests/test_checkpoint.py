@@ -131,6 +131,37 @@ def test_prune_keeps_the_newest(tmp_path):
         prune(tmp_path, -1)
 
 
+def test_prune_keeps_the_checkpoint_just_written_though_a_damaged_one_is_later(tmp_path):
+    for step in (10, 15, 20):
+        saved(tmp_path, step)
+    cut(checkpoint_path(tmp_path, 20), 99)
+    prune(tmp_path, 1, step=15)
+    assert latest(tmp_path, warn=lambda text: None).state["step"] == 15
+
+
+def test_files_are_written_where_folders_cannot_be_opened_and_flushing_needs_write_access(
+    tmp_path, monkeypatch
+):
+    real, writable = os.open, set()
+
+    def windows_opens(path, flags, *rest, **more):
+        if os.path.isdir(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        handle = real(path, flags, *rest, **more)
+        (writable.add if flags & (os.O_RDWR | os.O_WRONLY) else writable.discard)(handle)
+        return handle
+
+    def windows_flushes(handle):
+        if handle not in writable:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(files.os, "open", windows_opens)
+    monkeypatch.setattr(files.os, "fsync", windows_flushes)
+    files.atomic_text(tmp_path / "text", "whole")
+    files.write_folder_atomically(tmp_path / "folder", lambda place: (place / "a").write_text("b"))
+    assert (tmp_path / "text").read_text() == "whole" and (tmp_path / "folder" / "a").read_text() == "b"
+
+
 def full_disk(*_args, **_kwargs):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

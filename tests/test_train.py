@@ -204,6 +204,16 @@ def test_a_second_ctrl_c_does_not_wait():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_where_ctrl_c_is_ignored_it_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupt() as interrupt:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN and not interrupt.asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_prefetching_changes_neither_items_nor_order_and_works_ahead():
     made = []
 
