@@ -12,6 +12,7 @@ from small_corpus import PLACES, write_corpus
 
 from minibert import pretrain as pretraining
 from minibert.batch import Batch, Sequence
+from minibert.bert import pretraining_loss
 from minibert.checkpoint import checkpoints, latest
 from minibert.config import BertConfig
 from minibert.data.instances import InstanceOptions
@@ -24,7 +25,7 @@ from minibert.pretrain import pretrain, report_text
 from minibert.pretraining import budget, evaluation
 from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
 from minibert.pretraining.predict import evaluate, fill_mask
-from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
 from minibert.pretraining.recipes import RECIPES, PretrainOptions, Stage, parse_lengths
 from minibert.pretraining.task import Pretraining
 from minibert.runlog import read_metrics
@@ -83,7 +84,7 @@ def test_a_length_schedule_is_read(text, lengths):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "16:0.4", "16:0.5,32:0.6", "16:1.5,32:-0.5", "4", "16:0.4:1,32:0.6"]
+    "text", ["", "x", "16:0.4", "16:0.5,32:0.6", "16:1.5,32:-0.5", "4", "16:0.4:1,32:0.6", "16:nan,32:0.5"]
 )
 def test_a_length_schedule_that_makes_no_sense_is_refused(text):
     with pytest.raises(InputError, match="is not a schedule"):
@@ -100,6 +101,13 @@ def test_stages_share_the_steps_and_keep_the_tokens_of_a_step():
 def test_the_last_stage_ends_the_run_though_the_shares_are_rounded():
     options = PretrainOptions(seq_length="16:0.3333333,32:0.3333333,64:0.3333333").resolved()
     assert options.stages(10_000_000)[-1] == Stage(64, 6_666_666, 10_000_000)
+
+
+def test_short_first_stages_have_no_pairs_and_the_last_stage_has():
+    options = PretrainOptions(seq_length="10:0.5,16:0.2,32:0.2,64:0.1").resolved()
+    assert [options.instance_options(length).pairs for length in (10, 16, 32, 64)] == [False, False, True, True]
+    assert PretrainOptions(seq_length="16").resolved().instance_options(16).pairs
+    assert not dataclasses.replace(options, next_sentence=False).instance_options(64).pairs
 
 
 def test_the_papers_schedule_is_one_case():
@@ -135,6 +143,7 @@ def test_options_survive_json(tmp_path):
         ({"steps": 5, "minutes": 1.0}, "both given"),
         ({"steps": 0}, "steps=0"),
         ({"minutes": 0.0}, "minutes=0.0"),
+        ({"minutes": math.inf}, "minutes=inf"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0"),
         ({"held_out": 1.0}, "held_out=1.0"),
         ({"dropout": 1.0}, "dropout=1.0"),
@@ -246,6 +255,69 @@ def test_a_small_text_is_masked_again_until_there_are_enough_targets(run):
 def loaded_task(run):
     options = PretrainOptions.load(run / "training.json")
     return Pretraining(options, prepare_text(options, run, False), Ops())
+
+
+# what the options reach
+
+
+@pytest.fixture(scope="module")
+def unusual(run):
+    """A task with options of which none is the default, on the text of a run."""
+    options = PretrainOptions.load(run / "training.json")
+    options = dataclasses.replace(
+        options, seed=6, dropout=0.3, hidden_act="gelu_new", learning_rate=0.5, warmup=0.2, google_decay=True,
+        bias_correction=False, beta1=0.8, beta2=0.95, adam_eps=1e-3, weight_decay=0.07, clip_norm=2.5,
+        whole_word_mask=True, mask_rates=(0.5, 0.3, 0.2), short_seq_prob=0.4, masked_lm_prob=0.25,
+    )  # fmt: skip
+    return Pretraining(options, prepare_text(options, run, False), Ops())
+
+
+def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
+    state = unusual.start()
+    config, optimizer = state.params.config, state.optimizer
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.3, 0.3)
+    assert (config.hidden_act, config.is_decoder) == ("gelu_new", False)
+    assert (optimizer.beta1, optimizer.beta2, optimizer.eps) == (0.8, 0.95, 1e-3)
+    assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
+    np.testing.assert_array_equal(optimizer.decayed, state.params.decayed)
+    rate = unusual.rate(100)
+    assert [rate(step) for step in (0, 10, 19, 20, 60)] == pytest.approx([0, 0.25, 0.475, 0.4, 0.2])
+    np.testing.assert_array_equal(state.params["pooler.weight"], initialise(config, 6)["pooler.weight"])
+
+
+def test_a_left_to_right_model_sees_nothing_of_what_comes(unusual):
+    options = dataclasses.replace(unusual.options, left_to_right=True)
+    assert options.model_config(100).is_decoder
+
+
+def test_training_and_measuring_draw_from_their_own_documents_seeds_and_masks(unusual):
+    training, held_out = unusual.text.training(unusual.options, 16), unusual.held_out(16)
+    assert training.documents.tolist() == unusual.text.train_ids.tolist()
+    assert held_out.documents.tolist() == unusual.text.held_out_ids.tolist()
+    assert not set(training.documents) & set(held_out.documents)
+    assert (training.seed, held_out.seed) == (6, HELD_OUT_SEED)
+    assert training.options == InstanceOptions(
+        seq_length=16, whole_word_mask=True, mask_rates=(0.5, 0.3, 0.2), short_seq_prob=0.4,
+        masked_lm_prob=0.25,
+    )  # fmt: skip
+
+
+def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_seed_and_step(unusual):
+    state = unusual.start()
+    params, config = state.params, state.params.config
+    batch, _ = next(unusual.batches(1))
+
+    def figures(task, step):
+        return task.gradients(config)(params.tree, params.zeros_like().tree, batch, step)
+
+    drop = Ops().dropout(batch, 0.3, 0.3, 6, 5)
+    loss, _ = pretraining_loss(Ops(), config, params.tree, batch, drop)
+    found = figures(unusual, 5)
+    assert found["loss"] == float(loss.loss) == pytest.approx(found["mlm_loss"] + found["nsp_loss"])
+    assert found["mlm_accuracy"] == pytest.approx((loss.mlm_predicted == batch.masked_labels).mean())
+    assert found["nsp_accuracy"] == pytest.approx((loss.nsp_predicted == batch.next_sentence_labels).mean())
+    other_seed = Pretraining(dataclasses.replace(unusual.options, seed=7), unusual.text, Ops())
+    assert len({found["loss"], figures(unusual, 4)["loss"], figures(other_seed, 5)["loss"]}) == 3
 
 
 # a run

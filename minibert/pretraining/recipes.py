@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -134,7 +135,8 @@ class PretrainOptions:
             )
         whole = ("steps", "batch_size", "accumulate", "vocab_size", "max_positions", "threads")
         self._require("a whole number of at least 1", lambda x: x >= 1 and x == int(x), *whole)
-        self._require("a number above 0", lambda x: x > 0, "minutes", "learning_rate", "adam_eps")
+        positive = ("minutes", "learning_rate", "adam_eps")
+        self._require("a finite number above 0", lambda x: 0 < x < math.inf, *positive)
         counts = ("seed", "keep", "checkpoint_seconds", "checkpoint_steps", "evaluations")
         self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
         self._require("at least 0 and below 1", lambda x: 0 <= x < 1, "dropout", "warmup", "beta1", "beta2")
@@ -316,7 +318,7 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     except (ValueError, TypeError):
         lengths = []
     shares = [share for _, share in lengths]
-    if not lengths or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6 or min(lengths)[0] < 5:
+    if not lengths or min(shares) <= 0 or not abs(sum(shares) - 1) <= 1e-6 or min(lengths)[0] < 5:
         raise InputError(
             f"seq_length={text!r} is not a schedule; give one length, or lengths of at least 5 with shares "
             "that sum to 1, such as 16:0.4,32:0.6."
