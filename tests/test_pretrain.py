@@ -24,7 +24,7 @@ from minibert.params import initialise
 from minibert.pretrain import pretrain, report_text
 from minibert.pretraining import budget, evaluation
 from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
-from minibert.pretraining.predict import evaluate, fill_mask
+from minibert.pretraining.predict import evaluate, fill_mask, fill_masks
 from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
 from minibert.pretraining.recipes import RECIPES, PretrainOptions, Stage, parse_lengths
 from minibert.pretraining.task import Pretraining
@@ -105,7 +105,8 @@ def test_the_last_stage_ends_the_run_though_the_shares_are_rounded():
 
 def test_short_first_stages_have_no_pairs_and_the_last_stage_has():
     options = PretrainOptions(seq_length="10:0.5,16:0.2,32:0.2,64:0.1").resolved()
-    assert [options.instance_options(length).pairs for length in (10, 16, 32, 64)] == [False, False, True, True]
+    paired = {length: options.instance_options(length).pairs for length, _ in options.lengths}
+    assert paired == {10: False, 16: False, 32: True, 64: True}
     assert PretrainOptions(seq_length="16").resolved().instance_options(16).pairs
     assert not dataclasses.replace(options, next_sentence=False).instance_options(64).pairs
 
@@ -385,6 +386,32 @@ def test_fill_mask_knows_a_place_when_one_is_missing(run):
 def test_fill_mask_refuses_what_it_cannot_do(run, text, message):
     with pytest.raises(InputError, match=message):
         fill_mask(run, text)
+
+
+def test_a_vocabulary_larger_than_the_models_is_refused_and_a_smaller_one_gives_its_own_pieces(run, tmp_path):
+    model, vocab = Bert.from_pretrained(run), Tokenizer.from_pretrained(run).vocab
+    with pytest.raises(InputError, match="use the vocabulary that it came with"):
+        fill_masks(model, Tokenizer([*vocab, "extra"]), "[MASK]")
+    (guesses,) = fill_masks(model, Tokenizer(vocab[:-3]), "[MASK]", top=len(vocab))
+    assert sorted(guess.token for guess in guesses) == sorted(vocab[:-3])
+    assert sum(guess.probability for guess in guesses) == pytest.approx(1)
+    longer = shutil.copytree(run, tmp_path / "longer")
+    Tokenizer([*vocab, "extra"]).save_pretrained(longer)
+    with pytest.raises(InputError, match="use the vocabulary that it came with"):
+        evaluate(longer)
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"targets": 0}, "targets=0"),
+        ({"seq_length": 0}, "seq_length=0"),
+        ({"seq_length": 17}, "seq_length=17 is longer than the model's 16 positions"),
+    ],
+)
+def test_evaluating_refuses_numbers_that_make_no_sense(run, wrong, message):
+    with pytest.raises(InputError, match=message):
+        evaluate(run, **wrong)
 
 
 def test_output_bias_begins_at_the_log_unigram_of_the_training_documents(run):
