@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.errors import InputError
 from minibert.gradcases import SIZES, Arrays, Case, Size, cases
 from minibert.ops import Ops
 from minibert.params import nest
@@ -85,8 +86,19 @@ def proof_sheet(
     dtypes : precisions.
     operations : only these; all of them when left out.
     seed : of inputs and directions.
+
+    Raises
+    ------
+    InputError
+        When one of `operations` is not on the sheet.
     """
     wanted = None if operations is None else set(operations)
+    known = {case.operation for shape in sizes.values() for case in cases(shape, seed)}
+    if wanted is not None and (unknown := wanted - known):
+        raise InputError(
+            f"operation={', '.join(sorted(unknown))} is not on the sheet; "
+            f"choose from {', '.join(sorted(known))}."
+        )
     return [
         check(engine, case, dtype, size, seed)
         for engine in engines

@@ -185,12 +185,17 @@ def test_flags_are_not_abbreviated(capsys):
         ("fill-mask {new} [MASK]", "{new}"),
         ("data --vocab {new} --out {new}", "{new}"),
         ("vocab {new} --out {new}", "{new}"),
+        ("data {corpus} --vocab {run} --out {new} --show -2", "show=-2"),
+        ("data {corpus} --vocab {run} --out {new} --seq-length 3 --show 1", "seq_length=3"),
+        ("vocab {corpus} --out {new} --alphabet-limit 0", "alphabet_limit=0"),
+        ("vocab {corpus} --out {new} --unused -1", "unused=-1"),
         ("gradcheck --operation nonsense", "nonsense"),
+        ("gradcheck --operation gelu --operation nonsense", "nonsense"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path, words, message):
+def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path, corpus, run, words, message):
     new = str(tmp_path / "new")
-    line = ends_badly(capsys, 2, *words.format(new=new).split())
+    line = ends_badly(capsys, 2, *words.format(new=new, corpus=corpus, run=run).split())
     assert line.startswith("minibert: ")
     assert message.format(new=new) in line
     assert list(tmp_path.iterdir()) == []
@@ -306,6 +311,12 @@ def test_vocab_learns_pieces_that_the_tokenizer_loads(corpus, tmp_path, capsys):
     assert tokenizer.vocab_size == 120
     assert tokenizer.tokenize("The cat")[0].startswith("T")
     assert tokenizer.vocab[5:7] == ["[unused0]", "[unused1]"]
+
+
+def test_vocab_leaves_the_vocabulary_of_a_model_alone(corpus, run, capsys):
+    before = (run / "vocab.txt").read_bytes()
+    assert "choose another --out" in ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(run))
+    assert (run / "vocab.txt").read_bytes() == before
 
 
 def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):

@@ -203,6 +203,8 @@ def test_counting_words_is_tokenizing_and_counting():
         (LOW, {"vocab_size": 12}, "vocab_size=12 is too small: special tokens and alphabet alone take 16"),
         (LOW, {"objective": "bpe"}, "objective='bpe' is unknown; choose one of likelihood, frequency"),
         (LOW, {"min_frequency": 0}, "min_frequency=0 is too small"),
+        (LOW, {"alphabet_limit": -1}, "alphabet_limit=-1 leaves no character"),
+        (LOW, {"unused": -1}, "unused=-1 is no number of pieces"),
     ],
 )
 def test_what_cannot_be_learned_from_is_said_in_a_sentence(words, options, sentence):

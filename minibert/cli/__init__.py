@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,9 @@ def run_vocab(arguments: argparse.Namespace) -> int:
     """Learn, and write down."""
     from minibert.pretraining.preparation import learn_tokenizer
 
+    out = Path(arguments.out)
+    if any((out / name).exists() for name in ("training.json", "config.json")):
+        raise InputError(f"{out} holds a model, to which its vocabulary belongs; choose another --out.")
     tokenizer = learn_tokenizer(
         _sentences(arguments),
         arguments.vocab_size,
@@ -153,8 +157,8 @@ def run_vocab(arguments: argparse.Namespace) -> int:
         min_frequency=arguments.min_frequency,
         unused=arguments.unused,
     )
-    tokenizer.save_pretrained(arguments.out)
-    print(f"{tokenizer.vocab_size:,} pieces in {Path(arguments.out) / 'vocab.txt'}")
+    tokenizer.save_pretrained(out)
+    print(f"{tokenizer.vocab_size:,} pieces in {out / 'vocab.txt'}")
     return DONE
 
 
@@ -187,11 +191,15 @@ examples:
 
 def run_data(arguments: argparse.Namespace) -> int:
     """Write shards, say what is in them, show some instances."""
+    from minibert.data.instances import InstanceOptions, Instances
     from minibert.data.shards import write_shards
     from minibert.pretraining.preparation import watched
     from minibert.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.from_pretrained(arguments.vocab)
+    if arguments.show < 0:
+        raise InputError(f"show={arguments.show} is not a number of instances; give 0 or more.")
+    options = InstanceOptions(seq_length=arguments.seq_length)
     shards = write_shards(watched(_sentences(arguments), "writing shards", True), tokenizer, arguments.out)
     size = sum(path.stat().st_size for path in Path(arguments.out).iterdir())
     print(
@@ -199,20 +207,15 @@ def run_data(arguments: argparse.Namespace) -> int:
         f"{size / shards.n_tokens:.2f} bytes a token in {arguments.out}"
     )
     if arguments.show:
-        for text in _instances(arguments, shards, tokenizer):
+        instances = Instances(shards, range(shards.n_documents), tokenizer, options, arguments.seed)
+        for text in _shown(instances, tokenizer, arguments.show):
             print(f"\n{text}")
     return DONE
 
 
-def _instances(arguments: argparse.Namespace, shards: Any, tokenizer: Any) -> Any:
+def _shown(instances: Any, tokenizer: Any, count: int) -> Iterator[str]:
     """Some training instances as text: pieces with what is to be predicted in braces behind them."""
-    from itertools import islice
-
-    from minibert.data.instances import InstanceOptions, Instances
-
-    options = InstanceOptions(seq_length=arguments.seq_length)
-    instances = Instances(shards, range(shards.n_documents), tokenizer, options, arguments.seed)
-    for sequence, _ in islice(instances.stream(), arguments.show):
+    for sequence, _ in islice(instances.stream(), count):
         pieces = [tokenizer.vocab[piece] for piece in sequence.input_ids]
         for position, label in zip(sequence.masked_positions, sequence.masked_labels, strict=True):
             pieces[position] += "{" + tokenizer.vocab[label] + "}"
@@ -350,8 +353,6 @@ def run_gradcheck(arguments: argparse.Namespace) -> int:
         operations=arguments.operation,
         seed=arguments.seed,
     )
-    if not rows:
-        raise InputError(f"operation={arguments.operation} is not one; `minibert gradcheck` lists all.")
     if arguments.json:
         print(json.dumps([row._asdict() for row in rows], indent=2))
     else:

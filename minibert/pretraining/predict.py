@@ -43,15 +43,17 @@ def fill_masks(model: Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> li
     Raises
     ------
     InputError
-        When the text has no [MASK], or is longer than the model's positions.
+        When the text has no [MASK], or is longer than the model's positions; when the vocabulary is larger
+        than the model's. It may be smaller: some models are padded to a round number of ids.
     """
     if top < 1:
         raise InputError(f"top={top} asks for no guess; give at least 1.")
+    _require_vocabulary(model, tokenizer)
     encoding = tokenizer(text, special=True)
     rows = np.flatnonzero(encoding.ids == tokenizer.mask_id)
     if not len(rows):
         raise InputError(f"text={text!r} has no [MASK]; write [MASK] where a word is to be guessed.")
-    logits = model.masked_lm_logits(encoding, rows).astype(np.float64)
+    logits = model.masked_lm_logits(encoding, rows)[:, : tokenizer.vocab_size].astype(np.float64)
     probabilities = np.exp(logits - logits.max(-1, keepdims=True))
     probabilities /= probabilities.sum(-1, keepdims=True)
     best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
@@ -59,6 +61,14 @@ def fill_masks(model: Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> li
         [Guess(tokenizer.vocab[piece], float(row[piece])) for piece in pieces]
         for row, pieces in zip(probabilities, best, strict=True)
     ]
+
+
+def _require_vocabulary(model: Bert, tokenizer: Tokenizer) -> None:
+    if tokenizer.vocab_size > model.config.V:
+        raise InputError(
+            f"The vocabulary has {tokenizer.vocab_size:,} pieces, but the model was trained with "
+            f"{model.config.V:,}; use the vocabulary that it came with."
+        )
 
 
 def fill_mask(run: str | Path, text: str, top: int = 5, backend: str = "auto") -> list[Guesses]:
@@ -136,14 +146,20 @@ def evaluate(
     Raises
     ------
     InputError
-        When the folder holds no model, or no held-out documents while no corpus is given.
+        When the folder holds no model, or no held-out documents while no corpus is given; when `seq_length`
+        is longer than the model's positions.
     """
+    if targets < 1:
+        raise InputError(f"targets={targets} leaves nothing to score; give at least 1.")
     run = Path(run)
     model = Bert.from_pretrained(run, backend)
     config, ops, tree = model.config, model.ops, model.params.tree
     tokenizer = Tokenizer.from_pretrained(run)
+    _require_vocabulary(model, tokenizer)
     options = PretrainOptions.load(run / "training.json") if (run / "training.json").exists() else None
-    length = seq_length or (options.longest if options else min(128, config.max_position_embeddings))
+    length = (options.longest if options else min(128, config.P)) if seq_length is None else seq_length
+    if length > config.P:
+        raise InputError(f"seq_length={length} is longer than the model's {config.P} positions; choose less.")
     limit = backends.limit_threads(threads)
     mask_id = None if config.is_decoder else tokenizer.mask_id
     paired = options is None or options.next_sentence

@@ -107,6 +107,10 @@ def learn_vocab(
         raise InputError(f"objective={objective!r} is unknown; choose one of {', '.join(OBJECTIVES)}.")
     if min_frequency < 1:
         raise InputError(f"min_frequency={min_frequency} is too small; give 1 or more.")
+    if alphabet_limit < 1:
+        raise InputError(f"alphabet_limit={alphabet_limit} leaves no character; give 1 or more.")
+    if unused < 0:
+        raise InputError(f"unused={unused} is no number of pieces; give 0 or more.")
     words = _usable_words(word_counts, alphabet_limit)
     if not words:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
