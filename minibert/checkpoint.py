@@ -20,6 +20,7 @@ from minibert.files import atomic_tensors
 from minibert.params import Parameters
 
 FORMAT = "minibert checkpoint 1"
+HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # what has to stand in it
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
@@ -102,7 +103,10 @@ def _checkpoint(
         raise InputError(
             f"{path} belongs to another configuration ({differing}); use the folder of that run."
         )
-    params = Parameters(stored, tensors["params"])
+    try:
+        params = Parameters(stored, tensors["params"])
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error} Remove it or use an earlier one.") from error
     return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
 
 
@@ -122,12 +126,15 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise InputError(
             f"{path} cannot be read as a checkpoint ({error}); remove it or use an earlier one."
         ) from error
-    if header.get("format") != FORMAT:
-        raise InputError(
-            f"{path} has format {header.get('format')!r}, not {FORMAT!r}; use the version that wrote it."
-        )
+    found = header.get("format") if isinstance(header, dict) else None
+    if found != FORMAT:
+        raise InputError(f"{path} has format {found!r}, not {FORMAT!r}; use the version that wrote it.")
+    lacking = [name for name, kind in HEADER.items() if not isinstance(header.get(name), kind)]
+    if lacking or len({(tensor.shape, tensor.dtype) for tensor in tensors.values()}) > 1:
+        what = f"its header lacks {', '.join(lacking)}" if lacking else "its buffers are not alike"
+        raise InputError(f"{path} is damaged: {what}; remove it or use an earlier one.")
     for name, tensor in tensors.items():
-        if zlib.crc32(tensor) != header["crc32"][name]:
+        if zlib.crc32(tensor) != header["crc32"].get(name):
             raise InputError(
                 f"{path} is damaged: the checksum of {name} differs; remove it or use an earlier one."
             )

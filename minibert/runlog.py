@@ -109,13 +109,15 @@ def say(text: str) -> None:
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
-    """The lines of `metrics.jsonl`; one that a crash cut short is left out."""
+    """The lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out."""
     lines = []
     for line in (Path(folder) / METRICS).read_text(encoding="utf-8").splitlines():
         try:
-            lines.append(json.loads(line))
+            found = json.loads(line)
         except json.JSONDecodeError:
             continue
+        if isinstance(found, dict) and "step" in found:
+            lines.append(found)
     return lines
 
 

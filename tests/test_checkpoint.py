@@ -1,11 +1,14 @@
 """Checkpoints come back bit for bit, and a bad file is named for what it is."""
 
 import errno
+import json
 import os
+import zlib
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from minibert import files
@@ -66,6 +69,33 @@ def test_one_flipped_bit_is_found(tmp_path):
     path.write_bytes(data)
     with pytest.raises(InputError, match="is damaged: the checksum of v differs"):
         load_checkpoint(path)
+
+
+def rewritten(path, header=None, **tensors):
+    """The checkpoint with entries of its header taken out (None) or changed, and with other tensors."""
+    with safe_open(path, framework="numpy") as file:
+        stored = json.loads(file.metadata()["minibert"])
+        tensors = {name: file.get_tensor(name) for name in ("params", "m", "v")} | tensors
+    stored["crc32"] = {name: zlib.crc32(tensor) for name, tensor in tensors.items()}
+    changed = {name: value for name, value in (stored | (header or {})).items() if value is not None}
+    save_file(tensors, path, metadata={"minibert": json.dumps(changed)})
+    return path
+
+
+@pytest.mark.parametrize("name", ["config", "updates", "crc32", "state"])
+def test_a_header_without_an_entry_is_refused(tmp_path, name):
+    path = rewritten(saved(tmp_path)[0], {name: None})
+    with pytest.raises(InputError, match=f"is damaged: its header lacks {name}"):
+        load_checkpoint(path)
+
+
+def test_buffers_of_other_lengths_than_the_configuration_asks_for_are_refused(tmp_path):
+    path, params, _ = saved(tmp_path)
+    with pytest.raises(InputError, match="is damaged: its buffers are not alike"):
+        load_checkpoint(rewritten(path, m=np.zeros(5, np.float32)))
+    short = params.flat[:-1].copy()
+    with pytest.raises(InputError, match="is damaged: flat has shape"):
+        load_checkpoint(rewritten(path, params=short, m=short, v=short))
 
 
 def test_foreign_safetensors_are_refused(tmp_path):

@@ -172,7 +172,7 @@ def test_metrics_have_one_line_a_step_after_going_on(tmp_path):
     run(whole, 8)
     run(tmp_path, 6, save_steps=4, keep=0)
     with open(tmp_path / "metrics.jsonl", "a", encoding="utf-8") as file:
-        file.write('{"step": 7, "lo')  # a crash in the middle of a line
+        file.write('5\n{"note": 1}\n{"step": 7, "lo')  # lines of others, a crash in the middle of a line
     run(tmp_path, 8, start=checkpoints(tmp_path / "checkpoints")[0])
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 9))
