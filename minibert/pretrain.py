@@ -32,6 +32,7 @@ from minibert.runlog import RunLog, say
 from minibert.train import Loop, State, train
 
 N_EXAMPLES = 3  # of gaps in held-out sentences
+MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 Tell = Callable[[str], None]
 
@@ -95,20 +96,29 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     """See that the folder is the run's to write into, and leave the options of a new run there."""
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
+        if (run / "model.safetensors").exists() and not checkpoints(run / "checkpoints"):
+            raise InputError(
+                f"{run} holds a model but no checkpoint to go on from; start a new run from its weights: "
+                f"--init-from {run} and another --out."
+            )
         return
     if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
         raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
-    # What a run left that never got to its first step may be of another corpus.
-    for path in (run / "tokenizer_config.json", run / "vocab.txt"):
-        path.unlink(missing_ok=True)
-    shutil.rmtree(run / "shards", ignore_errors=True)
+    if run.exists() and not run.is_dir():
+        raise InputError(f"{run} is a file; choose a folder as --out.")
+    held = [path for path in (run / name for name in MADE_FIRST) if path.exists()]
+    if held and not (run / "training.json").exists():
+        names = ", ".join(path.name for path in held)
+        raise InputError(f"{run} holds {names} of something that is no run; choose another --out.")
+    for path in held:  # a run that never got to its first step left them, perhaps of another corpus
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     options.save(run / "training.json")
 
 
 def _train(task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, began: float) -> State:
     options, folder = task.options, run / "checkpoints"
     task.require_instances()
-    checkpoint = latest(folder, task.config, tell) if resume else None
+    checkpoint = latest(folder, task.config, say) if resume else None  # damage is told of to everyone
     state = task.start(checkpoint)
     config = state.params.config
     if checkpoint:

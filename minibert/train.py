@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minibert.batch import Batch
-from minibert.checkpoint import Checkpoint, checkpoint_path, prune, save_checkpoint
+from minibert.checkpoint import Checkpoint, checkpoint_path, checkpoints, prune, save_checkpoint
 from minibert.errors import RunError
 from minibert.optim import AdamW
 from minibert.params import Parameters
@@ -138,10 +140,11 @@ def one_step(
 ) -> dict[str, float]:
     """Gradients of all micro-batches, one update, the figures of the whole batch."""
     rate = loop.rate(state.step)
-    figures = add_gradients(state.params, grads, batch, gradients, state.step, loop.accumulate)
-    _require_finite("loss", figures["loss"], state, rate)
-    _, norm = state.optimizer.step(ops, state.params.flat, grads.flat, rate)
-    _require_finite("gradient", norm, state, rate)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # one sentence says it, below
+        figures = add_gradients(state.params, grads, batch, gradients, state.step, loop.accumulate)
+        _require_finite("loss", figures["loss"], state, rate, loop.folder)
+        _, norm = state.optimizer.step(ops, state.params.flat, grads.flat, rate)
+    _require_finite("gradient", norm, state, rate, loop.folder)
     state.step += 1
     return {**figures, "learning_rate": rate, "gradient_norm": norm}
 
@@ -161,12 +164,14 @@ def add_gradients(
     return figures
 
 
-def _require_finite(what: str, value: float, state: State, rate: float) -> None:
+def _require_finite(what: str, value: float, state: State, rate: float, folder: Path) -> None:
     if not math.isfinite(value):
+        advice = "Start again with a lower learning rate or a longer warm-up"
+        if checkpoints(folder)[-1:] not in ([], [checkpoint_path(folder, 0)]):
+            advice += ", if you like from the weights of that checkpoint: --init-from with this folder"
         raise RunError(
             f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}; the last "
-            "checkpoint is intact. Start again with a lower learning rate or a longer warm-up, if you like "
-            "from the weights of that checkpoint: --init-from with this folder."
+            f"checkpoint is intact. {advice}."
         )
 
 

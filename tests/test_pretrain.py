@@ -205,6 +205,10 @@ def test_only_targets_that_show_mask_are_scored():
     expected = score(Ops(), config, params.tree, [alone], MASK).loss
     assert found.loss == pytest.approx(expected, rel=1e-12)
     assert found.perplexity == pytest.approx(math.exp(found.loss))
+    loss, _ = pretraining_loss(Ops(), config, params.tree, two_sequences())
+    assert found.accuracy == (loss.mlm_predicted[1] == 9)
+    as_predicted = dataclasses.replace(two_sequences(), next_sentence_labels=loss.nsp_predicted)
+    assert score(Ops(), config, params.tree, [as_predicted], MASK).next_accuracy == 1
     everything = score(Ops(), config, params.tree, [two_sequences()], None)
     assert everything.targets == 3
     assert everything.unigram == pytest.approx(math.log(3))
@@ -519,7 +523,13 @@ def test_variants_of_the_paper_run_to_the_end(corpus, tmp_path, more):
 
 def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(run, corpus, tmp_path):
     out = tmp_path / "further"
-    pretrain(small_options(corpus, init_from=str(run), learning_rate=1e-9, steps=2, seed=3), out, show=False)
+    options = small_options(
+        corpus, init_from=str(run), learning_rate=1e-9, steps=2, seed=3, dropout=0.25, hidden_act="gelu_new"
+    )
+    pretrain(options, out, show=False)
+    config = load_hf(out)[0]
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.25, 0.25)
+    assert config.hidden_act == "gelu"  # its shape and arithmetic are those it was trained with
     assert (out / "vocab.txt").read_bytes() == (run / "vocab.txt").read_bytes()
     np.testing.assert_allclose(load_hf(out)[1].flat, load_hf(run)[1].flat, atol=1e-6)
 
@@ -541,6 +551,9 @@ def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path)
     with pytest.raises(InputError, match="vocabulary that it came with"):
         options = small_options(corpus, init_from=str(run), vocab=str(tmp_path / "vocab"))
         pretrain(options, tmp_path / "b", show=False)
+    for no_model in (corpus, tmp_path / "nowhere"):
+        with pytest.raises(InputError, match="init_from=.* has no config.json"):
+            pretrain(small_options(corpus, init_from=str(no_model)), tmp_path / "c", show=False)
 
 
 # what is refused, and what goes wrong
@@ -551,6 +564,29 @@ def test_a_folder_with_a_run_in_it_is_not_overwritten(run, corpus):
     with pytest.raises(InputError, match="already holds a run"):
         pretrain(small_options(corpus), run, show=False)
     assert (run / "training.json").read_bytes() == before
+
+
+def test_a_vocabulary_of_ones_own_in_the_folder_is_left_alone(run, corpus, tmp_path):
+    Tokenizer.from_pretrained(run).save_pretrained(tmp_path / "mine")
+    before = (tmp_path / "mine" / "vocab.txt").read_bytes()
+    for vocab in (None, str(tmp_path / "mine")):
+        with pytest.raises(InputError, match="holds tokenizer_config.json, vocab.txt of something"):
+            pretrain(small_options(corpus, vocab=vocab), tmp_path / "mine", show=False)
+    assert (tmp_path / "mine" / "vocab.txt").read_bytes() == before
+    assert not (tmp_path / "mine" / "training.json").exists()
+
+
+def test_what_a_run_without_a_first_step_left_is_made_anew(run, corpus, tmp_path):
+    Tokenizer([*Tokenizer.from_pretrained(run).vocab, "extra"]).save_pretrained(tmp_path)
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "training.json").write_text("{}")
+    pretrain(small_options(corpus, steps=1, evaluations=0), tmp_path, show=False)
+    assert Tokenizer.from_pretrained(tmp_path).vocab == Tokenizer.from_pretrained(run).vocab
+
+
+def test_a_file_in_place_of_the_run_folder_is_refused(corpus):
+    with pytest.raises(InputError, match="is a file; choose a folder"):
+        pretrain(small_options(corpus), corpus, show=False)
 
 
 def test_going_on_with_other_options_is_refused_before_anything_happens(run, corpus):
@@ -583,6 +619,29 @@ def test_a_text_without_pairs_for_a_later_stage_is_refused_before_the_first_step
     with pytest.raises(InputError, match="No document has two sentences"):
         pretrain(options, tmp_path / "run", show=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_cased_run_keeps_case(corpus, tmp_path):
+    tokenizer = prepare_text(small_options(corpus, lower_case=False), tmp_path, False).tokenizer
+    assert not tokenizer.lower_case and tokenizer.tokenize("The cat")[0] == "The"
+
+
+def test_going_on_without_a_checkpoint_does_not_train_over_the_model(corpus, tmp_path):
+    out = tmp_path / "run"
+    pretrain(small_options(corpus, steps=2), out, show=False)
+    shutil.rmtree(out / "checkpoints")
+    weights = (out / "model.safetensors").read_bytes()
+    with pytest.raises(InputError, match="holds a model but no checkpoint to go on from"):
+        pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
+    assert (out / "model.safetensors").read_bytes() == weights
+
+
+def test_a_finished_run_without_its_metrics_is_measured_and_drawn(corpus, tmp_path):
+    out = tmp_path / "run"
+    pretrain(small_options(corpus, steps=2), out, show=False)
+    (out / "metrics.jsonl").unlink()
+    report = pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
+    assert report == report_of(out)
 
 
 def test_what_was_trained_stays_when_measuring_it_fails(corpus, tmp_path, monkeypatch):
@@ -622,7 +681,7 @@ def test_nan_in_training_is_a_failed_run_with_its_checkpoints_intact(corpus, tmp
     assert pretrain(resumed, out, resume=True, show=False)["steps"] == 12
 
 
-def test_a_damaged_last_checkpoint_is_passed_over(corpus, tmp_path):
+def test_a_damaged_last_checkpoint_is_passed_over_and_told_of(corpus, tmp_path, capsys):
     whole, out = tmp_path / "whole", tmp_path / "run"
     for folder in (whole, out):
         pretrain(small_options(corpus, checkpoint_steps=5, keep=0), folder, show=False)
@@ -630,6 +689,7 @@ def test_a_damaged_last_checkpoint_is_passed_over(corpus, tmp_path):
     last.write_bytes(last.read_bytes()[:1000])
     (out / "model.safetensors").unlink()
     pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
+    assert "Passed over a damaged checkpoint" in capsys.readouterr().err
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 

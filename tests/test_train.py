@@ -131,6 +131,26 @@ def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_checkpoint_intact
     assert last.params.flat.tobytes() == run(tmp_path / "other", 4).params.flat.tobytes()
 
 
+def test_only_weights_that_have_learnt_something_are_advised_to_start_from(tmp_path):
+    def gradients(params, grads, part, step):
+        return {"loss": float("nan")} if step == 2 else bert_gradients()(params, grads, part, step)
+
+    with pytest.raises(RunError, match="--init-from"):
+        run(tmp_path / "a", 9, gradients, save_steps=1)
+    state().save(tmp_path / "b" / "checkpoints")
+    with pytest.raises(RunError, match="longer warm-up.$"):
+        run(tmp_path / "b", 9, gradients)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_overflows_is_said_once(tmp_path):
+    def gradients(params, grads, part, step):
+        return {"loss": float(np.exp(np.full(1, 1000.0))[0])}
+
+    with pytest.raises(RunError, match="The loss of step 1 is inf"):
+        run(tmp_path, 2, gradients)
+
+
 def test_a_gradient_that_is_no_number_stops_the_run_before_it_reaches_the_weights(tmp_path):
     def gradients(params, grads, part, step):
         grads["pooler"]["bias"][0] = np.nan

@@ -11,6 +11,7 @@ from tqdm import tqdm
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards import TokenShards, write_shards
+from minibert.errors import InputError
 from minibert.pretraining.recipes import PretrainOptions
 from minibert.tokenizer import BasicTokenizer, Tokenizer, count_words, learn_vocab
 
@@ -88,6 +89,10 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
     if (run / "tokenizer_config.json").exists():
         return Tokenizer.from_pretrained(run)
+    if options.init_from and not (Path(options.init_from) / "config.json").is_file():
+        raise InputError(
+            f"init_from={options.init_from!r} has no config.json; give a run folder or another BERT's."
+        )
     if options.vocab or options.init_from:
         tokenizer = Tokenizer.from_pretrained(options.vocab or options.init_from)
     else:
