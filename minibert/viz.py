@@ -74,7 +74,7 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     label = f"held out, at the end: {held_out['loss']:.2f}"
     axes.plot(last, held_out["loss"], "D", color=RED, markersize=7, label=label)
     _draw_floor(axes, held_out["unigram"], last)
-    low, high = min(*curve, held_out["loss"]), max(*curve, held_out["unigram"])
+    low, high = min([*curve, held_out["loss"]]), max([*curve, held_out["unigram"]])
     axes.set_ylim(low - 0.1 * (high - low), high + 0.2 * (high - low))
     axes.set_xlim(0, last * 1.01)
     _mark_stages(axes, report["stages"])

@@ -641,7 +641,7 @@ def test_a_finished_run_without_its_metrics_is_measured_and_drawn(corpus, tmp_pa
     pretrain(small_options(corpus, steps=2), out, show=False)
     (out / "metrics.jsonl").unlink()
     report = pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
-    assert report == report_of(out)
+    assert report["steps"] == 2 and report["picture"] == report_of(out)["picture"]
 
 
 def test_what_was_trained_stays_when_measuring_it_fails(corpus, tmp_path, monkeypatch):
