@@ -62,7 +62,7 @@ class Batch:
         Raises
         ------
         InputError
-            When there is no sequence, or one of them is empty.
+            When there is no sequence, one of them is empty, or its parts are not of equal length.
         """
         if not sequences:
             raise InputError("sequences=[] makes no batch; give at least one sequence.")
@@ -71,6 +71,13 @@ class Batch:
             raise InputError(
                 f"Sequence {int(lengths.argmin())} is empty; give it at least [CLS] and [SEP]."
             )
+        for number, sequence in enumerate(sequences):
+            for one, other in (("input_ids", "token_type_ids"), ("masked_positions", "masked_labels")):
+                counts = len(getattr(sequence, one)), len(getattr(sequence, other))
+                if counts[0] != counts[1]:
+                    raise InputError(
+                        f"Sequence {number} has {counts[0]} {one} and {counts[1]} {other}; give as many."
+                    )
         begins = np.concatenate([[0], np.cumsum(lengths)])
         rows = [start + np.asarray(s.masked_positions) for start, s in zip(begins, sequences, strict=False)]
         masked_rows = np.concatenate(rows).astype(np.int32)
@@ -137,6 +144,12 @@ class Batch:
                     f"{name}[{bad[0]}]={values[bad[0]]} is outside 0..{limit - 1} ({field}={limit}); "
                     "was the text tokenized with this model's own vocabulary?"
                 )
+        labels = self.next_sentence_labels
+        if len(bad := np.flatnonzero((labels < -1) | (labels > 1))):
+            raise InputError(
+                f"next_sentence_labels[{bad[0]}]={labels[bad[0]]} is none of 0 (IsNext), 1 (NotNext) and "
+                "-1 (not asked)."
+            )
         longest = int(self.positions.max()) + 1
         if longest > config.P:
             raise InputError(

@@ -88,14 +88,16 @@ class Bert:
         ----------
         folder : has `config.json` and `model.safetensors`.
         backend : the engine by name.
-        dtype : in which to compute.
+        dtype : in which to compute, float32 or float64.
 
         Raises
         ------
         InputError
-            When the folder does not hold a whole and sound BERT, or the engine does not exist.
+            When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
         """
         ops = backends.create(backend)
+        if np.dtype(dtype) not in (np.float32, np.float64):
+            raise InputError(f"dtype={np.dtype(dtype)} is not one to compute in; give float32 or float64.")
         config, params, report = load_hf(folder, dtype)
         if report.missing:
             lacking = ", ".join(report.missing)

@@ -201,6 +201,12 @@ def test_parameters_of_another_configuration_are_refused():
         Bert(agreement.config(layer_norm_eps=1e-5), initialise(config, seed=0))
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.float16])
+def test_a_dtype_that_nothing_is_computed_in_is_refused(dtype):
+    with pytest.raises(InputError, match=f"dtype={np.dtype(dtype)} is not one to compute in"):
+        Bert.from_pretrained("nowhere", dtype=dtype)
+
+
 def test_unknown_engine_is_refused_before_anything_is_read():
     with pytest.raises(InputError, match="backend='abacus'"):
         Bert.from_pretrained("nowhere", backend="abacus")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from minibert.errors import InputError
+from minibert.errors import InputError, RunError
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, learner, normalize, wordpiece
 from minibert.tokenizer.normalize import is_ideograph, is_punctuation, split_at_whitespace
 
@@ -376,3 +376,25 @@ def test_a_piece_with_a_line_end_is_not_saved(tmp_path):
     with pytest.raises(InputError, match="holds a line end"):
         Tokenizer([*SPECIAL_TOKENS, "a\nb"]).save_pretrained(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_vocabulary_is_not_left_without_its_options_when_the_disk_is_full(tmp_path, monkeypatch):
+    real = wordpiece.atomic_text
+
+    def full(path, text):
+        if path.name == "tokenizer_config.json":
+            raise RunError("no space left")
+        real(path, text)
+
+    monkeypatch.setattr(wordpiece, "atomic_text", full)
+    with pytest.raises(RunError, match="no space left"):
+        Tokenizer([*SPECIAL_TOKENS, "a"], lower_case=False).save_pretrained(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "texts, message", [((["a", "b"],), "text=.'a', 'b'. is not"), (("a", 3), "pair=3 is")]
+)
+def test_what_is_no_string_is_refused(texts, message):
+    with pytest.raises(InputError, match=message):
+        Tokenizer([*SPECIAL_TOKENS, "a"])(*texts)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.errors import InputError, RunError
 from minibert.files import atomic_text
 from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
 
@@ -121,8 +121,13 @@ class Tokenizer:
         Raises
         ------
         InputError
-            When `max_length` has no room for the special tokens.
+            When `max_length` has no room for the special tokens, or a text is not a string.
         """
+        for name, value in (("text", text), ("pair", "" if pair is None else pair)):
+            if not isinstance(value, str):
+                raise InputError(
+                    f"{name}={value!r} is not a string; encode several texts one by one."
+                )
         first = self.encode(text, special=special)
         second = None if pair is None else self.encode(pair, special=special)
         if max_length is not None:
@@ -201,8 +206,15 @@ class Tokenizer:
             "model_max_length": model_max_length,
             **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
         }
-        atomic_text(Path(folder) / "vocab.txt", "".join(f"{piece}\n" for piece in self.vocab))
-        atomic_text(Path(folder) / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
+        vocab = Path(folder) / "vocab.txt"
+        fresh = not vocab.exists()
+        atomic_text(vocab, "".join(f"{piece}\n" for piece in self.vocab))
+        try:
+            atomic_text(Path(folder) / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
+        except RunError:  # alone, a cased vocabulary would be read as an uncased one
+            if fresh:
+                vocab.unlink()
+            raise
 
     def _encode_special(self, part: str) -> list[int]:
         return [self.ids[part]] if part in SPECIAL_TOKENS else []
