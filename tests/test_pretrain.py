@@ -479,6 +479,17 @@ def test_a_run_of_minutes_takes_about_as_long(corpus, tmp_path):
     assert time.monotonic() - began < 30  # generous: what is tested is that it ends
 
 
+def test_the_steps_that_fit_leave_time_for_the_looks_and_the_end(run, monkeypatch):
+    task = loaded_task(run)
+    task = dataclasses.replace(task, options=dataclasses.replace(task.options, steps=None, minutes=1.0))
+    rates = {8: 0.1, 16: 0.3}  # seconds a step; half of the steps each
+    monkeypatch.setattr(budget, "seconds_per_step", lambda task, state, length, seconds: rates[length])
+    monkeypatch.setattr(budget, "looking_seconds", lambda *_: 4.0)
+    found = budget.affordable_steps(task, None, time.monotonic() - 10, lambda text: None)
+    expected = (budget.MARGIN * 50 - 4 - budget.FINISHING_SECONDS) / 0.2
+    assert expected - 10 < found <= expected  # 10: two seconds of a busy machine
+
+
 def test_rehearsing_leaves_the_parameters_alone(run):
     task = loaded_task(run)
     state = task.start()
