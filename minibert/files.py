@@ -76,6 +76,12 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], None]) ->
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def remove_leftovers(folder: str | Path) -> None:
+    """Remove what a killed process was writing into `folder` when it ended; nothing else looks like it."""
+    for path in Path(folder).glob(".*.tmp"):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 def atomic_text(path: str | Path, text: str) -> None:
     """Write `text` as UTF-8 to `path`, whole or not at all."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

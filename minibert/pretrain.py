@@ -19,7 +19,7 @@ from typing import Any
 from minibert import backends, viz
 from minibert.checkpoint import checkpoints, latest
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, remove_leftovers
 from minibert.hub import save_hf
 from minibert.model import Bert
 from minibert.pretraining.budget import plan_steps
@@ -101,6 +101,8 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
                 f"{run} holds a model but no checkpoint to go on from; start a new run from its weights: "
                 f"--init-from {run} and another --out."
             )
+        for folder in (run, run / "checkpoints"):
+            remove_leftovers(folder)
         return
     if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
         raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")

@@ -81,8 +81,10 @@ def test_killed_at_ten_random_moments_and_resumed_a_run_ends_with_the_same_bytes
         process.communicate()
         kills += process.returncode == -signal.SIGKILL
     assert kills == 10
+    (out / "checkpoints" / ".step-000000002.safetensors.dead.tmp").touch()  # as a kill while saving leaves it
     finish(start(corpus, out, "--resume"))
     assert_same_run(out, uninterrupted)
+    assert not list(out.rglob(".*.tmp"))
 
 
 def test_two_runs_of_one_seed_are_byte_identical(corpus, uninterrupted, tmp_path):

@@ -16,10 +16,8 @@ class Updates(Primitives):
     # grads (N,) -> scalar
     def global_norm(self, grads: Any) -> Any:
         """Euclidean norm of all gradients together."""
-        total = sum(
-            float(part @ part) for part in (grads[i : i + CHUNK] for i in range(0, len(grads), CHUNK))
-        )
-        return math.sqrt(total)
+        parts = (grads[i : i + CHUNK] for i in range(0, len(grads), CHUNK))
+        return math.sqrt(math.fsum(float(part @ part) for part in parts))
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
