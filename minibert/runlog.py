@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from minibert.files import atomic_text
 
 METRICS = "metrics.jsonl"
 SMOOTHING = 0.95  # of the figures on the screen; the files hold every step as it was
-QUIET_SECONDS = 10.0  # between two lines where there is no terminal
+QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two looks of TensorBoard
 
 
 class RunLog:
@@ -31,13 +32,14 @@ class RunLog:
     """
 
     def __init__(self, folder: str | Path, step: int, total: int, show: bool = True) -> None:
-        path = Path(folder) / METRICS
+        self._folder = Path(folder)
+        path = self._folder / METRICS
         if path.exists():
             kept = [line for line in read_metrics(folder) if line["step"] <= step]
             atomic_text(path, "".join(f"{json.dumps(line)}\n" for line in kept))
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(path, "a", encoding="utf-8")
-        self._events = _event_writer(Path(folder) / "tensorboard", step)
+        self._events = _event_file(self._folder / "tensorboard", step)
         self._bar = tqdm(total=total, initial=step, unit="step", disable=None if show else True, leave=False)
         self._lines = show and self._bar.disable  # no terminal: lines, now and then
         self._first, self._tokens = step, 0
@@ -48,10 +50,10 @@ class RunLog:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._file.close()
         self._bar.close()
-        if self._events:
-            self._events.close()
+        for file in filter(None, (self._file, self._events)):
+            with suppress(OSError):  # what a full disk did not take was said when it was written
+                file.close()
 
     def record(self, step: int, values: dict[str, float]) -> None:
         """One line of `metrics.jsonl`, out of reach of a crash of this process.
@@ -64,12 +66,13 @@ class RunLog:
         try:
             self._file.write(json.dumps({"step": step, **values}) + "\n")
             self._file.flush()
+            if self._events:
+                self._events.write(step, values)
         except OSError as error:
             raise RunError(
-                f"{self._file.name} could not be written: {error.strerror or error}; free some space."
+                f"The metrics in {self._folder} could not be written: {error.strerror or error}; "
+                "free some space."
             ) from error
-        for name, value in values.items() if self._events else ():
-            self._events.add_scalar(name, value, step)
 
     def step(self, step: int, tokens: int, values: dict[str, float]) -> None:
         """Record one step of training, and show it.
@@ -121,10 +124,43 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     return lines
 
 
-def _event_writer(folder: Path, step: int) -> Any:
-    """A TensorBoard writer that forgets what came after `step`, or None without tensorboardX."""
+class EventFile:
+    """TensorBoard events. They are written at once: SummaryWriter, with a thread and a queue between, waits
+    for ever when the disk is full.
+
+    Parameters
+    ----------
+    folder : made if it does not exist.
+    step : TensorBoard forgets what earlier files say of later steps.
+    """
+
+    def __init__(self, folder: Path, step: int) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto import event_pb2, summary_pb2
+
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        folder.mkdir(parents=True, exist_ok=True)
+        self._writer, self._flushed = EventsWriter(str(folder / "events")), 0.0
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._writer.write_event(self._event(wall_time=time.time(), step=step + 1, session_log=start))
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """One event with all values of a step."""
+        scalars = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        summary = self._summary(value=scalars)
+        self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=summary))
+        if time.monotonic() - self._flushed > QUIET_SECONDS:  # it waits for the disk: not after every step
+            self._writer.flush()
+            self._flushed = time.monotonic()
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.close()
+
+
+def _event_file(folder: Path, step: int) -> EventFile | None:
+    """Where TensorBoard looks; None without tensorboardX."""
     try:
-        from tensorboardX import SummaryWriter
+        return EventFile(folder, step)
     except ImportError:
         return None
-    return SummaryWriter(str(folder), purge_step=step + 1)

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -198,6 +200,36 @@ def test_metrics_have_one_line_a_step_after_going_on(tmp_path):
     assert [line["step"] for line in lines] == list(range(1, 9))
     for ours, theirs in zip(lines, read_metrics(whole), strict=True):
         assert ours | {"seconds": 0} == theirs | {"seconds": 0}  # exact, but for the clock
+
+
+def test_a_full_disk_ends_the_record_with_a_sentence(tmp_path):
+    script = f"""
+import resource
+from minibert.runlog import RunLog
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+with RunLog({str(tmp_path)!r}, 0, 10_000, show=False) as log:
+    for step in range(1, 10_000):
+        log.step(step, 64, {{"loss": 1.5, "learning_rate": 1e-3}})
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.stderr.splitlines()[-1].startswith("minibert.errors.RunError: The metrics in ")
+    assert "Exception ignored" not in ended.stderr
+    assert len(read_metrics(tmp_path)) > 100
+
+
+def test_tensorboard_is_given_every_figure_and_forgets_later_steps(tmp_path):
+    protocol = pytest.importorskip("tensorboardX.proto.event_pb2")
+    with RunLog(tmp_path, 4, 9, show=False) as log:
+        log.record(5, {"loss": 1.5, "rate": 0.25})
+    (path,) = (tmp_path / "tensorboard").iterdir()
+    data, events = path.read_bytes(), []
+    while data:  # length, checksum, event, checksum
+        size = int.from_bytes(data[:8], "little")
+        events.append(protocol.Event.FromString(data[12 : 12 + size]))
+        data = data[16 + size :]
+    assert [event.step for event in events] == [0, 5, 5]
+    assert events[1].session_log.status == protocol.SessionLog.START
+    assert {value.tag: value.simple_value for value in events[2].summary.value} == {"loss": 1.5, "rate": 0.25}
 
 
 def test_ctrl_c_finishes_the_step_and_saves(tmp_path):
