@@ -131,6 +131,10 @@ def test_what_the_user_says_wins_over_the_recipe(size):
     assert options.learning_rate == RECIPES[size].learning_rate
 
 
+def test_a_corpus_of_one_name_is_that_name():
+    assert PretrainOptions(corpus="a.txt") == PretrainOptions(corpus=("a.txt",))
+
+
 def test_options_survive_json(tmp_path):
     options = PretrainOptions(corpus=("a", "b"), mask_rates=(1, 0, 0), seed=4).resolved()
     options.save(tmp_path / "training.json")

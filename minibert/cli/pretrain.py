@@ -229,10 +229,10 @@ def _rates(text: str) -> tuple[float, ...]:
 
 def _recipe_table() -> str:
     """The recipes, a line a size."""
-    lines = [f"  {'size':<7} {'--lr':<7} {'--seq-length':<22} {'--batch-size':<13} {'--warmup':<9} --dropout"]
+    lines = [f"  {'size':<7} {'--lr':<7} {'--seq-length':<28} {'--batch-size':<13} {'--warmup':<9} --dropout"]
     for size, recipe in RECIPES.items():
         lines.append(
-            f"  {size:<7} {recipe.learning_rate:<7g} {recipe.seq_length:<22} {recipe.batch_size:<13} "
+            f"  {size:<7} {recipe.learning_rate:<7g} {recipe.seq_length:<28} {recipe.batch_size:<13} "
             f"{recipe.warmup:<9g} {recipe.dropout:g}"
         )
     return "\n".join(lines)

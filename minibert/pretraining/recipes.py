@@ -125,7 +125,8 @@ class PretrainOptions:
     FREE = frozenset({"steps", "minutes", "keep", "checkpoint_seconds", "checkpoint_steps"})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "corpus", tuple(str(path) for path in self.corpus))
+        paths = [self.corpus] if isinstance(self.corpus, str | Path) else self.corpus
+        object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
         object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
         if self.size not in SIZES:
             raise InputError(f"size={self.size!r} is not a published size; use one of {', '.join(SIZES)}.")
