@@ -175,7 +175,8 @@ def latest(folder: str | Path, config: BertConfig | None = None, warn: Any = pri
             return _checkpoint(path, config, *found)
     if paths:
         raise RunError(
-            f"None of the {len(paths)} checkpoints in {folder} can be read; remove them to start anew."
+            f"None of the {len(paths)} checkpoints in {folder} can be read; start "
+            "anew in another folder, with --init-from this one if its model is good."
         )
     return None
 

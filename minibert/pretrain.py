@@ -24,9 +24,9 @@ from minibert.hub import save_hf
 from minibert.model import Bert
 from minibert.pretraining.budget import plan_steps
 from minibert.pretraining.evaluation import TARGETS, score_shuffled
+from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import Guess, fill_masks, held_out_gaps
 from minibert.pretraining.preparation import prepare_text
-from minibert.pretraining.recipes import PretrainOptions
 from minibert.pretraining.task import Pretraining
 from minibert.runlog import RunLog, say
 from minibert.train import Loop, State, train

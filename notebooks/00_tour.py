@@ -147,8 +147,8 @@ axes.legend();
 
 # %%
 from minibert.pretrain import pretrain, report_text
+from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import fill_mask
-from minibert.pretraining.recipes import PretrainOptions
 
 run = tempfile.mkdtemp() + "/tour"
 options = PretrainOptions(minutes=1.75, seq_length="10", batch_size=100, next_sentence=False, evaluations=5)

@@ -16,7 +16,7 @@ import pytest
 from minibert import cli
 from minibert.cli.pretrain import run_folder, said_options
 from minibert.errors import InputError, RunError
-from minibert.pretraining.recipes import PretrainOptions
+from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parent.parent

@@ -50,16 +50,17 @@ gradcheck               | ops/* gradcases params                              | 
 runlog                  |                                                     | tqdm tensorboardX
 train                   | optim checkpoint metrics runlog params config       |
                         | batch                                               | numpy
-pretraining/recipes     | config data/*                                       |
-pretraining/preparation | pretraining/recipes data/* tokenizer/*              | numpy tqdm
+pretraining/recipes     |                                                     |
+pretraining/options     | pretraining/recipes config data/*                   |
+pretraining/preparation | pretraining/options data/* tokenizer/*              | numpy tqdm
 pretraining/evaluation  | bert config batch data/*                            | numpy
 pretraining/task        | pretraining/preparation pretraining/evaluation      |
-                        | pretraining/recipes train bert optim hub params     |
+                        | pretraining/options train bert optim hub params     |
                         | config batch data/*                                 | numpy
 pretraining/budget      | pretraining/task pretraining/evaluation train       |
                         | params                                              |
 pretraining/predict     | pretraining/preparation pretraining/evaluation      |
-                        | pretraining/recipes model backends/__init__         |
+                        | pretraining/options model backends/__init__         |
                         | data/* tokenizer/*                                  | numpy
 pretraining/__init__    |                                                     |
 pretrain                | pretraining/* train runlog viz model hub            |

@@ -24,9 +24,10 @@ from minibert.params import initialise
 from minibert.pretrain import pretrain, report_text
 from minibert.pretraining import budget, evaluation
 from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
+from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate, fill_mask, fill_masks
 from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
-from minibert.pretraining.recipes import RECIPES, PretrainOptions, Stage, parse_lengths
+from minibert.pretraining.recipes import RECIPES, Stage, parse_lengths
 from minibert.pretraining.task import Pretraining
 from minibert.runlog import read_metrics
 from minibert.tokenizer import Tokenizer

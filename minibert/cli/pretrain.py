@@ -16,7 +16,8 @@ from typing import Any
 from minibert.cli.flags import add_corpus, add_engine, add_json, add_layout
 from minibert.config import GELU_FORMS, SIZES
 from minibert.errors import InputError
-from minibert.pretraining.recipes import MINUTES, RECIPES, PretrainOptions
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.recipes import MINUTES, RECIPES
 
 RUNS = Path("runs")  # where run folders go that were given no name
 

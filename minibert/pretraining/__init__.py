@@ -1,1 +1,1 @@
-"""The rooms behind `pretrain.py`: recipes, text to learn from, task, budget, how good the result is."""
+"""The rooms behind `pretrain.py`: options, recipes, text to learn from, task, budget, evaluation."""

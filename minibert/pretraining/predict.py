@@ -14,8 +14,8 @@ from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError
 from minibert.model import Bert
 from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score, score_shuffled
+from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
-from minibert.pretraining.recipes import PretrainOptions
 from minibert.tokenizer import Tokenizer
 
 MOST_PIECES = 24  # in a sentence that is an example

@@ -12,7 +12,7 @@ from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError
-from minibert.pretraining.recipes import PretrainOptions
+from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import BasicTokenizer, Tokenizer, count_words, learn_vocab
 
 HELD_OUT_SEED = (

@@ -17,8 +17,8 @@ from minibert.hub import load_hf
 from minibert.optim import AdamW, warmup_linear
 from minibert.params import Parameters, initialise
 from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
+from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
-from minibert.pretraining.recipes import PretrainOptions
 from minibert.train import Gradients, State
 
 GLANCE_TARGETS = 2_000  # of the held-out text, on the way

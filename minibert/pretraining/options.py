@@ -1,0 +1,250 @@
+"""`PretrainOptions`: everything a pre-training run is a function of."""
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from minibert.config import SIZES, BertConfig
+from minibert.data.instances import InstanceOptions
+from minibert.errors import InputError
+from minibert.files import atomic_text
+from minibert.pretraining.recipes import MINUTES, RECIPES, Stage, parse_lengths
+
+PAIRS_FROM = 32  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
+
+
+@dataclass(frozen=True)
+class PretrainOptions:
+    """Everything a pre-training run is a function of; stored in its folder as `training.json`.
+
+    `None` means "what the size's recipe says" (`resolved` fills it in). Two runs with equal options, engine,
+    threads and number of steps end with the same bytes.
+
+    Raises
+    ------
+    InputError
+        When a value is out of range.
+    """
+
+    # text
+    corpus: tuple[str, ...] = ()  # files, folders or globs; none: the embedded books
+    layout: str = "auto"
+    vocab: str | None = None  # vocab.txt or a folder with one; None: learned from the corpus
+    vocab_size: int = 8192
+    lower_case: bool = True
+    held_out: float = 0.05
+    # model
+    size: str = "tiny"
+    init_from: str | None = None  # folder of a trained model to start from, with its vocabulary
+    hidden_act: str = "gelu"
+    max_positions: int = 512
+    dropout: float | None = None
+    unigram_bias: bool | None = None
+    dtype: str = "float32"
+    # length of the run: at most one of the two
+    steps: int | None = None
+    minutes: float | None = None
+    # batches
+    seq_length: str | None = None
+    batch_size: int | None = None
+    accumulate: int | None = None
+    # optimizer
+    learning_rate: float | None = None
+    warmup: float | None = None
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    adam_eps: float = 1e-6
+    bias_correction: bool | None = None
+    google_decay: bool | None = None
+    # instances (Table 8 and the ablations of the paper)
+    short_seq_prob: float = 0.1
+    masked_lm_prob: float = 0.15
+    max_predictions_per_seq: int | None = None
+    mask_rates: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    whole_word_mask: bool = False
+    next_sentence: bool = True
+    left_to_right: bool = False
+    dupe_factor: int = 0
+    # the run
+    seed: int = 0
+    backend: str = "auto"
+    threads: int | None = None
+    evaluations: int = 10  # looks at the held-out text on the way
+    checkpoint_seconds: float = 300.0
+    checkpoint_steps: int = 0
+    keep: int = 2
+
+    # What may differ when a run goes on: its length, and what has no influence on the weights.
+    FREE = frozenset({"steps", "minutes", "keep", "checkpoint_seconds", "checkpoint_steps"})
+
+    def __post_init__(self) -> None:
+        paths = [self.corpus] if isinstance(self.corpus, str | Path) else self.corpus
+        object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
+        object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
+        if self.size not in SIZES:
+            raise InputError(f"size={self.size!r} is not a published size; use one of {', '.join(SIZES)}.")
+        if self.steps is not None and self.minutes is not None:
+            raise InputError(
+                f"steps={self.steps} and minutes={self.minutes} are both given; give one of them."
+            )
+        whole = ("steps", "batch_size", "accumulate", "vocab_size", "max_positions", "threads")
+        self._require("a whole number of at least 1", lambda x: x >= 1 and x == int(x), *whole)
+        positive = ("minutes", "learning_rate", "adam_eps")
+        self._require("a finite number above 0", lambda x: 0 < x < math.inf, *positive)
+        counts = ("seed", "keep", "checkpoint_seconds", "checkpoint_steps", "evaluations")
+        self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
+        self._require("at least 0 and below 1", lambda x: 0 <= x < 1, "dropout", "warmup", "beta1", "beta2")
+        self._require("above 0 and below 1", lambda x: 0 < x < 1, "held_out")
+        self._require("'float32' or 'float64'", lambda x: x in ("float32", "float64"), "dtype")
+        if self.seq_length is not None:
+            object.__setattr__(self, "seq_length", str(self.seq_length))
+        for length, _ in parse_lengths(self.seq_length or "128"):
+            self.instance_options(length)  # complains of what no instance can be made with
+
+    def _require(self, what: str, holds: Any, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and not holds(value):
+                raise InputError(f"{name}={value!r} is not valid; give {what}.")
+
+    def resolved(self) -> "PretrainOptions":
+        """The same with every `None` that the recipe of the size answers filled in."""
+        recipe = RECIPES.get(self.size, RECIPES["base"])  # the other sizes of Table 6 are trained as base is
+        answers = {
+            "learning_rate": recipe.learning_rate,
+            "seq_length": recipe.seq_length,
+            "batch_size": recipe.batch_size,
+            "accumulate": recipe.accumulate,
+            "warmup": recipe.warmup,
+            "dropout": recipe.dropout,
+            "unigram_bias": not recipe.paper,
+            "bias_correction": not recipe.paper,
+            "google_decay": recipe.paper,
+            "threads": recipe.threads,
+        }
+        if self.steps is None and self.minutes is None:
+            answers["minutes"] = MINUTES
+        return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
+
+    @property
+    def lengths(self) -> list[tuple[int, float]]:
+        """Sequence lengths and their shares of the steps, in order."""
+        return parse_lengths(self.seq_length)
+
+    @property
+    def longest(self) -> int:
+        """The longest sequence of the schedule."""
+        return max(length for length, _ in self.lengths)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens a step, were every sequence full; the same in every stage."""
+        return self.batch_size * self.longest
+
+    @property
+    def pairs(self) -> bool:
+        """Whether next-sentence prediction is part of the task."""
+        return self.next_sentence and not self.left_to_right
+
+    def stages(self, total_steps: int) -> list[Stage]:
+        """The schedule laid out over `total_steps`; the borders are rounded, the last stage ends the run."""
+        passed = [round(total_steps * share) for share in accumulate(share for _, share in self.lengths)]
+        borders = [0, *passed[:-1], total_steps]
+        return [
+            Stage(length, begin, end)
+            for (length, _), begin, end in zip(self.lengths, borders, borders[1:], strict=False)
+            if end > begin
+        ]
+
+    def pairs_at(self, seq_length: int) -> bool:
+        """Whether sequences of this length are pairs: in short first stages they are not."""
+        last = self.seq_length is None or seq_length == self.longest
+        return self.pairs and (last or seq_length >= PAIRS_FROM)
+
+    def instance_options(self, seq_length: int) -> InstanceOptions:
+        """How instances of one stage are made."""
+        own = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
+        shared = {field.name for field in dataclasses.fields(InstanceOptions)} - own.keys()
+        return InstanceOptions(**own, **{name: getattr(self, name) for name in shared})
+
+    def model_config(self, vocab_size: int) -> BertConfig:
+        """The shape of the model."""
+        return BertConfig.from_size(
+            self.size,
+            vocab_size=vocab_size,
+            hidden_act=self.hidden_act,
+            hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout,
+            max_position_embeddings=max(self.max_positions, self.longest),
+            is_decoder=self.left_to_right,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write as JSON."""
+        atomic_text(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PretrainOptions":
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        InputError
+            When there is no such file or it is not one of these.
+        """
+        try:
+            return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{path} is missing: there is no run to go on with; leave out --resume."
+            ) from error
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{path} does not hold the options of a run ({error}); name the folder of one."
+            ) from error
+
+    @classmethod
+    def resumed(cls, path: str | Path, **given: Any) -> "PretrainOptions":
+        """The stored options of a run, with a new length or other upkeep where it is given.
+
+        Parameters
+        ----------
+        path : the `training.json` of the run.
+        given : what the user said explicitly.
+
+        Raises
+        ------
+        InputError
+            When something given differs from what is stored and the weights depend on it.
+        """
+        stored = cls.load(path)
+        wished = dataclasses.replace(stored, **_one_budget(given)).resolved()
+        wished.require_same_run(stored)
+        return wished
+
+    def require_same_run(self, stored: "PretrainOptions") -> None:
+        """Raise InputError when a run with the `stored` options can't go on with these."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in self.FREE]
+        differing = [
+            f"{name}={getattr(self, name)!r} (the run has {getattr(stored, name)!r})"
+            for name in names
+            if getattr(self, name) != getattr(stored, name)
+        ]
+        if differing:
+            raise InputError(
+                f"The run cannot go on with {', '.join(differing)}; leave that out, "
+                "or start a new run in another folder."
+            )
+
+
+def _one_budget(given: dict[str, Any]) -> dict[str, Any]:
+    """A new number of steps takes the place of stored minutes, and the other way round."""
+    if "steps" in given:
+        return {"minutes": None, **given}
+    return {"steps": None, **given} if "minutes" in given else given
