@@ -141,7 +141,9 @@ def _model_flags(group: Any) -> None:
         group, "--size", SIZES, "tiny, mini, small, medium, base, large, or L-H-A as in the paper's Table 6"
     )
     group.add_argument(
-        "--init-from", metavar="FOLDER", help="a trained BERT to start from, Hugging Face's too"
+        "--init-from",
+        metavar="FOLDER",
+        help="a trained BERT to start from, Hugging Face's too; its shape and vocabulary hold",
     )
     _choice(group, "--hidden-act", GELU_FORMS, "gelu: by the error function; gelu_new: by tanh")
     _flag(group, "--max-positions", int, "the longest sequence the model can ever read")
