@@ -1,6 +1,11 @@
 """What all tests share: one thread per library, and a switch that makes a missing dependency a failure."""
 
 import os
+import signal
+
+# A shell starts its background jobs with Ctrl-C ignored, and they hand that on; some tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before NumPy is imported. Small matrices gain nothing from threads, and the same threads make the same bits.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
