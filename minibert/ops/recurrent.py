@@ -56,9 +56,8 @@ class Recurrent(Primitives):
         dw_state = xp.zeros_like(w_state)
         d_gates = []
         for rows, (i, f, g, o, before, tanh_c, h_before) in zip(reversed(steps), reversed(kept), strict=True):
-            starting = xp.zeros(
-                (len(rows) - len(dh), dh.shape[1]), dy.dtype
-            )  # their last token is this
+            # Going backward, sequences join at their last token: nothing comes to them from a later step.
+            starting = xp.zeros((len(rows) - len(dh), dh.shape[1]), dy.dtype)
             dh = dy[rows] + xp.concatenate([dh, starting])
             dc = dh * o * (1 - tanh_c * tanh_c) + xp.concatenate([dc, starting])
             d = xp.concatenate(
