@@ -146,14 +146,14 @@ axes.legend();
 # short sequence the neighbours are soon found.
 
 # %%
-from minibert.pretrain import pretrain, report_text
+from minibert.pretrain import figures_text, pretrain
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import fill_mask
 
 run = tempfile.mkdtemp() + "/tour"
 options = PretrainOptions(minutes=1.75, seq_length="10", batch_size=100, next_sentence=False, evaluations=5)
 report = pretrain(options, run)
-print(report_text(report))
+print(figures_text(report["held_out"]))
 
 # %% [markdown]
 # The dashed line is the **unigram floor**: the best that anyone can do who looks at no context at all. Whatever is
