@@ -81,7 +81,9 @@ class PretrainOptions:
     keep: int = 2
 
     # What may differ when a run goes on: its length, and what has no influence on the weights.
-    FREE = frozenset({"steps", "minutes", "keep", "checkpoint_seconds", "checkpoint_steps"})
+    FREE = frozenset(
+        {"steps", "minutes", "evaluations", "keep", "checkpoint_seconds", "checkpoint_steps"}
+    )
 
     def __post_init__(self) -> None:
         paths = [self.corpus] if isinstance(self.corpus, str | Path) else self.corpus
