@@ -72,6 +72,7 @@ def pretrain(
     run, began = Path(out), time.monotonic() if began is None else began
     options = options.resolved()
     ops = backends.create(options.backend)
+    backends.keep_freed_memory()
     fresh = not run.exists()
     _claim_folder(options, run, resume)
     tell = say if show else lambda text: None

@@ -1,11 +1,13 @@
 """Engines by name."""
 
+import ctypes
 import importlib.util
 from typing import Any
 
 from minibert.errors import InputError
 from minibert.ops import Ops
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
 ENGINES = {"numpy": "the reference, plain NumPy"}
 
 
@@ -39,6 +41,23 @@ def limit_threads(threads: int | None) -> Any:
     import threadpoolctl
 
     return threadpoolctl.threadpool_limits(limits=threads)
+
+
+def keep_freed_memory() -> bool:
+    """Let the C library keep what NumPy frees for the next array, and not return it to the system.
+
+    A training step makes and drops the same large arrays again and again; fresh pages for them cost a sixth
+    of its time.
+
+    Returns
+    -------
+    Whether the C library can do so; glibc can.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, or another system
+        return False
+    return bool(mallopt(M_TRIM_THRESHOLD, 1 << 30) and mallopt(M_MMAP_THRESHOLD, 1 << 25))
 
 
 def blas_libraries() -> list[dict[str, Any]]:

@@ -1,0 +1,25 @@
+"""Engines by name, and what they are run with."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from minibert import backends
+from minibert.errors import InputError
+
+
+def test_unknown_engine_is_refused_with_the_ones_there_are():
+    with pytest.raises(InputError, match="backend='cuda' is not an engine; use auto or one of numpy"):
+        backends.create("cuda")
+
+
+@pytest.mark.parametrize("name", ["auto", *backends.ENGINES])
+def test_every_engine_multiplies(name):
+    y, _ = backends.create(name).linear(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2))
+    assert np.asarray(y).tolist() == [[2, 3], [4, 5]]
+
+
+def test_a_c_library_without_the_switch_is_left_as_it_is(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    assert backends.keep_freed_memory() is False
