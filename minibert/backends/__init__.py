@@ -1,4 +1,4 @@
-"""Engines by name."""
+"""Engines by name, and the threads and memory that they are run with."""
 
 import ctypes
 import importlib.util
