@@ -1,6 +1,7 @@
 """The record of a run: lines in `metrics.jsonl`, TensorBoard events, what the person watching sees."""
 
 import json
+import socket
 import sys
 import time
 from contextlib import suppress
@@ -135,27 +136,32 @@ class EventFile:
     """
 
     def __init__(self, folder: Path, step: int) -> None:
-        from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto import event_pb2, summary_pb2
+        from tensorboardX.record_writer import RecordWriter
 
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
         folder.mkdir(parents=True, exist_ok=True)
-        self._writer, self._flushed = EventsWriter(str(folder / "events")), 0.0
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
+        self._writer, self._flushed = RecordWriter(str(folder / name)), 0.0
+        self._append(file_version="brain.Event:2")
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._writer.write_event(self._event(wall_time=time.time(), step=step + 1, session_log=start))
+        self._append(step=step + 1, session_log=start)
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """One event with all values of a step."""
         scalars = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        summary = self._summary(value=scalars)
-        self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=summary))
+        self._append(step=step, summary=self._summary(value=scalars))
         if time.monotonic() - self._flushed > QUIET_SECONDS:  # it waits for the disk: not after every step
             self._writer.flush()
             self._flushed = time.monotonic()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Finish the file, which is closed even where a full disk does not take the rest: tensorboardX's
+        EventsWriter leaves it open then, and Python complains of that when it ends."""
         self._writer.close()
+
+    def _append(self, **fields: Any) -> None:
+        self._writer.write(self._event(wall_time=time.time(), **fields).SerializeToString())
 
 
 def _event_file(folder: Path, step: int) -> EventFile | None:
