@@ -48,8 +48,8 @@ typedef struct wp_result {
     int64_t n_ids;
     int64_t n_invalid; /* stretches of bytes that were not UTF-8, each read as U+FFFD */
     int32_t *ids;      /* (n_ids) */
-    int32_t *offsets;  /* (n_ids, 2) first code point of the text and the one after the last; 0 0 at wrapping ids */
-    int32_t *words;    /* (n_ids) number of the word in its text, -1 at wrapping ids */
+    int32_t *offsets;  /* (n_ids, 2) first code point of the text, one after the last; 0 0 at wrapping ids */
+    int32_t *words;    /* (n_ids) number of the word in its text; -1 at wrapping ids */
     int64_t *bounds;   /* (n_texts + 1) ids of text i are bounds[i]:bounds[i+1] */
 } wp_result;
 
@@ -60,6 +60,7 @@ typedef struct wp_result {
 wp_result *wp_encode_texts(const wp_tokenizer *tokenizer, const char *bytes, const int64_t *text_bounds,
                            int64_t n_texts, int32_t flags, int32_t first_id, int32_t last_id, int32_t period);
 void wp_result_free(wp_result *result);
+void wp_release(void *array); /* one that was taken out of a result, which got NULL in its place */
 
 /* -- Counting words --------------------------------------------------------------------------------------- */
 
@@ -72,8 +73,8 @@ void wp_counter_free(wp_counter *counter);
 /* Count the words of a text, WP_RAW or not; returns the number of invalid stretches. */
 int64_t wp_count(wp_counter *counter, const char *text, int64_t n_bytes, int32_t flags);
 
-/* As wp_count, line by line (only \n ends a line): a line whose CRC-32 (that of zlib, over at most its first 256 bytes)
- * is a multiple of `modulus` is counted into `held_out` instead. */
+/* As wp_count, line by line (only \n ends a line): a line whose CRC-32 (that of zlib, over at most its first 256
+ * bytes) is a multiple of `modulus` is counted into `held_out` instead. */
 int64_t wp_count_split(wp_counter *counter, wp_counter *held_out, int64_t modulus, const char *text,
                        int64_t n_bytes, int32_t flags);
 
@@ -94,6 +95,6 @@ wp_learner *wp_learner_new(const int32_t *symbols, const int64_t *bounds, const 
                            int32_t n_symbols, int64_t min_frequency, int32_t objective);
 void wp_learner_free(wp_learner *learner);
 
-/* Up to n_merges merges: merge k makes symbol n_symbols + (merges before it) + k of lefts[k] and rights[k]. Returns how many were
- * made; fewer when no pair is left. */
+/* Up to n_merges merges; the k-th of all makes symbol n_symbols + k of its left and right symbol. Returns how many
+ * were made; fewer when no pair is left. */
 int64_t wp_learner_run(wp_learner *learner, int64_t n_merges, int32_t *lefts, int32_t *rights);

@@ -1,0 +1,391 @@
+"""The C core of the tokenizer (csrc/wordpiece) as Python objects: bytes go in, NumPy arrays come out.
+
+This is the only file that knows cffi. The Python twin of each object is named in its docstring.
+"""
+
+import functools
+import os
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.errors import InputError
+
+COMPAT = {"google": 0, "hf-slow": 1, "hf-fast": 2}  # WP_GOOGLE, WP_HF_SLOW, WP_HF_FAST
+OBJECTIVES = {"likelihood": 0, "frequency": 1}
+_OFFSETS, _SPECIAL, _RAW = 1, 2, 4
+_NO_MEMORY, _TOO_LONG = -1, -2
+
+_SMALL_BATCH = 1 << 16  # bytes; less is not worth a thread
+_SLICES = 4  # of a batch, for each thread: they end at different times
+
+
+class Encoded(NamedTuple):
+    """Many texts as ids, end to end; what both engines give."""
+
+    ids: np.ndarray  # (n,) int32
+    bounds: np.ndarray  # (N+1,) int64: ids of text i are bounds[i]:bounds[i+1]
+    offsets: np.ndarray | None  # (n, 2) int32: code points of the text; 0 0 at wrapping ids
+    words: np.ndarray | None  # (n,) int32: number of the word in its text; -1 at wrapping ids
+    n_invalid: int  # stretches of bytes that were not UTF-8
+
+
+@functools.cache
+def load() -> Any | None:
+    """The extension module, or None where it was not built; that is said once, as a warning."""
+    try:
+        return import_module("minibert.tokenizer._wordpiece")
+    except ImportError as error:
+        warnings.warn(
+            f"the C core of the tokenizer is not available ({error}): its Python twin gives the same results, "
+            "many times slower; install a C compiler and Python's headers, then minibert anew.",
+            stacklevel=3,
+        )
+        return None
+
+
+def available() -> bool:
+    """Whether the extension can be imported, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = load() is not None
+    if not found:
+        load.cache_clear()  # so that whoever needs it is told
+    return found
+
+
+def choose(engine: str) -> bool:
+    """Whether `engine` ("auto", "c" or "python") means the C core.
+
+    Raises
+    ------
+    InputError
+        When `engine` is unknown, or "c" and the extension is missing.
+    """
+    if engine not in ("auto", "c", "python"):
+        raise InputError(f"engine={engine!r} is unknown; choose auto, c or python.")
+    if engine == "c" and not available():
+        raise InputError(
+            "engine='c' needs the C core of the tokenizer, which is not built here; install a C compiler and "
+            "Python's headers, then minibert anew, or choose engine='python'."
+        )
+    return engine != "python" and load() is not None
+
+
+def cores() -> int:
+    """Cores that this process may use: the default number of threads."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only; honours containers and taskset
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+class Core:
+    """A vocabulary and the rules that go with it; the twin of the Python half of `Tokenizer`.
+
+    Parameters
+    ----------
+    vocab : the pieces, all of them different.
+    unk_id, special_ids : ids of [UNK], and of the pieces that `special=True` keeps whole.
+    lower_case, strip_accents, tokenize_chinese_chars, compat, never_split : as in `BasicTokenizer`.
+    max_input_chars_per_word : a longer word becomes [UNK].
+    """
+
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        *,
+        unk_id: int,
+        special_ids: Sequence[int],
+        lower_case: bool,
+        strip_accents: bool,
+        tokenize_chinese_chars: bool,
+        compat: str,
+        never_split: Sequence[str],
+        max_input_chars_per_word: int,
+    ):
+        self._module = module = load()
+        self._new, self._unpack, self._encode = module.ffi.new, module.ffi.unpack, module.lib.wp_encode_text
+        pieces, piece_bounds = _joined(vocab)
+        kept, kept_bounds = _joined(never_split)
+        rules = _rules(module, lower_case, strip_accents, tokenize_chinese_chars, compat)
+        pointer = module.lib.wp_tokenizer_new(
+            rules,
+            min(max_input_chars_per_word, 2**31 - 1),
+            pieces,
+            _int64(module, piece_bounds),
+            len(vocab),
+            unk_id,
+            list(special_ids),
+            len(special_ids),
+            kept,
+            _int64(module, kept_bounds),
+            len(never_split),
+        )
+        if not pointer:
+            longest = max(vocab, key=len)
+            raise InputError(
+                f"the vocabulary of {len(vocab)} pieces does not fit into the C core: there is not enough memory, "
+                f"or its pieces are too many and too long (the longest has {len(longest)} characters); "
+                "choose engine='python'."
+            )
+        self._tokenizer = module.ffi.gc(pointer, module.lib.wp_tokenizer_free)
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """Ids of one text."""
+        data = text.encode("utf-8", "surrogatepass")
+        ids = self._new("int32_t[]", len(data))
+        n = self._encode(self._tokenizer, data, len(data), _SPECIAL if special else 0, ids)
+        if n < 0:
+            raise _failure(n)
+        return self._unpack(ids, n)
+
+    def encode_texts(
+        self,
+        texts: Sequence[str | bytes],
+        *,
+        offsets: bool = False,
+        special: bool = False,
+        first_id: int = -1,
+        last_id: int = -1,
+        period: int = 1,
+        threads: int | None = None,
+    ) -> Encoded:
+        """Ids of many texts.
+
+        Parameters
+        ----------
+        texts : strings, or bytes of unknown origin; what is not UTF-8 in those is read as U+FFFD and counted.
+        offsets : also where each piece stands in its text, and in which word.
+        special : keep special tokens that are written out in a text whole.
+        first_id : put before every `period`-th text, from the first on; none where negative.
+        last_id : put after every text; none where negative.
+        threads : how many work on it, by default one a core; the result does not depend on it.
+        """
+        raw = bool(texts) and isinstance(texts[0], bytes)
+        if any(isinstance(text, bytes) != raw for text in texts):
+            raise InputError("texts has strings and bytes mixed; give either, lone surrogates differ in them.")
+        data, bounds = _joined(texts)
+        flags = _OFFSETS * offsets + _SPECIAL * special + _RAW * raw
+        wrapping = first_id, last_id, period
+        threads = cores() if threads is None else threads
+        if threads == 1 or len(data) <= _SMALL_BATCH or len(texts) <= 1:
+            return self._encode_slice(data, bounds, 0, len(texts), flags, wrapping)
+        cuts = _cuts(bounds, threads * _SLICES, period)
+        with ThreadPoolExecutor(threads) as pool:
+            parts = list(
+                pool.map(
+                    lambda first, last: self._encode_slice(data, bounds, first, last, flags, wrapping),
+                    cuts[:-1],
+                    cuts[1:],
+                )
+            )
+        return _concatenated(parts)
+
+    def _encode_slice(
+        self, data: bytes, bounds: np.ndarray, first: int, last: int, flags: int, wrapping: tuple[int, int, int]
+    ) -> Encoded:
+        ffi, lib = self._module.ffi, self._module.lib
+        pointer = lib.wp_encode_texts(
+            self._tokenizer, data, _int64(self._module, bounds) + first, last - first, flags, *wrapping
+        )
+        if not pointer:
+            raise _failure(_TOO_LONG if np.diff(bounds).max(initial=0) >= 2**31 else _NO_MEMORY)
+        result = ffi.gc(pointer, lib.wp_result_free)
+        n = result.n_ids
+        placed = flags & _OFFSETS
+        return Encoded(
+            self._taken(result, "ids", n, np.int32),
+            self._taken(result, "bounds", last - first + 1, np.int64),
+            self._taken(result, "offsets", 2 * n, np.int32).reshape(-1, 2) if placed else None,
+            self._taken(result, "words", n, np.int32) if placed else None,
+            result.n_invalid,
+        )
+
+    def _taken(self, result: Any, field: str, count: int, dtype: type) -> np.ndarray:
+        """An array of a result without a copy: the result gives it up, the array frees it in the end."""
+        ffi = self._module.ffi
+        pointer = ffi.gc(getattr(result, field), self._module.lib.wp_release)
+        setattr(result, field, ffi.NULL)
+        return np.frombuffer(ffi.buffer(pointer, count * np.dtype(dtype).itemsize), dtype)
+
+
+class Counter:
+    """Words and how often they occur; one thread at a time writes to it. Its twin is a dictionary.
+
+    Parameters
+    ----------
+    max_chars : longer words are not counted.
+    lower_case, strip_accents, tokenize_chinese_chars, compat : as in `BasicTokenizer`.
+    """
+
+    def __init__(
+        self,
+        *,
+        lower_case: bool,
+        strip_accents: bool,
+        tokenize_chinese_chars: bool,
+        compat: str,
+        max_chars: int,
+    ):
+        self._module = module = load()
+        rules = _rules(module, lower_case, strip_accents, tokenize_chinese_chars, compat)
+        pointer = _checked(module.lib.wp_counter_new(rules, max_chars))
+        self._counter = module.ffi.gc(pointer, module.lib.wp_counter_free)
+
+    def count(self, data: bytes, raw: bool = True) -> int:
+        """Count the words of a text; returns how many stretches of it were not UTF-8.
+
+        Parameters
+        ----------
+        raw : the bytes may be anything; otherwise they are a string's, lone surrogates included.
+        """
+        return _counted(self._module.lib.wp_count(self._counter, data, len(data), _RAW * raw))
+
+    def count_split(self, held_out: "Counter", modulus: int, data: bytes, raw: bool = True) -> int:
+        """As `count`, but lines whose CRC-32 is a multiple of `modulus` go into `held_out`."""
+        return _counted(
+            self._module.lib.wp_count_split(
+                self._counter, held_out._counter, modulus, data, len(data), _RAW * raw
+            )
+        )
+
+    def add(self, other: "Counter") -> None:
+        """Add the counts of another counter."""
+        _counted(self._module.lib.wp_counter_add(self._counter, other._counter))
+
+    def export(self) -> tuple[bytes, np.ndarray, np.ndarray]:
+        """The words end to end in the order of their bytes, where each begins and ends, and the counts.
+
+        Returns
+        -------
+        words : UTF-8; word i is words[bounds[i]:bounds[i+1]].
+        bounds : (n+1,) int64.
+        counts : (n,) int64.
+        """
+        ffi, lib = self._module.ffi, self._module.lib
+        n, n_bytes = lib.wp_counter_n_words(self._counter), lib.wp_counter_n_bytes(self._counter)
+        words = bytearray(n_bytes)
+        bounds, counts = np.empty(n + 1, np.int64), np.empty(n, np.int64)
+        _counted(
+            lib.wp_counter_export(
+                self._counter,
+                ffi.from_buffer("char[]", words),
+                _int64(self._module, bounds),
+                _int64(self._module, counts),
+            )
+        )
+        return bytes(words), bounds, counts
+
+
+class Learner:
+    """Merges over a segmented text; the twin of the merger in learner.py.
+
+    Parameters
+    ----------
+    symbols : (n,) int32, those of all words end to end, each below `n_symbols`.
+    bounds : (W+1,) int64: word i is symbols[bounds[i]:bounds[i+1]].
+    counts : (W,) int64.
+    n_symbols : size of the alphabet.
+    min_frequency : a pair that occurs less often is never merged.
+    objective : "likelihood" or "frequency".
+    """
+
+    def __init__(
+        self,
+        symbols: np.ndarray,
+        bounds: np.ndarray,
+        counts: np.ndarray,
+        n_symbols: int,
+        min_frequency: int,
+        objective: str,
+    ):
+        self._module = module = load()
+        pointer = module.lib.wp_learner_new(
+            module.ffi.from_buffer("int32_t[]", np.ascontiguousarray(symbols, np.int32)),
+            _int64(module, bounds),
+            _int64(module, counts),
+            len(counts),
+            n_symbols,
+            min_frequency,
+            OBJECTIVES[objective],
+        )
+        self._learner = module.ffi.gc(_checked(pointer), module.lib.wp_learner_free)
+
+    def run(self, n_merges: int) -> tuple[np.ndarray, np.ndarray]:
+        """Up to `n_merges` more merges; fewer when no pair is left.
+
+        Returns
+        -------
+        lefts, rights : (k,) int32. The k-th merge of all makes the symbol n_symbols + k.
+        """
+        lefts, rights = np.empty((2, n_merges), np.int32)
+        ffi = self._module.ffi
+        n = _counted(
+            self._module.lib.wp_learner_run(
+                self._learner,
+                n_merges,
+                ffi.from_buffer("int32_t[]", lefts),
+                ffi.from_buffer("int32_t[]", rights),
+            )
+        )
+        return lefts[:n], rights[:n]
+
+
+def _rules(module: Any, lower_case: bool, strip_accents: bool, chinese: bool, compat: str) -> Any:
+    return module.ffi.new("wp_rules *", (lower_case, strip_accents, chinese, COMPAT[compat]))
+
+
+def _joined(texts: Sequence[str | bytes]) -> tuple[bytes, np.ndarray]:
+    """Texts end to end as UTF-8, and where each begins and ends: (N+1,) int64."""
+    if texts and isinstance(texts[0], str):
+        texts = [text.encode("utf-8", "surrogatepass") for text in texts]
+    bounds = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
+    return b"".join(texts), bounds
+
+
+def _cuts(bounds: np.ndarray, n_slices: int, period: int) -> list[int]:
+    """Where to cut texts into slices of about equal size, between whole periods."""
+    targets = np.linspace(bounds[0], bounds[-1], n_slices + 1)[1:-1]
+    cuts = np.searchsorted(bounds, targets) // period * period
+    return np.unique([0, *cuts, len(bounds) - 1]).tolist()
+
+
+def _concatenated(parts: list[Encoded]) -> Encoded:
+    placed = parts[0].offsets is not None
+    bounds, before = [np.zeros(1, np.int64)], 0
+    for part in parts:
+        bounds.append(part.bounds[1:] + before)
+        before += len(part.ids)
+    return Encoded(
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate(bounds),
+        np.concatenate([part.offsets for part in parts]) if placed else None,
+        np.concatenate([part.words for part in parts]) if placed else None,
+        sum(part.n_invalid for part in parts),
+    )
+
+
+def _int64(module: Any, array: np.ndarray) -> Any:
+    return module.ffi.from_buffer("int64_t[]", array)
+
+
+def _checked(pointer: Any) -> Any:
+    if not pointer:
+        raise _failure(_NO_MEMORY)
+    return pointer
+
+
+def _counted(status: int) -> int:
+    if status < 0:
+        raise _failure(status)
+    return status
+
+
+def _failure(status: int) -> Exception:
+    if status == _TOO_LONG:
+        return InputError("a text has more than 2,147,483,647 bytes; cut it into several.")
+    return MemoryError("there is not enough memory for the tokenizer.")
