@@ -18,12 +18,13 @@ def ffi_builder(build: Path) -> FFI:
     script = HERE / "unicode_tables.py"
     subprocess.run([sys.executable, str(script), str(TABLE), str(build / "unicode_tables.h")], check=True)
     ffi = FFI()
-    ffi.cdef((HERE / "wordpiece.h").read_text(encoding="utf-8"))
+    declarations = (HERE / "wordpiece.h").read_text(encoding="utf-8").splitlines()
+    ffi.cdef("\n".join(line for line in declarations if not line.startswith("#")))
     ffi.set_source(
         "minibert.tokenizer._wordpiece",
         '#include "wordpiece.h"',
         sources=[str(path.relative_to(ROOT)) for path in SOURCES],
-        include_dirs=[str(HERE.relative_to(ROOT)), str(build.relative_to(ROOT))],
+        include_dirs=[str(HERE.relative_to(ROOT)), str(build)],
         depends=[str(path.relative_to(ROOT)) for path in HERE.glob("*.h")],
         # The learner's logarithms have the same bits everywhere only without fused multiply-adds.
         extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3", "-std=c11", "-ffp-contract=off"],

@@ -1,9 +1,13 @@
 /* The whole interface of the C core: UTF-8 bytes in; ids, offsets, counts and merges out.
  *
- * cffi reads this file as it stands, so it holds declarations only. Nothing here keeps global state, starts a
- * thread or knows Python; objects that come in as `const` may be shared by threads. Functions that return a
- * pointer return NULL when memory runs out; those that return a number return WP_NO_MEMORY.
+ * cffi reads it too (build.py leaves out the lines that begin with #), so it holds declarations only. Nothing here
+ * keeps global state, starts a thread or knows Python; objects that come in as `const` may be shared by threads.
+ * Functions that return a pointer return NULL when memory runs out; those that return a number WP_NO_MEMORY.
  */
+#ifndef WORDPIECE_H
+#define WORDPIECE_H
+
+#include <stdint.h>
 
 /* What is done to text before its words are matched; the twin of BasicTokenizer's arguments. */
 typedef struct wp_rules {
@@ -98,3 +102,5 @@ void wp_learner_free(wp_learner *learner);
 /* Up to n_merges merges; the k-th of all makes symbol n_symbols + k of its left and right symbol. Returns how many
  * were made; fewer when no pair is left. */
 int64_t wp_learner_run(wp_learner *learner, int64_t n_merges, int32_t *lefts, int32_t *rights);
+
+#endif
