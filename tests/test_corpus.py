@@ -5,6 +5,7 @@ import itertools
 import lzma
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -126,11 +127,21 @@ def test_auto_reads_the_embedded_books_as_sentences():
         ("यह है। वह है।", ["यह है।", "वह है।"]),
         ("No end", ["No end"]),
         ("Stars . . . and night. Day.", ["Stars . . . and night.", "Day."]),
+        ("Fini. être ou non. Être.", ["Fini. être ou non.", "Être."]),
+        ('He left. "élan." Yes.', ['He left. "élan."', "Yes."]),
+        ("1. 2. Three. ... Four. 5", ["1. 2.", "Three. ...", "Four.", "5"]),
         ("", []),
     ],
 )
 def test_sentences_end_where_a_reader_would_end_them(text, expected):
     assert split_sentences(text) == expected
+
+
+@pytest.mark.parametrize("text", ["「. ", ".) 「 ", "Mr. "], ids=["quotes", "brackets", "titles"])
+def test_text_without_a_single_border_is_split_in_linear_time(text):
+    began = time.process_time()
+    assert split_sentences(text * 100_000) == [(text * 100_000).strip()]
+    assert time.process_time() - began < 2  # 0.05; when every full stop looked back to the beginning: minutes
 
 
 @given(st.text(alphabet="aB.!? \"'。Mr", max_size=200))

@@ -27,8 +27,15 @@ SNIFFED_CHARACTERS = 1 << 16  # the beginning from which "auto" tells the layout
 WIDEST_PAGE = 120  # characters in the longest line of hard-wrapped prose
 HEADING_CHARACTERS = 400  # prose shorter than this before a gap is a heading, and stays with what follows
 
-# Where a sentence may end: its last mark, closing quotes, then a space (none is written after 。！？).
-_END = re.compile(r"[.!?…؟।]+[\"'”’»)\]_*]*\s+|[。！？]+[”’」』）]*\s*")
+# Where a sentence may end: its last mark, closing quotes, then a space (none is written after 。！？), but
+# not before a word in lower case, another mark or the end. `stop` tells a lone full stop. The pattern begins
+# with a class of characters, not with alternatives: `re` then runs over the text five times as fast.
+_END = re.compile(
+    r"""[.!?…؟।。！？]
+    (?>(?<=[。！？])[。！？]*[”’」』）]*\s* | (?<=\.)(?P<stop>)\s+ | [.!?…؟।]*["'”’»)\]_*]*\s+)
+    (?!["'“‘«(\[_*\-—]{0,7}+[a-z.!?…؟।。！？] | \Z)""",
+    re.VERBOSE,
+)
 _MARKS = tuple(".!?…؟।。！？")
 _CLOSING = "\"'”’»)]_*」』）"
 _OPENING = "\"'“‘«([_*-—"
@@ -37,6 +44,8 @@ _ABBREVIATIONS = frozenset(
     "etc i.e e.g cf fig pp jan feb aug sept oct nov dec".split()
 )
 _WORD = re.compile(r"\w")
+_ODD_SPACE = re.compile(r"[^\S\n ]")
+_SPACES = re.compile("  +")
 _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a number before its title
 
 
@@ -198,28 +207,33 @@ def split_sentences(text: str) -> list[str]:
     ['"Is it far?" asked Mr. Bennet.', 'She said: "No."', 'They went.']
     """
     found = []
-    begin = 0
+    begin = wordless = 0  # of the sentence; up to where it has no word
     for match in _END.finditer(text):
-        if match.end() < len(text) and _is_border(text, begin, match):
-            found.append(text[begin : match.end()].strip())
-            begin = match.end()
-    found.append(text[begin:].strip())
-    return [sentence for sentence in found if sentence]
+        mark, end = match.span()
+        if mark == begin or not text[mark - 1].isalnum():  # else that is one
+            word = _WORD.search(text, wordless, mark)
+            wordless = word.start() if word else mark
+            if not word:
+                continue
+        if _is_border(text, begin, mark, end, match.lastgroup == "stop"):
+            found.append(text[begin:end].strip())
+            begin = wordless = end
+    if last := text[begin:].strip():
+        found.append(last)
+    return found
 
 
-def _is_border(text: str, begin: int, match: re.Match) -> bool:
-    following = text[match.end() : match.end() + 8].lstrip(_OPENING)
-    if following[:1].islower() or following.startswith(_MARKS):
+def _is_border(text: str, begin: int, mark: int, end: int, lone_stop: bool) -> bool:
+    """What `_END` leaves open about a match from `mark` to `end` in a sentence from `begin` on."""
+    if not "0" <= text[end] <= "Z" and text[end : end + 8].lstrip(_OPENING)[:1].islower():
         return False
-    if not _WORD.search(text, begin, match.start()):
-        return False
-    if match.group().rstrip() != ".":
+    if not lone_stop:
         return True
-    word = text[max(begin, match.start() - 16) : match.start()].rpartition(" ")[2].lstrip(_OPENING)
-    initial = len(word) == 1 and word.isupper() and word != "I"
-    if word.lower() in _ABBREVIATIONS or initial:
+    _, space, word = text[max(begin, mark - 16) : mark].rpartition(" ")
+    word = word.lstrip(_OPENING)
+    if word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper() and word != "I"):
         return False
-    return not _NUMERAL.fullmatch(text, begin, match.end())
+    return bool(space) or not _NUMERAL.fullmatch(text, begin, end)
 
 
 def _cut(sentence: str) -> Iterator[str]:
@@ -234,18 +248,20 @@ def _cut(sentence: str) -> Iterator[str]:
 
 
 def _split_and_cut(text: str) -> Iterator[str]:
-    for sentence in split_sentences(text):
-        yield from _cut(sentence)
+    found = split_sentences(text)
+    if len(text) <= SENTENCE_CHARACTERS:
+        return iter(found)
+    return (part for sentence in found for part in _cut(sentence))
 
 
 
 
 def _read_sentences(lines: Iterator[str]) -> Iterator[str | None]:
     for line in lines:
-        if line:
-            yield from _cut(line)
+        if len(line) <= SENTENCE_CHARACTERS:
+            yield line or None
         else:
-            yield None
+            yield from _cut(line)
 
 
 def _read_paragraphs(lines: Iterator[str]) -> Iterator[str | None]:
@@ -295,9 +311,9 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
     """Lines with every run of white space made one space; one of more than LINE_CHARACTERS comes in parts."""
     rest = ""
     for piece in pieces:
-        *whole, rest = (rest + piece).split("\n")
-        for line in whole:
-            yield " ".join(line.split())
+        whole, end, rest = (rest + piece).rpartition("\n")
+        if end:
+            yield from _tidy_lines(whole)
         while len(rest) > LINE_CHARACTERS:
             space = rest.rfind(" ", LINE_CHARACTERS // 2, LINE_CHARACTERS)
             end = space if space > 0 else LINE_CHARACTERS
@@ -307,6 +323,16 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
             rest = rest[end:]
     if rest.strip():
         yield " ".join(rest.split())
+
+
+def _tidy_lines(text: str) -> Iterator[str]:
+    """`" ".join(line.split())` of each line, for many lines at once: nearly all of them are tidy already."""
+    text = text.replace("\xa0", " ")  # the commonest odd one by far
+    if _ODD_SPACE.search(text):
+        text = _ODD_SPACE.sub(" ", text)
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
+    return map(str.strip, text.split("\n"))
 
 
 def _peek(pieces: Iterator[str]) -> tuple[str, Iterator[str]]:
