@@ -1,64 +1,217 @@
 """From raw text to words: cleaning, Chinese characters, lower-casing, accents, punctuation.
 
-The rules are those of `BasicTokenizer` in Google's `tokenization.py` (Devlin et al. 2018, released code).
-Each rule looks at one character, so each step is a `str.translate` with a table that fills itself in.
-The classes of characters are those of the running Python's `unicodedata`.
+The rules are those of `BasicTokenizer` in Google's `tokenization.py` (Devlin et al. 2018, released code); the
+differences of Hugging Face's two tokenizers have a name each. They stand here twice: `tokenize` does a whole
+text at once, by tables; `align` goes character by character and remembers where each comes from.
 """
 
 import re
-import unicodedata
-from collections.abc import Callable
+from collections.abc import Iterable
+from functools import cache
+from itertools import groupby
+from typing import NamedTuple
 
-# Ideographs stand between spaces; Hangul, Hiragana and Katakana do not: they are written as words.
-_IDEOGRAPHS = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
-)
+from minibert.errors import InputError
+from minibert.tokenizer import unicode
+
+COMPAT = ("google", "hf-slow", "hf-fast")
+
+_DELETED = {
+    "google": unicode.CONTROL,
+    "hf-slow": unicode.CONTROL | unicode.PRIVATE | unicode.UNASSIGNED | unicode.SURROGATE,
+    "hf-fast": unicode.CONTROL | unicode.PRIVATE,
+}
 
 # Python splits at these control characters, the cleaning deletes them: "a\x0bb" is the word "ab".
 _DELETED_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
+class Word(NamedTuple):
+    """A word, and for each of its characters the span of the original text that it comes from."""
+
+    text: str
+    begins: list[int]  # one for each character: where its source begins, in code points
+    ends: list[int]  # ... and where it ends
+
+
+class _Placed(NamedTuple):
+    """A character on its way, with the span of its source."""
+
+    character: str
+    begin: int
+    end: int
+
+
 class BasicTokenizer:
     """Splits text into normalised words and punctuation marks.
+
+    A text is cleaned, CJK ideographs are set apart, and what stands between spaces is a word. It is
+    lower-cased, decomposed (NFD), stripped of accents and split at punctuation marks, each of them a word.
 
     Parameters
     ----------
     lower_case : lower-case every word (the uncased models).
     strip_accents : drop combining marks after canonical decomposition (NFD); by default as `lower_case`.
-    chinese_characters : make a word of every CJK ideograph.
+    tokenize_chinese_chars : make a word of every CJK ideograph.
+    compat : whose words to make.
+
+        - "google": those of the released code, `tokenization.py`.
+        - "hf-slow": those of the tokenizer in Python of Hugging Face's transformers. Private, unassigned and
+          surrogate characters are deleted too, and text is composed (NFC) before it is split: that changes
+          cased words written with separate accents, compatibility ideographs, U+1FEF (to a backquote).
+        - "hf-fast": those of the tokenizer in Rust, Hugging Face's tokenizers. Private characters are deleted
+          too, the 256 ideographs U+2B820-2B91F are letters like others, and a capital sigma becomes the
+          medial one even at the end of a word.
+    never_split : words that stay as they are where only spaces, ideographs or the ends of the text stand
+        around them.
+
+    Notes
+    -----
+    Every mode follows Unicode 15.0.0. transformers follows the running Python's Unicode, tokenizers 0.23 that
+    of version 8.0: what came later is a letter to it, be it a mark, punctuation or a control character. It
+    files six others as they were then: U+166D and U+111C9 are punctuation, U+1734 is a mark that goes with
+    the accents, U+1885, U+1886 and U+A9BD are none. Beyond that each mode equals its original, except that
+    transformers looks for `never_split` once more after lower-casing and after splitting at punctuation.
+
+    Raises
+    ------
+    InputError
+        When `compat` is unknown or `never_split` is no collection of strings.
 
     Examples
     --------
     >>> BasicTokenizer().tokenize("Où est l'Été?")
     ['ou', 'est', 'l', "'", 'ete', '?']
+    >>> BasicTokenizer().align("l'Été")[2]
+    Word(text='ete', begins=[2, 3, 4], ends=[3, 4, 5])
     """
 
     def __init__(
-        self, lower_case: bool = True, strip_accents: bool | None = None, chinese_characters: bool = True
+        self,
+        lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+        *,
+        compat: str = "google",
+        never_split: Iterable[str] = (),
     ):
+        if compat not in COMPAT:
+            raise InputError(f"compat={compat!r} is unknown; choose one of {', '.join(COMPAT)}.")
+        kept = (None,) if isinstance(never_split, str) else tuple(never_split)
+        if not all(isinstance(word, str) for word in kept):
+            raise InputError(
+                f"never_split={never_split!r} is no list of words; give one, such as ['[MASK]']."
+            )
         self.lower_case = lower_case
         self.strip_accents = lower_case if strip_accents is None else strip_accents
-        self.chinese_characters = chinese_characters
-        self._cleaned = _CharacterTable(clean_and_isolate if chinese_characters else clean)
-        self._split = _CharacterTable(strip_and_split if self.strip_accents else split_punctuation)
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.compat = compat
+        self.never_split = kept
+        self._kept = frozenset(kept)
+        self._final_sigma = compat != "hf-fast"
+        self._cleaned = unicode.CharacterTable(self._clean)
+        self._split = unicode.CharacterTable(self._strip_and_split)
+        self._whole = unicode.CharacterTable(self._normalise)
 
     def tokenize(self, text: str) -> list[str]:
         """Words of `text` in order, none of them empty, each punctuation mark a word of its own."""
-        # Lower-casing comes before the accents go: "İ" becomes "i" and a dot above, which is then dropped.
-        # Google works word by word; no step looks across a space, so the whole text at once is the same.
-        text = text.translate(self._cleaned)
+        if self._kept:
+            text = text.translate(self._cleaned)
+            chunks = (unicode.nfc(text) if self.compat == "hf-slow" else text).split()
+            return [
+                word
+                for chunk in chunks
+                for word in ([chunk] if chunk in self._kept else self._words_of(chunk))
+            ]
+        if self.compat == "hf-slow" and not text.isascii():
+            text = unicode.nfc(text.translate(self._cleaned))
+        return self._words_of(text)
+
+    def _words_of(self, text: str) -> list[str]:
+        """All steps at once where each looks at one character only, else one after the other."""
+        if not text.isascii() and _looks_at_neighbours().search(text):
+            text = text.translate(self._cleaned)
+            # Google works word by word; no step looks across a space, so the whole text at once is the same.
+            if self.lower_case:
+                text = unicode.lower(text, final_sigma=self._final_sigma)
+            if self.strip_accents:
+                text = unicode.nfd(text)
+            return text.translate(self._split).split()
+        return text.translate(self._whole).split()
+
+    def _normalise(self, character: str) -> str:
+        """What becomes of a character if its neighbours don't matter."""
+        text = self._clean(character)
         if self.lower_case:
-            text = text.lower()
+            text = "".join(map(unicode.lower_character, text))
         if self.strip_accents:
-            text = unicodedata.normalize("NFD", text)
-        return text.translate(self._split).split()
+            text = unicode.nfd(text)
+        return "".join(map(self._strip_and_split, text))
+
+    def _clean(self, character: str) -> str:
+        """Drop what is no text; make tab, line ends and every space a space; set an ideograph apart."""
+        flags = unicode.flags(ord(character))
+        if flags & _DELETED[self.compat]:
+            return ""
+        if flags & unicode.SPACE:
+            return " "
+        return f" {character} " if self._stands_alone(flags) else character
+
+    def _stands_alone(self, flags: int) -> bool:
+        late = self.compat == "hf-fast" and flags & unicode.LATE_IDEOGRAPH
+        return bool(self.tokenize_chinese_chars and flags & unicode.IDEOGRAPH and not late)
+
+    def _strip_and_split(self, character: str) -> str:
+        """Put spaces around a punctuation mark; drop what is left of an accent after NFD."""
+        if self.strip_accents and unicode.flags(ord(character)) & unicode.NONSPACING:
+            return ""
+        return f" {character} " if is_punctuation(character) else character
+
+    def align(self, text: str) -> list[Word]:
+        """As `tokenize`, with the source of every character: readable, and what offsets are checked against.
+
+        A character's source is the one character it comes from. Characters share their sources where these
+        can't be told apart: marks that changed places in canonical order, and what NFC changed together
+        ("hf-slow").
+        """
+        words = []
+        for chunk in self._chunks(text):
+            if self.compat == "hf-slow":
+                chunk = _compose(chunk)
+            if _spell(chunk) in self._kept:
+                words.append(_word(chunk))
+                continue
+            if self.lower_case:
+                chunk = self._lower(chunk)
+            if self.strip_accents:
+                chunk = _strip_accents(chunk)
+            words += map(_word, _split_at_punctuation(chunk))
+        return words
+
+    def _chunks(self, text: str) -> list[list[_Placed]]:
+        """Cleaned text, cut at spaces and around ideographs."""
+        chunks: list[list[_Placed]] = [[]]
+        for at, character in enumerate(text):
+            flags = unicode.flags(ord(character))
+            if flags & _DELETED[self.compat]:
+                continue
+            if flags & unicode.SPACE:
+                chunks.append([])
+            elif self._stands_alone(flags):
+                chunks += [[_Placed(character, at, at + 1)], []]
+            else:
+                chunks[-1].append(_Placed(character, at, at + 1))
+        return [chunk for chunk in chunks if chunk]
+
+    def _lower(self, chunk: list[_Placed]) -> list[_Placed]:
+        text = _spell(chunk)
+        lowered = []
+        for at, placed in enumerate(chunk):
+            if text[at] == "Σ" and self._final_sigma and unicode.ends_word(text, at):
+                lowered.append(placed._replace(character="ς"))
+            else:
+                lowered += _expand(placed, unicode.lower_character(text[at]))
+        return lowered
 
 
 def split_at_whitespace(text: str) -> list[str]:
@@ -68,34 +221,9 @@ def split_at_whitespace(text: str) -> list[str]:
     return text.split()
 
 
-def clean(character: str) -> str:
-    """Drop NUL, U+FFFD and control or format characters; make tab, line ends and every space a space."""
-    if character in "\t\n\r":
-        return " "
-    category = unicodedata.category(character)
-    if category in ("Cc", "Cf") or character == "\ufffd":
-        return ""
-    return " " if category == "Zs" else character
-
-
-def clean_and_isolate(character: str) -> str:
-    """As `clean`, with spaces around a CJK ideograph."""
-    return f" {character} " if is_ideograph(character) else clean(character)
-
-
-def split_punctuation(character: str) -> str:
-    """Put spaces around a punctuation mark."""
-    return f" {character} " if is_punctuation(character) else character
-
-
-def strip_and_split(character: str) -> str:
-    """As `split_punctuation`, dropping nonspacing marks: what is left of an accent after NFD."""
-    return "" if unicodedata.category(character) == "Mn" else split_punctuation(character)
-
-
 def is_ideograph(character: str) -> bool:
     """Whether `character` lies in one of the CJK ideograph blocks, those of 2018."""
-    return any(first <= ord(character) <= last for first, last in _IDEOGRAPHS)
+    return bool(unicode.flags(ord(character)) & unicode.IDEOGRAPH)
 
 
 def is_punctuation(character: str) -> bool:
@@ -103,21 +231,59 @@ def is_punctuation(character: str) -> bool:
 
     The ASCII symbols ``$ + < = > ^ ` | ~`` are punctuation here although Unicode files them elsewhere.
     """
-    if character.isascii():
-        return character.isprintable() and not character.isalnum() and character != " "
-    return unicodedata.category(character).startswith("P")
+    return bool(unicode.flags(ord(character)) & unicode.PUNCTUATION)
 
 
-class _CharacterTable(dict):
-    """A table for `str.translate` that works out a character when it first meets it.
+@cache
+def _looks_at_neighbours() -> re.Pattern:
+    """Characters on which a step may look further: capital sigma, and marks that change places and stay."""
+    tables = unicode.data()
+    kept = [chr(code) for code in tables.combining if not unicode.flags(code) & unicode.NONSPACING]
+    return re.compile(f"[Σ{''.join(kept)}]")
 
-    It is bounded by the size of Unicode; ordinary text touches a few hundred characters.
-    """
 
-    def __init__(self, rule: Callable[[str], str]):
-        super().__init__()
-        self.rule = rule
+def _compose(chunk: list[_Placed]) -> list[_Placed]:
+    """NFC. Each segment that it changes has one source."""
+    text, composed, at = _spell(chunk), [], 0
+    for segment in unicode.unsettled_segments(text):
+        begin, end = segment.span()
+        together = unicode.nfc(segment[0])
+        if together != segment[0]:
+            composed += chunk[at:begin]
+            composed += _expand(_Placed("", chunk[begin].begin, chunk[end - 1].end), together)
+            at = end
+    return composed + chunk[at:]
 
-    def __missing__(self, code: int) -> str:
-        self[code] = replacement = self.rule(chr(code))
-        return replacement
+
+def _strip_accents(chunk: list[_Placed]) -> list[_Placed]:
+    """NFD without nonspacing marks. Marks that stay but change places have one source."""
+    decomposed = [part for placed in chunk for part in _expand(placed, unicode.decompose(placed.character))]
+    stripped = []
+    for is_starter, run in groupby(decomposed, lambda part: unicode.combining_class(part.character) == 0):
+        kept = [part for part in run if not unicode.flags(ord(part.character)) & unicode.NONSPACING]
+        text = _spell(kept)
+        ordered = text if is_starter else unicode.in_order(text)
+        stripped += kept if ordered == text else _expand(_Placed("", kept[0].begin, kept[-1].end), ordered)
+    return stripped
+
+
+def _split_at_punctuation(chunk: list[_Placed]) -> list[list[_Placed]]:
+    words: list[list[_Placed]] = [[]]
+    for placed in chunk:
+        if is_punctuation(placed.character):
+            words += [[placed], []]
+        else:
+            words[-1].append(placed)
+    return [word for word in words if word]
+
+
+def _expand(source: _Placed, characters: str) -> list[_Placed]:
+    return [source._replace(character=character) for character in characters]
+
+
+def _spell(chunk: list[_Placed]) -> str:
+    return "".join(placed.character for placed in chunk)
+
+
+def _word(chunk: list[_Placed]) -> Word:
+    return Word(_spell(chunk), [placed.begin for placed in chunk], [placed.end for placed in chunk])
