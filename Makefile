@@ -1,12 +1,17 @@
 # Everything runs in one virtual environment, .venv, made and refreshed as the targets need it. What is installed
-# there is remembered by the stamps .venv/.with-EXTRA, which age with pyproject.toml and setup.py.
-#   ARGS='...'     is passed on: make pretrain ARGS='--size mini', make test ARGS='-k attention'
-#   PYTHON=...     which Python makes .venv; by default the first of python3, python3.11 ... that is at least 3.11
-#   MINUTES=...    what `make pretrain` may take, without the installation
+# there is remembered by the stamps .venv/.with-EXTRA, which age with what an installation is made of: pyproject.toml,
+# setup.py, and the sources of the extension, which is compiled anew when one of them changes.
+#   ARGS='...'        is passed on: make pretrain ARGS='--size mini', make test ARGS='-k attention'
+#   PYTHON=...        which Python makes .venv; by default the first of python3, python3.11 ... that is at least 3.11
+#   MINUTES=...       what `make pretrain` may take, without the installation
+#   FUZZ_SECONDS=...  how long `make sanitize` lets libFuzzer search
+#   CC=... CLANG=...  the compilers of `make sanitize`; only clang has libFuzzer
 
 VENV := .venv
 BIN := $(VENV)/bin
 MINUTES := 8
+FUZZ_SECONDS := 600
+CLANG := clang
 ARGS :=
 PIP := $(BIN)/python -m pip install --no-input --disable-pip-version-check -qq
 NOTEBOOKS = $(wildcard notebooks/*.ipynb)
@@ -15,8 +20,17 @@ PYTEST = $(BIN)/python -m pytest
 # The whole fast suite; `make test-all` adds what is marked slow.
 TESTS = tests --ignore tests/oracle $(if $(NOTEBOOKS),--nbmake $(NOTEBOOKS))
 
+# The C core, its generated tables, and how it is compiled for tests that know no Python.
+CORE = $(wildcard csrc/wordpiece/*.[ch] csrc/wordpiece/*.py minibert/tokenizer/unicode-*.txt)
+NATIVE := build/native
+SANITIZED = -std=c11 -O1 -g -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror -fno-omit-frame-pointer \
+  -fsanitize=address,undefined -fno-sanitize-recover=all
+# malloc and its sisters become those of tests/native/allocator.c, which fail on demand.
+NATIVE_C = -Icsrc/wordpiece -I$(NATIVE) -include tests/native/allocator.h $(wildcard csrc/wordpiece/*.c) \
+  tests/native/allocator.c
+
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle gradcheck lint bench notebooks clean
+.PHONY: help pretrain test test-all test-oracle gradcheck lint bench fuzz sanitize notebooks clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -47,19 +61,24 @@ test-oracle: $(VENV)/.with-test $(VENV)/.with-oracle ## against PyTorch, Hugging
 gradcheck: $(VENV)/.with-plots ## every gradient against the complex step: the proof sheet
 	$(BIN)/minibert gradcheck $(ARGS)
 
-lint: $(VENV)/.with-lint ## ruff over the Python
+lint: $(VENV)/.with-lint ## ruff over the Python, clang-format over the C
 	$(BIN)/ruff check . $(ARGS)
+	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/wordpiece/*.[ch] tests/native/*.[ch])
 
-bench: $(VENV)/.with-plots ## the measurements of benchmarks/
-	@set -- benchmarks/*.py; [ -e "$$1" ] || { echo "minibert: benchmarks/ is empty so far"; exit 0; }; \
-	for script; do echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
+bench: $(VENV)/.with-bench ## the measurements of benchmarks/, half an hour; ARGS=--quick for a first look
+	@for script in benchmarks/*.py; do echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
+
+fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,000,000 random texts
+	$(BIN)/python tests/fuzz_tokenizer.py $(ARGS)
+
+sanitize: sanitized-tests sanitized-fuzzing ## the C core under AddressSanitizer, UndefinedBehaviorSanitizer and libFuzzer
 
 notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, from their sources notebooks/*.py
 	@for source in notebooks/*.py; do echo "minibert: running $$source"; \
 	  $(BIN)/jupytext --quiet --to ipynb --execute "$$source" || exit 1; done
 
 clean: ## remove the virtual environment and whatever was built; run folders stay
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache minibert/tokenizer/_wordpiece.*
 	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +
 
 # A virtual environment whose Python has gone away is of no use to anyone.
@@ -73,6 +92,26 @@ $(VENV)/.made:
 
 # torch goes first and alone, so that nothing else decides which build of it comes.
 $(VENV)/.with-oracle: TORCH_FIRST = $(PIP) torch==2.13.0 &&
-$(VENV)/.with-%: pyproject.toml setup.py | $(VENV)/.made
+$(VENV)/.with-%: pyproject.toml setup.py $(CORE) | $(VENV)/.made
 	@echo "minibert: installing minibert[$*] into $(VENV); a minute or a few the first time" && \
 	$(TORCH_FIRST) $(PIP) --editable '.[$*]' && touch $@
+
+$(NATIVE)/unicode_tables.h: $(CORE)
+	@mkdir -p $(@D) && python=$$(PYTHON='$(PYTHON)' .ci/pythons | head -n 1) && [ "$$python" ] && \
+	"$$python" csrc/wordpiece/unicode_tables.py $(wildcard minibert/tokenizer/unicode-*.txt) $@
+
+.PHONY: sanitized-tests sanitized-fuzzing
+sanitized-tests: $(NATIVE)/unicode_tables.h
+	$(CC) $(SANITIZED) $(NATIVE_C) $(wildcard tests/native/test_*.c) -o $(NATIVE)/test_wordpiece -lm
+	$(NATIVE)/test_wordpiece
+
+sanitized-fuzzing: $(NATIVE)/unicode_tables.h
+	@echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' | \
+	$(CLANG) -fsanitize=fuzzer,address -x c - -o $(NATIVE)/probe 2>$(NATIVE)/probe.log || { \
+	  echo "minibert: $(CLANG) cannot build a libFuzzer program ($$(head -n 1 $(NATIVE)/probe.log)); install clang" \
+	    "with its compiler-rt (Debian, Ubuntu: apt install clang), or name one: make sanitize CLANG=clang-18" >&2; \
+	  exit 1; }
+	$(CLANG) $(SANITIZED) -fsanitize=fuzzer $(NATIVE_C) tests/native/fuzz_wordpiece.c -o $(NATIVE)/fuzz_wordpiece -lm
+	@mkdir -p $(NATIVE)/corpus
+	$(NATIVE)/fuzz_wordpiece -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=25 -print_final_stats=1 \
+	  -artifact_prefix=$(NATIVE)/ $(NATIVE)/corpus tests/native/seeds
