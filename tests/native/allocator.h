@@ -1,4 +1,4 @@
-/* Comes before every file of the core in these tests: its memory is asked for here, and runs out on demand. */
+/* Comes before every file of the core in these tests: its memory is asked for here, where it can run out. */
 #ifndef TEST_ALLOCATOR_H
 #define TEST_ALLOCATOR_H
 

@@ -1,5 +1,5 @@
-/* What the native tests share: checks that stop at once, vocabularies from one string, texts in buffers without
- * a byte to spare, so that AddressSanitizer sees whoever reads on. */
+/* What the native tests share: checks that stop at once, vocabularies from one string, texts in buffers
+ * without a byte to spare, so that AddressSanitizer sees whoever reads on. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -70,8 +70,8 @@ static inline int32_t check_find(const check_strings *strings, const char *text,
     return -1;
 }
 
-/* Greedy longest match as it is written in Google's code, for a word of single-byte characters: the ids in `ids`,
- * which has room for all of its bytes; returns how many. */
+/* Greedy longest match as it is written in Google's code, for a word of single-byte characters: the ids in
+ * `ids`, which has room for all of its bytes; returns how many. */
 static inline int64_t check_longest_match(const check_strings *vocab, int32_t unk_id, const char *word,
                                           int64_t n_bytes, int32_t *ids) {
     char *piece = check_memory((size_t)n_bytes + 2);

@@ -56,7 +56,7 @@ static void counters_add_up(void) {
 }
 
 static void lines_are_held_out_by_their_checksum(void) {
-    /* CRC-32 of "123456789" is CBF43926 (the check value of its standard); only a multiple of that falls with it. */
+    /* CRC-32 of "123456789" is CBF43926, the check value of its standard. */
     wp_counter *train = wp_counter_new(&CASED, 200), *held_out = wp_counter_new(&CASED, 200);
     const char *text = "hello\n123456789\nhello\n123456789";
     CHECK(wp_count_split(train, held_out, 0xCBF43926, text, (int64_t)strlen(text), 0) == 0);

@@ -64,7 +64,7 @@ static void words_of_a_million_letters_have_their_pieces_when_allowed(void) {
 }
 
 static void long_runs_of_anything_take_linear_time(void) {
-    /* Marks in the wrong order, sigmas that look ahead over apostrophes, Hangul, brackets that begin no token. */
+    /* Marks in the wrong order, sigmas that look ahead over apostrophes, brackets that begin no token ... */
     static const char *const parts[] = {"\xCC\x81\xCC\xA3",
                                         "\xF0\x9D\x85\xAD\xF0\x9D\x85\xA5",
                                         "\xCE\xA3'",

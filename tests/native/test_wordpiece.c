@@ -1,5 +1,5 @@
 /* The C core without Python: every function of wordpiece.h, its values, and what it does to bad input.
- * `make sanitize` compiles this with AddressSanitizer and UndefinedBehaviorSanitizer. This file: text to ids. */
+ * `make sanitize` compiles it with AddressSanitizer and UndefinedBehaviorSanitizer. Here: text to ids. */
 #include <time.h>
 
 #include "test_wordpiece.h"
@@ -116,7 +116,7 @@ static void nested_pieces_match_as_in_the_quadratic_loop(void) {
 }
 
 static void unusual_vocabularies_are_harmless(void) {
-    /* Without text, mark alone, longer than any word, never reachable because of upper case or punctuation. */
+    /* Without text, the mark alone, out of reach because of upper case or punctuation. */
     wp_tokenizer *odd = tokenizer_of(UNCASED, 200, "[UNK]  ## ### #### A a-b ##\xC3\x89 a # ##a");
     EXPECT(odd, "aa", 0, {8, 0, 1, 0}, {10, 1, 2, 0});
     EXPECT(odd, "A", 0, {8, 0, 1, 0});
@@ -183,7 +183,7 @@ static void text_is_normalised_as_in_googles_code(void) {
 }
 
 static void offsets_point_into_the_text_as_it_was(void) {
-    /* A syllable of Hangul is three letters after NFD; two marks with a width are permuted by it and share a span. */
+    /* NFD makes three letters of a Hangul syllable; two marks with a width that it permutes share a span. */
     wp_tokenizer *tokenizer = tokenizer_of(
         UNCASED, 200,
         "[UNK] \xE1\x84\x92 ##\xE1\x85\xA1 ##\xE1\x86\xAB a ##\xF0\x9D\x85\xA5 ##\xF0\x9D\x85\xAD");
@@ -314,7 +314,11 @@ static void a_batch_is_its_texts_end_to_end_wrapped_as_asked(void) {
     CHECK(result && result->n_ids == 10 && result->offsets == NULL && result->words == NULL);
     CHECK(memcmp(result->ids, paired, sizeof paired) == 0);
     CHECK(memcmp(result->bounds, paired_bounds, sizeof paired_bounds) == 0);
+    int32_t *taken = result->ids;
+    result->ids = NULL;
     wp_result_free(result);
+    CHECK(memcmp(taken, paired, sizeof paired) == 0);
+    wp_release(taken);
     result = wp_encode_texts(tokenizer, texts, bounds, 0, WP_OFFSETS, 1, 2, 1);
     CHECK(result && result->n_ids == 0 && result->bounds[0] == 0);
     wp_result_free(result);
