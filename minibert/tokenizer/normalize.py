@@ -32,6 +32,7 @@ class Word(NamedTuple):
     text: str
     begins: list[int]  # one for each character: where its source begins, in code points
     ends: list[int]  # ... and where it ends
+    kept: bool = False  # whole, as never_split asks
 
 
 class _Placed(NamedTuple):
@@ -83,7 +84,7 @@ class BasicTokenizer:
     >>> BasicTokenizer().tokenize("Où est l'Été?")
     ['ou', 'est', 'l', "'", 'ete', '?']
     >>> BasicTokenizer().align("l'Été")[2]
-    Word(text='ete', begins=[2, 3, 4], ends=[3, 4, 5])
+    Word(text='ete', begins=[2, 3, 4], ends=[3, 4, 5], kept=False)
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class BasicTokenizer:
             if self.compat == "hf-slow":
                 chunk = _compose(chunk)
             if _spell(chunk) in self._kept:
-                words.append(_word(chunk))
+                words.append(_word(chunk)._replace(kept=True))
                 continue
             if self.lower_case:
                 chunk = self._lower(chunk)

@@ -1,42 +1,26 @@
-"""WordPiece: words to pieces by greedy longest match, and the `Tokenizer` around it.
+"""`Tokenizer`: text to WordPiece ids and back, by one of two engines that give the same.
 
-The matching is that of Google's `tokenization.py` (Devlin et al. 2018, released code): the longest piece that
-begins the word, then the longest "##" piece that goes on, and so forth; a word that can't be finished, or is
-longer than the limit, is one [UNK].
+The engine to read is `GreedyCore` in greedy.py; the one for speed is the core in C, behind native.py. What is
+made of their pieces, sequences for the model, is in encoding.py; files are in formats.py.
 """
 
-import json
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from reprlib import repr as short
+from typing import Any
 
 import numpy as np
 
-from minibert.errors import InputError, RunError
-from minibert.files import atomic_text
-from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
+from minibert.errors import InputError
+from minibert.tokenizer import formats, native
+from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, lay_out, whole_number
+from minibert.tokenizer.formats import SPECIAL_TOKENS
+from minibert.tokenizer.greedy import GreedyCore
+from minibert.tokenizer.normalize import BasicTokenizer, is_punctuation
 
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARS_PER_WORD = 200  # Google's; Hugging Face stops at 100
-
-# Hugging Face's names in tokenizer_config.json, and ours.
-_CONFIG_NAMES = {
-    "do_lower_case": "lower_case",
-    "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "chinese_characters",
-    "max_input_chars_per_word": "max_input_chars_per_word",
-}
-_SPECIAL_IN_TEXT = re.compile("(" + "|".join(map(re.escape, SPECIAL_TOKENS)) + ")")
-
-
-class Encoding(NamedTuple):
-    """A text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`."""
-
-    ids: np.ndarray  # (n,) int32
-    token_type_ids: np.ndarray  # (n,) int32: 0 up to the first [SEP], 1 after it
-    tokens: list[str]  # n pieces
+_MAX_CHARS = {"google": MAX_CHARS_PER_WORD, "hf-slow": 100, "hf-fast": 100}
 
 
 class Tokenizer:
@@ -47,13 +31,20 @@ class Tokenizer:
     vocab : the pieces; the place of a piece is its id.
     lower_case : lower-case and strip accents (the uncased models).
     strip_accents : overrides what `lower_case` says about accents.
-    chinese_characters : make a word of every CJK ideograph.
-    max_input_chars_per_word : a longer word becomes [UNK].
+    tokenize_chinese_chars : make a word of every CJK ideograph.
+    never_split : what is neither lower-cased nor split where it stands between two spaces; [UNK] if no piece.
+    max_input_chars_per_word : a longer word becomes [UNK]; by default 200, and 100 as Hugging Face's.
+    compat : whose rules to follow: "google", the released code; "hf-slow", Hugging Face's tokenizer in
+        Python; "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as they do.
+    additional_special_tokens : pieces that `special=True` keeps whole beside the five of BERT; of ASCII, each
+        beginning with a punctuation mark.
+    engine : "c", "python", or "auto": C if its extension is there. They differ in speed only.
 
     Raises
     ------
     InputError
-        When the vocabulary is empty, repeats a piece or lacks one of the five special tokens.
+        When the vocabulary is empty, repeats a piece or lacks one of the five special tokens, an option is
+        unknown, or the engine is not installed.
 
     Examples
     --------
@@ -62,26 +53,67 @@ class Tokenizer:
     ['un', '##aff', '##able', '!']
     >>> tokenizer("unaffable").ids
     array([2, 5, 6, 7, 3], dtype=int32)
+    >>> tokenizer.encode_batch(["unaffable", "!"]).cu_seqlens
+    array([0, 5, 8], dtype=int32)
     """
 
     def __init__(
         self,
-        vocab: Sequence[str],
+        vocab: Iterable[str],
         lower_case: bool = True,
-        max_input_chars_per_word: int = MAX_CHARS_PER_WORD,
         *,
         strip_accents: bool | None = None,
-        chinese_characters: bool = True,
+        tokenize_chinese_chars: bool = True,
+        never_split: Iterable[str] = (),
+        max_input_chars_per_word: int | None = None,
+        compat: str = "google",
+        additional_special_tokens: Iterable[str] = (),
+        engine: str = "auto",
     ):
-        self.vocab = list(vocab)
+        self.vocab = _list_of_strings("vocab", vocab)
         self.ids = _number(self.vocab)
-        self.max_input_chars_per_word = max_input_chars_per_word
-        self.basic_tokenizer = BasicTokenizer(lower_case, strip_accents, chinese_characters)
         self.special_ids = tuple(self.ids[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
         self.continuation = np.array([piece.startswith("##") for piece in self.vocab])  # (V,) bool
-        self._longest_piece = max(map(len, self.vocab))
-        self._chunk_ids = _ChunkMemo(self._encode_chunk)
+        self.basic_tokenizer = BasicTokenizer(
+            lower_case,
+            strip_accents,
+            tokenize_chinese_chars,
+            compat=compat,
+            never_split=tuple(_list_of_strings("never_split", never_split)),
+        )
+        if max_input_chars_per_word is None:
+            max_input_chars_per_word = _MAX_CHARS[compat]
+        whole_number("max_input_chars_per_word", max_input_chars_per_word, 1)
+        self.max_input_chars_per_word = int(max_input_chars_per_word)
+        self.additional_special_tokens = tuple(
+            _list_of_strings("additional_special_tokens", additional_special_tokens)
+        )
+        for token in self.additional_special_tokens:
+            if token not in self.ids:
+                raise InputError(
+                    f"additional_special_tokens={token!r} is no piece; add it to the vocabulary."
+                )
+            if not token.isascii() or not is_punctuation(token[0]):
+                raise InputError(
+                    f"additional_special_tokens={token!r} can't be told from words; "
+                    "give one of ASCII that begins with a punctuation mark, such as '[NEW]'."
+                )
+        self.engine = "c" if native.choose(engine) else "python"
+        self._requested_engine = engine
+        self._core = self._make_core()
+
+    def _make_core(self) -> native.Core | GreedyCore:
+        # Where one special token begins another, the longer one is found.
+        special = sorted((*SPECIAL_TOKENS, *self.additional_special_tokens), key=len, reverse=True)
+        own = {
+            "unk_id": self.unk_id,
+            "special_ids": [self.ids[token] for token in special],
+            "max_input_chars_per_word": self.max_input_chars_per_word,
+        }
+        if self.engine == "python":
+            return GreedyCore(self.vocab, self.basic_tokenizer, **own)
+        return native.Core(self.vocab, **own, **self._rules())
 
     @property
     def vocab_size(self) -> int:
@@ -91,6 +123,10 @@ class Tokenizer:
     def lower_case(self) -> bool:
         return self.basic_tokenizer.lower_case
 
+    @property
+    def compat(self) -> str:
+        return self.basic_tokenizer.compat
+
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of the pieces of `text`, without [CLS] and [SEP].
 
@@ -98,47 +134,117 @@ class Tokenizer:
         ----------
         special : keep a special token that is written out in the text, such as "[MASK]", whole.
         """
-        if special:
-            parts = _SPECIAL_IN_TEXT.split(text)
-            return [i for part in parts for i in self._encode_special(part) or self.encode(part)]
-        # A chunk between spaces tokenizes alone, and chunks repeat: nearly all are answered from memory.
-        return list(chain.from_iterable(map(self._chunk_ids.__getitem__, split_at_whitespace(text))))
+        if not isinstance(text, str):
+            raise _no_string("text", text)
+        return self._core.encode(text, special)
 
     def tokenize(self, text: str, *, special: bool = False) -> list[str]:
         """The pieces of `text`; see `encode`."""
-        return [self.vocab[i] for i in self.encode(text, special=special)]
+        vocab = self.vocab
+        return [vocab[i] for i in self.encode(text, special=special)]
 
     def __call__(
-        self, text: str, pair: str | None = None, max_length: int | None = None, *, special: bool = False
+        self,
+        text: str,
+        pair: str | None = None,
+        max_length: int | None = None,
+        *,
+        truncation: str = "longest_first",
+        special: bool = False,
+        add_special_tokens: bool = True,
     ) -> Encoding:
-        """Encode one text or a pair for the model.
+        """Encode one text or a pair for the model; arguments and errors as in `encode_batch`."""
+        ids = self.encode(text, special=special)
+        if add_special_tokens:
+            ids = [self.cls_id, *ids, self.sep_id]
+        n_first = len(ids)
+        if pair is not None:
+            if not isinstance(pair, str):
+                raise _no_string("pair", pair)
+            ids += self._core.encode(pair, special)
+            if add_special_tokens:
+                ids.append(self.sep_id)
+
+        def again(offsets: bool = True) -> Encoding:
+            return self.encode_batch(
+                [text],
+                None if pair is None else [pair],
+                max_length=max_length,
+                truncation=truncation,
+                offsets=offsets,
+                special=special,
+                add_special_tokens=add_special_tokens,
+            )[0]
+
+        n_special = add_special_tokens * (2 + (pair is not None))
+        limit = Limit.of(max_length, truncation, None, n_special, pair is not None, self.compat)
+        if limit is not None and len(ids) > max_length:
+            cut = again(offsets=False)
+            ids, n_first = cut.ids, cut.n_first
+        return Encoding(np.array(ids, np.int32), n_first, add_special_tokens, self.vocab, again)
+
+    def encode_batch(
+        self,
+        texts: Iterable[str | bytes],
+        pairs: Iterable[str | bytes] | None = None,
+        *,
+        max_length: int | None = None,
+        truncation: str = "longest_first",
+        stride: int | None = None,
+        offsets: bool = False,
+        special: bool = False,
+        add_special_tokens: bool = True,
+        threads: int | None = None,
+    ) -> BatchEncoding:
+        """Encode many texts, or pairs of texts, end to end as the model reads them.
 
         Parameters
         ----------
-        max_length : cut to at most this many ids, [CLS] and [SEP] included. Pieces go from the end of the
-            longer text, one by one, and from the second when both are equally long (as in Google's code).
+        texts : strings, or bytes of UTF-8: what is invalid in them is read as U+FFFD and counted.
+        pairs : the second text of each.
+        max_length : most ids of a sequence, [CLS] and [SEP] included.
+        truncation : from which text of a pair pieces go, always from its end, when it is too long:
+            "longest_first" the longer one, one by one, the second when both are equally long (as in Google's
+            code); "only_first"; "only_second".
+        stride : cut nothing away; make windows of at most `max_length`, each of which begins with the last
+            `stride` pieces of the one before. With pairs, `truncation` says of which text; the other one is
+            whole in every window.
+        offsets : find also where pieces stand in the text, and the numbers of their words.
+        special : keep special tokens that are written out in a text, such as "[MASK]", whole.
+        add_special_tokens : put [CLS] and [SEP] around.
+        threads : how many threads share the work; by default one for each core.
 
         Raises
         ------
         InputError
-            When `max_length` has no room for the special tokens, or a text is not a string.
+            When a text is neither string nor bytes, `texts` and `pairs` are not of equal number, an argument
+            is not possible, or what must stay whole leaves no room.
         """
-        for name, value in (("text", text), ("pair", "" if pair is None else pair)):
-            if not isinstance(value, str):
+        parts, kind = _texts("texts", texts)
+        if pairs is not None:
+            pairs, other = _texts("pairs", pairs)
+            if len(pairs) != len(parts):
+                raise InputError(f"{len(parts)} texts come with {len(pairs)} pairs; give one for each text.")
+            if other is not kind:
                 raise InputError(
-                    f"{name}={value!r} is not a string; encode several texts one by one."
+                    f"texts are {kind.__name__} and pairs {other.__name__}; give both as one of these."
                 )
-        first = self.encode(text, special=special)
-        second = None if pair is None else self.encode(pair, special=special)
-        if max_length is not None:
-            first, second = _truncate(first, second, max_length)
-        ids = [self.cls_id, *first, self.sep_id]
-        n_first = len(ids)
-        if second is not None:
-            ids += [*second, self.sep_id]
-        token_type_ids = np.zeros(len(ids), np.int32)
-        token_type_ids[n_first:] = 1
-        return Encoding(np.array(ids, np.int32), token_type_ids, [self.vocab[i] for i in ids])
+            parts = list(chain.from_iterable(zip(parts, pairs, strict=True)))
+        n_special = add_special_tokens * (2 + (pairs is not None))
+        limit = Limit.of(max_length, truncation, stride, n_special, pairs is not None, self.compat)
+        if threads is not None:
+            whole_number("threads", threads, 1)
+        first_id, last_id = (self.cls_id, self.sep_id) if add_special_tokens else (-1, -1)
+        encoded = self._core.encode_texts(
+            parts,
+            offsets=offsets,
+            special=special,
+            first_id=first_id,
+            last_id=last_id,
+            period=1 if pairs is None else 2,
+            threads=threads,
+        )
+        return lay_out(encoded, pairs is not None, add_special_tokens, limit, self.vocab)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Join pieces into readable text: "##" pieces to what stands before them, a space elsewhere.
@@ -156,14 +262,16 @@ class Tokenizer:
                     "decode with the vocabulary that the ids were made with."
                 )
         if skip_special_tokens:
-            ids = [i for i in ids if i not in self.special_ids]
+            skipped = {*self.special_ids, *(self.ids[token] for token in self.additional_special_tokens)}
+            ids = [i for i in ids if i not in skipped]
         return " ".join(self.vocab[i] for i in ids).replace(" ##", "")
 
     @classmethod
-    def from_pretrained(cls, path: str | Path, **overrides) -> "Tokenizer":
+    def from_pretrained(cls, path: str | Path, **overrides: Any) -> "Tokenizer":
         """Read a folder with `vocab.txt` and, if present, `tokenizer_config.json`; or a vocabulary file.
 
-        A folder with a Hugging Face `tokenizer.json` in place of `vocab.txt` will do as well.
+        A Hugging Face `tokenizer.json` will do as well, in a folder or by itself. It gives its word limit and
+        special tokens too; as Hugging Face's tokenizer does, it is read by `compat="hf-fast"` to the letter.
 
         Parameters
         ----------
@@ -176,95 +284,48 @@ class Tokenizer:
         InputError
             When a file is missing, is not UTF-8 or JSON, or does not hold a BERT vocabulary.
         """
-        path = Path(path)
-        options = _read_config(path / "tokenizer_config.json") if path.is_dir() else {}
-        file = _vocab_file(path) if path.is_dir() else path
-        vocab = _read_vocab_json(file) if file.suffix == ".json" else _read_vocab(file)
+        stored = formats.read(Path(path))
         try:
-            return cls(vocab, **{**options, **overrides})
+            return cls(stored.vocab, **{**stored.options, **overrides})
         except InputError as error:
-            raise InputError(f"{file}: {error}") from error
+            raise InputError(f"{stored.source}: {error}") from error
 
     def save_pretrained(self, folder: str | Path, model_max_length: int = 512) -> None:
-        """Write `vocab.txt` and `tokenizer_config.json`, which `transformers.AutoTokenizer` loads as well.
+        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`.
+
+        `transformers.AutoTokenizer` loads the folder, `tokenizers.Tokenizer.from_file` the second of them;
+        both then do what `compat="hf-fast"` does here, but for `never_split`, which they have no word for.
 
         Parameters
         ----------
         model_max_length : the number of positions of the model that goes with this vocabulary.
         """
-        for number, piece in enumerate(self.vocab):
-            if "\n" in piece or piece.endswith("\r"):
-                raise InputError(
-                    f"piece {number}, {piece!r}, holds a line end; vocab.txt needs one piece a line."
-                )
-        config = {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": self.lower_case,
-            "strip_accents": self.basic_tokenizer.strip_accents,
-            "tokenize_chinese_chars": self.basic_tokenizer.chinese_characters,
-            "max_input_chars_per_word": self.max_input_chars_per_word,
-            "model_max_length": model_max_length,
-            **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
+        formats.write(Path(folder), self.vocab, self._options(), model_max_length)
+
+    def _rules(self) -> dict[str, Any]:
+        """The arguments of `BasicTokenizer`."""
+        basic = self.basic_tokenizer
+        return {
+            "lower_case": basic.lower_case,
+            "strip_accents": basic.strip_accents,
+            "tokenize_chinese_chars": basic.tokenize_chinese_chars,
+            "compat": basic.compat,
+            "never_split": list(basic.never_split),
         }
-        vocab = Path(folder) / "vocab.txt"
-        fresh = not vocab.exists()
-        atomic_text(vocab, "".join(f"{piece}\n" for piece in self.vocab))
-        try:
-            atomic_text(Path(folder) / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
-        except RunError:  # alone, a cased vocabulary would be read as an uncased one
-            if fresh:
-                vocab.unlink()
-            raise
 
-    def _encode_special(self, part: str) -> list[int]:
-        return [self.ids[part]] if part in SPECIAL_TOKENS else []
+    def _options(self) -> dict[str, Any]:
+        """Every argument of `Tokenizer` that goes with the vocabulary."""
+        return {
+            **self._rules(),
+            "max_input_chars_per_word": self.max_input_chars_per_word,
+            "additional_special_tokens": list(self.additional_special_tokens),
+        }
 
-    def _encode_chunk(self, chunk: str) -> list[int]:
-        return [i for word in self.basic_tokenizer.tokenize(chunk) for i in self._encode_word(word)]
+    def __getstate__(self) -> dict[str, Any]:
+        return {"vocab": self.vocab, **self._options(), "engine": self._requested_engine}
 
-    def _encode_word(self, word: str) -> list[int]:
-        """Greedy longest match; one [UNK] if any part of the word has no piece."""
-        if len(word) > self.max_input_chars_per_word:
-            return [self.unk_id]
-        ids, begin = [], 0
-        while begin < len(word):
-            match = self._longest_match(word, begin)
-            if match is None:
-                return [self.unk_id]
-            begin, piece_id = match
-            ids.append(piece_id)
-        return ids
-
-    def _longest_match(self, word: str, begin: int) -> tuple[int, int] | None:
-        """Where the longest piece that starts at `begin` ends, and its id."""
-        prefix = "##" if begin else ""
-        for end in range(min(len(word), begin + self._longest_piece), begin, -1):
-            piece_id = self.ids.get(prefix + word[begin:end])
-            if piece_id is not None:
-                return end, piece_id
-        return None
-
-
-class _ChunkMemo(dict):
-    """Chunk of text -> ids, computed once.
-
-    Memory stays bounded, at about 12 MB: long chunks are not kept, and a full memo starts anew.
-    """
-
-    LIMIT = 1 << 16
-    LONGEST = 32
-
-    def __init__(self, compute):
-        super().__init__()
-        self.compute = compute
-
-    def __missing__(self, chunk: str) -> list[int]:
-        ids = self.compute(chunk)
-        if len(chunk) <= self.LONGEST:
-            if len(self) >= self.LIMIT:
-                self.clear()
-            self[chunk] = ids
-        return ids
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)
 
 
 def _number(vocab: list[str]) -> dict[str, int]:
@@ -284,77 +345,36 @@ def _number(vocab: list[str]) -> dict[str, int]:
     return ids
 
 
-def _truncate(
-    first: list[int], second: list[int] | None, max_length: int
-) -> tuple[list[int], list[int] | None]:
-    """Cut a pair to what `max_length` leaves, the longer one first: what popping one by one comes to."""
-    n_special = 2 if second is None else 3
-    room = max_length - n_special
-    if room < 0:
+def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
+    """The values, if they are strings in an order."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InputError(f"{name}={short(values)} is no list of strings; give one, in order.")
+    values = list(values)
+    for number, value in enumerate(values):
+        if not isinstance(value, str):
+            raise InputError(f"{name}[{number}]={short(value)} is not a string; give strings only.")
+    return values
+
+
+def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], type | None]:
+    """The texts as a list, and whether they are str or bytes; None when there are none."""
+    if isinstance(texts, (str, bytes)):
+        raise InputError(f"{name}={short(texts)} is one text; give a list of them.")
+    if not isinstance(texts, Iterable):
+        raise InputError(f"{name}={short(texts)} is no list of texts; give strings or bytes.")
+    texts = texts if isinstance(texts, list) else list(texts)
+    if not texts:
+        return texts, None
+    kind = bytes if isinstance(texts[0], bytes) else str
+    if not all(issubclass(found, kind) for found in set(map(type, texts))):
+        number = next(i for i, text in enumerate(texts) if not isinstance(text, kind))
         raise InputError(
-            f"max_length={max_length} has no room for the special tokens; give at least {n_special}."
+            f"{name}[{number}]={short(texts[number])} is {type(texts[number]).__name__}; "
+            "give texts that are all str or all bytes."
         )
-    if second is None:
-        return first[:room], None
-    n_first = min(len(first), max((room + 1) // 2, room - len(second)))
-    return first[:n_first], second[: room - n_first]
+    return texts, kind
 
 
-def _vocab_file(folder: Path) -> Path:
-    for name in ("vocab.txt", "tokenizer.json"):
-        if (folder / name).exists():
-            return folder / name
-    raise InputError(f"{folder} has no vocab.txt; give a folder or file with a vocabulary, one piece a line.")
-
-
-def _read_vocab(path: Path) -> list[str]:
-    """Pieces of a vocabulary file, one a line.
-
-    Only a line feed ends a line, with or without a carriage return: the released Chinese vocabulary has a
-    Unicode line separator as a piece.
-    """
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(
-            f"{path} can't be read ({error.strerror}); give a vocabulary, one piece a line."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not UTF-8 at byte {error.start}; save the vocabulary as UTF-8."
-        ) from error
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
-def _read_vocab_json(path: Path) -> list[str]:
-    """Pieces of a Hugging Face `tokenizer.json`, by id."""
-    try:
-        ids = _read_json(path)["model"]["vocab"]
-        vocab = sorted(ids, key=ids.get)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path} holds no WordPiece vocabulary; give one of a BERT, or vocab.txt."
-        ) from error
-    if [ids[piece] for piece in vocab] != list(range(len(vocab))):
-        raise InputError(f"{path} leaves out or repeats an id; expected ids from 0 to {len(vocab) - 1}.")
-    return vocab
-
-
-def _read_config(path: Path) -> dict:
-    """Arguments of `Tokenizer` from a Hugging Face `tokenizer_config.json`; none if there is no file."""
-    config = _read_json(path) if path.exists() else {}
-    stored = {argument: config.get(name) for name, argument in _CONFIG_NAMES.items()}
-    return {argument: value for argument, value in stored.items() if value is not None}
-
-
-def _read_json(path: Path) -> dict:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} can't be read as JSON ({error}); restore the file or remove it.") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} holds {type(content).__name__}; expected a JSON object.")
-    return content
+def _no_string(name: str, value: Any) -> InputError:
+    hint = "encode_batch reads bytes" if isinstance(value, bytes) else "encode_batch takes a list of texts"
+    return InputError(f"{name}={short(value)} is not a string; {hint}.")

@@ -1,0 +1,369 @@
+"""What a tokenizer returns: ids, where they stand in the text, and how long texts are cut or windowed.
+
+An engine gives the pieces of many texts end to end. Everything here is arithmetic on where texts begin and
+end in that row: no loop over texts, and the same for every engine.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.errors import InputError
+from minibert.tokenizer.native import Encoded
+
+TRUNCATION = ("longest_first", "only_first", "only_second")
+
+Alignment = tuple[np.ndarray, np.ndarray]  # offsets (n,2), word_ids (n,)
+
+
+class Encoding:
+    """A text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+
+    Attributes
+    ----------
+    ids : (n,) int32.
+    token_type_ids : (n,) int32, 0 up to the first [SEP], 1 after it.
+    tokens : n pieces.
+    offsets : (n,2) int32, the first character of the text that a piece comes from and the one after the last
+        (code points; in a pair, those of its own text). (0, 0) at [CLS] and [SEP].
+    word_ids : (n,) int32, number of the word in its text, a punctuation mark being one; -1 at [CLS], [SEP].
+    special_tokens_mask : (n,) bool, True at the [CLS] and [SEP] that were put around the text.
+    """
+
+    def __init__(
+        self,
+        ids: np.ndarray,
+        n_first: int,
+        wrapped: bool,
+        vocab: Any,
+        alignment: "Alignment | Callable[[], Encoding] | None",
+    ):
+        self.ids = ids
+        self.n_first = n_first  # ids up to the first [SEP]
+        self._wrapped = wrapped
+        self._vocab = vocab
+        self._alignment = alignment  # known, or how to encode once more, with offsets
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Encoding({' '.join(self.tokens)})"
+
+    @cached_property
+    def token_type_ids(self) -> np.ndarray:
+        types = np.zeros(len(self.ids), np.int32)
+        types[self.n_first :] = 1
+        return types
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        return [self._vocab[i] for i in self.ids.tolist()]
+
+    @property
+    def offsets(self) -> np.ndarray:
+        return self._aligned[0]
+
+    @property
+    def word_ids(self) -> np.ndarray:
+        return self._aligned[1]
+
+    @cached_property
+    def special_tokens_mask(self) -> np.ndarray:
+        mask = np.zeros(len(self.ids), bool)
+        if self._wrapped:
+            mask[[0, self.n_first - 1, -1]] = True
+        return mask
+
+    @cached_property
+    def _aligned(self) -> Alignment:
+        if self._alignment is None:
+            raise _not_asked_for()
+        if callable(self._alignment):
+            found = self._alignment()
+            return found.offsets, found.word_ids
+        return self._alignment
+
+    def __getstate__(self) -> dict:
+        # The tokenizer stays at home: what it would be asked for later is found now.
+        alignment = None if self._alignment is None else self._aligned
+        return {
+            "ids": self.ids,
+            "n_first": self.n_first,
+            "_wrapped": self._wrapped,
+            "_vocab": _pieces_of(self.ids, self._vocab),
+            "_alignment": alignment,
+        }
+
+
+class BatchEncoding:
+    """S sequences end to end, without padding, as `Batch` has them.
+
+    `batch[i]` is one of them as an `Encoding` of views, and `for encoding in batch` goes through all.
+
+    Attributes
+    ----------
+    ids : (T,) int32.
+    cu_seqlens : (S+1,) int32, sequence s is ids[cu_seqlens[s]:cu_seqlens[s+1]].
+    token_type_ids : (T,) int32, 0 up to the first [SEP] of a sequence, 1 after it.
+    offsets, word_ids : (T,2) and (T,) int32, as in `Encoding`; they must be asked for.
+    special_tokens_mask : (T,) bool.
+    source : (S,) int64, number of the text (or pair) that each sequence is of: several windows share one.
+    n_invalid : stretches of bytes that were not UTF-8 in texts given as bytes, each read as U+FFFD.
+    """
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        cu_seqlens: np.ndarray,  # (S+1,)
+        seconds: np.ndarray | None,  # (S,) where the second text of each pair begins
+        source: np.ndarray | None,  # (S,) None where each sequence is of its own text
+        wrapped: bool,
+        vocab: Any,
+    ):
+        self.ids = encoded.ids
+        self.cu_seqlens = _int32(cu_seqlens)
+        self.n_invalid = encoded.n_invalid
+        self._alignment = None if encoded.offsets is None else (encoded.offsets, encoded.words)
+        self._seconds = seconds
+        self._source = source
+        self._wrapped = wrapped
+        self._vocab = vocab
+
+    def __len__(self) -> int:
+        return len(self.cu_seqlens) - 1
+
+    def __repr__(self) -> str:
+        return f"BatchEncoding({len(self)} sequences, {len(self.ids)} ids)"
+
+    def __getitem__(self, number: int) -> Encoding:
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"number={number} is not one of the {len(self)} sequences.")
+        number %= len(self)
+        begin, end = self.cu_seqlens[number : number + 2].tolist()
+        n_first = end - begin if self._seconds is None else int(self._seconds[number]) - begin
+        alignment = self._alignment and tuple(part[begin:end] for part in self._alignment)
+        return Encoding(self.ids[begin:end], n_first, self._wrapped, self._vocab, alignment)
+
+    def __iter__(self) -> Iterator[Encoding]:
+        return map(self.__getitem__, range(len(self)))
+
+    @cached_property
+    def token_type_ids(self) -> np.ndarray:
+        types = np.zeros(len(self.ids), np.int32)
+        if self._seconds is not None:
+            types[ranges(self._seconds, self.cu_seqlens[1:] - self._seconds)] = 1
+        return types
+
+    @property
+    def offsets(self) -> np.ndarray:
+        return self._aligned[0]
+
+    @property
+    def word_ids(self) -> np.ndarray:
+        return self._aligned[1]
+
+    @cached_property
+    def special_tokens_mask(self) -> np.ndarray:
+        mask = np.zeros(len(self.ids), bool)
+        if self._wrapped:
+            mask[self.cu_seqlens[:-1]] = mask[self.cu_seqlens[1:] - 1] = True
+            if self._seconds is not None:
+                mask[self._seconds - 1] = True
+        return mask
+
+    @cached_property
+    def source(self) -> np.ndarray:
+        return np.arange(len(self)) if self._source is None else self._source
+
+    @property
+    def _aligned(self) -> Alignment:
+        if self._alignment is None:
+            raise _not_asked_for()
+        return self._alignment
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_vocab": _pieces_of(self.ids, self._vocab)}
+
+
+class Limit(NamedTuple):
+    """How long a sequence may become, and what is done with a longer one.
+
+    Attributes
+    ----------
+    max_length : most ids of a sequence, [CLS] and [SEP] included.
+    truncation : where pieces go from, always the end: of the longer text, one by one ("longest_first"), of
+        the first or of the second.
+    stride : None cuts; a number makes windows of what is too long, each beginning with that many pieces of
+        the one before.
+    odd_to_longer : which text keeps the odd piece when both are cut: the longer one (the second, when both
+        are equally long) as in Hugging Face's `tokenizers`, or the first, as in Google's code.
+    """
+
+    max_length: int
+    truncation: str = "longest_first"
+    stride: int | None = None
+    odd_to_longer: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        max_length: int | None,
+        truncation: str,
+        stride: int | None,
+        n_special: int,
+        pairs: bool,
+        compat: str,
+    ) -> "Limit | None":
+        """The limit that arguments of `Tokenizer` ask for; None without `max_length`.
+
+        Raises
+        ------
+        InputError
+            When they can't be carried out for any text around which `n_special` ids stand.
+        """
+        if truncation not in TRUNCATION:
+            raise InputError(f"truncation={truncation!r} is unknown; choose one of {', '.join(TRUNCATION)}.")
+        if truncation == "only_second" and not pairs:
+            raise InputError("truncation='only_second' needs pairs; give them, or choose only_first.")
+        if max_length is None:
+            if stride is not None:
+                raise InputError(
+                    f"stride={stride!r} makes windows of max_length ids; give max_length as well."
+                )
+            return None
+        whole_number("max_length", max_length, 0)
+        room = max_length - n_special
+        if room < 0:
+            raise InputError(
+                f"max_length={max_length} has no room for the special tokens; give at least {n_special}."
+            )
+        if stride is not None:
+            whole_number("stride", stride, 0)
+            if pairs and truncation == "longest_first":
+                raise InputError(
+                    f"stride={stride} makes windows of one text of a pair; "
+                    "choose truncation only_first or only_second with it."
+                )
+            if stride >= room:
+                raise InputError(
+                    f"stride={stride} leaves no new piece to a window that has room for {room}; "
+                    "give less, or a larger max_length."
+                )
+        return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
+
+    # first (N,) second (N,) -> (N,) (N,)
+    def shares(self, first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+        """How many pieces of each text a sequence keeps, of `first` and `second` many."""
+        if self.truncation == "longest_first":
+            odd = first > second if self.odd_to_longer else True
+            half = room // 2 + (room % 2) * odd
+            kept = np.minimum(first, np.maximum(half, room - second))
+            return kept, np.minimum(second, room - kept)
+        shortened, other = (first, second) if self.truncation == "only_first" else (second, first)
+        left = room - other
+        needed = 0 if self.stride is None else self.stride + 1
+        if len(bad := np.flatnonzero((shortened > left) & (left < needed))):
+            pair = bad[0]
+            raise InputError(
+                f"pair {pair} does not fit max_length={self.max_length}: with truncation={self.truncation!r} "
+                f"the other text keeps all its {other[pair]} pieces, which leaves {max(0, left[pair])}"
+                + (f" for windows with stride={self.stride}" if self.stride is not None else "")
+                + '; give a larger max_length or truncation="longest_first".'
+            )
+        kept = np.minimum(shortened, left)
+        return (kept, other) if self.truncation == "only_first" else (other, kept)
+
+
+def lay_out(encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, vocab: Any) -> BatchEncoding:
+    """Make sequences of an engine's pieces: pairs of texts together, and none longer than the limit.
+
+    Parameters
+    ----------
+    encoded : N texts, or 2 N where `pairs`, with [CLS] and [SEP] around them if `wrapped`.
+    limit : None when nothing is too long.
+    vocab : the pieces, by id.
+    """
+    step = 2 if pairs else 1
+    borders = encoded.bounds[::step]
+    seconds = encoded.bounds[1::2] if pairs else None
+    if limit is None or not np.any(np.diff(borders) > limit.max_length):
+        return BatchEncoding(encoded, borders, seconds, None, wrapped, vocab)
+    begins, lengths, source = _windows(encoded.bounds, pairs, wrapped, limit)
+    rows = ranges(begins.ravel(), lengths.ravel())
+    ends = np.cumsum(lengths).reshape(lengths.shape)  # of each stretch, in the new row
+    cut = encoded._replace(
+        ids=encoded.ids[rows],
+        offsets=None if encoded.offsets is None else encoded.offsets[rows],
+        words=None if encoded.words is None else encoded.words[rows],
+    )
+    seconds = ends[:, (lengths.shape[1] - 1) // 2] if pairs else None  # behind A, or behind its [SEP]
+    return BatchEncoding(cut, np.concatenate([[0], ends[:, -1]]), seconds, source, wrapped, vocab)
+
+
+# bounds (N+1,) -> (S,k) (S,k) (S,)
+def _windows(
+    bounds: np.ndarray, pairs: bool, wrapped: bool, limit: Limit
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every sequence as k stretches of an engine's row: where they begin, how long they are; and its text.
+
+    The stretches are `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`: of those with special tokens, only A and B
+    change from window to window.
+    """
+    step = 2 if pairs else 1
+    begins, ends = bounds[:-1:step], bounds[step::step]
+    middles = bounds[1::2] if pairs else ends  # where the second text begins
+    first, second = middles - begins - 2 * wrapped, ends - middles - wrapped * pairs
+    kept_first, kept_second = limit.shares(first, second, limit.max_length - wrapped * (2 + pairs))
+
+    along_second = limit.truncation == "only_second"
+    length, window = (second, kept_second) if along_second else (first, kept_first)
+    n_windows = np.ones(len(begins), np.int64)
+    if limit.stride is not None:
+        over = length > window
+        n_windows[over] -= -(length - window)[over] // (window - limit.stride)[over]
+    source = np.repeat(np.arange(len(begins)), n_windows)
+    number = np.arange(len(source)) - np.repeat(np.cumsum(n_windows) - n_windows, n_windows)
+    start = number * (window[source] - (limit.stride or 0))
+    start_first, start_second = (0 * start, start) if along_second else (start, 0 * start)
+
+    one = np.full_like(source, 1)
+    stretches = [  # of each sequence, where it begins and how long it is
+        (begins[source], one),
+        (begins[source] + wrapped + start_first, np.minimum(kept_first[source], first[source] - start_first)),
+        (middles[source] - 1, one),
+        (middles[source] + start_second, np.minimum(kept_second[source], second[source] - start_second)),
+        (ends[source] - 1, one),
+    ]
+    chosen = stretches[: 5 if pairs else 3] if wrapped else stretches[1 : 4 if pairs else 2 : 2]
+    return np.stack([s[0] for s in chosen], 1), np.stack([s[1] for s in chosen], 1), source
+
+
+def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # (n,) (n,) -> (sum of lengths,) int64
+    """begin, begin + 1, ... `length` numbers for each, one after another."""
+    return np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+
+
+def whole_number(name: str, value: Any, least: int) -> None:
+    """Refuse what is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name}={value!r} is not possible; give a whole number of at least {least}.")
+
+
+def _int32(borders: np.ndarray) -> np.ndarray:
+    if borders[-1] >= 2**31:
+        raise InputError(
+            f"the texts have {borders[-1]:,} pieces together, more than 32 bits count; encode them in parts."
+        )
+    return borders.astype(np.int32)
+
+
+def _pieces_of(ids: np.ndarray, vocab: Any) -> dict[int, str]:
+    """As much of a vocabulary as some ids need."""
+    return {i: vocab[i] for i in np.unique(ids).tolist()}
+
+
+def _not_asked_for() -> InputError:
+    return InputError("offsets and word_ids were not asked for; call encode_batch(..., offsets=True).")

@@ -1,0 +1,316 @@
+"""Vocabularies on disk: `vocab.txt` and `tokenizer_config.json`, and Hugging Face's `tokenizer.json`.
+
+`vocab.txt` is Google's: one piece a line, the place of a line is the id of its piece. `tokenizer_config.json`
+holds the options. `tokenizer.json` holds both, in the words of Hugging Face's `tokenizers`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibert.errors import InputError, RunError
+from minibert.files import atomic_text
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+_CONFIG = "tokenizer_config.json"
+
+# Our arguments; their names in tokenizer_config.json, in the normalizer of tokenizer.json; their types.
+_OPTIONS = (
+    ("lower_case", "do_lower_case", "lowercase", bool),
+    ("strip_accents", "strip_accents", "strip_accents", bool),
+    ("tokenize_chinese_chars", "tokenize_chinese_chars", "handle_chinese_chars", bool),
+    ("never_split", "never_split", None, list),
+    ("max_input_chars_per_word", "max_input_chars_per_word", None, int),
+    ("compat", "compat", None, str),
+)
+
+
+class Stored(NamedTuple):
+    """What a file or folder says about a tokenizer."""
+
+    source: Path  # the file that the vocabulary is from
+    vocab: list[str]
+    options: dict[str, Any]  # arguments of `Tokenizer`
+
+
+# Reading
+
+
+def read(path: Path) -> Stored:
+    """Read a folder, or a vocabulary file: `vocab.txt` or `tokenizer.json`, under any name.
+
+    In a folder, `vocab.txt` and `tokenizer_config.json` count. What they leave open, a `tokenizer.json`
+    beside them decides: pieces that were added to the vocabulary, and how text is normalised. Without
+    `vocab.txt` it gives everything.
+
+    Raises
+    ------
+    InputError
+        When a file is missing, is not UTF-8 or JSON, does not hold a BERT's WordPiece, or two contradict.
+    """
+    if not path.is_dir():
+        if path.suffix == ".json":
+            return Stored(path, *_read_tokenizer_json(path))
+        return Stored(path, _read_vocab(path), {})
+    config = _read_json(path / _CONFIG) if (path / _CONFIG).exists() else {}
+    options = _options_of_config(config, path / _CONFIG)
+    text, hugging_face = path / "vocab.txt", path / "tokenizer.json"
+    if not text.exists() and not hugging_face.exists():
+        raise InputError(
+            f"{path} has no vocab.txt; give a folder or file with a vocabulary, one piece a line."
+        )
+    if not text.exists():
+        vocab, found = _read_tokenizer_json(hugging_face)
+        return Stored(hugging_face, vocab, _merged(found, options))
+    vocab = _read_vocab(text)
+    if "compat" not in config and hugging_face.exists():  # not a folder of ours, whose files say the same
+        whole, found = _read_tokenizer_json(hugging_face)
+        if whole[: len(vocab)] != vocab:
+            raise InputError(
+                f"{text} and {hugging_face.name} beside it hold different pieces; remove the wrong one."
+            )
+        found.pop("max_input_chars_per_word")  # vocab.txt has no limit but Google's
+        vocab, options = whole, _merged(found, options)
+    return Stored(text, vocab, options)
+
+
+def _merged(found: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    """Options of tokenizer.json, and those of the configuration, which win; special tokens of both."""
+    special = [*found.get("additional_special_tokens", ()), *config.get("additional_special_tokens", ())]
+    return {**found, **config, "additional_special_tokens": list(dict.fromkeys(special))}
+
+
+def _read_vocab(path: Path) -> list[str]:
+    """Pieces of a vocabulary file, one a line.
+
+    Only a line feed ends a line, with or without a carriage return: the released Chinese vocabulary has a
+    Unicode line separator as a piece.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(
+            f"{path} can't be read ({error.strerror}); give a vocabulary, one piece a line."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 at byte {error.start}; save the vocabulary as UTF-8."
+        ) from error
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def _options_of_config(config: dict, path: Path) -> dict[str, Any]:
+    """Arguments of `Tokenizer` from a `tokenizer_config.json`, ours or Hugging Face's."""
+    options = {}
+    for argument, name, _, kind in _OPTIONS:
+        value = config.get(name)
+        if value is not None:
+            options[argument] = _of_kind(value, kind, f"{path}: {name}")
+    special = []
+    for name in ("additional_special_tokens", "extra_special_tokens"):  # until version 4, and from 5 on
+        value = config.get(name) or []
+        special += value.values() if isinstance(value, dict) else _of_kind(value, list, f"{path}: {name}")
+    special = [token.get("content") if isinstance(token, dict) else token for token in special]
+    if special:
+        options["additional_special_tokens"] = [token for token in special if token not in SPECIAL_TOKENS]
+    return options
+
+
+def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
+    """Pieces by id, and arguments of `Tokenizer`, from a `tokenizer.json` of a BERT."""
+    content = _read_json(path)
+    model = _part(content, "model", path)
+    kind = model.get("type", "WordPiece")  # files of before 2020 don't say it
+    if kind != "WordPiece":
+        raise InputError(f"{path} is a {kind} tokenizer; minibert reads WordPiece, the kind that BERT uses.")
+    for name, expected in (("unk_token", "[UNK]"), ("continuing_subword_prefix", "##")):
+        if model.get(name) != expected:
+            raise InputError(f"{path} has {name}={model.get(name)!r}; a BERT's WordPiece has {expected!r}.")
+    normalizer = _part(content, "normalizer", path)
+    if normalizer.get("type") != "BertNormalizer":
+        raise InputError(
+            f"{path} normalises text with {normalizer.get('type')}; minibert reads BertNormalizer."
+        )
+    if normalizer.get("clean_text") is False:
+        raise InputError(f"{path} has clean_text=false; minibert always cleans text, as BERT does.")
+    pre_tokenizer = _part(content, "pre_tokenizer", path)
+    if pre_tokenizer.get("type") != "BertPreTokenizer":
+        raise InputError(
+            f"{path} splits words with {pre_tokenizer.get('type')}; minibert reads BertPreTokenizer."
+        )
+    options = {
+        argument: _of_kind(normalizer[name], kind, f"{path}: normalizer {name}")
+        for argument, _, name, kind in _OPTIONS
+        if name and normalizer.get(name) is not None
+    }
+    limit = model.get("max_input_chars_per_word", 100)
+    options["max_input_chars_per_word"] = _of_kind(limit, int, f"{path}: max_input_chars_per_word")
+    ids = _of_kind(model.get("vocab"), dict, f"{path}: vocab")
+    added = _of_kind(content.get("added_tokens", []), list, f"{path}: added_tokens")
+    options["additional_special_tokens"] = _add_tokens(ids, added, path)
+    return _by_id(ids, path), options
+
+
+def _add_tokens(ids: dict[str, int], added: list, path: Path) -> list[str]:
+    """Put added tokens into the vocabulary; returns those that are special, but for BERT's five."""
+    special = []
+    for token in added:
+        try:
+            text, number = token["content"], token["id"]
+            is_special, alone = token.get("special", False), token.get("single_word", False)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise InputError(
+                f"{path}: added token {token!r} lacks its content or id; restore the file."
+            ) from error
+        if not is_special or alone:
+            what = "is to be found inside of words" if not is_special else "has single_word=true"
+            raise InputError(
+                f"{path}: added token {text!r} {what}, which minibert does not do; "
+                "add it as a special token, or to the vocabulary before training."
+            )
+        if ids.setdefault(text, number) != number:
+            raise InputError(f"{path} has {text!r} twice, as id {ids[text]} and {number}; remove one.")
+        if text not in SPECIAL_TOKENS:
+            special.append(text)
+    return special
+
+
+def _by_id(ids: dict[str, int], path: Path) -> list[str]:
+    try:
+        vocab = sorted(ids, key=ids.__getitem__)
+    except TypeError as error:
+        raise InputError(f"{path}: an id in the vocabulary is no number; restore the file.") from error
+    if [ids[piece] for piece in vocab] != list(range(len(vocab))):
+        raise InputError(f"{path} leaves out or repeats an id; expected ids from 0 to {len(vocab) - 1}.")
+    return vocab
+
+
+def _part(content: dict, name: str, path: Path) -> dict:
+    part = content.get(name)
+    if not isinstance(part, dict):
+        raise InputError(f"{path} has no {name}; give a tokenizer.json of a BERT, or vocab.txt.")
+    return part
+
+
+def _of_kind(value: Any, kind: type, where: str) -> Any:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise InputError(f"{where} is {value!r}; expected {_KINDS[kind]}.")
+    return value
+
+
+_KINDS = {bool: "true or false", int: "a whole number", str: "a string", list: "a list", dict: "an object"}
+
+
+def _read_json(path: Path) -> dict:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} can't be read as JSON ({error}); restore the file or remove it.") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} holds {type(content).__name__}; expected a JSON object.")
+    return content
+
+
+# Writing
+
+
+def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_length: int) -> None:
+    """Write the three files, so that there is never a vocabulary without its options.
+
+    `tokenizer_config.json` comes last: where it stands, the folder is complete. Should the work be cut off
+    before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears.
+
+    Parameters
+    ----------
+    vocab, options : of a `Tokenizer`, every option with its value.
+    model_max_length : the number of positions of the model that goes with this vocabulary.
+
+    Raises
+    ------
+    InputError
+        When a piece holds a line end.
+    RunError
+        When the operating system refuses; files that were not there before are removed.
+    """
+    for number, piece in enumerate(vocab):
+        if "\n" in piece or piece.endswith("\r"):
+            raise InputError(
+                f"piece {number}, {piece!r}, holds a line end; vocab.txt needs one piece a line."
+            )
+    files = {
+        folder / "tokenizer.json": _dumped(_tokenizer_json(vocab, options)),
+        folder / "vocab.txt": "".join(f"{piece}\n" for piece in vocab),
+        folder / _CONFIG: _dumped(_tokenizer_config(options, model_max_length)),
+    }
+    fresh = [path for path in files if not path.exists()]
+    try:
+        for path, text in files.items():
+            atomic_text(path, text)
+    except RunError:
+        for path in fresh:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _dumped(content: dict) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _tokenizer_config(options: dict[str, Any], model_max_length: int) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "BertTokenizer",
+        **{name: options[argument] for argument, name, _, _ in _OPTIONS},
+        "additional_special_tokens": options["additional_special_tokens"],
+        "model_max_length": model_max_length,
+        **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
+    }
+
+
+def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]:
+    """What `tokenizers.Tokenizer.from_file` reads, and then does what `compat="hf-fast"` does here.
+
+    It has no word for `never_split`.
+    """
+    ids = {piece: number for number, piece in enumerate(vocab)}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    special = sorted(
+        (ids[token], token) for token in (*SPECIAL_TOKENS, *options["additional_special_tokens"])
+    )
+    first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
+    second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": i, "content": token, **flags, "special": True} for i, token in special],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            **{name: options[argument] for argument, _, name, _ in _OPTIONS if name},
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": first,
+            "pair": first + second,
+            "special_tokens": {
+                token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in ("[CLS]", "[SEP]")
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": options["max_input_chars_per_word"],
+            "vocab": ids,
+        },
+    }
+
+
+def _special(token: str, type_id: int) -> dict[str, Any]:
+    return {"SpecialToken": {"id": token, "type_id": type_id}}

@@ -1,0 +1,157 @@
+"""Words to pieces by greedy longest match: WordPiece as it is in Google's `tokenization.py`, to be read.
+
+The longest piece that begins the word, then the longest "##" piece that goes on, and so forth; a word that
+can't be finished, or is longer than the limit, is one [UNK]. (Devlin et al. 2018, released code.) The core in
+C finds the same pieces in one pass over the bytes, and is held against this file.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+import numpy as np
+
+from minibert.tokenizer.native import Encoded
+from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
+
+
+class GreedyCore:
+    """The engine to read: words from `BasicTokenizer`, then for each the longest piece that fits, and on.
+
+    The core in C has the same methods and gives the same results.
+    """
+
+    def __init__(
+        self,
+        vocab: list[str],
+        basic_tokenizer: BasicTokenizer,
+        *,
+        unk_id: int,
+        special_ids: list[int],
+        max_input_chars_per_word: int,
+    ):
+        self.ids = {piece: number for number, piece in enumerate(vocab)}
+        self.basic_tokenizer = basic_tokenizer
+        self.unk_id = unk_id
+        self.max_input_chars_per_word = max_input_chars_per_word
+        special = [vocab[i] for i in special_ids]
+        self._special = frozenset(special)
+        self._special_in_text = re.compile("(" + "|".join(map(re.escape, special)) + ")")
+        self._longest_piece = max(map(len, vocab))
+        self._chunk_ids = _ChunkMemo(self._encode_chunk)
+
+    def match_kept(self, word: str) -> list[tuple[int, int, int]]:
+        """As `match`, of a word that is not to be split."""
+        return [(self.ids.get(word, self.unk_id), 0, len(word))]
+
+    def match(self, word: str) -> list[tuple[int, int, int]]:
+        """Id, begin and end of each piece of a word; one [UNK] if any part of the word has no piece."""
+        whole = [(self.unk_id, 0, len(word))]
+        if len(word) > self.max_input_chars_per_word:
+            return whole
+        pieces, begin = [], 0
+        while begin < len(word):
+            found = self._longest_match(word, begin)
+            if found is None:
+                return whole
+            pieces.append(found)
+            begin = found[-1]
+        return pieces
+
+    def _longest_match(self, word: str, begin: int) -> tuple[int, int, int] | None:
+        """The longest piece that starts at `begin`, and where it ends."""
+        prefix = "##" if begin else ""
+        for end in range(min(len(word), begin + self._longest_piece), begin, -1):
+            piece_id = self.ids.get(prefix + word[begin:end])
+            if piece_id is not None:
+                return piece_id, begin, end
+        return None
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        """Ids of the pieces of one text."""
+        if special:
+            parts = self._special_in_text.split(text)
+            return [i for part in parts for i in self._encode_special(part) or self.encode(part, False)]
+        # A chunk between spaces tokenizes alone, and chunks repeat: nearly all are answered from memory.
+        return list(chain.from_iterable(map(self._chunk_ids.__getitem__, split_at_whitespace(text))))
+
+    def align(self, text: str, special: bool) -> Iterator[tuple[int, int, int, int]]:
+        """Id, begin and end in the text, and number of the word, of each piece of one text."""
+        begin = number = 0  # of the part, of the word
+        for part in self._special_in_text.split(text) if special else [text]:
+            if special and part in self._special:
+                yield self.ids[part], begin, begin + len(part), number
+                number += 1
+            else:
+                for word in self.basic_tokenizer.align(part):
+                    match = self.match_kept if word.kept else self.match
+                    for piece_id, first, last in match(word.text):
+                        yield (
+                            piece_id,
+                            begin + min(word.begins[first:last]),
+                            begin + max(word.ends[first:last]),
+                            number,
+                        )
+                    number += 1
+            begin += len(part)
+
+    def encode_texts(
+        self,
+        texts: list[str | bytes],
+        *,
+        offsets: bool,
+        special: bool,
+        first_id: int = -1,
+        last_id: int = -1,
+        period: int = 1,
+        threads: int | None = None,
+    ) -> Encoded:
+        """Many texts end to end.
+
+        `first_id` is put before every `period`-th of them and `last_id` after each, unless negative.
+        """
+        rows, bounds, n_invalid = [], [0], 0  # a row is an id, or all four numbers of a piece
+        first, last = ([(i, 0, 0, -1) if offsets else i] if i >= 0 else [] for i in (first_id, last_id))
+        for number, text in enumerate(texts):
+            if isinstance(text, bytes):
+                raw, text = text, text.decode("utf-8", "replace")
+                n_invalid += text.count("\ufffd") - raw.count("\ufffd".encode())
+            rows += first if number % period == 0 else ()
+            rows += self.align(text, special) if offsets else self.encode(text, special)
+            rows += last
+            bounds.append(len(rows))
+        table = np.array(rows, np.int32).reshape(len(rows), 4 if offsets else 1)
+        ids, spans, words = table[:, 0].copy(), table[:, 1:3].copy(), table[:, 3:].ravel()
+        return Encoded(
+            ids, np.array(bounds, np.int64), spans if offsets else None, words if offsets else None, n_invalid
+        )
+
+    def _encode_special(self, part: str) -> list[int]:
+        return [self.ids[part]] if part in self._special else []
+
+    def _encode_chunk(self, chunk: str) -> list[int]:
+        if self.basic_tokenizer.never_split:
+            return [piece[0] for piece in self.align(chunk, False)]
+        return [piece[0] for word in self.basic_tokenizer.tokenize(chunk) for piece in self.match(word)]
+
+
+class _ChunkMemo(dict):
+    """Chunk of text -> ids, computed once.
+
+    Memory stays bounded, at about 12 MB: long chunks are not kept, and a full memo starts anew.
+    """
+
+    LIMIT = 1 << 16
+    LONGEST = 32
+
+    def __init__(self, compute: Callable[[str], list[int]]):
+        super().__init__()
+        self.compute = compute
+
+    def __missing__(self, chunk: str) -> list[int]:
+        ids = self.compute(chunk)
+        if len(chunk) <= self.LONGEST:
+            if len(self) >= self.LIMIT:
+                self.clear()
+            self[chunk] = ids
+        return ids
