@@ -60,8 +60,14 @@ authorization of the copyright holder.
 """
 
 
-def main() -> None:
-    folder = Path(sys.argv[1])
+def main(folder: str) -> None:
+    version, text = make_table(Path(folder))
+    target = Path(__file__).resolve().parents[2] / "minibert" / "tokenizer" / f"unicode-{version}.txt"
+    target.write_text(text, encoding="utf-8", newline="\n")
+
+
+def make_table(folder: Path) -> tuple[str, str]:
+    """The version of the files in `folder`, and the table made of them."""
     rows = {name: read(folder / f"{name}.txt") for name in FILES}
     version = (folder / "DerivedCoreProperties.txt").read_text(encoding="utf-8").split("\n")[0]
     version = version.removeprefix("# DerivedCoreProperties-").removesuffix(".txt")
@@ -89,8 +95,7 @@ def main() -> None:
     text = HEAD.format(version=version, files=files) + f"#\n{licence}"
     for name, items in sections.items():
         text += f"\n@ {name}\n" + textwrap.fill(" ".join(items), 110, break_on_hyphens=False) + "\n"
-    target = Path(__file__).resolve().parents[2] / "minibert" / "tokenizer" / f"unicode-{version}.txt"
-    target.write_text(text, encoding="utf-8", newline="\n")
+    return version, text
 
 
 def read(path: Path) -> list[list[str]]:
@@ -182,4 +187,4 @@ def join(codes) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

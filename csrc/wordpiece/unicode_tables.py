@@ -17,7 +17,8 @@ N_CODES = 0x110000
 
 def main(table: str, header: str) -> None:
     unicode = load_reader(Path(table).with_name("unicode.py"))
-    data = unicode.UnicodeData(Path(table))
+    assert unicode.TABLE.name == Path(table).name, f"{table} is not the table that unicode.py reads"
+    data = unicode.data()
     flags = expand(data)
     check(unicode, data, flags)
 

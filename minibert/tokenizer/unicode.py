@@ -65,8 +65,8 @@ class UnicodeData:
     compositions : two characters -> the one they are put together to, without Hangul.
     """
 
-    def __init__(self, path: Path = TABLE):
-        sections = _read(path)
+    def __init__(self):
+        sections = _read(TABLE)
         self.combining = {
             code: int(value)
             for first, last, _, value in sections["Combining_Class"]
