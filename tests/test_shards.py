@@ -83,6 +83,34 @@ def test_buffers_are_emptied_in_the_middle_without_a_trace(tmp_path, tokenizer, 
     assert told == sorted(told) and told[-1] == (7 * 5 + 5 * 6 + 30, None)
 
 
+def in_parts(stream, tokenizer, longest_sentence, longest_document):
+    """What the shards of a stream should hold, worked out sentence by sentence."""
+    documents = [[]]
+    for sentence in stream:
+        ids = [] if sentence is None else tokenizer.encode(sentence)
+        if sentence is None:
+            documents.append([])
+        for begin in range(0, len(ids), longest_sentence):
+            part = ids[begin : begin + longest_sentence]
+            if sum(map(len, documents[-1])) + len(part) > longest_document:
+                documents.append([])
+            documents[-1].append(part)
+    return [document for document in documents if document]
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.none() | st.text(alphabet="ab. ", max_size=12), max_size=40), st.integers(1, 30))
+def test_limits_cut_where_a_writer_sentence_by_sentence_would(tmp_path_factory, tokenizer, stream, buffered):
+    stream.append("a")
+    expected = in_parts(stream, tokenizer, 3, 7)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards_module, "LONGEST_SENTENCE", 3)
+        patch.setattr(shards_module, "LONGEST_DOCUMENT", 7)
+        patch.setattr(shards_module, "BUFFERED", buffered)
+        shards = write_shards(stream, tokenizer, tmp_path_factory.mktemp("any") / "shards")
+    assert list(read_back(shards)) == expected
+
+
 def test_wide_vocabularies_are_stored_in_four_bytes(tmp_path):
     vocab = [*LETTERS, *(f"x{number}" for number in range(70_000))]
     tokenizer = Tokenizer(vocab)
@@ -131,6 +159,25 @@ def test_a_failure_on_the_way_leaves_nothing(tmp_path, tokenizer, failure):
     with pytest.raises(expected):
         write_shards(stream(), tokenizer, tmp_path / "shards")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_while_encoding_leaves_nothing_and_stops_reading(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(shards_module, "BUFFERED", 4)
+    read = []
+
+    def encode_batch(texts, **_):
+        raise MemoryError
+
+    def stream():
+        for number in range(1000):
+            read.append(number)
+            yield "a b c"
+
+    monkeypatch.setattr(tokenizer, "encode_batch", encode_batch)
+    with pytest.raises(MemoryError):
+        write_shards(stream(), tokenizer, tmp_path / "shards")
+    assert list(tmp_path.iterdir()) == []
+    assert len(read) < 10
 
 
 def test_another_vocabulary_is_refused(tmp_path, tokenizer):

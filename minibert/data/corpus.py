@@ -355,7 +355,7 @@ def _text(file: Path, progress: Callable[[int], None]) -> Iterator[str]:
     utf8 = codecs.getincrementaldecoder("utf-8")()
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
     done = 0
-    for data in _bytes(file, progress):
+    for data in byte_pieces(file, progress=progress):
         held_back = len(utf8.getstate()[0])  # the beginning of a character cut by the border of the piece
         try:
             text = decoder.decode(data)
@@ -370,12 +370,25 @@ def _text(file: Path, progress: Callable[[int], None]) -> Iterator[str]:
         done += len(data)
 
 
-def _bytes(file: Path, progress: Callable[[int], None]) -> Iterator[bytes]:
-    """Pieces of the (decompressed) file, the last one empty."""
+def byte_pieces(
+    file: Path, size: int = PIECE_BYTES, progress: Callable[[int], None] | None = None
+) -> Iterator[bytes]:
+    """The bytes of a file in pieces of at most `size`, decompressed if it is a .gz or .xz; the last is empty.
+
+    Parameters
+    ----------
+    progress : hears how many bytes on the disk are read, compressed ones if they are.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or is damaged.
+    """
     try:
         with open(file, "rb") as raw, _decompressed(file, raw) as stream:
-            while data := stream.read(PIECE_BYTES):
-                progress(raw.tell())
+            while data := stream.read(size):
+                if progress:
+                    progress(raw.tell())
                 yield data
             yield b""
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:

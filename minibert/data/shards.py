@@ -10,10 +10,11 @@ Numbers are little-endian. With English sentences that is about 2.1 bytes a toke
 
 import hashlib
 import json
-from array import array
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,8 @@ FORMAT = "minibert-shards"
 VERSION = 1
 LONGEST_SENTENCE = (1 << 16) - 1  # what uint16 can count; a longer one is stored in parts
 LONGEST_DOCUMENT = 1 << 17  # tokens; a longer one is stored as several, which bounds the memory of a reader
-BUFFERED = 1 << 20  # tokens gathered before they are written
+BUFFERED = 1 << 20  # characters that are encoded together, and tokens between two calls of `progress`
+GROUPS_AHEAD = 3  # one being read, one being encoded, one waiting to be written
 
 Progress = Callable[[int, int | None], None]
 
@@ -47,7 +49,7 @@ def write_shards(
     Parameters
     ----------
     stream : sentences with None between documents, as `minibert.data.corpus.sentences` gives them.
-    tokenizer : its `encode` makes the ids.
+    tokenizer : makes the ids, in a thread of its own beside the reading.
     folder : a name that is free, or an empty folder.
     progress : called about every million tokens with (bytes read, bytes in total) of the corpus's files; with
         (characters read, None) when the stream is not a `SentenceStream`.
@@ -79,22 +81,17 @@ def _write(
         open(place / "documents.bin", "wb") as documents,
     ):
         writer = _Writer(tokens, sentences, documents, token_type(tokenizer.vocab_size))
-        characters, told = 0, 0
-        for sentence in stream:
-            if sentence is None:
-                writer.end_document()
-                continue
-            characters += len(sentence)
-            writer.add_sentence(tokenizer.encode(sentence))
+        told = 0
+        for group, ids, ends in _encoded(stream, tokenizer):
+            writer.add(ids, ends, group.borders)
             if progress and writer.n_tokens - told >= BUFFERED:
                 told = writer.n_tokens
-                progress(*_how_far(stream, characters))
-        writer.end_document()
-        writer.flush()
+                progress(*group.how_far)
+        writer.close()
     if not writer.n_documents:
         raise InputError("The corpus holds no token; give files with text in them.")
     if progress:
-        progress(*_how_far(stream, characters))
+        progress(*group.how_far)
     meta = {
         "format": FORMAT,
         "version": VERSION,
@@ -105,6 +102,55 @@ def _write(
         "vocab_sha256": vocabulary_hash(tokenizer.vocab),
     }
     (place / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+
+
+class _Group(NamedTuple):
+    """Sentences that are encoded together."""
+
+    sentences: list[str]
+    borders: list[int]  # how many of them stand before each border of documents
+    how_far: tuple[int, int | None]  # what `progress` is told once they are written
+
+
+def _groups(stream: Iterable[str | None]) -> Iterator[_Group]:
+    """Groups of about BUFFERED characters, the last one smaller or empty."""
+    sentences: list[str] = []
+    borders: list[int] = []
+    characters = waiting = 0
+    for sentence in stream:
+        if sentence is None:
+            borders.append(len(sentences))
+            continue
+        sentences.append(sentence)
+        waiting += len(sentence)
+        if waiting >= BUFFERED:
+            characters += waiting
+            yield _Group(sentences, borders, _how_far(stream, characters))
+            sentences, borders, waiting = [], [], 0
+    yield _Group(sentences, borders, _how_far(stream, characters + waiting))
+
+
+# -> group, ids (n,) int32, ends (k + 1,) int32
+def _encoded(
+    stream: Iterable[str | None], tokenizer: Tokenizer
+) -> Iterator[tuple[_Group, np.ndarray, np.ndarray]]:
+    """Groups in order with their ids; a thread encodes one while the next is read."""
+
+    def encode(group: _Group) -> tuple[_Group, np.ndarray, np.ndarray]:
+        batch = tokenizer.encode_batch(group.sentences, add_special_tokens=False, threads=1)
+        return group, batch.ids, batch.cu_seqlens
+
+    thread = ThreadPoolExecutor(1)
+    waiting: deque[Future] = deque()
+    try:
+        for group in _groups(stream):
+            waiting.append(thread.submit(encode, group))
+            if len(waiting) == GROUPS_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        thread.shutdown(cancel_futures=True)
 
 
 def _how_far(stream: Iterable[str | None], characters: int) -> tuple[int, int | None]:
@@ -119,37 +165,51 @@ def token_type(vocab_size: int) -> np.dtype:
 
 
 class _Writer:
-    """Three growing files and the counts; at most BUFFERED tokens and one sentence are held in memory."""
+    """Three growing files and the counts."""
 
     def __init__(self, tokens: BinaryIO, sentences: BinaryIO, documents: BinaryIO, dtype: np.dtype):
-        self.files = tokens, sentences, documents
-        self.dtypes = dtype, np.dtype("<u2"), np.dtype("<u8")
-        self.buffers = array("I"), array("H"), array("Q")  # at least 4, 2 and 8 bytes an item
+        self.tokens, self.sentences, self.documents = tokens, sentences, documents
+        self.dtype = dtype
         self.n_tokens = self.n_sentences = self.n_documents = 0
         self.begin = 0  # tokens before the current document
 
-    def add_sentence(self, ids: list[int]) -> None:
-        for start in range(0, len(ids), LONGEST_SENTENCE):
-            part = ids[start : start + LONGEST_SENTENCE]
-            if self.n_tokens + len(part) - self.begin > LONGEST_DOCUMENT:
-                self.end_document()
-            self.buffers[0].extend(part)
-            self.buffers[1].append(len(part))
-            self.n_tokens += len(part)
-            self.n_sentences += 1
-        if len(self.buffers[0]) >= BUFFERED:
-            self.flush()
+    # ids (n,)  ends (k + 1,) from 0 to n  borders (d,)
+    def add(self, ids: np.ndarray, ends: np.ndarray, borders: list[int]) -> None:
+        """Write sentences; `borders` tells how many of them stand before each border of documents."""
+        ends = self.n_tokens + ends.astype(np.int64)
+        stops = ends[borders].tolist()
+        ends = _in_parts(np.unique(ends))  # a sentence without tokens is none
+        documents = []
+        for stop, border in [*((stop, True) for stop in stops), (self.n_tokens + len(ids), False)]:
+            while stop - self.begin > LONGEST_DOCUMENT:
+                fits = np.searchsorted(ends, self.begin + LONGEST_DOCUMENT, "right") - 1
+                self.begin = int(ends[fits])
+                documents.append(self.begin)
+            if border and stop > self.begin:
+                self.begin = stop
+                documents.append(stop)
+        self._write(ids, np.diff(ends), documents, self.n_sentences + np.searchsorted(ends, documents))
 
-    def end_document(self) -> None:
+    def close(self) -> None:
+        """End the last document."""
         if self.n_tokens > self.begin:
-            self.buffers[2].extend((self.n_tokens, self.n_sentences))
-            self.n_documents += 1
-            self.begin = self.n_tokens
+            self._write(np.array([], int), np.array([], int), [self.n_tokens], [self.n_sentences])
 
-    def flush(self) -> None:
-        for file, buffer, dtype in zip(self.files, self.buffers, self.dtypes, strict=True):
-            file.write(np.array(buffer, dtype).tobytes())
-            del buffer[:]
+    def _write(self, ids: np.ndarray, lengths: np.ndarray, token_ends: Any, sentence_ends: Any) -> None:
+        self.tokens.write(ids.astype(self.dtype).tobytes())
+        self.sentences.write(lengths.astype("<u2").tobytes())
+        self.documents.write(np.stack([token_ends, sentence_ends], axis=1).astype("<u8").tobytes())
+        self.n_tokens += len(ids)
+        self.n_sentences += len(lengths)
+        self.n_documents += len(token_ends)
+
+
+# ends (k + 1,) -> (m + 1,)
+def _in_parts(ends: np.ndarray) -> np.ndarray:
+    """The same ends, and in sentences too long to be counted the ends of as many full parts as there are."""
+    long = np.flatnonzero(np.diff(ends) > LONGEST_SENTENCE)
+    parts = [np.arange(ends[i], ends[i + 1], LONGEST_SENTENCE) for i in long]
+    return np.unique(np.concatenate([ends, *parts])) if parts else ends
 
 
 class TokenShards:
