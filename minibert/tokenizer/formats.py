@@ -6,6 +6,7 @@ holds the options. `tokenizer.json` holds both, in the words of Hugging Face's `
 
 import json
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError, RunError
@@ -198,7 +199,7 @@ def _part(content: dict, name: str, path: Path) -> dict:
 
 def _of_kind(value: Any, kind: type, where: str) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InputError(f"{where} is {value!r}; expected {_KINDS[kind]}.")
+        raise InputError(f"{where} is {short(value)}; expected {_KINDS[kind]}.")
     return value
 
 
@@ -232,7 +233,7 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     Raises
     ------
     InputError
-        When a piece holds a line end.
+        When a piece holds a line end or is no UTF-8.
     RunError
         When the operating system refuses; files that were not there before are removed.
     """
@@ -241,6 +242,8 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
             raise InputError(
                 f"piece {number}, {piece!r}, holds a line end; vocab.txt needs one piece a line."
             )
+        if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
+            raise InputError(f"piece {number}, {piece!r}, can't be written as UTF-8; take it out.")
     files = {
         folder / "tokenizer.json": _dumped(_tokenizer_json(vocab, options)),
         folder / "vocab.txt": "".join(f"{piece}\n" for piece in vocab),
