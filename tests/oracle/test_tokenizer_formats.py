@@ -1,0 +1,246 @@
+"""Our files in Hugging Face's hands and theirs in ours, and what both make of texts, pairs and windows.
+
+`tokenizers` reads the tokenizer.json of a saved folder and gives the same ids, offsets, word numbers and masks
+as `compat="hf-fast"` does; it truncates pairs and makes windows in the same way.
+"""
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+tokenizers = pytest.importorskip("tokenizers")
+transformers = pytest.importorskip("transformers")
+
+from minibert.errors import InputError  # noqa: E402
+from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, count_words, learn_vocab  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = Path(os.environ.get("MINIBERT_DATA", ROOT.parent / "shared" / "data"))
+needs_data = pytest.mark.skipif(
+    not (DATA / "vocab").is_dir(), reason=f"no vocabularies in {DATA}; set MINIBERT_DATA"
+)
+VOCABULARIES = {
+    "bert-base-uncased": True,
+    "bert-base-cased": False,
+    "bert-base-multilingual-cased": False,
+    "bert-base-chinese": True,
+}
+TEXTS = [
+    "",
+    " ",
+    "Hello wörld, naïve İstanbul 한국어 ΟΔΟΣ 中文x [MASK] a[SEP]b",
+    "  tabs\tand\n\x00 nul \u200b e\u0301 Åé",
+    "ﬁ ½ ǅ ß İİ x\u0301\u0323y ậ ồ [UNK]",
+    "unaffable" * 9 + " " + "a" * 101 + " " + "a" * 100,
+]
+
+
+def saved_and_loaded(tokenizer, folder):
+    """A tokenizer of ours in Hugging Face's `tokenizers`."""
+    tokenizer.save_pretrained(folder)
+    return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+def rows_of_ours(encoding):
+    return (
+        encoding.tokens,
+        encoding.ids.tolist(),
+        encoding.token_type_ids.tolist(),
+        [tuple(span) for span in encoding.offsets.tolist()],
+        [None if word < 0 else word for word in encoding.word_ids.tolist()],
+        encoding.special_tokens_mask.astype(int).tolist(),
+    )
+
+
+def rows_of_theirs(encoding):
+    return (
+        encoding.tokens,
+        encoding.ids,
+        encoding.type_ids,
+        encoding.offsets,
+        encoding.word_ids,
+        encoding.special_tokens_mask,
+    )
+
+
+def sample_texts():
+    for path in sorted((DATA / "text" / "multilingual" / "udhr2").glob("*.txt")):
+        yield from path.read_text(encoding="utf-8", errors="replace").split("\n")[:12]
+
+
+# tokenizer.json
+
+
+@needs_data
+@pytest.mark.parametrize("name, lower_case", VOCABULARIES.items())
+def test_a_released_vocabulary_saved_by_us_is_the_same_in_their_hands(tmp_path, name, lower_case):
+    ours = Tokenizer.from_pretrained(DATA / "vocab" / name, lower_case=lower_case, compat="hf-fast")
+    theirs = saved_and_loaded(ours, tmp_path)
+    texts = [*TEXTS, *sample_texts()]
+    found = ours.encode_batch(texts, special=True, offsets=True)
+    n = 0
+    for text, mine, expected in zip(texts, found, theirs.encode_batch(texts), strict=True):
+        assert rows_of_ours(mine) == rows_of_theirs(expected), text
+        n += len(mine)
+    assert n > 50_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"lower_case": False},
+        {"strip_accents": False},
+        {"lower_case": False, "strip_accents": True},
+        {"tokenize_chinese_chars": False},
+        {"max_input_chars_per_word": 5},
+    ],
+)
+def test_every_option_arrives(tmp_path, options):
+    vocab = [*SPECIAL_TOKENS, *"abeéÉ中文,", "##a", "##b", "##é", "##文", "É", "<x>", "[NEW]"]
+    vocab = list(dict.fromkeys(vocab))
+    ours = Tokenizer(vocab, compat="hf-fast", additional_special_tokens=["<x>", "[NEW]"], **options)
+    theirs = saved_and_loaded(ours, tmp_path)
+    for text in ("É é bé ab中文b, a<x>b[NEW]", "aaaaa aaaaaa", "A B [CLS] e\u0301"):
+        assert rows_of_ours(ours(text, special=True)) == rows_of_theirs(theirs.encode(text)), text
+        assert ours.decode(ours(text).ids) == theirs.decode(ours(text).ids, skip_special_tokens=False)
+
+
+@needs_data
+def test_their_tokenizer_json_is_read_with_its_limit(tmp_path):
+    file = DATA / "vocab" / "bert-base-uncased" / "tokenizer.json"
+    ours, theirs = (
+        Tokenizer.from_pretrained(file, compat="hf-fast"),
+        tokenizers.Tokenizer.from_file(str(file)),
+    )
+    for text in TEXTS:
+        assert rows_of_ours(ours(text, special=True)) == rows_of_theirs(theirs.encode(text)), text
+
+
+def test_tokens_that_they_added_are_read_or_refused(tmp_path):
+    Tokenizer([*SPECIAL_TOKENS, "low", "##er"]).save_pretrained(tmp_path / "ours")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    theirs.add_special_tokens({"additional_special_tokens": ["[NEW]"]})
+    theirs.save_pretrained(tmp_path / "theirs")
+    back = Tokenizer.from_pretrained(tmp_path / "theirs")
+    assert back.vocab == [*SPECIAL_TOKENS, "low", "##er", "[NEW]"]
+    text = "lower[NEW] low"
+    assert back(text, special=True).ids.tolist() == theirs(text)["input_ids"] == [2, 5, 6, 7, 5, 3]
+    theirs.add_tokens(["owe"])
+    theirs.save_pretrained(tmp_path / "more")
+    with pytest.raises(InputError, match="added token 'owe' is to be found inside of words"):
+        Tokenizer.from_pretrained(tmp_path / "more")
+
+
+# Pairs, truncation, windows
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    ours = Tokenizer([*SPECIAL_TOKENS, *(f"w{i}" for i in range(30)), "w", "##x"], compat="hf-fast")
+    return ours, saved_and_loaded(ours, tmp_path_factory.mktemp("both"))
+
+
+def random_texts(generator, n):
+    return [
+        " ".join(generator.choices(["w1", "w2", "W3", "wx", "w7"], k=generator.randrange(14)))
+        for _ in range(n)
+    ]
+
+
+@pytest.mark.parametrize(
+    "truncation, pairs",
+    [
+        ("longest_first", False),
+        ("only_first", False),
+        ("longest_first", True),
+        ("only_first", True),
+        ("only_second", True),
+    ],
+)
+@pytest.mark.parametrize("add_special_tokens", [True, False])
+def test_truncation_and_windows_are_theirs(both, truncation, pairs, add_special_tokens):
+    ours, theirs = both
+    generator, compared = random.Random(5), 0
+    for _ in range(300):
+        first, second = random_texts(generator, 3), random_texts(generator, 3)
+        max_length, stride = generator.randrange(4, 20), generator.choice([None, 0, 1, 2, 5])
+        if pairs and truncation == "longest_first":
+            stride = None  # they window both texts at once
+        try:
+            found = ours.encode_batch(
+                first,
+                second if pairs else None,
+                max_length=max_length,
+                truncation=truncation,
+                stride=stride,
+                offsets=True,
+                add_special_tokens=add_special_tokens,
+            )
+        except InputError:
+            continue
+        texts = list(zip(first, second, strict=True)) if pairs else first
+        try:
+            theirs.enable_truncation(max_length, stride=stride or 0, strategy=truncation)
+            expected = theirs.encode_batch(texts, add_special_tokens=add_special_tokens)
+        except Exception as error:  # they refuse more: to leave nothing of a text, a stride that would do
+            assert "Truncation error" in str(error) or "tokenizer stride" in str(error)
+            continue
+        rows = [
+            (source, rows_of_theirs(part))
+            for source, encoding in enumerate(expected)
+            for part in ([encoding] if stride is None else [encoding, *encoding.overflowing])
+        ]
+        assert [(s, rows_of_ours(e)) for s, e in zip(found.source, found, strict=True)] == rows
+        compared += len(rows)
+    theirs.no_truncation()
+    assert compared > 300
+
+
+def test_pairs_have_their_segments_offsets_and_word_numbers(both):
+    ours, theirs = both
+    for pair in (("w1 wx", "w2"), ("", "w3"), ("[SEP] w1", "[MASK]")):
+        assert rows_of_ours(ours(*pair, special=True)) == rows_of_theirs(theirs.encode(*pair))
+
+
+# transformers
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("compat", ["google", "hf-fast"])
+def test_auto_tokenizer_loads_a_saved_folder_and_agrees(tmp_path, lower_case, compat):
+    text = "Low, LOWER naïve lowest!  The lower\u00a0the newest; 中文 low-est"
+    words = count_words([text] * 3, BasicTokenizer(lower_case))
+    ours = Tokenizer(learn_vocab(words, 60), lower_case=lower_case, compat=compat, never_split=["low-est"])
+    ours.save_pretrained(tmp_path, model_max_length=128)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs.model_max_length == 128
+    assert (theirs.pad_token_id, theirs.mask_token_id) == (ours.pad_id, ours.mask_id)
+    ours = Tokenizer.from_pretrained(tmp_path, never_split=[])  # which theirs does not know
+    for pair in (None, "newest [MASK] the naïve [SEP]low"):
+        expected = theirs(text, pair, return_offsets_mapping=True)
+        found = ours(text, pair, special=True)
+        assert found.ids.tolist() == expected["input_ids"]
+        assert found.token_type_ids.tolist() == expected["token_type_ids"]
+        assert found.tokens == expected.tokens()
+        assert [tuple(span) for span in found.offsets.tolist()] == expected["offset_mapping"]
+
+
+def test_a_folder_that_hugging_face_saved_comes_back(tmp_path):
+    ours = Tokenizer(
+        learn_vocab({"low": 5, "Lower": 3}, 20), lower_case=False, compat="hf-slow", never_split=["L."]
+    )
+    ours.save_pretrained(tmp_path / "ours")
+    transformers.AutoTokenizer.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    assert not (tmp_path / "theirs" / "vocab.txt").exists()  # tokenizer.json and the configuration say it all
+    back = Tokenizer.from_pretrained(tmp_path / "theirs")
+    assert (back.vocab, back._options()) == (ours.vocab, ours._options())
+
+
+def test_our_tokenizer_json_is_written_as_they_write_it(tmp_path):
+    theirs = saved_and_loaded(Tokenizer([*SPECIAL_TOKENS, "low"], lower_case=False), tmp_path)
+    ours = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    assert json.loads(theirs.to_str()) == ours
