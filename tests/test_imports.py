@@ -33,7 +33,22 @@ backends/numba_ops      | ops/*                                               | 
 backends/cpp_ops        | ops/*                                               | numpy
 backends/jax_ops        | ops/*                                               | numpy jax
 
-tokenizer/*             | tokenizer/*                                         | numpy
+tokenizer/__init__      | tokenizer/*                                         |
+tokenizer/unicode       |                                                     |
+tokenizer/normalize     | tokenizer/unicode                                   |
+tokenizer/native        | tokenizer/_wordpiece                                | numpy
+tokenizer/greedy        | tokenizer/normalize tokenizer/native                | numpy
+tokenizer/encoding      | tokenizer/native                                    | numpy
+tokenizer/formats       |                                                     |
+tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
+                        | tokenizer/greedy tokenizer/normalize                |
+                        | tokenizer/native                                    | numpy
+tokenizer/counting      | tokenizer/normalize tokenizer/native                | numpy
+tokenizer/merging       |                                                     | numpy
+tokenizer/learner       | tokenizer/counting tokenizer/merging                |
+                        | tokenizer/formats tokenizer/normalize               |
+                        | tokenizer/native                                    | numpy
+tokenizer/report        | tokenizer/counting tokenizer/wordpiece              | numpy
 data/*                  | data/* tokenizer/* batch                            | numpy
 corpora/*               | data/*                                              |
 checkpoint              | params config                                       | numpy safetensors
@@ -76,6 +91,7 @@ corpora/make_books      | data/*                                              |
 cli/*                   | any                                                 | numpy
 """
 OPEN_TO_ALL = {"errors", "files"}
+EXTENSIONS = {"tokenizer/_wordpiece"}  # compiled; no * stands for one of them
 
 
 class Row(NamedTuple):
@@ -132,8 +148,10 @@ def _deepest(base: str, name: str, package: Path) -> str:
     """`from minibert.ops import random` imports a module, `from minibert.ops import Ops` a name from one."""
     if base.split(".")[0] != "minibert":
         return base
-    inside = package.joinpath(*base.split(".")[1:], name)
-    return f"{base}.{name}" if inside.is_dir() or inside.with_suffix(".py").exists() else base
+    folders = base.split(".")[1:]
+    inside = package.joinpath(*folders, name)
+    module = inside.is_dir() or inside.with_suffix(".py").exists() or "/".join([*folders, name]) in EXTENSIONS
+    return f"{base}.{name}" if module else base
 
 
 def _called(call: ast.Call) -> str:
@@ -163,6 +181,8 @@ def _allowed(name: str, row: Row, package: Path) -> bool:
     if library != "minibert":
         return library in sys.stdlib_module_names or library in row.libraries or name == "(computed)"
     file = file_of(name, package)
+    if file in EXTENSIONS:
+        return file in row.modules
     return (
         file in OPEN_TO_ALL
         or row.modules == ["any"]
@@ -181,6 +201,13 @@ def test_file_imports_only_what_its_row_allows(file):
     assert violations(source, file) == []
 
 
+def test_words_do_not_depend_on_the_unicode_of_the_running_python():
+    for file in sources():
+        if file.startswith("tokenizer/"):
+            found = imports((PACKAGE / f"{file}.py").read_text(encoding="utf-8"), file)
+            assert "unicodedata" not in {name for _, name in found}, file
+
+
 def test_only_the_facade_computes_what_it_imports():
     computing = {
         file
@@ -191,9 +218,27 @@ def test_only_the_facade_computes_what_it_imports():
     assert computing <= {"__init__", "backends/__init__"}
 
 
+@pytest.mark.parametrize("extension", sorted(EXTENSIONS))
+def test_one_file_alone_imports_the_extension(extension):
+    importing = {
+        file
+        for file in sources()
+        for found in imports((PACKAGE / f"{file}.py").read_text(encoding="utf-8"), file)
+        if found.name.startswith("minibert.") and file_of(found.name) == extension
+    }
+    assert importing == {"tokenizer/native"}
+
+
 @pytest.mark.parametrize(
     ("file", "source"),
     [
+        ("tokenizer/wordpiece", "from minibert.tokenizer import _wordpiece"),
+        ("tokenizer/wordpiece", "from ._wordpiece import lib"),
+        ("tokenizer/__init__", "import minibert.tokenizer._wordpiece"),
+        ("cli/__init__", "import importlib\nimportlib.import_module('minibert.tokenizer._wordpiece')"),
+        ("tokenizer/native", "import cffi"),
+        ("tokenizer/normalize", "from minibert.tokenizer import native"),
+        ("tokenizer/greedy", "from minibert.tokenizer.wordpiece import Tokenizer"),
         ("tokenizer/wordpiece", "from minibert.data import corpus"),
         ("tokenizer/wordpiece", "from ..data.corpus import sentences"),
         ("tokenizer/wordpiece", "import torch"),
@@ -224,7 +269,8 @@ def test_planted_wrong_import_is_found(file, source):
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("tokenizer/wordpiece", "from .normalize import BasicTokenizer\nimport unicodedata, numpy as np"),
+        ("tokenizer/wordpiece", "from .normalize import BasicTokenizer\nimport json, numpy as np"),
+        ("tokenizer/native", "from minibert.tokenizer import _wordpiece"),
         ("data/instances", "from minibert.batch import Batch\nfrom minibert.tokenizer import Tokenizer"),
         ("ops/primitives", "from minibert.ops import random\nfrom minibert.errors import InputError"),
         ("viz", "def picture():\n    from matplotlib import pyplot"),
