@@ -42,8 +42,8 @@ class Encoded:
 class Bert:
     """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for using; nothing here trains.
 
-    Wherever a method takes `inputs`, that is a `Batch`, or what a `Tokenizer` returns: one encoding or a list
-    of them. There is no dropout.
+    Wherever a method takes `inputs`, that is a `Batch`, or what a `Tokenizer` returns: one encoding, a list
+    of them, or those of `encode_batch`. There is no dropout.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class Bert:
 
 
 def _sequences(inputs: Any) -> list[Sequence]:
-    if hasattr(inputs, "ids"):
+    if hasattr(inputs, "ids") and not hasattr(inputs, "cu_seqlens"):  # which a BatchEncoding has
         inputs = [inputs]
     encodings = list(inputs) if isinstance(inputs, Iterable) else [inputs]
     for encoding in encodings:

@@ -17,6 +17,7 @@ from minibert.errors import InputError
 from minibert.hub import to_hf
 from minibert.model import Bert
 from minibert.params import Parameters, initialise
+from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 GOLDEN = Path(__file__).parent / "golden"
 N_STEPS = 50
@@ -95,6 +96,15 @@ def test_published_sizes_have_the_published_number_of_parameters(size, encoder):
 
 def test_n_parameters_counts_the_tied_embedding_once(model, gradients):
     assert model.n_parameters == sum(one.size for one in gradients.values())
+
+
+def test_what_a_tokenizer_makes_of_many_texts_goes_in_as_it_is():
+    config = agreement.config()
+    model, tokenizer = Bert(config, agreement.parameters(config)), Tokenizer([*SPECIAL_TOKENS, *"abc"])
+    batch = tokenizer.encode_batch(["a b", "c"], ["b", "a c"])
+    together, listed = model.encode(batch), model.encode([tokenizer("a b", "b"), tokenizer("c", "a c")])
+    np.testing.assert_array_equal(together.cu_seqlens, [0, 6, 12])
+    np.testing.assert_array_equal(together.pooled, listed.pooled)
 
 
 @pytest.mark.parametrize("causal", [False, True])

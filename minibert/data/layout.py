@@ -7,6 +7,7 @@ import numpy as np
 from minibert.batch import Sequence
 from minibert.data.shards import TokenShards
 from minibert.tokenizer import Tokenizer
+from minibert.tokenizer.encoding import ranges
 
 NOTHING = np.zeros(0, np.int32)
 
@@ -93,8 +94,3 @@ def lay_out(shards: TokenShards, spans: np.ndarray, pairs: bool, tokenizer: Toke
     token_type_ids = np.repeat(np.tile(np.array([0, 1], np.int32), len(spans)), second)
     sequence = np.repeat(np.arange(len(spans)), a_length + b_length)
     return Block(input_ids, token_type_ids, begins, next_labels.tolist(), rows, sequence, opening)
-
-
-def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # (n,) (n,) -> (sum of lengths,) int64
-    """begin, begin + 1, ... `length` numbers for each, one after another."""
-    return np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())

@@ -1,7 +1,7 @@
 """Our files in Hugging Face's hands and theirs in ours, and what both make of texts, pairs and windows.
 
-`tokenizers` reads the tokenizer.json of a saved folder and gives the same ids, offsets, word numbers and masks
-as `compat="hf-fast"` does; it truncates pairs and makes windows in the same way.
+`tokenizers` reads the tokenizer.json of a saved folder and gives the same ids, offsets, word numbers and
+masks as `compat="hf-fast"` does; it truncates pairs and makes windows in the same way.
 """
 
 import json
