@@ -21,6 +21,7 @@
 #define RESOLUTION 0x1p-16
 
 enum { LIKELIHOOD = 0 };
+enum { NONE_LEFT = -1, FAILED = -2 }; /* instead of a pair */
 enum { HEADER = 3 };              /* ints before the symbols of a word: length, and a count in two halves */
 enum { WAITING = -1, GONE = -1 }; /* as pair.evaluated: not active yet; as pair.place: not in the heap */
 
@@ -250,13 +251,19 @@ static void remove_first(wp_learner *self) {
 
 static double slack(const pair *p) { return (double)p->n * SLACK + RESOLUTION; }
 
+static double log_n(pair *p) {
+    if (p->log_n < 0) {
+        p->log_n = wp_log((double)p->n);
+    }
+    return p->log_n;
+}
+
 /* No gain of the pair will ever be above this. fall(c, n) >= n log n for c >= n, and fall(N, n) <= n (1 + log N). */
 static double most(const wp_learner *self, pair *p) {
     if (self->objective != LIKELIHOOD) {
         return (double)p->n;
     }
-    p->log_n = wp_log((double)p->n);
-    return (double)p->n * (1.0 + self->log_total - p->log_n) + slack(p);
+    return (double)p->n * (1.0 + self->log_total - log_n(p)) + slack(p);
 }
 
 /* At most h(t) = (1/t - 1) log(1 / (1 - t)) = 1 - t/2 - t^2/6 - t^3/12 - ..., whose coefficients sum to 0:
@@ -267,10 +274,7 @@ static double low_h(double t) { return 1.0 - t * (0.5 + t * (1.0 / 6 + t * (1.0 
 static node bound(const wp_learner *self, pair *p) {
     const symbol *left = &self->symbols[p->left], *right = &self->symbols[p->right];
     const double n = (double)p->n;
-    if (p->log_n < 0) {
-        p->log_n = wp_log(n);
-    }
-    double each = 1.0 + self->log_total + p->log_n;
+    double each = 1.0 + self->log_total + log_n(p);
     if (p->left == p->right) {
         each -= 2.0 * (left->log_count + low_h(2.0 * n * left->inverse));
     } else {
@@ -279,54 +283,62 @@ static node bound(const wp_learner *self, pair *p) {
     return (node){n * each + slack(p), (int32_t)(p - self->pairs)};
 }
 
-/* The best pair, first in the heap; -1 when none is left, or WP_NO_MEMORY - 1.
+/* A pair whose U(n) has come to the top: from now on it is bounded by the counts of its parts. */
+static int activate(wp_learner *self, int32_t number) {
+    pair *p = &self->pairs[number];
+    if (push(&self->symbols[p->left].active, number) ||
+        (p->left != p->right && push(&self->symbols[p->right].active, number))) {
+        return WP_NO_MEMORY;
+    }
+    p->evaluated = 0;
+    settle(self, 0, bound(self, p));
+    return 0;
+}
+
+/* Give the first pair of the heap its true gain as it is now.
  *
- * A gain that was evaluated before an earlier merge is a bound as well: since then N has fallen only. But not to
- * the last bit, as the logarithm of a smaller N may come out a little too large. Where that could change the rounded
- * gain, the pair gets a safe bound after the choice. */
+ * Later this is a bound as long as the counts of its parts stay, since N can only fall; but not to the last bit, as
+ * the logarithm of a smaller N may come out a little too large. Where that could change the rounded gain, the pair
+ * is noted in `raised`. */
+static int evaluate(wp_learner *self, pair *p) {
+    const symbol *left = &self->symbols[p->left], *right = &self->symbols[p->right];
+    const int32_t number = self->heap[0].pair;
+    const double gain = wp_gain(p->n, log_n(p), left->count, left->log_count, right->count, right->log_count,
+                                p->left == p->right, self->total, self->log_total);
+    const double key = wp_rounded(gain);
+    if (wp_rounded(gain + (double)p->n * SLACK) > key && push(&self->raised, number)) {
+        return WP_NO_MEMORY;
+    }
+    p->evaluated = self->n_symbols;
+    settle(self, 0, (node){key, number});
+    return 0;
+}
+
+/* Take the best pair out of the heap; NONE_LEFT, or FAILED without memory. */
 static int32_t choose(wp_learner *self) {
-    const int32_t merge = self->n_symbols;
     self->raised.n = 0;
     while (self->n_heap > 0) {
         const node first = self->heap[0];
         pair *p = &self->pairs[first.pair];
         if (p->n < self->min_frequency) {
             remove_first(self);
-        } else if (self->objective != LIKELIHOOD) {
-            if ((double)p->n == first.key) {
-                return first.pair;
-            }
-            settle(self, 0, (node){(double)p->n, first.pair});
-        } else if (p->evaluated == merge) {
+        } else if (self->objective != LIKELIHOOD ? (double)p->n == first.key
+                                                 : p->evaluated == self->n_symbols) {
+            remove_first(self);
             for (int32_t i = 0; i < self->raised.n; i++) {
                 pair *other = &self->pairs[self->raised.items[i]];
-                if (other != p) {
+                if (other->place != GONE) {
                     settle(self, other->place, bound(self, other));
                 }
             }
-            return (int32_t)(p - self->pairs);
-        } else if (p->evaluated == WAITING && p->log_n < 0) {
-            settle(self, 0, (node){most(self, p), first.pair});
-        } else if (p->evaluated == WAITING) {
-            if (push(&self->symbols[p->left].active, first.pair) ||
-                (p->left != p->right && push(&self->symbols[p->right].active, first.pair))) {
-                return WP_NO_MEMORY - 1;
-            }
-            p->evaluated = 0;
-            settle(self, 0, bound(self, p));
-        } else {
-            const symbol *left = &self->symbols[p->left], *right = &self->symbols[p->right];
-            const double gain = wp_gain(p->n, p->log_n, left->count, left->log_count, right->count,
-                                        right->log_count, p->left == p->right, self->total, self->log_total);
-            const double key = wp_rounded(gain);
-            if (wp_rounded(gain + (double)p->n * SLACK) > key && push(&self->raised, first.pair)) {
-                return WP_NO_MEMORY - 1;
-            }
-            p->evaluated = merge;
-            settle(self, 0, (node){key, first.pair});
+            return first.pair;
+        } else if (self->objective != LIKELIHOOD || (p->evaluated == WAITING && p->log_n < 0)) {
+            settle(self, 0, (node){most(self, p), first.pair}); /* it has become rarer */
+        } else if (p->evaluated == WAITING ? activate(self, first.pair) : evaluate(self, p)) {
+            return FAILED;
         }
     }
-    return -1;
+    return NONE_LEFT;
 }
 
 /* Bounds of the active pairs with a symbol whose count has changed; the dead ones leave its list. */
@@ -573,12 +585,11 @@ static int settle_new_pairs(wp_learner *self, int32_t first) {
     return 0;
 }
 
-/* Join the pair that is first in the heap wherever it stands. */
-static int merge_first(wp_learner *self) {
-    pair *const p = &self->pairs[self->heap[0].pair];
+/* Join a pair, which is no longer in the heap, wherever it stands. */
+static int merge(wp_learner *self, int32_t number) {
+    pair *const p = &self->pairs[number];
     const int32_t l = p->left, r = p->right, m = self->n_symbols, first_new = self->n_pairs;
     const int64_t n = p->n, first_word = p->first_word, n_words = p->n_words;
-    remove_first(self);
     p->n = 0;
     if (add_symbol(self)) {
         return WP_NO_MEMORY;
@@ -624,14 +635,14 @@ int64_t wp_learner_run(wp_learner *self, int64_t n_merges, int32_t *lefts, int32
     int64_t done = 0;
     for (; done < n_merges && !self->failed; done++) {
         const int32_t best = choose(self);
-        if (best == -1) {
+        if (best == NONE_LEFT) {
             break;
         }
         if (best >= 0) {
             lefts[done] = self->pairs[best].left;
             rights[done] = self->pairs[best].right;
         }
-        self->failed = best < 0 || merge_first(self);
+        self->failed = best == FAILED || merge(self, best);
     }
     return self->failed ? WP_NO_MEMORY : done;
 }

@@ -2,38 +2,27 @@
 
 Two rules for the next merge: the one that raises the likelihood of the text most (WordPiece: Schuster and
 Nakajima 2012, Wu et al. 2016), or the most frequent pair (byte-pair encoding: Sennrich et al. 2016).
+
+What the words are made of, and what the pieces look like in the end, is done here; the merges by `Merger` in
+merging.py, which is the file to read, or by its twin in C behind native.py.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import pairwise
 
 import numpy as np
 
 from minibert.errors import InputError
-from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
-from minibert.tokenizer.wordpiece import MAX_CHARS_PER_WORD, SPECIAL_TOKENS
+from minibert.tokenizer import native
+from minibert.tokenizer.counting import WordCounts, count_words  # noqa: F401
+from minibert.tokenizer.formats import SPECIAL_TOKENS
+from minibert.tokenizer.merging import Merger
 
 OBJECTIVES = ("likelihood", "frequency")
 
-# Gains are rounded to multiples of this many nats: pairs that differ only in the last bits of a logarithm
-# are equal, and the tie rule decides between them, not the processor. A power of two keeps that exact.
-_RESOLUTION = 2.0**-16
-
-
-def count_words(lines: Iterable[str], basic_tokenizer: BasicTokenizer) -> Counter[str]:
-    """How often each word occurs, words being what `basic_tokenizer` makes of the lines.
-
-    Memory grows with the number of different words, not with the length of the text.
-    """
-    chunks: Counter[str] = Counter()
-    for line in lines:
-        chunks.update(split_at_whitespace(line))
-    words: Counter[str] = Counter()
-    for chunk, count in chunks.items():
-        for word in basic_tokenizer.tokenize(chunk):
-            words[word] += count
-    return words
+MAX_CHARS = 200  # in a word that is learned from: longer ones are [UNK] in every mode of the tokenizer
+PROGRESS_PIECES = 64  # from one call of `progress` to the next
+_BLOCK = 1 << 16  # words whose characters are looked at together
+_MAX_TOTAL = 2.0**60  # of characters in the text: a sum of two such numbers fits into 64 bits
 
 
 def learn_vocab(
@@ -44,7 +33,9 @@ def learn_vocab(
     alphabet_limit: int = 1000,
     min_frequency: int = 2,
     unused: int = 0,
+    user_tokens: Iterable[str] = (),
     progress: Callable[[int, int], None] | None = None,
+    engine: str = "auto",
 ) -> list[str]:
     """Learn a vocabulary of word pieces from words and their counts.
 
@@ -67,30 +58,36 @@ def learn_vocab(
     stands as one piece was put together from the same parts everywhere, by the same merges. Neighbours are
     counted without overlap, from the left: `aaa` holds `aa` once.
 
-    Among equal gains (rounded to 2**-16 nats) the pair whose left part comes first in the vocabulary is
-    taken, then the one whose right part does. The vocabulary therefore depends on the counts alone, never on
-    the order of the words or the hash seed. Merging goes on until the vocabulary is full, even at a loss.
+    Among equal gains (rounded to 2**-16 nats) the pair whose left part comes first among alphabet and merges
+    is taken, then the one whose right part does. Logarithms are made of + - * / alone. So the vocabulary
+    depends on the counts alone, never on the order of the words, the hash seed, the engine or the processor.
+    Merging goes on until the vocabulary is full, even at a loss.
 
     Parameters
     ----------
-    word_counts : word -> how often it occurs; words as `BasicTokenizer` makes them, see `count_words`.
+    word_counts : word -> how often it occurs, what `count_words` and `count_files` give. Words of more than
+        200 characters, or with lone surrogates, are left out.
     vocab_size : number of pieces wanted, special tokens included.
     objective : "likelihood" or "frequency".
     alphabet_limit : keep that many different characters, the most frequent; words with others are left
         out, as they will be [UNK] anyway.
     min_frequency : a pair that occurs less often is never merged.
     unused : number of reserved pieces "[unused0]", "[unused1]", ... after the special tokens.
+    user_tokens : pieces of your own, after the unused ones. They change no merge; what is merged to such a
+        string does not stand in the vocabulary a second time.
     progress : called every 64 pieces with the number of pieces so far and `vocab_size`.
+    engine : "c", "python", or "auto": C where its extension is built. Both give the same vocabulary.
 
     Returns
     -------
-    vocab : [PAD] [UNK] [CLS] [SEP] [MASK], the unused pieces, the alphabet sorted, the merges in order.
-        `vocab_size` pieces, or fewer when the text has no more pairs that occur `min_frequency` times.
+    vocab : [PAD] [UNK] [CLS] [SEP] [MASK], the unused pieces, the user's, the alphabet sorted, the merges in
+        order. `vocab_size` pieces, or fewer when the text has no more pairs that occur `min_frequency` times.
 
     Raises
     ------
     InputError
-        When there is no word, an argument is out of range, or the alphabet alone does not fit in.
+        When there is no word, an argument is out of range, the alphabet alone does not fit in, or the counts
+        add up to more than 2**60 characters.
 
     References
     ----------
@@ -111,221 +108,102 @@ def learn_vocab(
         raise InputError(f"alphabet_limit={alphabet_limit} leaves no character; give 1 or more.")
     if unused < 0:
         raise InputError(f"unused={unused} is no number of pieces; give 0 or more.")
-    words = _usable_words(word_counts, alphabet_limit)
-    if not words:
-        raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
-    vocab = _first_pieces(words, unused)
+    vocab = [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(unused))]
+    vocab += _checked_tokens(user_tokens, vocab)
+    make_merger = native.Learner if native.choose(engine) else Merger
+
+    pieces, symbols, bounds, counts = _segment(WordCounts.of(word_counts), alphabet_limit)
+    taken = set(vocab)
+    vocab += [piece for piece in pieces if piece not in taken]
     if len(vocab) > vocab_size:
         raise InputError(
             f"vocab_size={vocab_size} is too small: special tokens and alphabet alone take {len(vocab)}; "
             "ask for more pieces or lower alphabet_limit."
         )
-    merger = _Merger(words, min_frequency, objective)
+    taken.update(pieces)
+    merger = make_merger(symbols, bounds, counts, len(pieces), min_frequency, objective)
+    del symbols, bounds, counts
     while len(vocab) < vocab_size:
-        piece = merger.merge_best_pair()
-        if piece is None:
-            break
-        vocab.append(piece)
-        if progress is not None and (len(vocab) % 64 == 0 or len(vocab) == vocab_size):
+        wanted = min(PROGRESS_PIECES - len(vocab) % PROGRESS_PIECES, vocab_size - len(vocab))
+        lefts, rights = merger.run(wanted)
+        for left, right in zip(lefts.tolist(), rights.tolist(), strict=True):
+            piece = pieces[left] + pieces[right].removeprefix("##")
+            pieces.append(piece)
+            if piece not in taken:
+                taken.add(piece)
+                vocab.append(piece)
+        if progress is not None and (len(vocab) % PROGRESS_PIECES == 0 or len(vocab) == vocab_size):
             progress(len(vocab), vocab_size)
+        if len(lefts) < wanted:
+            break
     return vocab
 
 
-class _Merger:
-    """The segmented text, the pairs of neighbours in it, and the gain of joining each.
+def _checked_tokens(user_tokens: Iterable[str], reserved: list[str]) -> list[str]:
+    tokens = [user_tokens] if isinstance(user_tokens, str) else list(user_tokens)
+    seen = set(reserved)
+    for token in tokens:
+        if not isinstance(token, str) or not token or token.split() != [token]:
+            raise InputError(f"user_tokens has {token!r}; give strings without white space, not empty.")
+        if token in seen:
+            raise InputError(f"user_tokens has {token!r}, which is in the vocabulary already; give it once.")
+        seen.add(token)
+    return tokens
 
-    Pieces are numbered as in the vocabulary, alphabet first; pairs as they appear. What a merge asks of every
-    pair sits in NumPy arrays, so that choosing costs a few passes over them; which words hold a pair is
-    remembered, so that joining visits only those.
+
+def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """The words that the tokenizer will be able to match, as symbols: places in the sorted alphabet.
+
+    Returns
+    -------
+    alphabet : pieces of one character, sorted.
+    symbols, bounds, counts : as `Merger` takes them.
     """
-
-    def __init__(self, words: dict[str, int], min_frequency: int, objective: str):
-        self.min_frequency = min_frequency
-        self.objective = objective
-        self.pieces = sorted({piece for word in words for piece in _characters(word)})
-        self.piece_counts = np.zeros(len(self.pieces), np.int64)
-        self.pair_ids: dict[tuple[int, int], int] = {}
-        self.pairs = np.zeros((2, 1024), np.int32)  # rows: left piece, right piece
-        self.pair_counts = np.zeros(1024, np.int64)
-        self.gains = np.full(1024, -np.inf)
-        self.words_with: list[set[int]] = []  # pair -> the words that hold it, or once did
-        self.word_counts = list(words.values())
-        piece_ids = {piece: number for number, piece in enumerate(self.pieces)}
-        self.segmented = [[piece_ids[piece] for piece in _characters(word)] for word in words]
-        self._count()
-
-    def merge_best_pair(self) -> str | None:
-        """Join the best pair wherever it stands and return the piece it makes; None when no pair is left."""
-        best = self._best_pair()
-        if best is None:
-            return None
-        left, right = self.pairs[:, best].tolist()
-        merged = self._new_piece(left, right)
-        n = self.pair_counts[best]
-        self.n_pieces -= n
-        self.piece_counts[left] -= n
-        self.piece_counts[right] -= n
-        self.piece_counts[merged] += n
-        changes: dict[tuple[int, int], int] = defaultdict(int)
-        for word in self.words_with[best]:
-            self._join_in_word(word, (left, right), merged, changes)
-        self.words_with[best] = set()
-        self._change_counts(changes)
-        self._refresh(self._pairs_with(left, right, merged))
-        return self.pieces[merged]
-
-    def _best_pair(self) -> int | None:
-        """The pair of the largest gain; among equals, the one whose parts have the smallest numbers.
-
-        A stored gain was right when it was computed. Since then only N may have moved, downwards, and
-        f(N) - f(N - n) falls with N because f is convex: a stored gain is an upper bound. So it is enough to
-        compute anew those that are not below the true gain of the pair that looks best.
-        """
-        looks_best = np.argmax(self.gains, keepdims=True)
-        if self.gains[looks_best] == -np.inf:
-            return None
-        self._refresh(looks_best)
-        candidates = np.flatnonzero(self.gains >= self.gains[looks_best] - _RESOLUTION)
-        self._refresh(candidates)
-        gains = self.gains[candidates]
-        ties = candidates[gains == gains.max()]
-        left, right = self.pairs[:, ties].astype(np.int64)
-        return int(ties[np.argmin(left * len(self.pieces) + right)])
-
-    def _refresh(self, pairs: np.ndarray) -> None:  # pairs (K,)
-        alive = self.pair_counts[pairs] >= self.min_frequency
-        self.gains[pairs[~alive]] = -np.inf
-        self.gains[pairs[alive]] = self._gain(pairs[alive])
-
-    def _gain(self, pairs: np.ndarray) -> np.ndarray:  # pairs (K,) -> (K,) float64
-        n = self.pair_counts[pairs].astype(np.float64)
-        if self.objective == "frequency":
-            return n
-        left, right = self.pairs[:, pairs]
-        c_left, c_right = self.piece_counts[left], self.piece_counts[right]
-        # Where the two parts are one piece, it is that piece's count which loses 2 n.
-        twice = np.where(left == right, 2 * n, n)
-        lost = _fall(c_left, twice) + np.where(left == right, 0.0, _fall(c_right, n))
-        gain = n * np.log(n) + _fall(self.n_pieces, n) - lost
-        return np.round(gain / _RESOLUTION) * _RESOLUTION
-
-    def _pairs_with(self, *pieces: int) -> np.ndarray:  # -> (K,)
-        """The pairs whose gain depends on the count of one of `pieces`."""
-        wanted = np.zeros(len(self.pieces), bool)
-        wanted[list(pieces)] = True
-        left, right = self.pairs[:, : len(self.pair_ids)]
-        return np.flatnonzero(wanted[left] | wanted[right])
-
-    def _join_in_word(
-        self, word: int, pair: tuple[int, int], merged: int, changes: dict[tuple[int, int], int]
-    ) -> None:
-        """Join `pair` in one word, from the left, and add to `changes` what that does to the pair counts."""
-        before = self.segmented[word]
-        after = _join(before, pair, merged)
-        if len(after) == len(before):
-            return
-        self.segmented[word] = after
-        count = self.word_counts[word]
-        for old in _neighbours(before):
-            changes[old] -= count
-        for new in _neighbours(after):
-            changes[new] += count
-            if merged in new:
-                self.words_with[self._pair_id(new)].add(word)
-
-    def _change_counts(self, changes: Mapping[tuple[int, int], int]) -> None:
-        for pair, change in changes.items():
-            number = self._pair_id(pair)
-            self.pair_counts[number] += change
-
-    def _count(self) -> None:
-        """Count pieces and pairs of the text as it stands, and compute all gains."""
-        changes: dict[tuple[int, int], int] = defaultdict(int)
-        for word, (pieces, count) in enumerate(zip(self.segmented, self.word_counts, strict=True)):
-            for piece in pieces:
-                self.piece_counts[piece] += count
-            for pair in _neighbours(pieces):
-                changes[pair] += count
-                self.words_with[self._pair_id(pair)].add(word)
-        self.n_pieces = self.piece_counts.sum()
-        self._change_counts(changes)
-        self._refresh(np.arange(len(self.pair_ids)))
-
-    def _new_piece(self, left: int, right: int) -> int:
-        number = len(self.pieces)
-        self.pieces.append(self.pieces[left] + self.pieces[right].removeprefix("##"))
-        self.piece_counts = _with_room(self.piece_counts, number, 0)
-        return number
-
-    def _pair_id(self, pair: tuple[int, int]) -> int:
-        number = self.pair_ids.get(pair)
-        if number is None:
-            number = self.pair_ids[pair] = len(self.words_with)
-            self.words_with.append(set())
-            self.pairs = _with_room(self.pairs, number, 0)
-            self.pair_counts = _with_room(self.pair_counts, number, 0)
-            self.gains = _with_room(self.gains, number, -np.inf)
-            self.pairs[:, number] = pair
-        return number
+    kept = _alphabet(words, alphabet_limit)
+    is_kept = np.zeros(0x110000, bool)
+    is_kept[kept] = True
+    codes, lengths, counts = [], [], []
+    for block_counts, block_codes, block_lengths in _blocks(words):
+        n_kept = np.concatenate([[0], np.cumsum(is_kept[block_codes])])[np.cumsum(block_lengths)]
+        usable = np.diff(n_kept, prepend=0) == block_lengths
+        usable &= (block_counts > 0) & (block_lengths > 0) & (block_lengths <= MAX_CHARS)
+        codes.append(block_codes[np.repeat(usable, block_lengths)])
+        lengths.append(block_lengths[usable])
+        counts.append(block_counts[usable])
+    bounds = np.concatenate([[0], *lengths]).cumsum()
+    if len(bounds) == 1:
+        raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
+    begins_word = np.zeros(bounds[-1], bool)
+    begins_word[bounds[:-1]] = True
+    # A character is one piece at the beginning of a word, another one further on: 2 code or 2 code + 1.
+    forms = np.concatenate(codes).astype(np.int32)
+    del codes
+    forms *= 2
+    forms += ~begins_word
+    found = np.flatnonzero(np.bincount(forms))
+    alphabet = {("##" if form % 2 else "") + chr(form // 2): form for form in found.tolist()}
+    pieces = sorted(alphabet)
+    number = np.zeros(2 * 0x110000, np.int32)
+    number[[alphabet[piece] for piece in pieces]] = np.arange(len(pieces))
+    return pieces, number[forms], bounds, np.concatenate(counts)
 
 
-def _first_pieces(words: Iterable[str], unused: int) -> list[str]:
-    alphabet = {piece for word in words for piece in _characters(word)}
-    return [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(unused)), *sorted(alphabet)]
+def _alphabet(words: WordCounts, limit: int) -> np.ndarray:  # -> (K,) code points
+    """The most frequent characters, without lone surrogates; among equals the one that comes first."""
+    frequency = np.zeros(0x110000, np.int64)
+    total = 0.0
+    for counts, codes, lengths in _blocks(words):
+        total += float(counts.astype(np.float64).clip(0) @ lengths)
+        if total > _MAX_TOTAL:
+            raise InputError("word_counts adds up to more than 2**60 characters; scale the counts down.")
+        np.add.at(frequency, codes, np.repeat(counts.clip(0), lengths))
+    found = np.flatnonzero(frequency)
+    kept = found[np.lexsort((found, -frequency[found]))][:limit]
+    return kept[(kept < 0xD800) | (kept > 0xDFFF)]
 
 
-def _characters(word: str) -> list[str]:
-    return [word[0], *("##" + character for character in word[1:])]
-
-
-def _neighbours(pieces: list[int]) -> Iterator[tuple[int, int]]:
-    """Pairs of neighbours from the left; a pair that overlaps the same pair just counted is passed over."""
-    counted = None
-    for pair in pairwise(pieces):
-        if pair == counted:
-            counted = None
-        else:
-            counted = pair
-            yield pair
-
-
-def _join(pieces: list[int], pair: tuple[int, int], merged: int) -> list[int]:
-    joined: list[int] = []
-    joinable = False  # whether the last piece of `joined` is an original one
-    for piece in pieces:
-        if joinable and (joined[-1], piece) == pair:
-            joined[-1] = merged
-            joinable = False
-        else:
-            joined.append(piece)
-            joinable = True
-    return joined
-
-
-def _fall(count: np.ndarray, n: np.ndarray) -> np.ndarray:  # count (K,)  n (K,) -> (K,)
-    """f(count) - f(count - n) for f(x) = x log x, without subtracting two nearly equal numbers."""
-    rest = count - n
-    ratio = np.divide(n, count, where=rest > 0, out=np.zeros_like(n))
-    return n * np.log(count) - rest * np.log1p(-ratio)
-
-
-def _with_room(array: np.ndarray, index: int, fill: float) -> np.ndarray:
-    """`array` itself if its last axis has a place `index`, otherwise a copy of twice the length."""
-    if index < array.shape[-1]:
-        return array
-    return np.concatenate([array, np.full_like(array, fill)], axis=-1)
-
-
-def _usable_words(word_counts: Mapping[str, int], alphabet_limit: int) -> dict[str, int]:
-    """Words that the tokenizer will be able to match, in one fixed order."""
-    characters: Counter[str] = Counter()
-    for word, count in word_counts.items():
-        for character in word:
-            characters[character] += count
-    frequent = sorted(characters, key=lambda character: (-characters[character], character))
-    alphabet = {character for character in frequent[:alphabet_limit] if not "\ud800" <= character <= "\udfff"}
-    return {
-        word: word_counts[word]
-        for word in sorted(word_counts)
-        if word_counts[word] > 0 and 0 < len(word) <= MAX_CHARS_PER_WORD and alphabet.issuperset(word)
-    }
+def _blocks(words: WordCounts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Counts, characters and lengths of the words, some at a time: (W,), (n,) and (W,)."""
+    for first in range(0, len(words), _BLOCK):
+        last = min(first + _BLOCK, len(words))
+        yield words.counts[first:last], *words.characters(first, last)

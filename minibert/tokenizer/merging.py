@@ -1,0 +1,251 @@
+"""The rung of the learner to read: which two neighbours to join next, and joining them.
+
+`native.Learner` is its twin in C and makes the same merges. Logarithms are made here of + - * / alone: those
+have the same bits everywhere, libraries' logarithms do not.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+import numpy as np
+
+# Gains are rounded to multiples of this many nats: pairs that differ only in the last bits of a logarithm
+# are equal, and the tie rule decides between them. A power of two keeps that exact.
+_RESOLUTION = 2.0**-16
+# A computed gain is right up to this many nats for each time that the pair occurs, and then some.
+_SLACK = 2.0**-40
+
+_LOG_2 = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # the first with zeros at its end
+_SQRT_HALF = 0.70710678118654757
+_INVERSE_ODD = [1.0 / odd for odd in range(3, 26, 2)]
+
+
+class Merger:
+    """The segmented text, the pairs of neighbours in it, and the gain of joining each; see `learn_vocab`.
+
+    Pairs are numbered as they appear. What a merge asks of every pair sits in NumPy arrays, so that choosing
+    costs a few passes over them; which words hold a pair is remembered, so that joining visits only those.
+
+    Parameters
+    ----------
+    symbols : (n,) int32, those of all words end to end, each below `n_symbols`.
+    bounds : (W + 1,) int64: word i is symbols[bounds[i]:bounds[i + 1]].
+    counts : (W,) int64, how often each word occurs.
+    n_symbols : size of the alphabet.
+    min_frequency : a pair that occurs less often is never joined.
+    objective : "likelihood" or "frequency".
+    """
+
+    def __init__(
+        self,
+        symbols: np.ndarray,
+        bounds: np.ndarray,
+        counts: np.ndarray,
+        n_symbols: int,
+        min_frequency: int,
+        objective: str,
+    ):
+        self.min_frequency = min_frequency
+        self.objective = objective
+        self.n_symbols = n_symbols
+        self.symbol_counts = np.zeros(n_symbols, np.int64)
+        self.pair_ids: dict[tuple[int, int], int] = {}
+        self.pairs = np.zeros((2, 1024), np.int32)  # rows: left symbol, right symbol
+        self.pair_counts = np.zeros(1024, np.int64)
+        self.gains = np.full(1024, -np.inf)
+        self.words_with: list[set[int]] = []  # pair -> the words that hold it, or once did
+        self.word_counts = counts.tolist()
+        flat = symbols.tolist()
+        self.segmented = [flat[begin:end] for begin, end in pairwise(bounds.tolist())]
+        self._count()
+
+    def run(self, n_merges: int) -> tuple[np.ndarray, np.ndarray]:
+        """Up to `n_merges` more merges; fewer when no pair is left.
+
+        Returns
+        -------
+        lefts, rights : (k,) int32. The k-th merge of all makes the symbol n_symbols + k.
+        """
+        merges = []
+        while len(merges) < n_merges and (best := self._best_pair()) is not None:
+            merges.append(self.pairs[:, best].copy())
+            self._merge(best)
+        lefts, rights = np.array(merges, np.int32).reshape(-1, 2).T
+        return lefts, rights
+
+    def _merge(self, best: int) -> None:
+        """Join a pair wherever it stands."""
+        left, right = self.pairs[:, best].tolist()
+        merged = self.n_symbols
+        self.n_symbols += 1
+        self.symbol_counts = _with_room(self.symbol_counts, merged, 0)
+        n = self.pair_counts[best]
+        self.total -= n
+        self.symbol_counts[left] -= n
+        self.symbol_counts[right] -= n
+        self.symbol_counts[merged] += n
+        changes: dict[tuple[int, int], int] = defaultdict(int)
+        for word in self.words_with[best]:
+            self._join_in_word(word, (left, right), merged, changes)
+        self.words_with[best] = set()
+        self._change_counts(changes)
+        self._refresh(self._pairs_with(left, right, merged))
+
+    def _best_pair(self) -> int | None:
+        """The pair of the largest gain; among equals, the one whose parts have the smallest numbers.
+
+        A stored gain was right when it was computed. Since then only N may have moved, downwards, and
+        f(N) - f(N - n) falls with N because f is convex: a stored gain is an upper bound, up to its last
+        bits. So it is enough to compute anew those that are not below the true gain of the pair that looks
+        best.
+        """
+        looks_best = np.argmax(self.gains, keepdims=True)
+        if self.gains[looks_best] == -np.inf:
+            return None
+        self._refresh(looks_best)
+        bounds = self.gains + (self.pair_counts * _SLACK + _RESOLUTION)
+        candidates = np.flatnonzero(bounds >= self.gains[looks_best])
+        self._refresh(candidates)
+        gains = self.gains[candidates]
+        ties = candidates[gains == gains.max()]
+        left, right = self.pairs[:, ties].astype(np.int64)
+        return int(ties[np.argmin(left * self.n_symbols + right)])
+
+    def _refresh(self, pairs: np.ndarray) -> None:  # pairs (K,)
+        alive = self.pair_counts[pairs] >= self.min_frequency
+        self.gains[pairs[~alive]] = -np.inf
+        self.gains[pairs[alive]] = self._gain(pairs[alive])
+
+    def _gain(self, pairs: np.ndarray) -> np.ndarray:  # pairs (K,) -> (K,) float64
+        n = self.pair_counts[pairs]
+        if self.objective == "frequency":
+            return n.astype(np.float64)
+        left, right = self.pairs[:, pairs]
+        c_left, c_right = self.symbol_counts[left], self.symbol_counts[right]
+        # Where the two parts are one piece, it is that piece's count which loses 2 n.
+        same = left == right
+        lost = fall(c_left, np.where(same, 2 * n, n)) + np.where(same, 0.0, fall(c_right, n))
+        gain = n * logarithm(n) + fall(self.total, n) - lost
+        return np.rint(gain / _RESOLUTION) * _RESOLUTION
+
+    def _pairs_with(self, *symbols: int) -> np.ndarray:  # -> (K,)
+        """The pairs whose gain depends on the count of one of `symbols`."""
+        wanted = np.zeros(self.n_symbols, bool)
+        wanted[list(symbols)] = True
+        left, right = self.pairs[:, : len(self.pair_ids)]
+        return np.flatnonzero(wanted[left] | wanted[right])
+
+    def _join_in_word(
+        self, word: int, pair: tuple[int, int], merged: int, changes: dict[tuple[int, int], int]
+    ) -> None:
+        """Join `pair` in one word, from the left, and add to `changes` what that does to the pair counts."""
+        before = self.segmented[word]
+        after = _join(before, pair, merged)
+        if len(after) == len(before):
+            return
+        self.segmented[word] = after
+        count = self.word_counts[word]
+        for old in _neighbours(before):
+            changes[old] -= count
+        for new in _neighbours(after):
+            changes[new] += count
+            if merged in new:
+                self.words_with[self._pair_id(new)].add(word)
+
+    def _change_counts(self, changes: Mapping[tuple[int, int], int]) -> None:
+        for pair, change in changes.items():
+            self.pair_counts[self._pair_id(pair)] += change
+
+    def _count(self) -> None:
+        """Count symbols and pairs of the text as it stands, and compute all gains."""
+        changes: dict[tuple[int, int], int] = defaultdict(int)
+        for word, (symbols, count) in enumerate(zip(self.segmented, self.word_counts, strict=True)):
+            for symbol in symbols:
+                self.symbol_counts[symbol] += count
+            for pair in _neighbours(symbols):
+                changes[pair] += count
+                self.words_with[self._pair_id(pair)].add(word)
+        self.total = self.symbol_counts.sum()
+        self._change_counts(changes)
+        self._refresh(np.arange(len(self.pair_ids)))
+
+    def _pair_id(self, pair: tuple[int, int]) -> int:
+        number = self.pair_ids.get(pair)
+        if number is None:
+            number = self.pair_ids[pair] = len(self.words_with)
+            self.words_with.append(set())
+            self.pairs = _with_room(self.pairs, number, 0)
+            self.pair_counts = _with_room(self.pair_counts, number, 0)
+            self.gains = _with_room(self.gains, number, -np.inf)
+            self.pairs[:, number] = pair
+        return number
+
+
+def fall(count: np.ndarray, n: np.ndarray) -> np.ndarray:  # count (K,) int64  n (K,) int64 -> (K,) float64
+    """f(count) - f(count - n) for f(x) = x log x, without subtracting two nearly equal numbers.
+
+    It is n log(count) + rest log(count / rest) with rest = count - n; where n is small against it, the second
+    logarithm is 2 atanh(n / (count + rest)).
+    """
+    rest = count - n
+    log_count = logarithm(count)
+    log_ratio = np.where(
+        n <= rest // 2,
+        2.0 * _atanh(n.astype(np.float64) / (count + rest)),
+        np.where(rest > 0, log_count - logarithm(rest), 0.0),
+    )
+    return n * log_count + rest * log_ratio
+
+
+def logarithm(x: np.ndarray) -> np.ndarray:  # (K,) int64 or float64 -> (K,) float64
+    """log(x) for x >= 1: x = m 2^e with m in [sqrt(1/2), sqrt(2)), and log m = 2 atanh((m - 1) / (m + 1)).
+
+    Wrong by less than 2**-51 of itself. The C core does the same operations in the same order
+    (csrc/wordpiece/logarithm.h): change both or none.
+    """
+    m, exponent = np.frexp(np.asarray(x, np.float64))
+    low = m < _SQRT_HALF
+    m = np.where(low, m * 2.0, m)
+    e = (exponent - low).astype(np.float64)
+    return e * _LOG_2[0] + (2.0 * _atanh((m - 1.0) / (m + 1.0)) + e * _LOG_2[1])
+
+
+def _atanh(s: np.ndarray) -> np.ndarray:
+    """s + s^3/3 + s^5/5 + ..., enough of it for |s| <= 1/5."""
+    z = s * s
+    total = _INVERSE_ODD[-1]
+    for inverse in reversed(_INVERSE_ODD[:-1]):
+        total = total * z + inverse
+    return s + s * (z * total)
+
+
+def _neighbours(symbols: list[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of neighbours from the left; a pair that overlaps the same pair just counted is passed over."""
+    counted = None
+    for pair in pairwise(symbols):
+        if pair == counted:
+            counted = None
+        else:
+            counted = pair
+            yield pair
+
+
+def _join(symbols: list[int], pair: tuple[int, int], merged: int) -> list[int]:
+    joined: list[int] = []
+    joinable = False  # whether the last symbol of `joined` is an original one
+    for symbol in symbols:
+        if joinable and (joined[-1], symbol) == pair:
+            joined[-1] = merged
+            joinable = False
+        else:
+            joined.append(symbol)
+            joinable = True
+    return joined
+
+
+def _with_room(array: np.ndarray, index: int, fill: float) -> np.ndarray:
+    """`array` itself if its last axis has a place `index`, otherwise a copy of twice the length."""
+    if index < array.shape[-1]:
+        return array
+    return np.concatenate([array, np.full_like(array, fill)], axis=-1)
