@@ -1,9 +1,10 @@
-"""The package as a newcomer meets it: quick to import, whole when installed, in no need of a compiler."""
+"""The package as a newcomer meets it: quick to import, whole when installed, with a compiler and without."""
 
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -12,7 +13,17 @@ import pytest
 import minibert
 
 ROOT = Path(__file__).parent.parent
-SHIPPED = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "minibert")
+SHIPPED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "minibert", "csrc")
+COMPILER = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
+ENGINE = """
+import warnings
+from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "un", "##aff", "##able"])
+    tokenizer.encode("a"), Tokenizer(tokenizer.vocab)
+print(tokenizer.engine, tokenizer.encode("Unaffable"), len(caught), *[warning.message for warning in caught])
+"""
 
 
 def run_python(*arguments, **options):
@@ -57,34 +68,96 @@ def no_compiler(tmp_path_factory):
     return {"PATH": str(folder), "CC": "no-compiler-here", "CXX": "no-compiler-here"}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory, no_compiler):
-    """The wheel of this source tree, built without a compiler."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def source_tree(folder):
+    """A copy of what an installation is made from, with nothing that was built."""
     for name in SHIPPED:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, source / name)
-    options = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
-    run_python("-m", "pip", "wheel", *options, "--wheel-dir", target, source, env=no_compiler)
+        if (ROOT / name).is_dir():
+            built = shutil.ignore_patterns("__pycache__", "*.so", "*.pyd")
+            shutil.copytree(ROOT / name, folder / name, ignore=built)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def build_wheel(source, target, **options):
+    options = {"env": {}} | options
+    flags = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
+    run_python("-m", "pip", "wheel", *flags, "--wheel-dir", target, source, **options)
     [path] = target.glob("*.whl")
     return path
 
 
-def test_wheel_holds_every_source_and_the_corpus(wheel):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory, no_compiler):
+    """The wheel of this source tree, built without a compiler."""
+    source, target = source_tree(tmp_path_factory.mktemp("source")), tmp_path_factory.mktemp("wheel")
+    return build_wheel(source, target, env=no_compiler)
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory, no_compiler):
+    """The source distribution; nothing is compiled for it."""
+    source, target = source_tree(tmp_path_factory.mktemp("source")), tmp_path_factory.mktemp("sdist")
+    script = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    run_python("-c", script, target, env=no_compiler, cwd=source)
+    [path] = target.glob("*.tar.gz")
+    return path
+
+
+@pytest.fixture(scope="module")
+def compiled_wheel(tmp_path_factory, sdist):
+    """The wheel of the source distribution, built with a compiler."""
+    if COMPILER is None:
+        pytest.skip("there is no C compiler on PATH")
+    folder, target = tmp_path_factory.mktemp("unpacked"), tmp_path_factory.mktemp("compiled-wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    [source] = folder.iterdir()
+    return build_wheel(source, target)
+
+
+def test_wheel_holds_every_source_the_corpus_and_the_unicode_table(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "minibert").rglob("*.py")}
     assert sources <= inside
     assert any(name.startswith("minibert/corpora/") for name in inside)
+    assert "minibert/tokenizer/unicode-15.0.0.txt" in inside
 
 
 def test_wheel_carries_the_licence_and_no_tests(wheel):
     inside = zipfile.ZipFile(wheel).namelist()
     assert any(name.endswith("licenses/LICENSE") for name in inside)
-    assert not [name for name in inside if name.startswith(("tests", "notebooks", "benchmarks"))]
+    outside = ("tests", "notebooks", "benchmarks", "csrc", "build")
+    assert not [name for name in inside if name.startswith(outside)]
 
 
-def test_installed_without_a_compiler_the_command_runs(wheel, no_compiler, tmp_path):
+def test_installed_without_a_compiler_the_command_runs_and_says_what_is_missing(wheel, no_compiler, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
+    assert not list(tmp_path.rglob("_wordpiece*"))
     installed = {**no_compiler, "PYTHONPATH": str(tmp_path)}
     output = run_python("-m", "minibert", "info", env=installed, cwd=tmp_path)
     assert output.split()[:2] == ["minibert", minibert.__version__]
+    assert "core in Python" in output and "install a C compiler and Python's headers" in output
+
+
+def test_installed_without_a_compiler_the_tokenizer_works_and_warns_once(wheel, no_compiler, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    output = run_python("-c", ENGINE, env={**no_compiler, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    assert output.startswith("python [5, 6, 7] 1 the C core of the tokenizer is not available")
+    assert "install a C compiler and Python's headers" in output
+
+
+def test_source_distribution_holds_what_the_extension_is_made_of(sdist):
+    inside = {name.partition("/")[2] for name in tarfile.open(sdist).getnames()}
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "wordpiece").glob("*.[ch]")}
+    assert {"csrc/wordpiece/build.py", "csrc/wordpiece/unicode_tables.py", *sources} <= inside
+    assert "minibert/tokenizer/unicode-15.0.0.txt" in inside and "setup.py" in inside
+
+
+def test_installed_with_a_compiler_the_tokenizer_is_the_c_core(compiled_wheel, tmp_path):
+    zipfile.ZipFile(compiled_wheel).extractall(tmp_path)
+    assert len(list(tmp_path.rglob("minibert/tokenizer/_wordpiece*"))) == 1
+    installed = {"PYTHONPATH": str(tmp_path)}
+    assert run_python("-c", ENGINE, env=installed, cwd=tmp_path).strip() == "c [5, 6, 7] 0"
+    output = run_python("-m", "minibert", "info", env=installed, cwd=tmp_path)
+    assert "core in C" in output and "core in Python" not in output
