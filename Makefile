@@ -100,18 +100,22 @@ $(NATIVE)/unicode_tables.h: $(CORE)
 	@mkdir -p $(@D) && python=$$(PYTHON='$(PYTHON)' .ci/pythons | head -n 1) && [ "$$python" ] && \
 	"$$python" csrc/wordpiece/unicode_tables.py $(wildcard minibert/tokenizer/unicode-*.txt) $@
 
-.PHONY: sanitized-tests sanitized-fuzzing
+.PHONY: sanitized-tests sanitized-fuzzing libfuzzer
 sanitized-tests: $(NATIVE)/unicode_tables.h
 	$(CC) $(SANITIZED) $(NATIVE_C) $(wildcard tests/native/test_*.c) -o $(NATIVE)/test_wordpiece -lm
 	$(NATIVE)/test_wordpiece
 
-sanitized-fuzzing: $(NATIVE)/unicode_tables.h
-	@echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' | \
-	$(CLANG) -fsanitize=fuzzer,address -x c - -o $(NATIVE)/probe 2>$(NATIVE)/probe.log || { \
-	  echo "minibert: $(CLANG) cannot build a libFuzzer program ($$(head -n 1 $(NATIVE)/probe.log)); install clang" \
-	    "with its compiler-rt (Debian, Ubuntu: apt install clang), or name one: make sanitize CLANG=clang-18" >&2; \
-	  exit 1; }
+sanitized-fuzzing: libfuzzer $(NATIVE)/unicode_tables.h
 	$(CLANG) $(SANITIZED) -fsanitize=fuzzer $(NATIVE_C) tests/native/fuzz_wordpiece.c -o $(NATIVE)/fuzz_wordpiece -lm
 	@mkdir -p $(NATIVE)/corpus
 	$(NATIVE)/fuzz_wordpiece -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=25 -print_final_stats=1 \
 	  -artifact_prefix=$(NATIVE)/ $(NATIVE)/corpus tests/native/seeds
+
+# Whether there is a compiler for it.
+libfuzzer:
+	@mkdir -p $(NATIVE) && \
+	echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' | \
+	$(CLANG) -fsanitize=fuzzer,address -x c - -o $(NATIVE)/probe 2>$(NATIVE)/probe.log || { \
+	  echo "minibert: $(CLANG) cannot build a libFuzzer program ($$(head -n 1 $(NATIVE)/probe.log)); install clang" \
+	    "with its compiler-rt (Debian, Ubuntu: apt install clang), or name one: make sanitize CLANG=clang-18" >&2; \
+	  exit 1; }

@@ -6,7 +6,7 @@ from fuzz_tokenizer import N_CODES, ROUNDS_OF_ALL_CODES, combinations, every_cod
 
 from minibert.tokenizer import Tokenizer, native
 
-needs_c = pytest.mark.skipif(not native.available(), reason="the C core is not built")
+needs_c = pytest.mark.skipif(not native.available(), reason="the C core is not installed")
 
 
 @needs_c

@@ -108,7 +108,7 @@ def sdist(tmp_path_factory, no_compiler):
 def compiled_wheel(tmp_path_factory, sdist):
     """The wheel of the source distribution, built with a compiler."""
     if COMPILER is None:
-        pytest.skip("there is no C compiler on PATH")
+        pytest.skip("a C compiler is not installed")
     folder, target = tmp_path_factory.mktemp("unpacked"), tmp_path_factory.mktemp("compiled-wheel")
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
