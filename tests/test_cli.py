@@ -1,7 +1,11 @@
 """The command line: what it says, what it passes on, how it ends."""
 
+import contextlib
 import dataclasses
+import gzip
+import io
 import json
+import lzma
 import os
 import re
 import shlex
@@ -17,7 +21,7 @@ from minibert import cli
 from minibert.cli.pretrain import run_folder, said_options
 from minibert.errors import InputError, RunError
 from minibert.pretraining.options import PretrainOptions
-from minibert.tokenizer import Tokenizer
+from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 ROOT = Path(__file__).parent.parent
 QUICK = "--vocab-size 200 --seq-length 16 --batch-size 8 --evaluations 0 --backend numpy --quiet".split()
@@ -189,6 +193,9 @@ def test_flags_are_not_abbreviated(capsys):
         ("data {corpus} --vocab {run} --out {new} --seq-length 3 --show 1", "seq_length=3"),
         ("vocab {corpus} --out {new} --alphabet-limit 0", "alphabet_limit=0"),
         ("vocab {corpus} --out {new} --unused -1", "unused=-1"),
+        ("vocab {corpus} --out {new} --held-out 0.7", "held_out=0.7"),
+        ("vocab {corpus} --out {new} --threads 0", "threads=0"),
+        ("vocab {corpus} --report-on {new}", "{new}"),
         ("gradcheck --operation nonsense", "nonsense"),
         ("gradcheck --operation gelu --operation nonsense", "nonsense"),
     ],
@@ -305,18 +312,260 @@ def test_fill_mask_needs_a_mask(run, capsys):
 def test_vocab_learns_pieces_that_the_tokenizer_loads(corpus, tmp_path, capsys):
     out = tmp_path / "vocabulary"
     words = ["vocab", str(corpus), "--out", str(out), "--vocab-size", "120", "--cased", "--unused", "2"]
-    assert cli.main(words) == 0
+    assert cli.main([*words, "--user-token", "[ANIMAL]", "--user-token", "whale"]) == 0
     tokenizer = Tokenizer.from_pretrained(out)
-    assert capsys.readouterr().out == f"120 pieces in {out / 'vocab.txt'}\n"
+    assert capsys.readouterr().out.startswith(f"120 pieces in {out / 'vocab.txt'}\n")
     assert tokenizer.vocab_size == 120
     assert tokenizer.tokenize("The cat")[0].startswith("T")
-    assert tokenizer.vocab[5:7] == ["[unused0]", "[unused1]"]
+    assert tokenizer.vocab[5:9] == ["[unused0]", "[unused1]", "[ANIMAL]", "whale"]
+    assert tokenizer.tokenize("[ANIMAL] whale", special=True) == ["[ANIMAL]", "whale"]
+    assert {path.name for path in out.iterdir()} == {
+        "vocab.txt",
+        "tokenizer_config.json",
+        "tokenizer.json",
+        "vocab-report.json",
+    }
+
+
+def test_vocab_reports_on_lines_that_were_held_out(corpus, tmp_path, capsys):
+    out = tmp_path / "vocabulary"
+    words = ["vocab", str(corpus), "--out", str(out), "--vocab-size", "60", "--held-out", "0.1", "--json"]
+    assert cli.main(words) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == json.loads((out / "vocab-report.json").read_text())
+    assert (report["objective"], report["vocab_size"]) == ("likelihood", 60)
+    counted = report["words"]
+    n_words = len(" ".join(corpus.read_text().split()).replace(".", " .").split())
+    assert counted["learned_from"] + counted["held_out"] == n_words
+    assert 0.05 < counted["held_out"] / n_words < 0.15
+    assert report["others"]["frequency"]["vocab_size"] == 60
+    assert 0 < report["held_out"]["nats_per_byte"] < 5
+
+
+def test_vocab_without_comparison_or_held_out_text_learns_once(corpus, tmp_path, capsys, monkeypatch):
+    from minibert.pretraining import preparation
+
+    learn_vocab, objectives = preparation.learn_vocab, []
+
+    def learn(*arguments, objective, **options):
+        objectives.append(objective)
+        return learn_vocab(*arguments, objective=objective, **options)
+
+    monkeypatch.setattr(preparation, "learn_vocab", learn)
+    for number, flag in enumerate(("--no-comparison", "--held-out=0", "--unused=0")):
+        out = str(tmp_path / str(number))
+        assert cli.main(["vocab", str(corpus), "--out", out, "--vocab-size", "60", flag]) == 0
+    assert objectives == ["likelihood", "likelihood", "likelihood", "frequency"]
+    assert "No line was held out" in capsys.readouterr().out
+
+
+def test_vocab_is_the_same_by_every_engine_and_number_of_threads(corpus, tmp_path):
+    found = set()
+    for engine, threads in (("python", "1"), ("python", "3"), ("auto", "1"), ("auto", "3")):
+        out = tmp_path / (engine + threads)
+        flags = ["--vocab-size", "90", "--engine", engine, "--threads", threads]
+        assert cli.main(["vocab", str(corpus), "--out", str(out), *flags]) == 0
+        found.add(tuple(file.read_bytes() for file in sorted(out.iterdir())))
+    assert len(found) == 1
+
+
+def test_vocab_interrupted_while_learning_leaves_nothing(corpus, tmp_path, monkeypatch, capsys):
+    from minibert.pretraining import preparation
+
+    learn_vocab = preparation.learn_vocab
+
+    def learn(*arguments, objective, **options):
+        if objective == "frequency":  # the vocabulary itself is learned, its report is not written
+            signal.raise_signal(signal.SIGINT)
+        return learn_vocab(*arguments, objective=objective, **options)
+
+    monkeypatch.setattr(preparation, "learn_vocab", learn)
+    out = tmp_path / "deep" / "vocabulary"
+    assert cli.main(["vocab", str(corpus), "--out", str(out), "--vocab-size", "60"]) == 130
+    assert capsys.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_vocab_tells_of_bytes_that_are_not_utf8_or_stops_at_them(tmp_path, capsys):
+    text = tmp_path / "latin.txt"
+    text.write_bytes(b"a cup of tea, a caf\xe9 cup\n" * 50)
+    words = ["vocab", str(text), "--out", str(tmp_path / "out"), "--vocab-size", "30", "--held-out", "0"]
+    line = ends_badly(capsys, 2, *words, "--strict")
+    assert "latin.txt" in line and "19" in line
+    assert cli.main(words) == 0
+    assert capsys.readouterr().err.startswith("minibert: The text is not UTF-8 in 50 places;")
+
+
+def test_vocab_reports_on_a_vocabulary_that_exists(corpus, run, capsys):
+    assert cli.main(["vocab", "--report-on", str(run), str(corpus), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["vocab_size"] == Tokenizer.from_pretrained(run).vocab_size
+    assert report["held_out"]["unknown_words"] == 0
+    assert report["others"] == {}
+    assert not (run / "vocab-report.json").exists()
 
 
 def test_vocab_leaves_the_vocabulary_of_a_model_alone(corpus, run, capsys):
     before = (run / "vocab.txt").read_bytes()
     assert "choose another --out" in ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(run))
     assert (run / "vocab.txt").read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def vocab(tmp_path_factory):
+    """A small uncased vocabulary."""
+    path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = ["the", "cat", "cafe", "##s", "un", "##aff", "##able", "中", ".", *letters]
+    path.write_text("\n".join([*SPECIAL_TOKENS, *pieces]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def tokenized(capsys, *words):
+    assert cli.main(["tokenize", *words]) == 0
+    return capsys.readouterr().out
+
+
+def typed(monkeypatch, data):
+    """Let `data` be the standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def test_tokenize_prints_pieces_ids_and_offsets_in_columns(vocab, capsys):
+    text = tokenized(capsys, "--vocab", vocab, "The Cafés: 中\x1b", "unaffable")
+    assert text == """\
+piece              id  offset     text
+[CLS]               2
+the                 5   0:3       The
+cafe                7   4:8       Café
+##s                 8   8:9       s
+[UNK]               1   9:10      :
+中                 12  11:12      中
+[SEP]               3
+
+[CLS]               2
+un                  9  0:2        un
+##aff              10  2:5        aff
+##able             11  5:9        able
+[SEP]               3
+"""
+
+
+def test_tokenize_tells_everything_as_json(vocab, capsys):
+    line = tokenized(capsys, "--json", "--pair", "The cats", "a [MASK]", "--special", "--vocab", vocab)
+    assert json.loads(line) == {
+        "source": 0,
+        "tokens": ["[CLS]", "the", "cat", "##s", "[SEP]", "a", "[MASK]", "[SEP]"],
+        "ids": [2, 5, 6, 8, 3, 14, 4, 3],
+        "token_type_ids": [0, 0, 0, 0, 0, 1, 1, 1],
+        "offsets": [[0, 0], [0, 3], [4, 7], [7, 8], [0, 0], [0, 1], [2, 8], [0, 0]],
+        "word_ids": [-1, 0, 1, 1, -1, 0, 1, -1],
+        "special_tokens_mask": [1, 0, 0, 0, 1, 0, 0, 1],
+    }
+
+
+def test_tokenize_reads_lines_of_files_and_of_the_standard_input(vocab, capsys, monkeypatch, tmp_path):
+    data = "the cats\r\n\nCafé\nun".encode()
+    expected = "2 5 6 8 3\n2 3\n2 7 3\n2 9 3\n"
+    (tmp_path / "a.txt").write_bytes(data)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(data))
+    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(data))
+    for name in ("a.txt", "a.txt.gz", "a.txt.xz"):
+        assert tokenized(capsys, "--vocab", vocab, "--ids", "--file", str(tmp_path / name)) == expected
+    typed(monkeypatch, data)
+    assert tokenized(capsys, "--vocab", vocab, "--ids") == expected
+    typed(monkeypatch, b"cat\n")
+    both = tokenized(capsys, "--vocab", vocab, "--ids", "--file", "-", "--file", str(tmp_path / "a.txt"))
+    assert both == "2 6 3\n" + expected
+
+
+def test_tokenize_numbers_windows_by_the_line_they_are_of(vocab, capsys, monkeypatch):
+    typed(monkeypatch, b"a\nb c d e\n")
+    lines = tokenized(capsys, "--vocab", vocab, "--json", "--max-length", "4", "--stride", "1").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [one["source"] for one in found] == [0, 1, 1, 1]
+    assert [one["tokens"][1:-1] for one in found] == [["a"], ["b", "c"], ["c", "d"], ["d", "e"]]
+
+
+def test_tokenize_passes_every_option_on(vocab, capsys, monkeypatch):
+    assert tokenized(capsys, "--vocab", vocab, "--ids", "--bare", "The cat") == "5 6\n"
+    assert tokenized(capsys, "--vocab", vocab, "--ids", "--bare", "The cat", "--cased") == "1 6\n"
+    long = "a" * 150
+    assert len(tokenized(capsys, "--vocab", vocab, "--ids", "--bare", long).split()) == 1  # no ##a
+    typed(monkeypatch, b"a b c\td e f\n")
+    cut = tokenized(capsys, *f"--vocab {vocab} --ids --pair --max-length 7 --truncation only_first".split())
+    assert cut == "2 14 3 17 18 19 3\n"
+    for engine in ("python", "auto"):
+        assert tokenized(capsys, "--vocab", vocab, "--ids", "Cafés", "--engine", engine) == "2 7 8 3\n"
+
+
+def test_tokenize_replaces_what_is_not_utf8_and_says_so_at_the_end(vocab, capsys, monkeypatch):
+    data = b"caf\xc3\xa9s\nc\xffat \xe2\x82\nthe\n"
+    typed(monkeypatch, data)
+    assert cli.main(["tokenize", "--vocab", vocab, "--ids", "--bare"]) == 0
+    output, errors = capsys.readouterr()
+    assert output == "7 8\n6\n5\n"
+    assert errors.startswith("minibert: The text is not UTF-8 in 2 places;")
+    assert errors.count("\n") == 1
+    typed(monkeypatch, data)
+    assert cli.main(["tokenize", "--vocab", vocab, "--ids", "--strict"]) == 2
+    assert "the standard input is not UTF-8: byte 0xff at offset 8 of the text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--vocab {vocab} --pair one", "two by two; 1"),
+        ("--vocab {vocab} one --file two.txt", "give one of them"),
+        ("--vocab {vocab} --file nowhere.txt", "nowhere.txt can't be read"),
+        ("--vocab nowhere one", "nowhere can't be read"),
+        ("--vocab {vocab} one --max-length 1", "max_length=1"),
+        ("--vocab {vocab} one --max-length 4 --stride 2", "stride=2"),
+        ("--vocab {vocab} one --threads 0", "threads=0"),
+        ("one", "--vocab"),
+    ],
+)
+def test_tokenize_says_what_it_was_given_wrongly(vocab, capsys, words, message):
+    with contextlib.suppress(SystemExit):
+        assert cli.main(["tokenize", *words.format(vocab=vocab).split()]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors and errors.count("\n") == 1
+
+
+def test_tokenize_needs_a_tab_in_the_lines_of_pairs(vocab, capsys, monkeypatch):
+    typed(monkeypatch, b"a\tb\nc d\n")
+    assert cli.main(["tokenize", "--vocab", vocab, "--pair", "--ids"]) == 2
+    assert "Line 2 of the standard input has no tab" in capsys.readouterr().err
+
+
+def test_tokenize_answers_each_line_at_once_and_ends_quietly_when_nobody_reads(vocab):
+    process = start("tokenize", "--vocab", vocab, "--ids", stdin=subprocess.PIPE)
+    for line, ids in (("the cat\n", "2 5 6 3\n"), ("a\n", "2 14 3\n")):
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert process.stdout.readline() == ids
+    process.stdout.close()
+    with contextlib.suppress(BrokenPipeError):
+        process.communicate("a b c\n" * 200_000, timeout=60)
+    assert process.returncode == 1
+    assert process.stderr.closed or process.stderr.read() == ""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
+def test_tokenize_takes_the_same_memory_for_ten_times_the_lines(vocab, tmp_path):
+    def peak(lines):
+        path = tmp_path / "lines.txt"
+        path.write_bytes(b"the cats of the cafe\n" * lines)
+        program = (
+            "import re, sys; from minibert import cli; "
+            f"cli.main(['tokenize', '--vocab', {vocab!r}, '--ids', '--file', {str(path)!r}]); "
+            "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1], file=sys.stderr)"
+        )
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert run.stdout.count("\n") == lines
+        return int(run.stderr) / 1000  # MB
+
+    assert peak(500_000) - peak(50_000) < 8
 
 
 def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):
@@ -352,6 +601,7 @@ def test_info_tells_versions_engines_and_the_matrix_library(capsys):
     assert cli.main(["info", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["engines"]["numpy"].startswith("ready")
+    assert re.match(r"core in (C|Python), Unicode \d+\.\d\.\d", facts["tokenizer"])
     assert "threads" in facts["matrix library"]
     assert facts["corpus"].startswith("books.txt.xz")
     assert cli.main(["info"]) == 0

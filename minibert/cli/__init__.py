@@ -9,27 +9,27 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from minibert import __version__
-from minibert.cli.flags import Parser, add_corpus, add_engine, add_json, add_layout
+from minibert.cli.flags import Parser, add_engine, add_json, add_layout
 from minibert.cli.pretrain import add_pretrain
+from minibert.cli.text import add_data, add_vocab
+from minibert.cli.tokenize import add_tokenize
 from minibert.errors import InputError, RunError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "pretrain": "train a BERT on text, or on the books in the package",
-    "vocab": "learn a WordPiece vocabulary",
+    "vocab": "learn a WordPiece vocabulary, or see what one does to a text",
+    "tokenize": "text to pieces, ids and offsets",
     "data": "write text as token shards; look at training instances",
     "evaluate": "measure a run on held-out documents or other text",
     "fill-mask": "let a trained BERT guess the words at [MASK]",
     "gradcheck": "prove every hand-written gradient: the proof sheet",
     "info": "what this machine and this installation offer",
 }
-NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,10 +71,11 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """What the words of a command mean; `arguments.run` is the function to call with it."""
     arguments, left = build_parser().parse_known_args(argv)
     # argparse takes words without a flag from one place only; those after a flag are left over.
-    if left and (any(word.startswith("-") for word in left) or "corpus" not in arguments):
+    many = next((name for name in ("corpus", "texts") if name in arguments), None)
+    if left and (any(word.startswith("-") for word in left) or many is None):
         arguments.parser.error(f"{' '.join(left)} is not known here")
     if left:
-        arguments.corpus = [*arguments.corpus, *left]
+        setattr(arguments, many, [*getattr(arguments, many), *left])
     return arguments
 
 
@@ -103,123 +104,18 @@ failed, 2 something that was given can't be used, 130 Ctrl-C.
     commands = parser.add_subparsers(
         prog="minibert", metavar="COMMAND", required=True, help=argparse.SUPPRESS
     )
-    for add in (add_pretrain, add_vocab, add_data, add_evaluate, add_fill_mask, add_gradcheck, add_info):
+    for add in (
+        add_pretrain,
+        add_vocab,
+        add_tokenize,
+        add_data,
+        add_evaluate,
+        add_fill_mask,
+        add_gradcheck,
+        add_info,
+    ):
         add(commands)
     return parser
-
-
-def add_vocab(commands: Any) -> None:
-    """The parser of `minibert vocab`."""
-    parser = commands.add_parser(
-        "vocab",
-        description="""
-Learns a WordPiece vocabulary. It begins with the characters and joins two
-neighbouring pieces again and again: those that raise the likelihood of the
-text most, or the most frequent ones as byte-pair encoding does. Writes
-vocab.txt and tokenizer_config.json, which `transformers` reads as well.
-""",
-        epilog="""
-examples:
-  minibert vocab --out vocabulary
-  minibert vocab articles/ --vocab-size 30000 --cased --out vocabulary
-""",
-    )
-    parser.set_defaults(run=run_vocab)
-    add_corpus(parser)
-    parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write into")
-    for flag, default, text in (
-        ("--vocab-size", 8192, "pieces to learn"),
-        ("--alphabet-limit", 1000, "characters to keep, the most frequent ones"),
-        ("--min-frequency", 2, "rarer neighbours are never joined"),
-        ("--unused", 0, "reserved pieces [unused0], [unused1], ..."),
-    ):
-        parser.add_argument(flag, type=int, default=default, metavar="N", help=f"{text} (default: {default})")
-    parser.add_argument(
-        "--objective", choices=("likelihood", "frequency"), default="likelihood", help="(default: likelihood)"
-    )
-    parser.add_argument("--cased", action="store_true", help="keep case and accents")
-    add_layout(parser)
-
-
-def run_vocab(arguments: argparse.Namespace) -> int:
-    """Learn, and write down."""
-    from minibert.pretraining.preparation import learn_tokenizer
-
-    out = Path(arguments.out)
-    if any((out / name).exists() for name in ("training.json", "config.json")):
-        raise InputError(f"{out} holds a model, to which its vocabulary belongs; choose another --out.")
-    tokenizer = learn_tokenizer(
-        _sentences(arguments),
-        arguments.vocab_size,
-        not arguments.cased,
-        objective=arguments.objective,
-        alphabet_limit=arguments.alphabet_limit,
-        min_frequency=arguments.min_frequency,
-        unused=arguments.unused,
-    )
-    tokenizer.save_pretrained(out)
-    print(f"{tokenizer.vocab_size:,} pieces in {out / 'vocab.txt'}")
-    return DONE
-
-
-def add_data(commands: Any) -> None:
-    """The parser of `minibert data`."""
-    parser = commands.add_parser(
-        "data",
-        description="""
-Turns text into token shards: a folder that minibert.data.shards.TokenShards
-maps into memory, about two bytes a token, however large the text. With --show
-it prints training instances made from them, as the model meets them: two
-spans, masked words, and in braces what stood there. `minibert pretrain` does
-all of this by itself; this command is for looking, and for your own programs.
-""",
-        epilog="""
-examples:
-  minibert data --vocab runs/books --out shards
-  minibert data notes.txt --vocab vocabulary --out shards --show 3 --seq-length 64
-""",
-    )
-    parser.set_defaults(run=run_data)
-    add_corpus(parser)
-    parser.add_argument("--vocab", metavar="PATH", required=True, help="a vocab.txt, or a folder with one")
-    parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write; it must not exist")
-    parser.add_argument("--show", type=int, default=0, metavar="N", help="instances to print (default: 0)")
-    parser.add_argument("--seq-length", type=int, default=32, metavar="N", help="of those (default: 32)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of those (default: 0)")
-    add_layout(parser)
-
-
-def run_data(arguments: argparse.Namespace) -> int:
-    """Write shards, say what is in them, show some instances."""
-    from minibert.data.instances import InstanceOptions, Instances
-    from minibert.data.shards import write_shards
-    from minibert.pretraining.preparation import watched
-    from minibert.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.from_pretrained(arguments.vocab)
-    if arguments.show < 0:
-        raise InputError(f"show={arguments.show} is not a number of instances; give 0 or more.")
-    options = InstanceOptions(seq_length=arguments.seq_length)
-    shards = write_shards(watched(_sentences(arguments), "writing shards", True), tokenizer, arguments.out)
-    size = sum(path.stat().st_size for path in Path(arguments.out).iterdir())
-    print(
-        f"{shards.n_documents:,} documents, {shards.n_sentences:,} sentences, {shards.n_tokens:,} tokens, "
-        f"{size / shards.n_tokens:.2f} bytes a token in {arguments.out}"
-    )
-    if arguments.show:
-        instances = Instances(shards, range(shards.n_documents), tokenizer, options, arguments.seed)
-        for text in _shown(instances, tokenizer, arguments.show):
-            print(f"\n{text}")
-    return DONE
-
-
-def _shown(instances: Any, tokenizer: Any, count: int) -> Iterator[str]:
-    """Some training instances as text: pieces with what is to be predicted in braces behind them."""
-    for sequence, _ in islice(instances.stream(), count):
-        pieces = [tokenizer.vocab[piece] for piece in sequence.input_ids]
-        for position, label in zip(sequence.masked_positions, sequence.masked_labels, strict=True):
-            pieces[position] += "{" + tokenizer.vocab[label] + "}"
-        yield " ".join(pieces) + NEXT_SENTENCE[sequence.next_sentence_label]
 
 
 def add_evaluate(commands: Any) -> None:
@@ -364,7 +260,7 @@ def add_info(commands: Any) -> None:
     """The parser of `minibert info`."""
     parser = commands.add_parser(
         "info",
-        description="Prints versions, cores, the matrix library and its threads, engines, extras.",
+        description="Prints versions, cores, the matrix library, engines, the tokenizer, extras.",
         epilog="""
 examples:
   minibert info
@@ -389,10 +285,3 @@ def run_info(arguments: argparse.Namespace) -> int:
         for first, line in zip([name] + [""] * len(lines), lines, strict=False):
             print(f"{first:<{width}}  {line}")
     return DONE
-
-
-def _sentences(arguments: argparse.Namespace) -> Any:
-    """The sentences of the corpus that was named, or of the books in the package."""
-    from minibert.data.corpus import embedded_corpus, sentences
-
-    return sentences(arguments.corpus or embedded_corpus(), arguments.layout)

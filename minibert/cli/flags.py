@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from minibert.backends import ENGINES
 from minibert.data.corpus import LAYOUTS
 
+TOKENIZER_ENGINES = ("auto", "c", "python")
 CORPUS_HELP = (
     "text files, folders or globs, .gz and .xz too: one sentence a line with a blank line between documents, "
     "or prose; without any, the books inside the package"
@@ -55,6 +56,23 @@ def add_engine(group: Any, default: str | None = "auto") -> None:
     group.add_argument("--threads", type=int, metavar="N", help="threads of every pool (default: one a core)")
 
 
+def add_tokenizer_engine(group: Any) -> None:
+    """--engine and --threads of what a tokenizer does."""
+    group.add_argument(
+        "--engine",
+        choices=TOKENIZER_ENGINES,
+        default="auto",
+        help="c, or its twin in Python: the same result, slower (default: auto)",
+    )
+    group.add_argument("--threads", type=int, metavar="N", help="how many at once (default: one a core)")
+
+
 def add_json(group: Any) -> None:
     """--json."""
     group.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+
+
+def invalid_text(count: int) -> str:
+    """The warning about bytes that were not UTF-8, of a command with --strict."""
+    places = "one place" if count == 1 else f"{count:,} places"
+    return f"The text is not UTF-8 in {places}; the bytes there were left out, --strict stops at the first."

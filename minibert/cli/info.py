@@ -2,6 +2,7 @@
 
 import os
 import platform
+import warnings
 from importlib import metadata
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from minibert import __version__, backends
 from minibert.data.corpus import embedded_corpus
 from minibert.errors import InputError
+from minibert.tokenizer import native
+from minibert.tokenizer.unicode import UNICODE_VERSION
 
 REQUIRED = ("numpy", "numba", "cffi", "safetensors", "tqdm", "threadpoolctl")
 EXTRAS = {
@@ -28,6 +31,7 @@ def information() -> dict[str, Any]:
         "libraries": {name: _version(name) or "missing: pip install " + name for name in REQUIRED},
         "matrix library": _blas(),
         "engines": {name: _engine(name, text) for name, text in backends.ENGINES.items()},
+        "tokenizer": _tokenizer(),
         "extras": {name: _version(name) or f"not there; it gives {gift}" for name, gift in EXTRAS.items()},
         "corpus": _corpus(),
     }
@@ -63,6 +67,16 @@ def _engine(name: str, text: str) -> str:
     except InputError as error:
         return f"not available: {error}"
     return f"ready ({text})"
+
+
+def _tokenizer() -> str:
+    """Which core the tokenizer has and, if it is the one in Python, why."""
+    native.load.cache_clear()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        core = native.load()
+    name = "core in C" if core else "core in Python"
+    return f"{name}, Unicode {UNICODE_VERSION}" + "".join(f"; {warning.message}" for warning in said)
 
 
 def _corpus() -> str:

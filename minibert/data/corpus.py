@@ -165,8 +165,7 @@ class SentenceStream:
             finished += file.stat().st_size
             self.bytes_read = finished
         if not anything:
-            names = ", ".join(str(file) for file in self.files[:3]) + (", …" if len(self.files) > 3 else "")
-            raise InputError(f"The corpus is empty: no text in {names}; give files with text in them.")
+            raise empty_corpus(self.files)
 
     def _of_file(self, file: Path, finished: int) -> Iterator[str | None]:
         def progress(position: int) -> None:
@@ -178,6 +177,12 @@ class SentenceStream:
             head, pieces = _peek(pieces)
             layout = sniff(head)
         return _READERS[layout](_lines(pieces))
+
+
+def empty_corpus(files: list[Path]) -> InputError:
+    """What is raised when there is no text in any of some files."""
+    names = ", ".join(map(str, files[:3])) + (", …" if len(files) > 3 else "")
+    return InputError(f"The corpus is empty: no text in {names}; give files with text in them.")
 
 
 def sniff(head: str) -> str:

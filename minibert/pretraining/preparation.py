@@ -1,6 +1,6 @@
 """From a corpus to what instances are drawn from: vocabulary, token shards, split by document."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from minibert.data.corpus import embedded_corpus, sentences
+from minibert.data.corpus import embedded_corpus, empty_corpus, find_files, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
-from minibert.tokenizer import BasicTokenizer, Tokenizer, count_words, learn_vocab
+from minibert.tokenizer import BasicTokenizer, Tokenizer, learn_vocab
+from minibert.tokenizer.counting import CountedFiles, count_files
 
 HELD_OUT_SEED = (
     20181011  # of every held-out masking, whatever the seed of the run: the day the paper came out
@@ -96,45 +97,79 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     if options.vocab or options.init_from:
         tokenizer = Tokenizer.from_pretrained(options.vocab or options.init_from)
     else:
-        tokenizer = learn_tokenizer(corpus_stream(options), options.vocab_size, options.lower_case, show)
+        basic = BasicTokenizer(options.lower_case)
+        counted = count_corpus(options.corpus, basic, show, strict=True)  # the shards are, too
+        tokenizer = learn_tokenizer(counted.words, options.vocab_size, options.lower_case, show)
     tokenizer.save_pretrained(run, model_max_length=max(options.max_positions, options.longest))
     return tokenizer
 
 
-def learn_tokenizer(
-    stream: Any, vocab_size: int, lower_case: bool = True, show: bool = True, **learning: Any
-) -> Tokenizer:
-    """A tokenizer with a vocabulary learned from a stream of sentences.
+def count_corpus(
+    corpus: Iterable[str | Path], basic: BasicTokenizer, show: bool = True, **counting: Any
+) -> CountedFiles:
+    """The words of a corpus with their counts; of the embedded books when none is named.
 
     Parameters
     ----------
-    stream : what `minibert.data.corpus.sentences` gives.
+    corpus : what `minibert.data.corpus.find_files` takes.
+    basic : what makes words of it.
+    show : draw a progress bar.
+    counting : further arguments of `count_files`.
+
+    Raises
+    ------
+    InputError
+        When the corpus has no word, and whatever `find_files` and `count_files` raise.
+    """
+    files = find_files(list(corpus) or embedded_corpus())
+    with _bar(show, desc="counting words", unit="B", unit_scale=True) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        counted = count_files(files, basic, progress=progress, **counting)
+    if not len(counted.words):
+        raise empty_corpus(files)
+    return counted
+
+
+def learn_tokenizer(
+    words: Mapping[str, int], vocab_size: int, lower_case: bool = True, show: bool = True, **learning: Any
+) -> Tokenizer:
+    """A tokenizer with a vocabulary learned from words and their counts.
+
+    Parameters
+    ----------
+    words : what `count_words` or `count_files` counted.
     vocab_size : number of pieces wanted.
     lower_case : uncased.
-    show : draw progress bars.
-    learning : further arguments of `learn_vocab`.
+    show : draw a progress bar.
+    learning : further arguments of `learn_vocab`. Of `user_tokens`, those that would not stay whole, such as
+        "[ENTITY]", become special tokens.
     """
-    basic = BasicTokenizer(lower_case)
-    words = count_words((line for line in watched(stream, "counting words", show) if line), basic)
-    with tqdm(
-        total=vocab_size, desc="learning pieces", unit="piece", disable=_hidden(show), leave=False
-    ) as bar:
+    desc = "learning pieces" + (f" by {learning['objective']}" if "objective" in learning else "")
+    with _bar(show, total=vocab_size, desc=desc, unit="piece") as bar:
         pieces = learn_vocab(
             words, vocab_size, progress=lambda found, _: bar.update(found - bar.n), **learning
         )
-    return Tokenizer(pieces, lower_case)
+    basic = BasicTokenizer(lower_case)
+    own = [token for token in learning.get("user_tokens", ()) if not token.startswith("##")]
+    special = [token for token in own if basic.tokenize(token) != [token]]
+    return Tokenizer(
+        pieces, lower_case, additional_special_tokens=special, engine=learning.get("engine", "auto")
+    )
 
 
 def watched(stream: Any, what: str, show: bool) -> Iterator[str | None]:
     """The same sentences, with a progress bar over the bytes of the corpus."""
-    total = stream.bytes_total
-    with tqdm(total=total, desc=what, unit="B", unit_scale=True, disable=_hidden(show), leave=False) as bar:
+    with _bar(show, total=stream.bytes_total, desc=what, unit="B", unit_scale=True) as bar:
         for number, sentence in enumerate(stream):
             if number % UPDATE_LINES == 0:
                 bar.update(stream.bytes_read - bar.n)
             yield sentence
 
 
-def _hidden(show: bool) -> bool | None:
-    """tqdm's `disable`: None hides the bar where there is no terminal."""
-    return None if show else True
+def _bar(show: bool, **options: Any) -> tqdm:
+    """A progress bar with the time that is left; None hides it where there is no terminal."""
+    return tqdm(disable=None if show else True, leave=False, **options)

@@ -1,0 +1,227 @@
+"""`minibert vocab` and `minibert data`: text to a vocabulary, and to token shards."""
+
+import argparse
+import json
+import warnings
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from minibert.cli.flags import add_corpus, add_json, add_layout, add_tokenizer_engine, invalid_text
+from minibert.errors import InputError
+from minibert.files import atomic_text, write_folder_atomically
+
+NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
+OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
+REPORT = "vocab-report.json"
+
+
+def add_vocab(commands: Any) -> None:
+    """The parser of `minibert vocab`."""
+    parser = commands.add_parser(
+        "vocab",
+        usage="minibert vocab [CORPUS ...] (--out DIR | --report-on PATH) [--vocab-size N] [...]",
+        description="""
+Learns a WordPiece vocabulary. It begins with the characters and joins two
+neighbouring pieces again and again: those that raise the likelihood of the
+text most, or the most frequent ones as byte-pair encoding does. Writes
+vocab.txt, tokenizer_config.json and tokenizer.json, which `transformers` and
+`tokenizers` read as well, and a report on lines that were held out.
+""",
+        epilog="""
+examples:
+  minibert vocab --out vocabulary
+  minibert vocab articles/ --vocab-size 30000 --cased --out vocabulary
+  minibert vocab --report-on bert-base-uncased/vocab.txt articles/
+""",
+    )
+    parser.set_defaults(run=run_vocab)
+    add_corpus(parser)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="DIR", help="the folder to write into")
+    where.add_argument(
+        "--report-on", metavar="PATH", help="learn nothing; see what this vocabulary does to the text"
+    )
+    _learning_flags(parser.add_argument_group("learning"))
+    _counting_flags(parser.add_argument_group("text and report"))
+    add_tokenizer_engine(parser)
+
+
+def _learning_flags(group: Any) -> None:
+    for flag, default, text in (
+        ("--vocab-size", 8192, "pieces to learn"),
+        ("--alphabet-limit", 1000, "characters to keep, the most frequent ones"),
+        ("--min-frequency", 2, "rarer neighbours are never joined"),
+        ("--unused", 0, "reserved pieces [unused0], [unused1], ..."),
+    ):
+        group.add_argument(flag, type=int, default=default, metavar="N", help=f"{text} (default: {default})")
+    group.add_argument(
+        "--user-token",
+        action="append",
+        default=[],
+        metavar="PIECE",
+        help="a piece to have in any case; one like [ENTITY] becomes a special token; repeat it for more",
+    )
+    group.add_argument(
+        "--objective", choices=tuple(OTHER), default="likelihood", help="(default: likelihood)"
+    )
+    group.add_argument("--cased", action="store_true", help="keep case and accents")
+
+
+def _counting_flags(group: Any) -> None:
+    group.add_argument(
+        "--held-out",
+        type=float,
+        default=0.02,
+        metavar="SHARE",
+        help="of the lines, only measured on; 0: learn from all, measure nothing (default: 0.02)",
+    )
+    group.add_argument(
+        "--no-comparison", action="store_true", help="don't learn by the other objective to compare with"
+    )
+    group.add_argument("--strict", action="store_true", help="stop at the first byte that is not UTF-8")
+    add_json(group)
+
+
+def run_vocab(arguments: argparse.Namespace) -> int:
+    """Count, learn, measure, and write down; or measure only."""
+    from minibert.pretraining.preparation import count_corpus, learn_tokenizer
+    from minibert.tokenizer import BasicTokenizer, Tokenizer
+    from minibert.tokenizer.report import report_text, vocabulary_report
+
+    engine = {"engine": arguments.engine}
+    if arguments.report_on:
+        tokenizer = Tokenizer.from_pretrained(arguments.report_on, **engine, **_case(arguments))
+        basic = tokenizer.basic_tokenizer
+    else:
+        out = Path(arguments.out)
+        if any((out / name).exists() for name in ("training.json", "config.json")):
+            raise InputError(f"{out} holds a model, to which its vocabulary belongs; choose another --out.")
+        basic = BasicTokenizer(not arguments.cased)
+    counted = count_corpus(
+        arguments.corpus,
+        basic,
+        held_out=_modulus(arguments.held_out),
+        strict=arguments.strict,
+        threads=arguments.threads,
+        **engine,
+    )
+    if counted.n_invalid:
+        warnings.warn(invalid_text(counted.n_invalid), stacklevel=1)
+
+    def learn(objective: str, size: int) -> Tokenizer:
+        return learn_tokenizer(
+            counted.words,
+            size,
+            not arguments.cased,
+            objective=objective,
+            alphabet_limit=arguments.alphabet_limit,
+            min_frequency=arguments.min_frequency,
+            unused=arguments.unused,
+            user_tokens=arguments.user_token,
+            **engine,
+        )
+
+    others = {}
+    if not arguments.report_on:
+        tokenizer = learn(arguments.objective, arguments.vocab_size)
+        if not arguments.no_comparison and len(counted.held_out):
+            other = OTHER[arguments.objective]
+            others[other] = learn(other, tokenizer.vocab_size)
+    report = vocabulary_report(tokenizer, counted.words, counted.held_out, others)
+    if not arguments.report_on:
+        report = {"objective": arguments.objective, **report}
+        _save(tokenizer, report, out)
+    if arguments.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    file = arguments.report_on or out / "vocab.txt"
+    print(f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}")
+    return 0
+
+
+def _case(arguments: argparse.Namespace) -> dict[str, bool]:
+    return {"lower_case": False, "strip_accents": False} if arguments.cased else {}
+
+
+def _modulus(share: float) -> int:
+    """One line of how many is held out."""
+    if not 0 <= share <= 0.5:
+        raise InputError(f"held_out={share:g} is no share to measure on; give 0, or up to 0.5.")
+    return round(1 / share) if share else 0
+
+
+def _save(tokenizer: Any, report: dict[str, Any], out: Path) -> None:
+    """The vocabulary and its report; a folder that is new appears whole or not at all."""
+
+    def fill(folder: Path) -> None:
+        tokenizer.save_pretrained(folder)
+        atomic_text(folder / REPORT, json.dumps(report, indent=2) + "\n")
+
+    if out.exists() and any(out.iterdir()):
+        fill(out)
+    else:
+        write_folder_atomically(out, fill)
+
+
+def add_data(commands: Any) -> None:
+    """The parser of `minibert data`."""
+    parser = commands.add_parser(
+        "data",
+        description="""
+Turns text into token shards: a folder that minibert.data.shards.TokenShards
+maps into memory, about two bytes a token, however large the text. With --show
+it prints training instances made from them, as the model meets them: two
+spans, masked words, and in braces what stood there. `minibert pretrain` does
+all of this by itself; this command is for looking, and for your own programs.
+""",
+        epilog="""
+examples:
+  minibert data --vocab runs/books --out shards
+  minibert data notes.txt --vocab vocabulary --out shards --show 3 --seq-length 64
+""",
+    )
+    parser.set_defaults(run=run_data)
+    add_corpus(parser)
+    parser.add_argument("--vocab", metavar="PATH", required=True, help="a vocab.txt, or a folder with one")
+    parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write; it must not exist")
+    parser.add_argument("--show", type=int, default=0, metavar="N", help="instances to print (default: 0)")
+    parser.add_argument("--seq-length", type=int, default=32, metavar="N", help="of those (default: 32)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of those (default: 0)")
+    add_layout(parser)
+
+
+def run_data(arguments: argparse.Namespace) -> int:
+    """Write shards, say what is in them, show some instances."""
+    from minibert.data.corpus import embedded_corpus, sentences
+    from minibert.data.instances import InstanceOptions, Instances
+    from minibert.data.shards import write_shards
+    from minibert.pretraining.preparation import watched
+    from minibert.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.from_pretrained(arguments.vocab)
+    if arguments.show < 0:
+        raise InputError(f"show={arguments.show} is not a number of instances; give 0 or more.")
+    options = InstanceOptions(seq_length=arguments.seq_length)
+    stream = sentences(arguments.corpus or embedded_corpus(), arguments.layout)
+    shards = write_shards(watched(stream, "writing shards", True), tokenizer, arguments.out)
+    size = sum(path.stat().st_size for path in Path(arguments.out).iterdir())
+    print(
+        f"{shards.n_documents:,} documents, {shards.n_sentences:,} sentences, {shards.n_tokens:,} tokens, "
+        f"{size / shards.n_tokens:.2f} bytes a token in {arguments.out}"
+    )
+    if arguments.show:
+        instances = Instances(shards, range(shards.n_documents), tokenizer, options, arguments.seed)
+        for text in _shown(instances, tokenizer, arguments.show):
+            print(f"\n{text}")
+    return 0
+
+
+def _shown(instances: Any, tokenizer: Any, count: int) -> Iterator[str]:
+    """Some training instances as text: pieces with what is to be predicted in braces behind them."""
+    for sequence, _ in islice(instances.stream(), count):
+        pieces = [tokenizer.vocab[piece] for piece in sequence.input_ids]
+        for position, label in zip(sequence.masked_positions, sequence.masked_labels, strict=True):
+            pieces[position] += "{" + tokenizer.vocab[label] + "}"
+        yield " ".join(pieces) + NEXT_SENTENCE[sequence.next_sentence_label]

@@ -1,0 +1,288 @@
+"""`minibert tokenize`: text to pieces, ids and offsets, line by line in constant memory."""
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.cli.flags import add_tokenizer_engine, invalid_text
+from minibert.data.corpus import byte_pieces
+from minibert.errors import InputError
+from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
+from minibert.tokenizer.unicode import NONSPACING, flags
+
+GROUP_BYTES = 1 << 20  # of lines that are encoded together
+PART = 1 << 16  # pieces that are printed together
+FIELDS = ("tokens", "ids", "token_type_ids", "offsets", "word_ids", "special_tokens_mask")  # of --json
+HEADER = ("piece", "id", "offset", "text")
+WIDTHS = (14, 6)  # at least, of pieces and ids: most texts then stand under the one header
+# Characters that take two columns of a terminal: East Asian wide and full-width ones, and emoji.
+_WIDE = (
+    (0x1100, 0x115F),
+    (0x2E80, 0x303E),
+    (0x3041, 0xA4CF),
+    (0xAC00, 0xD7A3),
+    (0xF900, 0xFAFF),
+    (0xFE30, 0xFE6F),
+    (0xFF01, 0xFF60),
+    (0xFFE0, 0xFFE6),
+    (0x1F300, 0x1F64F),
+    (0x1F900, 0x1F9FF),
+    (0x20000, 0x3FFFD),
+)
+
+
+class Block(NamedTuple):
+    """Texts that are encoded together."""
+
+    texts: list[bytes]
+    pairs: list[bytes] | None  # the second half of each
+    first: int  # texts before it
+
+
+def add_tokenize(commands: Any) -> None:
+    """The command's parser."""
+    parser = commands.add_parser(
+        "tokenize",
+        usage="minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]",
+        description="""
+Cuts text into WordPiece and shows each piece, its id, and where in the text it
+stands: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT,
+line of a file or line of the standard input is a text of its own.
+""",
+        epilog="""
+examples:
+  minibert tokenize --vocab runs/books "It came to pass."
+  minibert tokenize --vocab vocab.txt --file articles.txt.xz --ids --max-length 128
+  zcat questions.gz | minibert tokenize --vocab bert-base-cased --cased --pair --json
+""",
+    )
+    parser.set_defaults(run=run_tokenize)
+    parser.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="what to tokenize (default: the lines of the standard input)"
+    )
+    parser.add_argument(
+        "--vocab",
+        metavar="PATH",
+        required=True,
+        help="a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json holds as well",
+    )
+    parser.add_argument(
+        "--file",
+        action="append",
+        metavar="FILE",
+        help="the lines of it, .gz and .xz too; -: the standard input; repeat it for more",
+    )
+    output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="one JSON object a line, with everything")
+    output.add_argument("--ids", action="store_true", help="the ids alone, a text a line")
+    _input_flags(parser.add_argument_group("what is encoded"))
+    add_tokenizer_engine(parser)
+
+
+def _input_flags(group: Any) -> None:
+    group.add_argument(
+        "--pair", action="store_true", help="two TEXTs, or the halves of a line at its first tab, are a pair"
+    )
+    group.add_argument(
+        "--bare", action="store_true", help="without [CLS] in front and [SEP] behind each text"
+    )
+    group.add_argument("--special", action="store_true", help="a [MASK] that is written in the text is one")
+    group.add_argument("--cased", action="store_true", help="keep case and accents, whatever the folder says")
+    group.add_argument("--compat", choices=COMPAT, help="whose rules to follow (default: google)")
+    group.add_argument("--max-length", type=int, metavar="N", help="at most so many ids, [CLS] and [SEP] too")
+    group.add_argument(
+        "--truncation",
+        choices=TRUNCATION,
+        default=TRUNCATION[0],
+        help=f"which text of a pair is cut (default: {TRUNCATION[0]})",
+    )
+    group.add_argument(
+        "--stride", type=int, metavar="N", help="windows that share N pieces, in place of cutting"
+    )
+    group.add_argument("--strict", action="store_true", help="stop at the first byte that is not UTF-8")
+
+
+def run_tokenize(arguments: argparse.Namespace) -> int:
+    """Encode block by block, and print."""
+    if arguments.texts and arguments.file:
+        raise InputError("Texts and --file were both given; give one of them.")
+    if arguments.pair and len(arguments.texts) % 2:
+        raise InputError(f"--pair takes texts two by two; {len(arguments.texts)} were given.")
+    options = {name: value for name, value in (("compat", arguments.compat),) if value}
+    if arguments.cased:
+        options |= {"lower_case": False, "strip_accents": False}
+    tokenizer = Tokenizer.from_pretrained(arguments.vocab, engine=arguments.engine, **options)
+    out = sys.stdout
+    if hasattr(out, "reconfigure"):  # a terminal that can't show a character shows its number
+        out.reconfigure(errors="backslashreplace")
+    if not (arguments.json or arguments.ids):
+        print(_row(HEADER, WIDTHS))
+    n_invalid = 0
+    for block in _of_arguments(arguments) if arguments.texts else _of_files(arguments):
+        batch = tokenizer.encode_batch(
+            block.texts,
+            block.pairs,
+            max_length=arguments.max_length,
+            truncation=arguments.truncation,
+            stride=arguments.stride,
+            offsets=not arguments.ids,
+            special=arguments.special,
+            add_special_tokens=not arguments.bare,
+            threads=arguments.threads,
+        )
+        n_invalid += batch.n_invalid
+        out.writelines(_id_lines(batch) if arguments.ids else _told(batch, block, arguments.json))
+        out.flush()
+    if n_invalid:
+        warnings.warn(invalid_text(n_invalid), stacklevel=1)
+    return 0
+
+
+def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
+    """The texts of the command line, as the bytes that the shell gave."""
+    texts = [os.fsencode(text) for text in arguments.texts]
+    if arguments.strict:
+        for number, text in enumerate(texts, 1):
+            _check(text, f"text {number}", 0)
+    pairs = texts[1::2] if arguments.pair else None
+    yield Block(texts[::2] if arguments.pair else texts, pairs, 0)
+
+
+def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
+    """The lines of files, about GROUP_BYTES at a time, or as many as there are when they come slowly."""
+    n_lines = 0
+    for file in arguments.file or ["-"]:
+        name = "the standard input" if file == "-" else file
+        begin = 0
+        for data in _whole_lines(_standard_input() if file == "-" else byte_pieces(Path(file), GROUP_BYTES)):
+            if arguments.strict:
+                _check(data, name, begin)
+            lines = data.removesuffix(b"\n").split(b"\n")
+            texts = [line.removesuffix(b"\r") for line in lines]
+            pairs = None
+            if arguments.pair:
+                texts, pairs = _halves(texts, name, n_lines)
+            yield Block(texts, pairs, n_lines)
+            begin += len(data)
+            n_lines += len(lines)
+
+
+def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces that end where a line does."""
+    waiting = []
+    for piece in pieces:
+        whole, end, rest = piece.rpartition(b"\n")
+        if end:
+            yield b"".join([*waiting, whole, end])
+            waiting = [rest]
+        else:
+            waiting.append(rest)
+    if last := b"".join(waiting):
+        yield last
+
+
+def _standard_input() -> Iterator[bytes]:
+    """What has come so far, again and again: a line that is typed is answered at once."""
+    while piece := sys.stdin.buffer.read1(GROUP_BYTES):
+        yield piece
+
+
+def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:
+    """What stands before and after the first tab of each line."""
+    parted = [line.partition(b"\t") for line in lines]
+    for number, (_, tab, _) in enumerate(parted, n_lines + 1):
+        if not tab:
+            raise InputError(f"Line {number:,} of {name} has no tab; --pair needs one between two texts.")
+    return [first for first, _, _ in parted], [second for _, _, second in parted]
+
+
+def _check(data: bytes, name: str, begin: int) -> None:
+    """Raise InputError at the first byte that is not UTF-8; `begin` bytes of `name` stand before `data`."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {begin + error.start:,} of "
+            "the text; convert it, e.g. with iconv -t UTF-8, or leave out --strict."
+        ) from None
+
+
+def _id_lines(batch: BatchEncoding) -> Iterator[str]:
+    """The ids of each sequence, a line each."""
+    ids = [str(piece) for piece in batch.ids.tolist()]
+    for begin, end in pairwise(batch.cu_seqlens.tolist()):
+        yield " ".join(ids[begin:end]) + "\n"
+
+
+def _told(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
+    """Everything about each sequence, as JSON or as a table."""
+    for encoding, source in zip(batch, batch.source.tolist(), strict=True):
+        if as_json:
+            yield from _json(encoding, block.first + source)
+            continue
+        if block.first or source:
+            yield "\n"
+        texts = [block.texts[source]] + ([block.pairs[source]] if block.pairs else [])
+        yield from _table(encoding, [text.decode(errors="replace") for text in texts])
+
+
+def _json(encoding: Encoding, source: int) -> Iterator[str]:
+    """One line; in parts, as a text may have millions of pieces."""
+    readable = (sys.stdout.encoding or "").lower().startswith("utf")
+    yield f'{{"source": {source}'
+    for name in FIELDS:
+        values = getattr(encoding, name)
+        yield f', "{name}": ['
+        for begin in range(0, len(values), PART):
+            part = values[begin : begin + PART]
+            listed = part if isinstance(part, list) else part.astype(np.int32).tolist()
+            yield ", " * (begin > 0) + json.dumps(listed, ensure_ascii=not readable)[1:-1]
+        yield "]"
+    yield "}\n"
+
+
+def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
+    """A line for each piece."""
+    widths = [
+        max(WIDTHS[0], max(map(_columns, set(encoding.tokens)), default=0)),
+        max(WIDTHS[1], len(str(encoding.ids.max(initial=0)))),
+    ]
+    digits = len(str(encoding.offsets.max(initial=0)))
+    fields = zip(
+        encoding.tokens,
+        encoding.ids.tolist(),
+        encoding.offsets.tolist(),
+        encoding.token_type_ids.tolist(),
+        encoding.special_tokens_mask.tolist(),
+        strict=True,
+    )
+    for piece, number, (begin, end), second, around in fields:
+        offset = "" if around else f"{begin:>{digits}}:{end:<{digits}}"
+        yield _row((piece, str(number), offset, texts[second][begin:end]), widths) + "\n"
+
+
+def _row(fields: Sequence[str], widths: Sequence[int]) -> str:
+    piece, number, offset, text = map(_shown, fields)
+    padding = " " * (widths[0] - _columns(piece))
+    return f"{piece}{padding} {number:>{widths[1]}}  {offset:<9}  {text}".rstrip()
+
+
+def _shown(text: str) -> str:
+    """With escapes for what a terminal would obey instead of showing it."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _columns(text: str) -> int:
+    """How wide a text is on a terminal."""
+    if text.isascii():
+        return len(text)
+    wide = sum(any(first <= ord(c) <= last for first, last in _WIDE) for c in text)
+    return len(text) + wide - sum(bool(flags(ord(c)) & NONSPACING) for c in text)

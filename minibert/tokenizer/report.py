@@ -1,0 +1,177 @@
+"""What a vocabulary does to text: how many pieces a word takes, what is unknown, how many nats a byte costs.
+
+Text is words with counts, so a report costs as much as the different words, however long the text is.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import islice, zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.tokenizer.counting import WordCounts
+from minibert.tokenizer.wordpiece import SPECIAL_TOKENS, Tokenizer
+
+SHOWN = 10  # longest and rarest pieces
+TOGETHER = 1 << 16  # words that are segmented at once
+
+
+class Segmented(NamedTuple):
+    """Words as a tokenizer cuts them."""
+
+    piece_counts: np.ndarray  # (V,) int64, how often each piece occurs
+    n_words: int
+    n_whole: int  # of those, words that are one piece and not [UNK]
+    n_unknown: int  # words that are [UNK]
+    n_bytes: int  # of the words in UTF-8, the spaces between them not counted
+
+
+def segmented(tokenizer: Tokenizer, words: WordCounts) -> Segmented:
+    """Cut words greedily, and count.
+
+    Parameters
+    ----------
+    words : as the tokenizer's `basic_tokenizer` makes them.
+    """
+    piece_counts = np.zeros(tokenizer.vocab_size, np.int64)
+    whole = unknown = begin = 0
+    for texts in _groups(words):
+        counts = words.counts[begin : begin + len(texts)]
+        begin += len(texts)
+        batch = tokenizer.encode_batch(texts, add_special_tokens=False)
+        lengths = np.diff(batch.cu_seqlens)
+        np.add.at(piece_counts, batch.ids, np.repeat(counts, lengths))
+        single = lengths == 1
+        known = batch.ids[batch.cu_seqlens[:-1][single]] != tokenizer.unk_id
+        whole += int(counts[single][known].sum())
+        unknown += int(counts[single][~known].sum())
+    n_bytes = int((np.diff(words.bounds) * words.counts).sum())
+    return Segmented(piece_counts, int(words.counts.sum()), whole, unknown, n_bytes)
+
+
+def _groups(words: WordCounts) -> Iterator[list[str]]:
+    every = iter(words)
+    while group := list(islice(every, TOGETHER)):
+        yield group
+
+
+def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
+    """What it costs to write held-out text in pieces, each drawn by itself.
+
+    With c(u) and h(u) the counts of piece u in the text that was learned from and in the held-out text, both
+    cut greedily, V pieces, and B bytes of held-out words,
+
+        p(u) = (c(u) + 1) / (sum over v of c(v)  +  V),      - (1 / B) * sum over u of h(u) log p(u)
+
+    One is added to each count because a piece may occur in the held-out text alone. Words are normalised and
+    their spaces left out, which is the same for every vocabulary over the same words. A word that is [UNK]
+    costs one piece whatever it says, so compare vocabularies that have the same alphabet.
+    """
+    counts = learned.piece_counts + 1.0
+    log_p = np.log(counts) - math.log(counts.sum())
+    return float(-(held_out.piece_counts * log_p).sum() / held_out.n_bytes)
+
+
+def vocabulary_report(
+    tokenizer: Tokenizer,
+    words: WordCounts,
+    held_out: WordCounts,
+    others: Mapping[str, Tokenizer] | None = None,
+) -> dict[str, Any]:
+    """Figures about a vocabulary, ready for JSON.
+
+    Parameters
+    ----------
+    tokenizer : the vocabulary to report on.
+    words : of the text it was learned from; they give the probabilities and what is rare.
+    held_out : words of other text, which gives all the rest; where it is empty, that is None.
+    others : vocabularies to compare with, by name; only their size and cost are told.
+
+    Returns
+    -------
+    report :
+        - "vocab_size", and "words": {"learned_from", "different", "held_out"}.
+        - "held_out": "whole_words", "pieces_per_word", "unknown_words" (shares of all its words) and
+          "nats_per_byte", see there; None when there is no held-out word.
+        - "others": name -> {"vocab_size", "nats_per_byte"}.
+        - "longest", "rarest": ten each of the pieces of several characters that occur in `words`, {"piece",
+          "count"}. Equal ones come in the order of the vocabulary.
+        - "never_used": {"count", "pieces"}, those that greedy matching never uses in `words`, and ten of
+          them. Most were steps on the way to longer pieces.
+    """
+    learned = segmented(tokenizer, words)
+    measured = segmented(tokenizer, held_out) if len(held_out) else None
+
+    def compared(other: Tokenizer) -> dict[str, Any]:
+        cost = measured and nats_per_byte(segmented(other, words), segmented(other, held_out))
+        return {"vocab_size": other.vocab_size, "nats_per_byte": cost}
+
+    pieces = [number for number, piece in enumerate(tokenizer.vocab) if _is_merged(piece)]
+    counts = learned.piece_counts
+    used = [number for number in pieces if counts[number]]
+    unused = [tokenizer.vocab[number] for number in pieces if not counts[number]]
+    longest = sorted(used, key=lambda number: -len(tokenizer.vocab[number].removeprefix("##")))
+    rarest = sorted(used, key=counts.__getitem__)
+
+    def shown(numbers: list[int]) -> list[dict[str, Any]]:
+        return [{"piece": tokenizer.vocab[i], "count": int(counts[i])} for i in numbers[:SHOWN]]
+
+    return {
+        "vocab_size": tokenizer.vocab_size,
+        "words": {
+            "learned_from": learned.n_words,
+            "different": len(words),
+            "held_out": measured.n_words if measured else 0,
+        },
+        "held_out": measured and _measured(learned, measured),
+        "others": {name: compared(other) for name, other in (others or {}).items()},
+        "longest": shown(longest),
+        "rarest": shown(rarest),
+        "never_used": {"count": len(unused), "pieces": unused[:SHOWN]},
+    }
+
+
+def _measured(learned: Segmented, held_out: Segmented) -> dict[str, float]:
+    return {
+        "whole_words": held_out.n_whole / held_out.n_words,
+        "pieces_per_word": int(held_out.piece_counts.sum()) / held_out.n_words,
+        "unknown_words": held_out.n_unknown / held_out.n_words,
+        "nats_per_byte": nats_per_byte(learned, held_out),
+    }
+
+
+def _is_merged(piece: str) -> bool:
+    """Whether a piece was put together: neither of the alphabet nor special nor reserved."""
+    reserved = piece in SPECIAL_TOKENS or (piece.startswith("[unused") and piece.endswith("]"))
+    return len(piece.removeprefix("##")) > 1 and not reserved
+
+
+def report_text(report: Mapping[str, Any]) -> str:
+    """A report for people."""
+    words, held_out = report["words"], report["held_out"]
+    lines = [f"{words['learned_from']:,} words to learn from, {words['different']:,} different ones."]
+    if held_out is None:
+        lines.append("No line was held out to measure on.")
+    else:
+        rows = [
+            ("words that are one piece", f"{held_out['whole_words']:.2%}"),
+            ("pieces for a word", f"{held_out['pieces_per_word']:.4f}"),
+            ("words that are [UNK]", f"{held_out['unknown_words']:.4%}"),
+            ("nats for a byte", f"{held_out['nats_per_byte']:.4f}"),
+        ]
+        for name, other in report["others"].items():
+            cost = f"{other['nats_per_byte']:.4f} ({other['vocab_size']:,} pieces)"
+            rows.append((f"  of a vocabulary by {name}", cost))
+        lines.append(f"On {words['held_out']:,} words that were held out:")
+        lines += [f"  {name:<36}{value}" for name, value in rows]
+    unused = report["never_used"]
+    columns = [
+        ["the longest pieces", *(f"{one['piece']} {one['count']:,}" for one in report["longest"])],
+        ["the rarest", *(f"{one['piece']} {one['count']:,}" for one in report["rarest"])],
+        [f"{unused['count']:,} are never used", *unused["pieces"]],
+    ]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip_longest(*columns, fillvalue=""):
+        lines.append("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    return "\n".join(lines)
