@@ -270,8 +270,8 @@ class Tokenizer:
     def from_pretrained(cls, path: str | Path, **overrides: Any) -> "Tokenizer":
         """Read a folder with `vocab.txt` and, if present, `tokenizer_config.json`; or a vocabulary file.
 
-        A Hugging Face `tokenizer.json` will do as well, in a folder or by itself. It gives its word limit and
-        special tokens too; as Hugging Face's tokenizer does, it is read by `compat="hf-fast"` to the letter.
+        A Hugging Face `tokenizer.json` will do as well, in a folder or by itself; it gives its word limit and
+        special tokens too. With `compat="hf-fast"` its ids are then theirs to the letter.
 
         Parameters
         ----------

@@ -7,7 +7,9 @@ masks as `compat="hf-fast"` does; it truncates pairs and makes windows in the sa
 import json
 import os
 import random
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,8 @@ transformers = pytest.importorskip("transformers")
 
 from minibert.errors import InputError  # noqa: E402
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, count_words, learn_vocab  # noqa: E402
+
+truncate_sequences = pytest.importorskip("transformers.tokenization_python").PythonBackend.truncate_sequences
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("MINIBERT_DATA", ROOT.parent / "shared" / "data"))
@@ -198,6 +202,17 @@ def test_truncation_and_windows_are_theirs(both, truncation, pairs, add_special_
         compared += len(rows)
     theirs.no_truncation()
     assert compared > 300
+
+
+@pytest.mark.parametrize("compat", ["google", "hf-slow"])
+def test_the_longer_text_is_cut_as_by_their_tokenizer_in_python(compat):
+    ours = Tokenizer([*SPECIAL_TOKENS, "a", "b"], compat=compat)
+    theirs = SimpleNamespace(truncation_side="right")
+    for n_first, n_second, room in product(range(7), range(7), range(9)):
+        texts = ["a"] * n_first, ["b"] * n_second
+        first, second, _ = truncate_sequences(theirs, *texts, n_first + n_second - room, "longest_first")
+        found = ours(*map(" ".join, texts), max_length=room, add_special_tokens=False)
+        assert found.tokens == first + second, (n_first, n_second, room)
 
 
 def test_pairs_have_their_segments_offsets_and_word_numbers(both):
