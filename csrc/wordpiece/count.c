@@ -1,7 +1,7 @@
-/* Counting words, in two steps: what stands between spaces is counted as it is written, and only the different
- * chunks go through the scanner, each with its count. Natural text repeats its chunks so often that most of the
- * time goes into finding spaces. The chunks are worked off whenever there are many, so memory grows with the
- * number of different words alone.
+/* Counting words, in two steps: what stands between spaces is counted as it is written, and only the
+ * different chunks go through the scanner, each with its count. Natural text repeats its chunks so often
+ * that most of the time goes into finding spaces. The chunks are worked off whenever there are many, so
+ * memory grows with the number of different words alone.
  */
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ struct wp_counter {
     bool failed;
 };
 
-/* -- Strings ------------------------------------------------------------------------------------------------- */
+/* -- Strings --------------------------------------------------------------------------------------------- */
 
 static uint64_t load(const uint8_t *bytes, size_t n) {
     uint64_t value = 0;
@@ -164,7 +164,7 @@ static void free_table(table *t) {
     free(t->bytes);
 }
 
-/* -- Words ---------------------------------------------------------------------------------------------------- */
+/* -- Words ----------------------------------------------------------------------------------------------- */
 
 static bool word_room(wp_counter *self, int64_t n) {
     if (self->n_bytes + n > self->byte_room) {
@@ -266,7 +266,7 @@ static int work_off(wp_counter *self) {
     return 0;
 }
 
-/* -- Texts ------------------------------------------------------------------------------------------------------ */
+/* -- Texts ----------------------------------------------------------------------------------------------- */
 
 static uint32_t n_invalid_of(const uint8_t *text, int64_t n_bytes, bool raw) {
     const uint8_t *end = text + n_bytes;
@@ -353,7 +353,7 @@ int64_t wp_count_split(wp_counter *self, wp_counter *held_out, int64_t modulus, 
     return n_invalid;
 }
 
-/* -- Counters --------------------------------------------------------------------------------------------------- */
+/* -- Counters -------------------------------------------------------------------------------------------- */
 
 wp_counter *wp_counter_new(const wp_rules *rules, int64_t max_chars) {
     wp_counter *self = calloc(1, sizeof *self);
@@ -407,7 +407,7 @@ int64_t wp_counter_n_bytes(const wp_counter *self) {
     return finish(self) ? WP_NO_MEMORY : self->words.n_bytes;
 }
 
-/* -- Words in the order of their bytes -------------------------------------------------------------------------- */
+/* -- Words in the order of their bytes ------------------------------------------------------------------- */
 
 /* What is compared: the first eight bytes as a number, and where all of them are. */
 typedef struct key {

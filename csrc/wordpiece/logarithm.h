@@ -1,8 +1,9 @@
 /* The natural logarithm from + - * / alone, and what a likelihood merge gains, made of it.
  *
- * libm's log differs in its last bit from one library to the next. IEEE 754 fixes the result of every operation
- * here, so learner.py in NumPy computes the same bits in the same order of operations; change both or none.
- * Compilers must not fuse a * b + c into one rounding (-ffp-contract=off), nor keep more than 53 bits.
+ * libm's log differs in its last bit from one library to the next. IEEE 754 fixes the result of every
+ * operation here, so merging.py in NumPy computes the same bits in the same order of operations; change
+ * both or none. Compilers must not fuse a * b + c into one rounding (-ffp-contract=off), nor keep more
+ * than 53 bits.
  */
 #ifndef WP_LOGARITHM_H
 #define WP_LOGARITHM_H
@@ -54,8 +55,8 @@ static inline double wp_fall(int64_t count, double log_count, int64_t n) {
     return (double)n * log_count + (double)rest * log_ratio;
 }
 
-/* By how much the log-likelihood rises when the n pairs of pieces that occur `left` and `right` times are joined,
- * among `total` pieces; `same`: left and right are one piece. Not yet rounded. */
+/* By how much the log-likelihood rises when the n pairs of pieces that occur `left` and `right` times are
+ * joined, among `total` pieces; `same`: left and right are one piece. Not yet rounded. */
 static inline double wp_gain(int64_t n, double log_n, int64_t left, double log_left, int64_t right,
                              double log_right, int same, int64_t total, double log_total) {
     const double lost =
