@@ -1,0 +1,139 @@
+"""The measurements of the tokenizer's benchmark as Markdown, for the terminal and for README.md alike."""
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from minibert.errors import InputError
+
+BEGIN = "<!-- written by `python benchmarks/tokenizer.py --write-readme` -->"
+END = "<!-- end of what is written -->"
+
+LIMITS = """\
+What this does not show: other machines, languages and lengths of text; more threads than two. Hugging Face's
+results are objects whose ids still have to be taken out one by one, which is not counted; minibert's are NumPy
+arrays. `encode_batch_fast` finds no offsets: ours are compared with `encode_batch`, and with it as well. The
+English text is 54 MB of Wikipedia over and over; real text of that size has more different words, which is what
+memory goes by. Hugging Face has no likelihood objective, and its trainer breaks ties differently at every run:
+vocabularies have most pieces in common, not all."""
+
+
+class Tables:
+    """Everything that was measured, as text.
+
+    Parameters
+    ----------
+    found : what `benchmarks/tokenizer.py --json` prints.
+    """
+
+    def __init__(self, found: dict[str, Any]):
+        self.found = found
+
+    def text(self) -> str:
+        """All tables, one after the other, with what they do not show."""
+        parts = [f"{self.found['machine']}; medians."]
+        if self.found["quick"]:
+            parts.append("Measured with --quick: small texts, few rounds; no figure to quote.")
+        if "batches" in self.found:
+            parts.append(table(["encode", "threads", "minibert", "`tokenizers`", "ratio"], self.encoding()))
+            parts.append(self.agreement())
+        if "learning" in self.found:
+            parts.append(table(["learn", "threads", "minibert", "`tokenizers`", "ratio"], self.learning()))
+            parts.append(self.vocabularies())
+        if "shards" in self.found:
+            parts.append(table(["token shards, all cores", "speed", "peak memory"], self.shards()))
+        return "\n\n".join([*parts, LIMITS])
+
+    def encoding(self) -> Iterator[list[str]]:
+        """Megabytes a second of batches, microseconds of single strings."""
+        for batch in self.found["batches"]:
+            speed = {way: batch["bytes"] / 1e6 / statistics.median(s) for way, s in batch["seconds"].items()}
+            for title, own, other in (
+                ("ids", "minibert ids", "hf ids"),
+                ("with offsets, against `encode_batch`", "minibert offsets", "hf offsets"),
+                ("with offsets, against `encode_batch_fast` (has none)", "minibert offsets", "hf ids"),
+            ):
+                yield [
+                    f"{batch['title']}, {title}",
+                    str(batch["threads"]),
+                    f"{speed[own]:.0f} MB/s",
+                    f"{speed[other]:.1f} MB/s",
+                    times(speed[own] / speed[other]),
+                ]
+        for string in self.found["short"]:
+            own, other = (statistics.median(string["micros"][peer]) for peer in ("minibert", "hf"))
+            yield [string["title"], "1", f"{own:.2f} µs", f"{other:.1f} µs", times(other / own)]
+
+    def agreement(self) -> str:
+        """What was compared before it was timed."""
+        said = {}
+        for batch in self.found["batches"]:
+            n, others = batch["texts"], batch["texts_left_out"]
+            left_out = f" ({others:,} others, whose ids differ, were left out)" if others else ""
+            said[batch["title"]] = (
+                f"{batch['title']}: {batch['bytes'] / 1e6:.1f} MB in {n:,} texts{left_out}, {batch['ids']:,} "
+                f"equal ids, {batch['offsets_that_differ']:,} different offsets."
+            )
+        return "Compared before anything was timed. " + " ".join(said.values())
+
+    def learning(self) -> Iterator[list[str]]:
+        """Seconds and peak memory of a whole run, reading included."""
+        for run in self.found["learning"]:
+            pieces, threads = f"{run['pieces']:,} pieces, {run['megabytes']} MB", str(run["threads"])
+            own, other = spent(run["frequency"]), spent(run["hf"])
+            yield [f"{pieces}, frequency", threads, shown(own), shown(other), times(other[0] / own[0])]
+            slower = spent(run["likelihood"])
+            ratio = f"{slower[0] / own[0]:.1f}× the time of frequency"
+            yield [f"{pieces}, likelihood", threads, shown(slower), "has none", ratio]
+        for run in self.found["large"]:
+            what = "new words in every repetition" if run["new_words"] else "repeated"
+            title = f"{run['megabytes']} MB, {what} ({run['words'] / 1e6:.1f} million different), likelihood"
+            yield [title, "2", shown((run["seconds"], run["peak"])), "", ""]
+
+    def vocabularies(self) -> str:
+        """How alike the frequency vocabularies are."""
+        run = self.found["learning"][-1]
+        return (
+            f"Of {run['pieces']:,} pieces of Hugging Face's trainer, {run['pieces_in_common']:,} are in the "
+            "frequency vocabulary as well."
+        )
+
+    def shards(self) -> Iterator[list[str]]:
+        for run in self.found["shards"]:
+            speed = run["bytes"] / 1e6 / run["seconds"]
+            yield [f"{run['bytes'] / 1e6:.0f} MB", f"{speed:.0f} MB/s", f"{run['peak'] / 1e6:.0f} MB"]
+
+
+def spent(runs: list[dict[str, Any]]) -> tuple[float, float]:
+    """Median seconds and peak of memory."""
+    return statistics.median(run["seconds"] for run in runs), statistics.median(run["peak"] for run in runs)
+
+
+def shown(seconds_and_peak: tuple[float, float]) -> str:
+    return f"{seconds_and_peak[0]:.1f} s, {seconds_and_peak[1] / 1e6:.0f} MB"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"
+
+
+def table(head: list[str], rows: Iterator[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def replace_between_marks(readme: str, text: str) -> str:
+    """The README with other tables.
+
+    Raises
+    ------
+    InputError
+        When it has not got the two marks, one after the other.
+    """
+    head, begin, rest = readme.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise InputError(
+            f"README.md lacks the line {BEGIN!r} or, after it, {END!r}; put both where the tables go."
+        )
+    return f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}"
