@@ -416,6 +416,15 @@ def test_invalid_bytes_are_replaced_and_counted(engine):
     assert tokenizer.encode_batch(["\ud800 a"]).n_invalid == 0  # a character, if not one that is UTF-8
 
 
+@pytest.mark.parametrize("compat", COMPAT)
+def test_invalid_bytes_in_words_that_are_not_split_count_too(engine, compat):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "a-b"], never_split=["a-b"], compat=compat, engine=engine)
+    batch = tokenizer.encode_batch([b" a\xff-\xc3b\xfe a-b"], offsets=True, add_special_tokens=False)
+    assert batch[0].tokens == ["a-b", "a-b"]
+    assert batch.offsets.tolist() == [[1, 6], [8, 11]]
+    assert batch.n_invalid == 3
+
+
 # What is refused
 
 

@@ -29,6 +29,8 @@ typedef struct encoder {
     int32_t flags;
     int32_t *ids, *offsets, *words;
     int64_t n; /* ids so far */
+    int64_t
+        n_invalid; /* stretches of invalid bytes within words of never_split, which the scanner leaps over */
 
     /* the word being read */
     int64_t first;   /* its first id */
@@ -199,17 +201,19 @@ static int compare_fixed(const void *left, const void *right) {
 
 /* If the chunk that begins here is, cleaned, a word that is kept: write its id. A chunk that grows longer than every
  * such word is not read on, so the text is read at most twice over. */
-static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, int32_t begin, int32_t *n_chars) {
+static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, int32_t begin,
+                          int32_t *n_chars) {
     encoder *e = sink;
     const wp_tokenizer *t = e->tokenizer;
     if (t->n_kept == 0)
         return 0;
     const wp_normalizer *normalizer = &t->normalizer;
     uint8_t small[256], *cleaned = small;
-    if (t->longest_kept + 4 > (int64_t)sizeof small && (cleaned = malloc((size_t)t->longest_kept + 4)) == NULL)
+    if (t->longest_kept + 4 > (int64_t)sizeof small &&
+        (cleaned = malloc((size_t)t->longest_kept + 4)) == NULL)
         return 0;
     const uint8_t *from = text, *last = text;
-    int64_t n = 0;
+    int64_t n = 0, n_invalid = 0, invalid_seen = 0;
     int32_t seen = 0;
     bool whole = true;
     while (text < end) {
@@ -224,6 +228,7 @@ static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, i
             n += wp_utf8(code, cleaned + n);
             *n_chars = seen + 1;
             last = text + length;
+            n_invalid = invalid_seen;
             if (alone)
                 break;
             if (n > t->longest_kept) {
@@ -231,6 +236,7 @@ static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, i
                 break;
             }
         }
+        invalid_seen += !valid;
         ++seen;
         text += length;
     }
@@ -241,6 +247,7 @@ static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, i
         free(cleaned);
     if (found == NULL)
         return 0;
+    e->n_invalid += n_invalid;
     write_id(e, found->id, begin, begin + *n_chars, e->word++);
     begin_word(e);
     return last - from;
@@ -277,7 +284,10 @@ static int64_t scan_spans(encoder *e, const uint8_t *text, int64_t n_bytes, bool
 static int64_t scan(encoder *e, const uint8_t *text, int64_t n_bytes, wp_run *run) {
     bool raw = e->flags & WP_RAW;
     begin_word(e);
-    return e->flags & WP_OFFSETS ? scan_spans(e, text, n_bytes, raw, run) : scan_ids(e, text, n_bytes, raw, run);
+    e->n_invalid = 0;
+    int64_t n_invalid =
+        e->flags & WP_OFFSETS ? scan_spans(e, text, n_bytes, raw, run) : scan_ids(e, text, n_bytes, raw, run);
+    return n_invalid < 0 ? n_invalid : n_invalid + e->n_invalid;
 }
 
 /* A text, or what stands between two special tokens of it, that has to be brought into NFC first where it isn't. */
@@ -335,7 +345,7 @@ static int64_t split_and_compose(encoder *e, const uint8_t *text, int64_t n_byte
 static int64_t encode(encoder *e, const uint8_t *text, int64_t n_bytes, wp_run *run) {
     e->word = 0;
     return e->tokenizer->normalizer.rules.compat == WP_HF_SLOW ? split_and_compose(e, text, n_bytes, run)
-                                                              : scan(e, text, n_bytes, run);
+                                                               : scan(e, text, n_bytes, run);
 }
 
 /* -- What the outside calls --------------------------------------------------------------------------------- */
@@ -457,8 +467,8 @@ static bool reserve(wp_result *result, int64_t n_more, int64_t *capacity, bool o
 }
 
 static bool encode_all(const wp_tokenizer *tokenizer, const uint8_t *bytes, const int64_t *text_bounds,
-                       int64_t n_texts, int32_t first_id, int32_t last_id, int32_t period, encoder *e, wp_run *run,
-                       wp_result *result) {
+                       int64_t n_texts, int32_t first_id, int32_t last_id, int32_t period, encoder *e,
+                       wp_run *run, wp_result *result) {
     bool offsets = e->flags & WP_OFFSETS;
     int64_t capacity = 0, longest = 0;
     for (int64_t i = 0; i < n_texts; ++i) {
@@ -497,7 +507,8 @@ static bool encode_all(const wp_tokenizer *tokenizer, const uint8_t *bytes, cons
 }
 
 wp_result *wp_encode_texts(const wp_tokenizer *tokenizer, const char *bytes, const int64_t *text_bounds,
-                           int64_t n_texts, int32_t flags, int32_t first_id, int32_t last_id, int32_t period) {
+                           int64_t n_texts, int32_t flags, int32_t first_id, int32_t last_id,
+                           int32_t period) {
     wp_result *result = calloc(1, sizeof *result);
     if (result == NULL)
         return NULL;
