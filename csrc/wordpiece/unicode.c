@@ -12,16 +12,14 @@ typedef struct wp_pair {
 enum { SYLLABLES = 0xAC00, LEADING = 0x1100, VOWELS = 0x1161, TRAILING = 0x11A7 };
 enum { N_LEADING = 19, N_VOWELS = 21, N_TRAILING = 28, N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING };
 
-static int copy_sequence(uint32_t place, uint32_t *out)
-{
+static int copy_sequence(uint32_t place, uint32_t *out) {
     const uint32_t n = wp_sequences[place];
     for (uint32_t i = 0; i < n; i++)
         out[i] = wp_sequences[place + 1 + i];
     return (int)n;
 }
 
-int wp_lower(uint32_t code, uint32_t out[3])
-{
+int wp_lower(uint32_t code, uint32_t out[3]) {
     const uint32_t place = wp_char_of(code)->lower;
     if (place)
         return copy_sequence(place, out);
@@ -29,8 +27,7 @@ int wp_lower(uint32_t code, uint32_t out[3])
     return 1;
 }
 
-int wp_decompose(uint32_t code, uint32_t out[4])
-{
+int wp_decompose(uint32_t code, uint32_t out[4]) {
     const uint32_t place = wp_char_of(code)->decomposition;
     if (place)
         return copy_sequence(place, out);
@@ -45,8 +42,7 @@ int wp_decompose(uint32_t code, uint32_t out[4])
     return index % N_TRAILING ? 3 : 2;
 }
 
-uint32_t wp_compose(uint32_t first, uint32_t second)
-{
+uint32_t wp_compose(uint32_t first, uint32_t second) {
     if (first - LEADING < N_LEADING && second - VOWELS < N_VOWELS)
         return SYLLABLES + ((first - LEADING) * N_VOWELS + second - VOWELS) * N_TRAILING;
     const uint32_t index = first - SYLLABLES;

@@ -5,21 +5,22 @@
 #include <stdint.h>
 
 enum {
-    WP_CONTROL = 1,          /* cleaning deletes it: Cc (not tab and line ends), Cf, U+FFFD */
-    WP_SPACE = 2,            /* words end at it: tab, line ends, Zs, U+2028 and U+2029 */
-    WP_PUNCTUATION = 4,      /* P, and all ASCII that is no letter, digit, space or control */
-    WP_NONSPACING = 8,       /* Mn */
-    WP_IDEOGRAPH = 16,       /* in the CJK blocks that Google's code lists */
-    WP_LATE_IDEOGRAPH = 32,  /* those of them that WP_HF_FAST leaves alone */
-    WP_PRIVATE = 64,         /* Co */
-    WP_UNASSIGNED = 128,     /* Cn */
-    WP_SURROGATE = 256,      /* Cs */
+    WP_CONTROL = 1,         /* cleaning deletes it: Cc (not tab and line ends), Cf, U+FFFD */
+    WP_SPACE = 2,           /* words end at it: tab, line ends, Zs, U+2028 and U+2029 */
+    WP_PUNCTUATION = 4,     /* P, and all ASCII that is no letter, digit, space or control */
+    WP_NONSPACING = 8,      /* Mn */
+    WP_IDEOGRAPH = 16,      /* in the CJK blocks that Google's code lists */
+    WP_LATE_IDEOGRAPH = 32, /* those of them that WP_HF_FAST leaves alone */
+    WP_PRIVATE = 64,        /* Co */
+    WP_UNASSIGNED = 128,    /* Cn */
+    WP_SURROGATE = 256,     /* Cs */
     WP_CASED = 512,
     WP_CASE_IGNORABLE = 1024,
-    WP_SEGMENT_START = 2048, /* its decomposition begins with a starter that composes with nothing before it */
-    WP_INERT = 4096,         /* a segment start that NFC leaves as it is */
-    WP_LOWERS = 8192,        /* has another lower case */
-    WP_DECOMPOSES = 16384    /* NFD changes it */
+    WP_SEGMENT_START =
+        2048,             /* its decomposition begins with a starter that composes with nothing before it */
+    WP_INERT = 4096,      /* a segment start that NFC leaves as it is */
+    WP_LOWERS = 8192,     /* has another lower case */
+    WP_DECOMPOSES = 16384 /* NFD changes it */
 };
 
 typedef struct wp_char {
@@ -41,8 +42,7 @@ WP_INTERNAL extern const uint16_t wp_page_of[0x110000 / WP_PAGE];
 WP_INTERNAL extern const uint16_t wp_pages[][WP_PAGE];
 
 /* code <= 0x10FFFF */
-static inline const wp_char *wp_char_of(uint32_t code)
-{
+static inline const wp_char *wp_char_of(uint32_t code) {
     return &wp_chars[wp_pages[wp_page_of[code / WP_PAGE]][code % WP_PAGE]];
 }
 

@@ -93,7 +93,7 @@ class UnicodeData:
         self.starts, self.flags = _overlay(self._flagged(sections))
 
     def _flagged(self, sections) -> dict[int, _Ranges]:
-        """Flag -> the ranges that have it; those of the last two flags instead that do not."""
+        """Flag -> the ranges that have it."""
         spans = {name: [(first, last) for first, last, *_ in items] for name, items in sections.items()}
         tab_and_ends = _runs([0x09, 0x0A, 0x0D])
         ascii_marks = [code for code in range(0x21, 0x7F) if not chr(code).isalnum()]
