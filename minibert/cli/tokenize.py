@@ -21,8 +21,8 @@ from minibert.tokenizer.unicode import NONSPACING, flags
 GROUP_BYTES = 1 << 20  # of lines that are encoded together
 PART = 1 << 16  # pieces that are printed together
 FIELDS = ("tokens", "ids", "token_type_ids", "offsets", "word_ids", "special_tokens_mask")  # of --json
-HEADER = ("piece", "id", "offset", "text")
 WIDTHS = (14, 6)  # at least, of pieces and ids: most texts then stand under the one header
+LONGEST_SHOWN = 60  # characters of the text behind one piece
 # Characters that take two columns of a terminal: East Asian wide and full-width ones, and emoji.
 _WIDE = (
     (0x1100, 0x115F),
@@ -124,7 +124,7 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
     if hasattr(out, "reconfigure"):  # a terminal that can't show a character shows its number
         out.reconfigure(errors="backslashreplace")
     if not (arguments.json or arguments.ids):
-        print(_row(HEADER, WIDTHS))
+        print(f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text")
     n_invalid = 0
     for block in _of_arguments(arguments) if arguments.texts else _of_files(arguments):
         batch = tokenizer.encode_batch(
@@ -251,28 +251,32 @@ def _json(encoding: Encoding, source: int) -> Iterator[str]:
 
 def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
     """A line for each piece."""
+    pieces = dict(zip(encoding.ids.tolist(), encoding.tokens, strict=True))
     widths = [
-        max(WIDTHS[0], max(map(_columns, set(encoding.tokens)), default=0)),
-        max(WIDTHS[1], len(str(encoding.ids.max(initial=0)))),
+        max(WIDTHS[0], max(map(_columns, pieces.values()), default=0)),
+        max(WIDTHS[1], len(str(max(pieces, default=0)))),
     ]
+    beginnings = {number: _cells(piece, str(number), widths) for number, piece in pieces.items()}
     digits = len(str(encoding.offsets.max(initial=0)))
     fields = zip(
-        encoding.tokens,
         encoding.ids.tolist(),
         encoding.offsets.tolist(),
         encoding.token_type_ids.tolist(),
         encoding.special_tokens_mask.tolist(),
         strict=True,
     )
-    for piece, number, (begin, end), second, around in fields:
-        offset = "" if around else f"{begin:>{digits}}:{end:<{digits}}"
-        yield _row((piece, str(number), offset, texts[second][begin:end]), widths) + "\n"
+    for number, (begin, end), second, around in fields:
+        if around:
+            yield beginnings[number] + "\n"
+            continue
+        text = texts[second][begin : min(end, begin + LONGEST_SHOWN)] + "…" * (end - begin > LONGEST_SHOWN)
+        yield f"{beginnings[number]}  {f'{begin:>{digits}}:{end}':<9}  {_shown(text)}\n"
 
 
-def _row(fields: Sequence[str], widths: Sequence[int]) -> str:
-    piece, number, offset, text = map(_shown, fields)
-    padding = " " * (widths[0] - _columns(piece))
-    return f"{piece}{padding} {number:>{widths[1]}}  {offset:<9}  {text}".rstrip()
+def _cells(piece: str, number: str, widths: Sequence[int]) -> str:
+    """The first two columns."""
+    piece = _shown(piece)
+    return f"{piece}{' ' * (widths[0] - _columns(piece))} {number:>{widths[1]}}"
 
 
 def _shown(text: str) -> str:
