@@ -1,17 +1,29 @@
 """The learner: which merge comes next, by formula and by brute force, and what the vocabulary looks like."""
 
+import ctypes
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from decimal import Decimal, localcontext
 from itertools import pairwise
 from math import log
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from minibert.data.corpus import embedded_corpus
 from minibert.errors import InputError
-from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, count_words, learn_vocab
+from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, learn_vocab, native
+from minibert.tokenizer.counting import count_files
 from minibert.tokenizer.learner import OBJECTIVES
+from minibert.tokenizer.merging import fall, logarithm
+from minibert.tokenizer.report import nats_per_byte, segmented
+
+needs_c = pytest.mark.skipif(not native.available(), reason="the C core of the tokenizer is not installed")
+ENGINES = ["python", pytest.param("c", marks=needs_c)]
 
 LOW = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 WORD_COUNTS = st.dictionaries(
@@ -69,10 +81,11 @@ def brute_force_merges(word_counts, objective, min_frequency):
         made.append(left + right[2:])
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @settings(deadline=None, max_examples=200)
 @given(WORD_COUNTS, st.sampled_from(OBJECTIVES), st.integers(1, 4))
-def test_every_merge_is_the_best_by_brute_force(word_counts, objective, min_frequency):
-    found = merges(word_counts, objective=objective, min_frequency=min_frequency)
+def test_every_merge_is_the_best_by_brute_force(engine, word_counts, objective, min_frequency):
+    found = merges(word_counts, objective=objective, min_frequency=min_frequency, engine=engine)
     assert found == brute_force_merges(word_counts, objective, min_frequency)
 
 
@@ -103,6 +116,127 @@ def test_overlapping_pairs_count_once(objective):
     assert merges(words, objective="frequency")[0] == "yb"
     assert merges(words | {"yb": 12}, objective="frequency")[0] == "##aa"
     assert "xaaaa" in merges(words, objective=objective)
+
+
+# Two engines
+
+
+def learned_twice(word_counts, vocab_size, **options):
+    return [learn_vocab(word_counts, vocab_size, engine=engine, **options) for engine in ("c", "python")]
+
+
+@needs_c
+@settings(deadline=None, max_examples=300)
+@given(
+    st.dictionaries(
+        st.text("abcd", min_size=1, max_size=20),
+        st.integers(1, 5) | st.integers(1, 1000) | st.integers(1, 2**50),
+        min_size=1,
+        max_size=60,
+    ),
+    st.sampled_from(OBJECTIVES),
+    st.integers(1, 10),
+)
+def test_both_engines_learn_the_same_from_random_words(word_counts, objective, min_frequency):
+    c, python = learned_twice(word_counts, 400, objective=objective, min_frequency=min_frequency)
+    assert c == python
+
+
+@needs_c
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("vocab_size", [2500, pytest.param(8192, marks=pytest.mark.slow)])
+def test_both_engines_learn_the_same_from_the_embedded_corpus(vocab_size, objective):
+    words = count_files([embedded_corpus()], BasicTokenizer()).words
+    c, python = learned_twice(words, vocab_size, objective=objective)
+    assert len(c) == vocab_size and c == python
+
+
+@needs_c
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_both_engines_learn_the_same_where_everything_is_equal(objective):
+    # Thousands of ties: a word each of two characters that stand nowhere else, or of one that all share.
+    for words in (
+        {chr(0x4E00 + i) + chr(0xAC00 + i): 2 for i in range(300)},
+        {"a" + chr(0x4E00 + i): 2 for i in range(300)},
+        {"a" * i: 3 for i in range(1, 100)},
+    ):
+        c, python = learned_twice(words, 2000, objective=objective)
+        assert c == python and max(words) in c
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_counts_are_64_bits_wide(engine, objective):
+    # In doubles 2**55 + 2 and 2**55 + 1 are equal, and the first of them is taken; 2**55 + 60 is more.
+    words = {"ab": 2**55, "cd": 2**55, "abx": 2, "cdx": 1}
+    assert merges(words, objective="frequency", engine=engine)[0] == "ab"
+    assert merges(words | {"cdx": 60}, objective="frequency", engine=engine)[0] == "cd"
+    # Differences that doubles lose in the sums: 2**59 + 1 - 2**59 pieces "q" are left, not 0.
+    words = {"qu": 2**58, "q": 1, "aq": 3}
+    assert set(merges(words, objective=objective, engine=engine)) == {"qu", "aq"}
+
+
+@needs_c
+def test_likelihood_writes_held_out_text_in_fewer_nats_than_frequency():
+    counted = count_files([embedded_corpus()], BasicTokenizer(), held_out=20)
+    cost = {}
+    for objective in OBJECTIVES:
+        tokenizer = Tokenizer(learn_vocab(counted.words, 8192, objective=objective))
+        cost[objective] = nats_per_byte(*(segmented(tokenizer, words) for words in counted[:2]))
+    assert cost["likelihood"] < cost["frequency"] < 2
+
+
+# The logarithm
+
+
+def random_counts(n):
+    """Counts of all magnitudes, and as many that are not larger."""
+    random = np.random.default_rng(1)
+    counts = np.exp(random.uniform(0, np.log(2.0**60), n)).astype(np.int64)
+    parts = counts * random.uniform(0, 1, n) ** random.integers(1, 30, n)
+    return counts, np.clip(parts.astype(np.int64), 1, counts)
+
+
+def test_the_logarithm_is_right_to_the_last_bits():
+    counts, _ = random_counts(3000)
+    counts = np.concatenate([np.arange(1, 1000), counts])
+    with localcontext(prec=40):
+        exact = [Decimal(float(count)).ln() for count in counts]
+        for found, wanted in zip(logarithm(counts), exact, strict=True):
+            assert abs(Decimal(float(found)) - wanted) <= wanted * Decimal(2.0**-51)
+
+
+def test_what_counts_lose_is_right_to_the_last_bits():
+    counts, parts = random_counts(3000)
+    with localcontext(prec=60):
+        for count, n, found in zip(counts.tolist(), parts.tolist(), fall(counts, parts), strict=True):
+            f = [Decimal(x) * Decimal(x).ln() if x else Decimal(0) for x in (count, count - n)]
+            assert abs(Decimal(float(found)) / (f[0] - f[1]) - 1 if f[0] else found) <= Decimal(2.0**-49)
+
+
+def test_numpy_and_c_compute_the_same_bits(tmp_path):
+    header = Path(__file__).parent.parent / "csrc" / "wordpiece" / "logarithm.h"
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or not header.exists():
+        pytest.skip("there is no C compiler here, or no source of the C core")
+    source, library = tmp_path / "falls.c", tmp_path / "falls.so"
+    source.write_text(
+        f'#include "{header}"\n'
+        "void falls(const int64_t *counts, const int64_t *n, double *logs, double *falls, int64_t k) {\n"
+        "    for (int64_t i = 0; i < k; i++) {\n"
+        "        logs[i] = wp_log((double)counts[i]);\n"
+        "        falls[i] = wp_fall(counts[i], logs[i], n[i]);\n"
+        "    }\n"
+        "}\n"
+    )
+    options = ["-O3", "-std=c11", "-ffp-contract=off", "-shared", "-fPIC"]
+    subprocess.run([compiler, *options, str(source), "-o", str(library), "-lm"], check=True)
+    counts, parts = random_counts(200_000)
+    logs, falls = np.empty((2, len(counts)))
+    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (counts, parts, logs, falls)]
+    ctypes.CDLL(str(library)).falls(*pointers, ctypes.c_int64(len(counts)))
+    assert (logs.view(np.int64) == logarithm(counts).view(np.int64)).all()
+    assert (falls.view(np.int64) == fall(counts, parts).view(np.int64)).all()
 
 
 # The vocabulary
@@ -176,20 +310,37 @@ def test_words_that_could_never_be_matched_are_left_out():
     assert learn_vocab({"ab": 5, "c" * 201: 9, "d\ud800": 9, "": 3, "e": 0}, 100)[5:] == ["##b", "a", "ab"]
 
 
-def test_progress_ends_at_the_vocabulary_size():
+def test_user_tokens_stand_after_the_unused_ones_and_change_no_merge():
+    plain = learn_vocab(LOW, 25, objective="frequency")
+    vocab = learn_vocab(LOW, 28, objective="frequency", unused=1, user_tokens=["##est", "<user>", "q"])
+    assert vocab[5:9] == ["[unused0]", "##est", "<user>", "q"]
+    # A piece that is merged to one of them is not repeated, so one more merge fits in.
+    assert vocab[9:] == [piece for piece in plain[5:] if piece != "##est"]
+    assert "##est" in plain and len(set(vocab)) == 28
+
+
+def test_user_tokens_may_be_characters_of_the_text():
+    assert learn_vocab({"ab": 2}, 9, user_tokens=["##b"])[5:] == ["##b", "a", "ab"]
+
+
+def test_no_piece_stands_in_the_vocabulary_twice():
+    # "#" and "###" make "##", and with "##a" that is "##a" again; "[PAD]" is made of five characters.
+    words = {"##a": 9, "ba": 9, "[PAD]": 9}
+    vocab = learn_vocab(words, 100)
+    assert len(vocab) == len(set(vocab)) and vocab.index("[PAD]") == 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_words_of_one_character_have_nothing_to_merge(engine):
+    assert learn_vocab({"a": 5, "b": 1}, 100, engine=engine)[5:] == ["a", "b"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_progress_ends_at_the_vocabulary_size(engine):
     calls = []
     words = {f"{a}{b}{c}": 2 for a in "abcdef" for b in "ghijkl" for c in "mnopqr"}
-    learn_vocab(words, 170, progress=lambda *call: calls.append(call))
+    learn_vocab(words, 170, progress=lambda *call: calls.append(call), engine=engine)
     assert calls == [(64, 170), (128, 170), (170, 170)]
-
-
-def test_counting_words_is_tokenizing_and_counting():
-    lines = ["The cat, the\x0bhat.", "", "THE cat! naïve\u2028cat"]
-    tokenizer = BasicTokenizer()
-    assert count_words(lines, tokenizer) == Counter(
-        word for line in lines for word in tokenizer.tokenize(line)
-    )
-    assert count_words(["A b"], BasicTokenizer(lower_case=False)) == {"A": 1, "b": 1}
 
 
 # Bad input
@@ -205,6 +356,14 @@ def test_counting_words_is_tokenizing_and_counting():
         (LOW, {"min_frequency": 0}, "min_frequency=0 is too small"),
         (LOW, {"alphabet_limit": -1}, "alphabet_limit=-1 leaves no character"),
         (LOW, {"unused": -1}, "unused=-1 is no number of pieces"),
+        (LOW, {"user_tokens": ["a b"]}, "user_tokens has 'a b'; give strings without white space"),
+        (LOW, {"user_tokens": [""]}, "user_tokens has ''"),
+        (LOW, {"user_tokens": ["[PAD]"]}, r"user_tokens has '\[PAD\]', which is in the vocabulary already"),
+        (LOW, {"user_tokens": ["x", "x"]}, "user_tokens has 'x', which is in the vocabulary already"),
+        (LOW, {"engine": "rust"}, "engine='rust' is unknown; choose auto, c or python"),
+        ({"a": 2**63}, {}, "the count of 'a' is 9223372036854775808; give whole numbers below 2\\*\\*63"),
+        ({"a": 1.5}, {}, "the count of 'a' is 1.5; give whole numbers"),
+        ({"a": 2**60, "b": 2**60}, {}, "word_counts adds up to more than 2\\*\\*60 characters"),
     ],
 )
 def test_what_cannot_be_learned_from_is_said_in_a_sentence(words, options, sentence):

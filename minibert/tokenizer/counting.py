@@ -281,7 +281,7 @@ def _pieces(file: Path, held_out: int) -> Iterator[_Piece]:
             yield taken(b"".join([*waiting, block[:cut]]))
             waiting = []
         waiting.append(block[cut:])
-        if side == _BY_LINE and sum(map(len, waiting)) >= PIECE_BYTES:
+        if side == _BY_LINE and sum(map(len, waiting)) >= max(PIECE_BYTES, CRC_BYTES):
             line = b"".join(waiting)
             waiting = [line]
             side = _HELD_OUT if zlib.crc32(line[:CRC_BYTES]) % held_out == 0 else _TRAINING
