@@ -83,12 +83,12 @@ def vocab_of(case: Case) -> list[str]:
     return (VOCABULARIES / name / "vocab.txt").read_bytes().decode("utf-8").removesuffix("\n").split("\n")
 
 
-def write_repeated(path: Path, megabytes: float, shift: bool = False) -> Path:
+def write_repeated(path: Path, megabytes: float, new_words: bool = False) -> Path:
     """A file of so many megabytes: the English text over and over.
 
     Parameters
     ----------
-    shift : write each repetition in another Caesar alphabet, so that its words are new ones.
+    new_words : write each repetition in another Caesar alphabet, so that its words are new ones.
     """
     text, alphabet = english().encode() + b"\n\n", b"abcdefghijklmnopqrstuvwxyz"
     left, repetition = round(megabytes * 1e6), 0
@@ -96,7 +96,7 @@ def write_repeated(path: Path, megabytes: float, shift: bool = False) -> Path:
         while left > 0:
             turned = alphabet[repetition % 26 :] + alphabet[: repetition % 26]
             table = bytes.maketrans(alphabet + alphabet.upper(), turned + turned.upper())
-            piece = text.translate(table) if shift else text
+            piece = text.translate(table) if new_words else text
             piece = piece if left >= len(piece) else piece[: piece.rfind(b"\n", 0, left) + 1] or piece[:left]
             file.write(piece)
             left = left - len(piece) if len(piece) == len(text) else 0
