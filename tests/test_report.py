@@ -59,7 +59,7 @@ def test_report_has_every_figure(cased):
     report = vocabulary_report(cased, WORDS, HELD_OUT, {"shorter": Tokenizer(VOCAB[:10], False)})
     assert report["vocab_size"] == 14
     assert report["words"] == {"learned_from": 15, "different": 5, "held_out": 10}
-    assert report["held_out"]["whole_words"] == 0.7
+    assert report["held_out"]["coverage"] == 0.7
     assert report["held_out"]["pieces_per_word"] == (6 + 2 * 3 + 1 + 1) / 10
     assert report["held_out"]["unknown_words"] == 0.1
     assert report["others"]["shorter"]["vocab_size"] == 10
@@ -80,10 +80,10 @@ def test_report_has_every_figure(cased):
 
 def test_report_text_says_the_figures(cased):
     text = report_text(vocabulary_report(cased, WORDS, HELD_OUT, {"frequency": cased}))
-    assert "15 words to learn from, 5 different ones." in text
-    assert "On 10 words that were held out:" in text
-    assert "words that are one piece            70.00%" in text
-    assert "words that are [UNK]                10.0000%" in text
+    assert "From 15 words, 5 different ones." in text
+    assert "On 10 words of lines that were held out:" in text
+    assert "coverage: words that are one piece    70.00%" in text
+    assert "words that are [UNK]                  10.0000%" in text
     assert "of a vocabulary by frequency" in text
     assert "bab 1" in text and "1 are never used" in text
 

@@ -96,7 +96,9 @@ def _input_flags(group: Any) -> None:
     )
     group.add_argument("--special", action="store_true", help="a [MASK] that is written in the text is one")
     group.add_argument("--cased", action="store_true", help="keep case and accents, whatever the folder says")
-    group.add_argument("--compat", choices=COMPAT, help="whose rules to follow (default: google)")
+    group.add_argument(
+        "--compat", choices=COMPAT, help="whose rules to follow (default: the folder's, else google)"
+    )
     group.add_argument("--max-length", type=int, metavar="N", help="at most so many ids, [CLS] and [SEP] too")
     group.add_argument(
         "--truncation",

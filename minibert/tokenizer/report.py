@@ -92,8 +92,8 @@ def vocabulary_report(
     -------
     report :
         - "vocab_size", and "words": {"learned_from", "different", "held_out"}.
-        - "held_out": "whole_words", "pieces_per_word", "unknown_words" (shares of all its words) and
-          "nats_per_byte", see there; None when there is no held-out word.
+        - "held_out": "coverage" (the share of words that are one piece), "unknown_words" (the share that is
+          [UNK]), "pieces_per_word" and "nats_per_byte"; None when there is no held-out word.
         - "others": name -> {"vocab_size", "nats_per_byte"}.
         - "longest", "rarest": ten each of the pieces of several characters that occur in `words`, {"piece",
           "count"}. Equal ones come in the order of the vocabulary.
@@ -134,7 +134,7 @@ def vocabulary_report(
 
 def _measured(learned: Segmented, held_out: Segmented) -> dict[str, float]:
     return {
-        "whole_words": held_out.n_whole / held_out.n_words,
+        "coverage": held_out.n_whole / held_out.n_words,
         "pieces_per_word": int(held_out.piece_counts.sum()) / held_out.n_words,
         "unknown_words": held_out.n_unknown / held_out.n_words,
         "nats_per_byte": nats_per_byte(learned, held_out),
@@ -150,12 +150,12 @@ def _is_merged(piece: str) -> bool:
 def report_text(report: Mapping[str, Any]) -> str:
     """A report for people."""
     words, held_out = report["words"], report["held_out"]
-    lines = [f"{words['learned_from']:,} words to learn from, {words['different']:,} different ones."]
+    lines = [f"From {words['learned_from']:,} words, {words['different']:,} different ones."]
     if held_out is None:
         lines.append("No line was held out to measure on.")
     else:
         rows = [
-            ("words that are one piece", f"{held_out['whole_words']:.2%}"),
+            ("coverage: words that are one piece", f"{held_out['coverage']:.2%}"),
             ("pieces for a word", f"{held_out['pieces_per_word']:.4f}"),
             ("words that are [UNK]", f"{held_out['unknown_words']:.4%}"),
             ("nats for a byte", f"{held_out['nats_per_byte']:.4f}"),
@@ -163,8 +163,8 @@ def report_text(report: Mapping[str, Any]) -> str:
         for name, other in report["others"].items():
             cost = f"{other['nats_per_byte']:.4f} ({other['vocab_size']:,} pieces)"
             rows.append((f"  of a vocabulary by {name}", cost))
-        lines.append(f"On {words['held_out']:,} words that were held out:")
-        lines += [f"  {name:<36}{value}" for name, value in rows]
+        lines.append(f"On {words['held_out']:,} words of lines that were held out:")
+        lines += [f"  {name:<38}{value}" for name, value in rows]
     unused = report["never_used"]
     columns = [
         ["the longest pieces", *(f"{one['piece']} {one['count']:,}" for one in report["longest"])],
