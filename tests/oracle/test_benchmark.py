@@ -1,4 +1,4 @@
-"""The tokenizer's benchmark does what it says, on the embedded books: jobs, tables, the place in the README."""
+"""The tokenizer's benchmark does what it says, here on the embedded books."""
 
 import json
 import os
