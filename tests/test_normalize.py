@@ -324,6 +324,10 @@ def test_what_is_composed_together_has_one_source():
     assert tokenizer.align("e\u200b\u0301") == [Word("é", [0], [3])]  # what was deleted in between
 
 
+def test_accents_that_go_leave_no_trace_of_composition_in_the_sources():
+    assert BasicTokenizer(compat="hf-slow").align("e\u0301x") == [Word("ex", [0, 2], [1, 3])]
+
+
 def test_a_kept_word_has_its_characters_as_sources():
     aligned = BasicTokenizer(never_split=["Éa"]).align(" É\u200ba É")
     assert aligned == [Word("Éa", [1, 3], [2, 4], kept=True), Word("e", [5], [6])]

@@ -79,6 +79,11 @@ def test_words_of_a_million_letters_and_long_lines_take_linear_time(engine):
     assert tokenizer.encode("." * n) == [7] * n
 
 
+def test_a_sigma_after_a_kept_ideograph_begins_its_word(engine):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "a", "中", "σ", "ς"], never_split=["中"], engine=engine)
+    assert tokenizer.tokenize("a中Σ") == ["a", "中", "σ"]
+
+
 @pytest.mark.parametrize("compat", ["google", "hf-slow", "hf-fast"])
 def test_a_word_that_is_never_split_is_its_own_piece_or_unknown(engine, compat):
     vocab = [*SPECIAL_TOKENS, "a", "b", "##b", "##c", ".", "Ab", "A.b", "中"]

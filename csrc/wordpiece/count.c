@@ -210,7 +210,7 @@ static void take_character(void *sink, uint32_t code, int32_t begin, int32_t end
 static void take_end(void *sink) {
     wp_counter *self = sink;
     bool is_new;
-    if (self->n_chars > 0 && self->n_chars <= self->max_chars &&
+    if (!self->failed && self->n_chars > 0 && self->n_chars <= self->max_chars &&
         !count_string(&self->words, self->word, self->n_bytes, self->times, &is_new)) {
         self->failed = true;
     }
@@ -224,7 +224,7 @@ static int64_t count_words(wp_counter *self, const uint8_t *text, int64_t n_byte
     if (n_bytes > INT32_MAX) { /* the scanner counts characters in 32 bits */
         return WP_TOO_LONG;
     }
-    if (self->normalizer.rules.compat == WP_HF_SLOW) {
+    if (self->normalizer.composes) {
         if (wp_compose_text(&self->normalizer, text, n_bytes, raw, &composed)) {
             return WP_NO_MEMORY;
         }

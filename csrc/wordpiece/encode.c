@@ -344,8 +344,8 @@ static int64_t split_and_compose(encoder *e, const uint8_t *text, int64_t n_byte
 /* One text, whatever the rules. Returns the number of invalid stretches, or WP_NO_MEMORY. */
 static int64_t encode(encoder *e, const uint8_t *text, int64_t n_bytes, wp_run *run) {
     e->word = 0;
-    return e->tokenizer->normalizer.rules.compat == WP_HF_SLOW ? split_and_compose(e, text, n_bytes, run)
-                                                               : scan(e, text, n_bytes, run);
+    return e->tokenizer->normalizer.composes ? split_and_compose(e, text, n_bytes, run)
+                                             : scan(e, text, n_bytes, run);
 }
 
 /* -- What the outside calls --------------------------------------------------------------------------------- */
@@ -380,6 +380,7 @@ wp_tokenizer *wp_tokenizer_new(const wp_rules *rules, int64_t max_chars, const c
     if (t == NULL)
         return NULL;
     wp_normalizer_init(&t->normalizer, rules);
+    t->normalizer.composes |= rules->compat == WP_HF_SLOW && n_kept > 0; /* they are looked for after NFC */
     t->max_chars = max_chars;
     t->unk_id = unk_id;
     t->n_kept = n_kept;

@@ -7,6 +7,7 @@ void wp_normalizer_init(wp_normalizer *normalizer, const wp_rules *rules) {
     normalizer->rules = *rules;
     normalizer->deleted = WP_CONTROL;
     normalizer->not_isolated = 0;
+    normalizer->composes = rules->compat == WP_HF_SLOW && !rules->strip_accents;
     normalizer->final_sigma = rules->compat != WP_HF_FAST;
     if (rules->compat == WP_HF_SLOW)
         normalizer->deleted |= WP_PRIVATE | WP_UNASSIGNED | WP_SURROGATE;
@@ -79,9 +80,9 @@ bool wp_run_sort(wp_run *run) {
 
 typedef struct composer {
     wp_composed *out;
-    int64_t capacity;    /* characters that fit into *out */
-    wp_run source;       /* the present segment as it stands in the text */
-    wp_run parts;        /* and decomposed, in canonical order */
+    int64_t capacity; /* characters that fit into *out */
+    wp_run source;    /* the present segment as it stands in the text */
+    wp_run parts;     /* and decomposed, in canonical order */
 } composer;
 
 static bool write(composer *c, uint32_t code, int32_t begin, int32_t end) {

@@ -36,6 +36,7 @@ typedef struct wp_normalizer {
     wp_rules rules;
     uint32_t deleted;      /* a character with one of these flags is cleaned away */
     uint32_t not_isolated; /* ideographs with one of these flags are letters like others */
+    bool composes;         /* NFC first: WP_HF_SLOW, unless NFD takes back what that does */
     bool final_sigma;
     uint8_t bytes[256];
 } wp_normalizer;
@@ -228,9 +229,9 @@ WP_INLINE bool wp_strip_and_emit(const wp_normalizer *normalizer, wp_sink calls,
 WP_INLINE int64_t wp_scan(const wp_normalizer *normalizer, const uint8_t *text, int64_t n_bytes, bool raw,
                           wp_run *run, wp_sink calls, void *sink) {
     const uint8_t *end = text + n_bytes;
-    int32_t at = 0;          /* code point at `text` */
-    bool cased = false;      /* whether the last character that is not case-ignorable is cased, in this word */
-    bool fresh = true;       /* whether nothing of the present chunk was seen yet */
+    int32_t at = 0;     /* code point at `text` */
+    bool cased = false; /* whether the last character that is not case-ignorable is cased, in this word */
+    bool fresh = true;  /* whether nothing of the present chunk was seen yet */
     int64_t n_invalid = 0;
     run->n = 0;
     while (text < end) {
@@ -242,6 +243,7 @@ WP_INLINE int64_t wp_scan(const wp_normalizer *normalizer, const uint8_t *text, 
                 int64_t n = calls.chunk(sink, text, end, at, &n_chars);
                 if (n) {
                     text += n, at += n_chars;
+                    cased = false;
                     continue;
                 }
             }
@@ -303,6 +305,7 @@ WP_INLINE int64_t wp_scan(const wp_normalizer *normalizer, const uint8_t *text, 
                 int64_t kept = calls.chunk(sink, text, end, at, &n_chars);
                 if (kept) {
                     text += kept, at += n_chars;
+                    cased = false;
                     continue;
                 }
             }

@@ -6,9 +6,10 @@ This is the only file that knows cffi. The Python twin of each object is named i
 import functools
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +21,9 @@ OBJECTIVES = {"likelihood": 0, "frequency": 1}
 _OFFSETS, _SPECIAL, _RAW = 1, 2, 4
 _NO_MEMORY, _TOO_LONG = -1, -2
 
-_SMALL_BATCH = 1 << 16  # bytes; less is not worth a thread
-_SLICES = 4  # of a batch, for each thread: they end at different times
+# Slices of a batch, in characters: a smaller one is not worth a thread, a larger one leaves the cache.
+_SMALL_SLICE, _LARGE_SLICE = 1 << 16, 1 << 21
+_SLICES = 4  # at least, for each thread: they end at different times
 
 
 class Encoded(NamedTuple):
@@ -41,8 +43,8 @@ def load() -> Any | None:
         return import_module("minibert.tokenizer._wordpiece")
     except ImportError as error:
         warnings.warn(
-            f"the C core of the tokenizer is not available ({error}): its Python twin gives the same results, "
-            "many times slower; install a C compiler and Python's headers, then minibert anew.",
+            f"the C core of the tokenizer is not available ({error}): its Python twin gives the same "
+            "results, many times slower; install a C compiler and Python's headers, then minibert anew.",
             stacklevel=3,
         )
         return None
@@ -127,15 +129,18 @@ class Core:
         if not pointer:
             longest = max(vocab, key=len)
             raise InputError(
-                f"the vocabulary of {len(vocab)} pieces does not fit into the C core: there is not enough memory, "
-                f"or its pieces are too many and too long (the longest has {len(longest)} characters); "
+                f"the vocabulary of {len(vocab)} pieces does not fit into the C core: there is not enough "
+                f"memory, or its pieces are too many and too long (the longest: {len(longest)} characters); "
                 "choose engine='python'."
             )
         self._tokenizer = module.ffi.gc(pointer, module.lib.wp_tokenizer_free)
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Ids of one text."""
-        data = text.encode("utf-8", "surrogatepass")
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:  # a lone surrogate
+            data = text.encode("utf-8", "surrogatepass")
         ids = self._new("int32_t[]", len(data))
         n = self._encode(self._tokenizer, data, len(data), _SPECIAL if special else 0, ids)
         if n < 0:
@@ -165,31 +170,25 @@ class Core:
         threads : how many work on it, by default one a core; the result does not depend on it.
         """
         raw = bool(texts) and isinstance(texts[0], bytes)
-        if any(isinstance(text, bytes) != raw for text in texts):
-            raise InputError("texts has strings and bytes mixed; give either, lone surrogates differ in them.")
-        data, bounds = _joined(texts)
         flags = _OFFSETS * offsets + _SPECIAL * special + _RAW * raw
-        wrapping = first_id, last_id, period
         threads = cores() if threads is None else threads
-        if threads == 1 or len(data) <= _SMALL_BATCH or len(texts) <= 1:
-            return self._encode_slice(data, bounds, 0, len(texts), flags, wrapping)
-        cuts = _cuts(bounds, threads * _SLICES, period)
-        with ThreadPoolExecutor(threads) as pool:
-            parts = list(
-                pool.map(
-                    lambda first, last: self._encode_slice(data, bounds, first, last, flags, wrapping),
-                    cuts[:-1],
-                    cuts[1:],
-                )
-            )
-        return _concatenated(parts)
+
+        def encode(part: Sequence[str | bytes]) -> Encoded:
+            return self._encode_slice(part, flags, (first_id, last_id, period))
+
+        slices = list(_slices(texts, period, threads))
+        if threads == 1 or len(slices) <= 1:
+            return _concatenated(list(map(encode, slices)) or [encode(texts)])
+        with ThreadPoolExecutor(min(threads, len(slices))) as pool:
+            return _concatenated(list(pool.map(encode, slices)))
 
     def _encode_slice(
-        self, data: bytes, bounds: np.ndarray, first: int, last: int, flags: int, wrapping: tuple[int, int, int]
+        self, texts: Sequence[str | bytes], flags: int, wrapping: tuple[int, int, int]
     ) -> Encoded:
         ffi, lib = self._module.ffi, self._module.lib
+        data, bounds = _joined(texts)
         pointer = lib.wp_encode_texts(
-            self._tokenizer, data, _int64(self._module, bounds) + first, last - first, flags, *wrapping
+            self._tokenizer, data, _int64(self._module, bounds), len(texts), flags, *wrapping
         )
         if not pointer:
             raise _failure(_TOO_LONG if np.diff(bounds).max(initial=0) >= 2**31 else _NO_MEMORY)
@@ -198,7 +197,7 @@ class Core:
         placed = flags & _OFFSETS
         return Encoded(
             self._taken(result, "ids", n, np.int32),
-            self._taken(result, "bounds", last - first + 1, np.int64),
+            self._taken(result, "bounds", len(texts) + 1, np.int64),
             self._taken(result, "offsets", 2 * n, np.int32).reshape(-1, 2) if placed else None,
             self._taken(result, "words", n, np.int32) if placed else None,
             result.n_invalid,
@@ -341,20 +340,29 @@ def _rules(module: Any, lower_case: bool, strip_accents: bool, chinese: bool, co
 def _joined(texts: Sequence[str | bytes]) -> tuple[bytes, np.ndarray]:
     """Texts end to end as UTF-8, and where each begins and ends: (N+1,) int64."""
     if texts and isinstance(texts[0], str):
-        texts = [text.encode("utf-8", "surrogatepass") for text in texts]
+        try:
+            texts = [text.encode() for text in texts]
+        except UnicodeEncodeError:  # a lone surrogate
+            texts = [text.encode("utf-8", "surrogatepass") for text in texts]
     bounds = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
     return b"".join(texts), bounds
 
 
-def _cuts(bounds: np.ndarray, n_slices: int, period: int) -> list[int]:
-    """Where to cut texts into slices of about equal size, between whole periods."""
-    targets = np.linspace(bounds[0], bounds[-1], n_slices + 1)[1:-1]
-    cuts = np.searchsorted(bounds, targets) // period * period
-    return np.unique([0, *cuts, len(bounds) - 1]).tolist()
+def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator[Sequence[str | bytes]]:
+    """Consecutive texts in slices of whole periods, enough of them for all threads."""
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    total = int(ends[-1]) if len(texts) else 0
+    n_slices = max(total // _LARGE_SLICE, min(threads * _SLICES, total // _SMALL_SLICE), 1)
+    targets = np.linspace(0, total, n_slices + 1)[1:-1]
+    cuts = np.searchsorted(ends, targets) // period * period
+    for first, last in pairwise(np.unique([0, *cuts, len(texts)]).tolist()):
+        yield texts[first:last]
 
 
 def _concatenated(parts: list[Encoded]) -> Encoded:
+    if len(parts) == 1:
+        return parts[0]
     placed = parts[0].offsets is not None
     bounds, before = [np.zeros(1, np.int64)], 0
     for part in parts:

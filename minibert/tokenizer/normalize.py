@@ -110,6 +110,8 @@ class BasicTokenizer:
         self.never_split = kept
         self._kept = frozenset(kept)
         self._final_sigma = compat != "hf-fast"
+        # NFD takes back what NFC did before it; only words to be kept are seen in between.
+        self._composes = compat == "hf-slow" and bool(kept or not self.strip_accents)
         self._cleaned = unicode.CharacterTable(self._clean)
         self._split = unicode.CharacterTable(self._strip_and_split)
         self._whole = unicode.CharacterTable(self._normalise)
@@ -118,13 +120,13 @@ class BasicTokenizer:
         """Words of `text` in order, none of them empty, each punctuation mark a word of its own."""
         if self._kept:
             text = text.translate(self._cleaned)
-            chunks = (unicode.nfc(text) if self.compat == "hf-slow" else text).split()
+            chunks = (unicode.nfc(text) if self._composes else text).split()
             return [
                 word
                 for chunk in chunks
                 for word in ([chunk] if chunk in self._kept else self._words_of(chunk))
             ]
-        if self.compat == "hf-slow" and not text.isascii():
+        if self._composes and not text.isascii():
             text = unicode.nfc(text.translate(self._cleaned))
         return self._words_of(text)
 
@@ -177,7 +179,7 @@ class BasicTokenizer:
         """
         words = []
         for chunk in self._chunks(text):
-            if self.compat == "hf-slow":
+            if self._composes:
                 chunk = _compose(chunk)
             if _spell(chunk) in self._kept:
                 words.append(_word(chunk)._replace(kept=True))
