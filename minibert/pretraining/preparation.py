@@ -131,7 +131,7 @@ def count_corpus(
         counted = count_files(files, basic, progress=progress, **counting)
     if not len(counted.words):
         if len(counted.held_out):
-            raise InputError("Every line of the text fell to what is held out; give more text, or held_out=0.")
+            raise InputError("Every line of the text fell to what is held out; give more, or hold out 0.")
         raise empty_corpus(files)
     return counted
 
