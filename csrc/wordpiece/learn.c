@@ -68,6 +68,7 @@ static bool note_new(wp_learner *self, int32_t symbol, bool before, uint32_t wor
         return false;
     }
     self->pairs[*pair].n += count;
+    self->pairs[*pair].n_words++;
     return true;
 }
 
@@ -142,13 +143,13 @@ static bool join_in_word(wp_learner *self, uint32_t place, int32_t l, int32_t r,
 
 /* -- From one merge to the next -------------------------------------------------------------------------- */
 
-/* Room for `more` words in the lists; those of dead pairs make it first. */
-static int reserve_lists(wp_learner *self, int64_t more) {
+/* Room for `more` words in the lists; those of the dead ones among the first n_pairs make it first. */
+static int reserve_lists(wp_learner *self, int64_t n_pairs, int64_t more) {
     if (self->n_lists + more <= self->list_room) {
         return 0;
     }
     int64_t kept = 0;
-    for (int64_t i = 0; i < self->n_pairs; i++) { /* in the order of their lists */
+    for (int64_t i = 0; i < n_pairs; i++) { /* in the order of their lists */
         wp_pair *p = &self->pairs[i];
         if (p->n >= self->min_frequency && p->n_words > 0) {
             memmove(self->lists + kept, self->lists + p->first_word, p->n_words * sizeof *self->lists);
@@ -170,40 +171,45 @@ static int reserve_lists(wp_learner *self, int64_t more) {
     return 0;
 }
 
-/* Give the pairs from number `first` on their lists of words, a place in the table and one in the heap;
- * forget those that are too rare. */
-static int settle_new_pairs(wp_learner *self, int64_t first) {
+/* Open a list for each pair from number `first` on that is not too rare, with room for its n_words. */
+static int open_lists(wp_learner *self, int64_t first) {
     int64_t n_words = 0;
-    int64_t n_kept = 0;
-    for (int64_t i = 0; i < self->n_events; i++) {
-        self->pairs[self->events[i].pair].n_words++;
-    }
     for (int64_t i = first; i < self->n_pairs; i++) {
-        if (self->pairs[i].n >= self->min_frequency) {
-            n_words += self->pairs[i].n_words;
-            n_kept++;
-        }
+        n_words += self->pairs[i].n >= self->min_frequency ? self->pairs[i].n_words : 0;
     }
-    const int64_t end = self->n_pairs;
-    self->n_pairs = first; /* of the old ones */
-    if (reserve_lists(self, n_words) || wp_reserve(self, n_kept)) {
+    if (reserve_lists(self, first, n_words)) {
         return WP_NO_MEMORY;
     }
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = first; i < self->n_pairs; i++) {
         wp_pair *p = &self->pairs[i];
         p->first_word = self->n_lists;
-        if (p->n >= self->min_frequency) {
-            self->n_lists += p->n_words;
-        }
+        self->n_lists += p->n >= self->min_frequency ? p->n_words : 0;
         p->n_words = 0;
     }
-    for (int64_t i = 0; i < self->n_events; i++) {
-        wp_pair *p = &self->pairs[self->events[i].pair];
-        uint32_t *words = self->lists + p->first_word;
-        if (p->n >= self->min_frequency &&
-            (p->n_words == 0 || words[p->n_words - 1] != self->events[i].word)) {
-            words[p->n_words++] = self->events[i].word;
+    return 0;
+}
+
+/* Put a word on the list of a pair, unless it was the last one to come there. */
+static void list_word(wp_learner *self, wp_pair *p, uint32_t word) {
+    if (p->n >= self->min_frequency) {
+        uint32_t *const end = self->lists + p->first_word + p->n_words;
+        if (p->n_words == 0 || end[-1] != word) {
+            *end = word;
+            p->n_words++;
         }
+    }
+}
+
+/* Of the pairs from number `first` on, forget those that are too rare; the others go into table and heap. */
+static int keep_frequent(wp_learner *self, int64_t first) {
+    const int64_t end = self->n_pairs;
+    int64_t n_kept = 0;
+    for (int64_t i = first; i < end; i++) {
+        n_kept += self->pairs[i].n >= self->min_frequency;
+    }
+    self->n_pairs = first;
+    if (wp_reserve(self, n_kept)) {
+        return WP_NO_MEMORY;
     }
     for (int64_t i = first; i < end; i++) {
         if (self->pairs[i].n >= self->min_frequency) {
@@ -250,7 +256,13 @@ static int merge(wp_learner *self, int32_t number) {
         self->symbols[self->pairs[i].left].after = self->symbols[self->pairs[i].left].before = -1;
         self->symbols[self->pairs[i].right].after = self->symbols[self->pairs[i].right].before = -1;
     }
-    if (failed || settle_new_pairs(self, first_new)) {
+    if (failed || open_lists(self, first_new)) {
+        return WP_NO_MEMORY;
+    }
+    for (int64_t i = 0; i < self->n_events; i++) {
+        list_word(self, &self->pairs[self->events[i].pair], self->events[i].word);
+    }
+    if (keep_frequent(self, first_new)) {
         return WP_NO_MEMORY;
     }
     if (self->objective == WP_LIKELIHOOD) {
@@ -317,14 +329,13 @@ static int take_words(wp_learner *self, const int32_t *symbols, const int64_t *b
     return 0;
 }
 
-/* Every pair of the text as it stands, in the order of appearance, with the words that hold it as events. */
+/* Count every pair of the text as it stands; they go into the table. */
 static int count_pairs(wp_learner *self, int64_t n_words) {
-    uint32_t place = 0;
-    for (int64_t i = 0; i < n_words; i++) {
-        const int32_t *const word = self->words + place, *const s = word + HEADER;
-        const int64_t count = count_of(word);
+    const int32_t *word = self->words;
+    for (int64_t i = 0; i < n_words; i++, word += HEADER + word[0]) {
+        const int32_t *const s = word + HEADER;
         bool counted = false;
-        for (int32_t k = 0; count > 0 && k + 1 < word[0]; k++) {
+        for (int32_t k = 0; count_of(word) > 0 && k + 1 < word[0]; k++) {
             if (!counts(s, k, &counted)) {
                 continue;
             }
@@ -337,14 +348,21 @@ static int count_pairs(wp_learner *self, int64_t n_words) {
                 wp_enter(self, number);
                 p = &self->pairs[number];
             }
-            p->n += count;
-            if (!add_event(self, (int32_t)(p - self->pairs), place)) {
-                return WP_NO_MEMORY;
-            }
+            p->n += count_of(word);
+            p->n_words++;
         }
-        place += (uint32_t)(HEADER + word[0]);
     }
     return 0;
+}
+
+static void list_words(wp_learner *self, int64_t n_words) {
+    const int32_t *word = self->words;
+    for (int64_t i = 0; i < n_words; i++, word += HEADER + word[0]) {
+        for (int32_t k = 0; count_of(word) > 0 && k + 1 < word[0]; k++) {
+            list_word(self, wp_find_pair(self, word[HEADER + k], word[HEADER + k + 1]),
+                      (uint32_t)(word - self->words));
+        }
+    }
 }
 
 static int begin(wp_learner *self, const int32_t *symbols, const int64_t *bounds, const int64_t *counts,
@@ -364,15 +382,13 @@ static int begin(wp_learner *self, const int32_t *symbols, const int64_t *bounds
     }
     self->log_total = self->total > 0 ? wp_log((double)self->total) : 0.0;
     self->min_frequency = min_frequency < 1 ? 1 : min_frequency;
-    free(self->table); /* the rare ones leave it */
-    self->table = NULL;
-    if (settle_new_pairs(self, 0)) {
+    if (open_lists(self, 0)) {
         return WP_NO_MEMORY;
     }
-    free(self->events);
-    self->events = NULL;
-    self->event_room = 0;
-    return 0;
+    list_words(self, n_words);
+    free(self->table); /* the rare ones leave it */
+    self->table = NULL;
+    return keep_frequent(self, 0);
 }
 
 wp_learner *wp_learner_new(const int32_t *symbols, const int64_t *bounds, const int64_t *counts,

@@ -389,10 +389,12 @@ class _Counting:
     def result(self) -> CountedFiles:
         self.finish()
         words, held_out = self._counters[0]
-        while len(self._counters) > 1:  # each is given back when its words are taken over
-            other_words, other_held_out = self._counters.pop()
-            words.add(other_words)
-            held_out.add(other_held_out)
+        self._free = SimpleQueue()  # forgets the counters
+        while len(self._counters) > 1:
+            other = self._counters.pop()
+            words.add(other[0])
+            held_out.add(other[1])
+            del other  # before the next one is added
         return CountedFiles(
             WordCounts(*words.export()), WordCounts(*held_out.export()), self._n_bytes, self._n_invalid
         )

@@ -21,7 +21,7 @@ OBJECTIVES = ("likelihood", "frequency")
 
 MAX_CHARS = 200  # in a word that is learned from: longer ones are [UNK] in every mode of the tokenizer
 PROGRESS_PIECES = 64  # from one call of `progress` to the next
-_BLOCK = 1 << 16  # words whose characters are looked at together
+_TOGETHER = 1 << 16  # words, or characters, that are looked at together
 _MAX_TOTAL = 2.0**60  # of characters in the text: a sum of two such numbers fits into 64 bits
 
 
@@ -159,51 +159,57 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndar
     alphabet : pieces of one character, sorted.
     symbols, bounds, counts : as `Merger` takes them.
     """
-    kept = _alphabet(words, alphabet_limit)
+    kept, n_characters = _alphabet(words, alphabet_limit)
     is_kept = np.zeros(0x110000, bool)
     is_kept[kept] = True
-    codes, lengths, counts = [], [], []
+    symbols = np.empty(n_characters, np.int32)
+    lengths, counts = [], []
+    n = 0
     for block_counts, block_codes, block_lengths in _blocks(words):
         n_kept = np.concatenate([[0], np.cumsum(is_kept[block_codes])])[np.cumsum(block_lengths)]
         usable = np.diff(n_kept, prepend=0) == block_lengths
         usable &= (block_counts > 0) & (block_lengths > 0) & (block_lengths <= MAX_CHARS)
-        codes.append(block_codes[np.repeat(usable, block_lengths)])
         lengths.append(block_lengths[usable])
         counts.append(block_counts[usable])
-    bounds = np.concatenate([[0], *lengths]).cumsum()
-    if len(bounds) == 1:
+        # A character is one piece at the beginning of a word, another one further on: 2 code, 2 code + 1.
+        forms = 2 * block_codes[np.repeat(usable, block_lengths)].astype(np.int32) + 1
+        forms[np.cumsum(lengths[-1]) - lengths[-1]] -= 1
+        symbols[n : n + len(forms)] = forms
+        n += len(forms)
+    if n == 0:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
-    begins_word = np.zeros(bounds[-1], bool)
-    begins_word[bounds[:-1]] = True
-    # A character is one piece at the beginning of a word, another one further on: 2 code or 2 code + 1.
-    forms = np.concatenate(codes).astype(np.int32)
-    del codes
-    forms *= 2
-    forms += ~begins_word
-    found = np.flatnonzero(np.bincount(forms))
-    alphabet = {("##" if form % 2 else "") + chr(form // 2): form for form in found.tolist()}
+    symbols = symbols[:n]
+    found = np.zeros(2 * 0x110000, bool)
+    found[symbols] = True
+    alphabet = {("##" if form % 2 else "") + chr(form // 2): form for form in np.flatnonzero(found).tolist()}
     pieces = sorted(alphabet)
     number = np.zeros(2 * 0x110000, np.int32)
     number[[alphabet[piece] for piece in pieces]] = np.arange(len(pieces))
-    return pieces, number[forms], bounds, np.concatenate(counts)
+    for first in range(0, n, _TOGETHER):
+        symbols[first : first + _TOGETHER] = number[symbols[first : first + _TOGETHER]]
+    return pieces, symbols, np.concatenate([[0], *lengths]).cumsum(), np.concatenate(counts)
 
 
-def _alphabet(words: WordCounts, limit: int) -> np.ndarray:  # -> (K,) code points
-    """The most frequent characters, without lone surrogates; among equals the one that comes first."""
+def _alphabet(words: WordCounts, limit: int) -> tuple[np.ndarray, int]:  # -> (K,) code points
+    """The most frequent characters, without lone surrogates; among equals the one that comes first.
+
+    Also how many characters the different words have together.
+    """
     frequency = np.zeros(0x110000, np.int64)
-    total = 0.0
+    total, n_characters = 0.0, 0
     for counts, codes, lengths in _blocks(words):
         total += float(counts.astype(np.float64).clip(0) @ lengths)
         if total > _MAX_TOTAL:
             raise InputError("word_counts adds up to more than 2**60 characters; scale the counts down.")
         np.add.at(frequency, codes, np.repeat(counts.clip(0), lengths))
+        n_characters += len(codes)
     found = np.flatnonzero(frequency)
     kept = found[np.lexsort((found, -frequency[found]))][:limit]
-    return kept[(kept < 0xD800) | (kept > 0xDFFF)]
+    return kept[(kept < 0xD800) | (kept > 0xDFFF)], n_characters
 
 
 def _blocks(words: WordCounts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Counts, characters and lengths of the words, some at a time: (W,), (n,) and (W,)."""
-    for first in range(0, len(words), _BLOCK):
-        last = min(first + _BLOCK, len(words))
+    for first in range(0, len(words), _TOGETHER):
+        last = min(first + _TOGETHER, len(words))
         yield words.counts[first:last], *words.characters(first, last)
