@@ -1,6 +1,6 @@
 # Everything runs in one virtual environment, .venv, made and refreshed as the targets need it. What is installed
 # there is remembered by the stamps .venv/.with-EXTRA, which age with what an installation is made of: pyproject.toml,
-# setup.py, and the sources of the extension, which is compiled anew when one of them changes.
+# setup.py, and the sources of the extensions, which are compiled anew when one of them changes.
 #   ARGS='...'        is passed on: make pretrain ARGS='--size mini', make test ARGS='-k attention'
 #   PYTHON=...        which Python makes .venv; by default the first of python3, python3.11 ... that is at least 3.11
 #   MINUTES=...       what `make pretrain` may take, without the installation
@@ -92,7 +92,7 @@ $(VENV)/.made:
 
 # torch goes first and alone, so that nothing else decides which build of it comes.
 $(VENV)/.with-oracle: TORCH_FIRST = $(PIP) torch==2.13.0 &&
-$(VENV)/.with-%: pyproject.toml setup.py $(CORE) | $(VENV)/.made
+$(VENV)/.with-%: pyproject.toml setup.py $(CORE) $(wildcard csrc/kernels/*.*) | $(VENV)/.made
 	@echo "minibert: installing minibert[$*] into $(VENV); a minute or a few the first time" && \
 	$(TORCH_FIRST) $(PIP) --editable '.[$*]' && touch $@
 

@@ -4,8 +4,8 @@
 
 Compared are ids, offsets, numbers of words and counts of words. A round is a thousand texts under one of 384
 combinations of options, with a vocabulary cut out of its own words; in a thousand rounds each code point
-there is comes once. A round depends on the seed and its number alone, not on Python or machine. The first text
-that differs is shrunk and printed with its options.
+there is comes once. A round depends on the seed and its number alone, not on Python or machine. The first
+text that differs is shrunk and printed with its options.
 """
 
 import argparse
