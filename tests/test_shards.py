@@ -1,5 +1,6 @@
 """Token shards: what goes in comes out, whole or not at all, in little memory and few bytes."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -256,13 +257,22 @@ def test_contents_that_contradict_each_other_are_noticed(tmp_path, tokenizer):
         TokenShards(folder).document(2)
 
 
-def test_the_embedded_books_take_at_most_2_2_bytes_a_token(tmp_path):
+@pytest.mark.parametrize(
+    ("layout", "sha256"),  # those of minibert 0.1.0, which wrote them sentence by sentence
+    [
+        ("sentences", "4bea5b6503796f38a5cbf91af45cebd53066c4ab2e72696973a19a885fbd8629"),
+        ("paragraphs", "68d57044a97ea73fb57e23245f709fdadc485b84252b926021d37f2e17b9cecf"),
+    ],
+)
+def test_the_embedded_books_take_at_most_2_2_bytes_a_token_always_the_same(tmp_path, layout, sha256):
     words = set(" ".join(s for s in sentences(embedded_corpus(), "sentences") if s).lower().split())
     tokenizer = Tokenizer([*LETTERS, *sorted(words - set(LETTERS))[:20_000]])
-    shards = write_shards(sentences(embedded_corpus(), "sentences"), tokenizer, tmp_path / "shards")
+    shards = write_shards(sentences(embedded_corpus(), layout), tokenizer, tmp_path / "shards")
     size = sum(file.stat().st_size for file in shards.folder.iterdir())
     assert shards.n_tokens > 2_000_000
     assert size / shards.n_tokens <= 2.2
+    files = b"".join(file.read_bytes() for file in sorted(shards.folder.glob("*.bin")))
+    assert hashlib.sha256(files).hexdigest() == sha256
 
 
 # VmHWM and not getrusage: on Linux the latter counts the memory of the parent that started the process.
