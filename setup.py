@@ -6,24 +6,32 @@ They are optional: without a compiler the installation is pure Python, and `mini
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 from setuptools import setup
 
 
-def wordpiece():
-    """The tokenizer's core in C, behind cffi."""
-    path = Path(__file__).parent / "csrc" / "wordpiece" / "build.py"
-    spec = importlib.util.spec_from_file_location("wordpiece_build", path)
-    recipe = importlib.util.module_from_spec(spec)
+def recipe(folder: str, lost: str) -> Any:
+    """The module csrc/FOLDER/build.py, or None where a library that it builds with is missing."""
+    path = Path(__file__).parent / "csrc" / folder / "build.py"
+    spec = importlib.util.spec_from_file_location(f"{folder}_build", path)
+    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(recipe)
+        spec.loader.exec_module(module)
     except ImportError as error:
-        print(f"minibert: building without the C core of the tokenizer: {error}", file=sys.stderr)
-        return []
+        print(f"minibert: building without {lost}: {error}", file=sys.stderr)
+        return None
+    return module
+
+
+extensions, commands = [], {}
+if wordpiece := recipe("wordpiece", "the C core of the tokenizer"):
     build = Path("build") / "wordpiece"
-    extension = recipe.ffi_builder(build).distutils_extension(tmpdir=str(build), verbose=False)
+    extension = wordpiece.ffi_builder(build).distutils_extension(tmpdir=str(build), verbose=False)
     extension.optional = True
-    return [extension]
+    extensions.append(extension)
+if kernels := recipe("kernels", "the kernels in C++"):
+    extensions.append(kernels.extension())
+    commands["build_ext"] = kernels.BuildKernels
 
-
-setup(ext_modules=wordpiece())
+setup(ext_modules=extensions, cmdclass=commands)

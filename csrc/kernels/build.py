@@ -1,0 +1,79 @@
+"""Builds the kernels in C++: `minibert.backends._kernels`, every kernel once for each instruction set.
+
+The sources that are compiled once know nothing of instruction sets; `dispatch.cpp` chooses among them at run time,
+so that one wheel serves every processor of its architecture.
+"""
+
+import os
+import platform
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pybind11
+from setuptools import Extension
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+ONCE = ("threads.cpp", "memory.cpp", "dispatch.cpp", "bindings.cpp")
+KERNELS = ("gemm.cpp", "blocks.cpp", "table.cpp")
+# Sums may be contracted to fused multiply-adds; nothing else may change what the source says.
+FLAGS = ["-std=c++17", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fvisibility=hidden", "-g0"]
+WARNINGS = ["-Wall", "-Wextra"]
+AVX2 = ["-mavx2", "-mfma"]
+AVX512 = [
+    *("-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw"),
+    *(*AVX2, "-mprefer-vector-width=512"),
+]
+ON_X86 = {"portable": [], "avx2": AVX2, "avx512": AVX512}
+NAME = "minibert.backends._kernels"
+
+
+def instruction_sets() -> dict[str, list[str]]:
+    """What to compile for, by name, with the flags of the compiler."""
+    return ON_X86 if platform.machine().lower() in ("x86_64", "amd64") else {"portable": []}
+
+
+def extension() -> Extension:
+    """The extension as setuptools takes it, optional; `BuildKernels` adds the kernels themselves."""
+    return Extension(
+        NAME,
+        sources=[str((HERE / name).relative_to(ROOT)) for name in ONCE],
+        include_dirs=[pybind11.get_include()],
+        define_macros=[("MB_X86", "1")] if len(instruction_sets()) > 1 else [],
+        depends=[str(path.relative_to(ROOT)) for path in (*HERE.glob("*.h"), *HERE.glob("*.cpp"))],
+        extra_compile_args=[*FLAGS, *WARNINGS, "-pthread"],
+        extra_link_args=["-pthread"],
+        language="c++",
+        optional=True,
+    )
+
+
+class BuildKernels(build_ext):
+    """`build_ext` that compiles one source under several sets of flags, as many at a time as there are cores."""
+
+    def build_extension(self, ext: Any) -> None:
+        """Compile and link one extension."""
+        if ext.name == NAME:
+            if self.compiler.compiler_type == "msvc":
+                raise CompileError("the kernels in C++ need GCC or Clang")
+            ext.extra_objects = self._kernels(ext)
+        super().build_extension(ext)
+
+    def _kernels(self, ext: Any) -> list[str]:
+        jobs = [(isa, flags, name) for isa, flags in instruction_sets().items() for name in KERNELS]
+
+        def compiled(job: tuple[str, list[str], str]) -> list[str]:
+            isa, flags, name = job
+            return self.compiler.compile(
+                [str((HERE / name).relative_to(ROOT))],
+                output_dir=str(Path(self.build_temp) / isa),
+                macros=[("MB_ISA", isa)],
+                extra_postargs=[*FLAGS, *WARNINGS, *flags],
+                depends=ext.depends,
+            )
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return [path for paths in pool.map(compiled, jobs) for path in paths]

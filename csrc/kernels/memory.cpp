@@ -1,0 +1,71 @@
+#include "memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "threads.h"
+
+namespace mb {
+namespace {
+
+std::mutex mutex;
+std::multimap<size_t, void *> kept;                   // by size
+size_t kept_bytes = 0, used_bytes = 0, most_used = 0; // most_used: the highest that used_bytes has been
+
+// Eight sizes to a doubling, so that batches of about the same size find each other's memory.
+size_t rounded(size_t bytes) {
+    size_t step = size_t{1} << 16;
+    while (step * 16 < bytes)
+        step *= 2;
+    return (bytes + step - 1) / step * step;
+}
+
+} // namespace
+
+void *take(size_t bytes) {
+    bytes = rounded(std::max<size_t>(bytes, 1));
+    std::lock_guard<std::mutex> lock(mutex);
+    used_bytes += bytes;
+    most_used = std::max(most_used, used_bytes);
+    auto found = kept.find(bytes);
+    if (found != kept.end()) {
+        void *data = found->second;
+        kept.erase(found);
+        kept_bytes -= bytes;
+        return data;
+    }
+    // In all no more than a quarter above what was ever in use at once.
+    while (!kept.empty() && kept_bytes + used_bytes > most_used + most_used / 4) {
+        auto largest = std::prev(kept.end());
+        std::free(largest->second);
+        kept_bytes -= largest->first;
+        kept.erase(largest);
+    }
+    try {
+        return large_pages(bytes);
+    } catch (...) {
+        used_bytes -= bytes;
+        throw;
+    }
+}
+
+void give(void *data, size_t bytes) {
+    bytes = rounded(std::max<size_t>(bytes, 1));
+    std::lock_guard<std::mutex> lock(mutex);
+    used_bytes -= bytes;
+    kept_bytes += bytes;
+    kept.emplace(bytes, data);
+}
+
+void release() {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (auto &one : kept)
+        std::free(one.second);
+    kept.clear();
+    kept_bytes = 0;
+    most_used = used_bytes;
+}
+
+} // namespace mb

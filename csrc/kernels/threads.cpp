@@ -1,0 +1,171 @@
+#include "threads.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace mb {
+namespace {
+
+thread_local bool in_loop = false;
+
+// Some ten microseconds: the next loop of a training step comes sooner than a sleeper wakes up.
+constexpr int kSpins = 2000;
+
+void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+} // namespace
+
+// A loop is open from when it begins until no part of it is left. A worker enters, and only then looks whether there
+// is an open loop; the thread that runs the loop closes it, and only then looks whether anyone is inside. So one of
+// the two always sees the other, and nobody waits for a worker that is still asleep.
+struct Pool::State {
+    pid_t process = getpid();
+    std::vector<std::thread> workers;
+    std::mutex mutex; // guards sleeping and waking; the rest is atomic
+    std::condition_variable wake;
+    std::mutex entrance;            // one loop at a time, whichever thread of Python begins it
+    std::atomic<uint64_t> round{0}; // one more for each loop
+    std::atomic<bool> open{false};
+    std::atomic<int> inside{0};   // workers that may be looking at the loop
+    std::atomic<int64_t> next{0}; // the part to be done next
+    std::atomic<bool> stop{false};
+    std::exception_ptr failure; // the first of the loop, guarded by `mutex`
+    const Task *task = nullptr;
+    int64_t count = 0;
+
+    explicit State(int threads) {
+        for (int i = 1; i < threads; ++i)
+            workers.emplace_back([this] { work(); });
+    }
+
+    void take_parts() {
+        in_loop = true;
+        try {
+            for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+                (*task)(i);
+        } catch (...) { // memory
+            std::lock_guard<std::mutex> lock(mutex);
+            if (!failure)
+                failure = std::current_exception();
+        }
+        in_loop = false;
+    }
+
+    void work() {
+        for (uint64_t seen = 0;;) {
+            for (int spin = 0; spin < kSpins && round.load(std::memory_order_acquire) == seen; ++spin)
+                relax();
+            if (round.load(std::memory_order_acquire) == seen) {
+                std::unique_lock<std::mutex> lock(mutex);
+                wake.wait(lock, [&] { return round.load(std::memory_order_acquire) != seen; });
+            }
+            seen = round.load(std::memory_order_acquire);
+            if (stop)
+                return;
+            inside.fetch_add(1);
+            if (open)
+                take_parts();
+            inside.fetch_sub(1);
+        }
+    }
+
+    void begin_round() {
+        std::lock_guard<std::mutex> lock(mutex);
+        round.fetch_add(1, std::memory_order_release);
+        wake.notify_all();
+    }
+};
+
+Pool::~Pool() {
+    if (state_ == nullptr || state_->process != getpid())
+        return; // the threads live in the parent; what they wait on can't be taken down here
+    state_->stop = true;
+    state_->begin_round();
+    for (auto &worker : state_->workers)
+        worker.join();
+    delete state_;
+}
+
+Pool::State *Pool::state() {
+    static std::mutex making;
+    std::lock_guard<std::mutex> lock(making);
+    if (state_ == nullptr || state_->process != getpid())
+        state_ = new State(threads_);
+    return state_;
+}
+
+void Pool::run(int64_t count, Task task) {
+    if (threads_ == 1 || count <= 1 || in_loop) {
+        for (int64_t i = 0; i < count; ++i)
+            task(i);
+        return;
+    }
+    State &s = *state();
+    std::lock_guard<std::mutex> lock(s.entrance);
+    s.task = &task;
+    s.count = count;
+    s.next.store(0, std::memory_order_relaxed);
+    s.open = true;
+    s.begin_round();
+    s.take_parts();
+    s.open = false;
+    for (int spin = 0; s.inside != 0; ++spin)
+        spin < kSpins ? relax() : std::this_thread::yield(); // the core may be someone else's just now
+    if (s.failure)
+        std::rethrow_exception(std::exchange(s.failure, nullptr));
+}
+
+namespace {
+
+// Large pages: a fresh megabyte costs its first reader 256 faults otherwise.
+constexpr size_t kHuge = size_t{1} << 21;
+
+struct Buffer {
+    void *data = nullptr;
+    size_t bytes = 0;
+    ~Buffer() { std::free(data); }
+};
+
+} // namespace
+
+void *large_pages(size_t bytes) {
+    void *data = std::aligned_alloc(kHuge, (bytes + kHuge - 1) / kHuge * kHuge);
+    if (data == nullptr)
+        throw std::bad_alloc();
+#if defined(__linux__)
+    madvise(data, (bytes + kHuge - 1) / kHuge * kHuge, MADV_HUGEPAGE);
+#endif
+    return data;
+}
+
+void *scratch(Slot slot, size_t bytes) {
+    thread_local Buffer buffers[static_cast<int>(Slot::count)];
+    Buffer &buffer = buffers[static_cast<int>(slot)];
+    if (buffer.bytes < bytes) {
+        std::free(buffer.data);
+        buffer.data = nullptr;
+        buffer.bytes = 0;
+        buffer.data = large_pages(bytes + bytes / 4);
+        buffer.bytes = bytes + bytes / 4;
+    }
+    return buffer.data;
+}
+
+} // namespace mb

@@ -1,0 +1,56 @@
+// A pool of threads for loops. Who does which part never changes what a part computes, so results have the same
+// bits on any number of threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mb {
+
+// A reference to a callable; unlike std::function it allocates nothing.
+class Task {
+  public:
+    template <typename Callable>
+    Task(const Callable &callable) // NOLINT: implicit, so that a lambda can be passed
+        : callable_(&callable),
+          call_([](const void *c, int64_t i) { (*static_cast<const Callable *>(c))(i); }) {}
+    void operator()(int64_t i) const { call_(callable_, i); }
+
+  private:
+    const void *callable_;
+    void (*call_)(const void *, int64_t);
+};
+
+class Pool {
+  public:
+    explicit Pool(int threads) : threads_(threads) {}
+    ~Pool();
+    Pool(const Pool &) = delete;
+    Pool &operator=(const Pool &) = delete;
+
+    int threads() const { return threads_; }
+
+    // Call task(0) .. task(count - 1), each once, in any order and on any thread; return when all are done. A loop
+    // inside a loop runs on the thread that meets it.
+    void run(int64_t count, Task task);
+
+  private:
+    struct State;
+    State *state();
+
+    int threads_;
+    State *state_ = nullptr; // made at first use, and again in a forked child: threads do not survive a fork
+};
+
+// Fresh memory in large pages where the system has them, aligned to them; std::free gives it back.
+void *large_pages(size_t bytes);
+
+// Memory that each thread keeps between calls, at least `bytes` large, aligned to 64 bytes. `slot` tells apart what
+// is in use at the same time; whatever was in it is lost.
+enum class Slot { left, right, scratch, count };
+void *scratch(Slot slot, size_t bytes);
+
+// Division of n things into parts of `size`.
+constexpr int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+} // namespace mb
