@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.cli.flags import add_tokenizer_engine, invalid_text
-from minibert.data.corpus import byte_pieces
+from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
 from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
 from minibert.tokenizer.unicode import NONSPACING, flags

@@ -1,0 +1,48 @@
+"""Running `minibert` in tests: in this process, or in one of its own."""
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from minibert import cli
+from minibert.tokenizer import native
+
+ROOT = Path(__file__).parent.parent
+
+
+def ends_badly(capsys, status, *words):
+    """The single line on the error stream of a command that ends with `status` and prints nothing."""
+    try:
+        assert cli.main(list(words)) == status
+    except SystemExit as stop:  # argparse's own way out
+        assert stop.code == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def start(*words, **options):
+    """A process of its own that runs the command."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONUNBUFFERED", None)  # as it is on a terminal of one's own
+    command = [sys.executable, "-m", "minibert", *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes | options)
+
+
+def without_notice(errors):
+    """An error stream without the line that says that the C core of the tokenizer was not built."""
+    return "".join(line for line in errors.splitlines(True) if "C core of the tokenizer" not in line)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def notice():
+    """Where it was not built, this process has said so before the first test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        native.load()
