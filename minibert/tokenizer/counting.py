@@ -24,7 +24,7 @@ from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
 
 PIECE_BYTES = 1 << 22  # of text, counted at once
 CRC_BYTES = 256  # of a line, by which it is held out or not
-_MAX_CHARS = {"google": 200, "hf-slow": 100, "hf-fast": 100}
+MAX_CHARS = {"google": 200, "hf-slow": 100, "hf-fast": 100}  # in a word; a longer one is [UNK] in that mode
 _TRAINING, _HELD_OUT, _BY_LINE = 0, 1, 2  # where the words of a piece go
 
 
@@ -339,7 +339,7 @@ class _Counting:
         if threads is not None and threads < 1:
             raise InputError(f"threads={threads} is too small; give 1 or more.")
         if max_chars is None:
-            max_chars = _MAX_CHARS[basic_tokenizer.compat]
+            max_chars = MAX_CHARS[basic_tokenizer.compat]
         if max_chars < 1:
             raise InputError(f"max_chars={max_chars} is too small; give 1 or more.")
         in_c = native.choose(engine)

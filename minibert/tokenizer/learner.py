@@ -13,13 +13,12 @@ import numpy as np
 
 from minibert.errors import InputError
 from minibert.tokenizer import native
-from minibert.tokenizer.counting import WordCounts, count_words  # noqa: F401
+from minibert.tokenizer.counting import MAX_CHARS, WordCounts, count_words  # noqa: F401
 from minibert.tokenizer.formats import SPECIAL_TOKENS
 from minibert.tokenizer.merging import Merger
 
 OBJECTIVES = ("likelihood", "frequency")
 
-MAX_CHARS = 200  # in a word that is learned from: longer ones are [UNK] in every mode of the tokenizer
 PROGRESS_PIECES = 64  # from one call of `progress` to the next
 _TOGETHER = 1 << 16  # words, or characters, that are looked at together
 _MAX_TOTAL = 2.0**60  # of characters in the text: a sum of two such numbers fits into 64 bits
@@ -164,11 +163,12 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndar
     is_kept[kept] = True
     symbols = np.empty(n_characters, np.int32)
     lengths, counts = [], []
+    longest = max(MAX_CHARS.values())
     n = 0
     for block_counts, block_codes, block_lengths in _blocks(words):
         n_kept = np.concatenate([[0], np.cumsum(is_kept[block_codes])])[np.cumsum(block_lengths)]
         usable = np.diff(n_kept, prepend=0) == block_lengths
-        usable &= (block_counts > 0) & (block_lengths > 0) & (block_lengths <= MAX_CHARS)
+        usable &= (block_counts > 0) & (block_lengths > 0) & (block_lengths <= longest)
         lengths.append(block_lengths[usable])
         counts.append(block_counts[usable])
         # A character is one piece at the beginning of a word, another one further on: 2 code, 2 code + 1.
