@@ -86,16 +86,41 @@ class Encoding:
             return found.offsets, found.word_ids
         return self._alignment
 
-    def __getstate__(self) -> dict:
+    def __reduce__(self) -> tuple:
         # The tokenizer stays at home: what it would be asked for later is found now.
         alignment = None if self._alignment is None else self._aligned
-        return {
-            "ids": self.ids,
-            "n_first": self.n_first,
-            "_wrapped": self._wrapped,
-            "_vocab": _pieces_of(self.ids, self._vocab),
-            "_alignment": alignment,
-        }
+        vocab = _pieces_of(self.ids, self._vocab)
+        return Encoding, (self.ids, self.n_first, self._wrapped, vocab, alignment)
+
+
+class TextEncoding(Encoding):
+    """A whole text as `[CLS] A [SEP]`: even its ids become an array only when they are asked for."""
+
+    _wrapped = True
+
+    def __init__(self, pieces: list[int], tokenizer: Any, text: str, special: bool):
+        self._pieces = pieces
+        self._tokenizer = tokenizer
+        self._text = text
+        self._special = special
+
+    def __len__(self) -> int:
+        return len(self._pieces) + 2
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        return np.array([self._tokenizer.cls_id, *self._pieces, self._tokenizer.sep_id], np.int32)
+
+    @property
+    def n_first(self) -> int:
+        return len(self)
+
+    @property
+    def _vocab(self) -> list[str]:
+        return self._tokenizer.vocab
+
+    def _alignment(self) -> Encoding:
+        return self._tokenizer.encode_batch([self._text], offsets=True, special=self._special)[0]
 
 
 class BatchEncoding:

@@ -14,7 +14,7 @@ import numpy as np
 
 from minibert.errors import InputError
 from minibert.tokenizer import formats, native
-from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, lay_out, whole_number
+from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEncoding, lay_out, whole_number
 from minibert.tokenizer.formats import SPECIAL_TOKENS
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.normalize import BasicTokenizer, is_punctuation
@@ -154,6 +154,9 @@ class Tokenizer:
         add_special_tokens: bool = True,
     ) -> Encoding:
         """Encode one text or a pair for the model; arguments and errors as in `encode_batch`."""
+        whole = max_length is None and truncation == "longest_first"
+        if pair is None and whole and add_special_tokens and type(text) is str:  # as fast as it goes
+            return TextEncoding(self._core.encode(text, special), self, text, special)
         ids = self.encode(text, special=special)
         if add_special_tokens:
             ids = [self.cls_id, *ids, self.sep_id]
