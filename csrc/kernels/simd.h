@@ -5,6 +5,12 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 // The build compiles every kernel once for each instruction set, with its name as MB_ISA.
 #ifndef MB_ISA
 #define MB_ISA portable
@@ -35,20 +41,106 @@ MB_INLINE vf load(const float *p) {
 
 MB_INLINE void store(float *p, vf v) { std::memcpy(p, &v, sizeof v); }
 
-// The first n of VL floats; the others are 0.
+// The first n of VL floats, n < VL; the others are 0.
 MB_INLINE vf load(const float *p, int64_t n) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#elif defined(__AVX2__)
+    return (vf)_mm256_maskload_ps(p, (__m256i)(vi{0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)n));
+#else
     vf v = {};
     for (int64_t i = 0; i < n; ++i)
         v[i] = p[i];
     return v;
+#endif
 }
 
 MB_INLINE void store(float *p, vf v, int64_t n) {
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#elif defined(__AVX2__)
+    _mm256_maskstore_ps(p, (__m256i)(vi{0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)n), (__m256)v);
+#else
     for (int64_t i = 0; i < n; ++i)
         p[i] = v[i];
+#endif
 }
 
 MB_INLINE vf all(float x) { return x - vf{}; }
+
+// 0 1 2 .. VL - 1
+MB_INLINE vi lanes() {
+    vi v;
+    for (int i = 0; i < VL; ++i)
+        v[i] = i;
+    return v;
+}
+
+// Comparisons give -1 where they hold and 0 elsewhere.
+MB_INLINE vf select(vi where, vf a, vf b) { return where ? a : b; }
+MB_INLINE vi select(vi where, vi a, vi b) { return where ? a : b; }
+
+// Where one of the two is not a number: the second.
+#if defined(__AVX512F__) // for which GCC 12 does not see that these are single instructions
+MB_INLINE vf max(vf a, vf b) { return (vf)_mm512_maskz_max_ps(0xFFFF, (__m512)a, (__m512)b); }
+MB_INLINE vf min(vf a, vf b) { return (vf)_mm512_maskz_min_ps(0xFFFF, (__m512)a, (__m512)b); }
+#else
+MB_INLINE vf max(vf a, vf b) { return a > b ? a : b; }
+MB_INLINE vf min(vf a, vf b) { return a < b ? a : b; }
+#endif
+
+constexpr int32_t kSign = INT32_MIN;
+
+MB_INLINE vf abs(vf x) { return (vf)((vi)x & ~kSign); }
+
+MB_INLINE vf sqrt(vf x) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_sqrt_ps(0xFFFF, (__m512)x);
+#elif defined(__AVX2__)
+    return (vf)_mm256_sqrt_ps((__m256)x);
+#elif defined(__x86_64__)
+    return (vf)_mm_sqrt_ps((__m128)x);
+#elif defined(__aarch64__)
+    return (vf)vsqrtq_f32((float32x4_t)x);
+#else
+    for (int i = 0; i < VL; ++i)
+        x[i] = __builtin_sqrtf(x[i]);
+    return x;
+#endif
+}
+
+// x 2^n for whole n from -252 to 254
+MB_INLINE vf times_power_of_two(vf x, vf n) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_scalef_ps(0xFFFF, (__m512)x, (__m512)n);
+#else
+    // n stands in the last bits of n + 1.5 2^23. In two steps, as some of these powers are no floats.
+    vi exponent = (vi)(n + 12582912.0f) - 0x4B400000, half = exponent >> 1;
+    return x * (vf)((half + 127) << 23) * (vf)((exponent - half + 127) << 23);
+#endif
+}
+
+// Sums and maxima over the lanes, always in the same order.
+typedef float quarter __attribute__((vector_size(16)));
+
+MB_INLINE float sum(vf v) {
+    quarter q[VL / 4];
+    std::memcpy(q, &v, sizeof v);
+    for (int step = VL / 8; step > 0; step /= 2)
+        for (int i = 0; i < step; ++i)
+            q[i] += q[i + step];
+    return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
+}
+
+MB_INLINE float max(vf v) {
+    quarter q[VL / 4];
+    std::memcpy(q, &v, sizeof v);
+    for (int step = VL / 8; step > 0; step /= 2)
+        for (int i = 0; i < step; ++i)
+            q[i] = q[i] > q[i + step] ? q[i] : q[i + step];
+    float a = q[0][0] > q[0][2] ? q[0][0] : q[0][2], b = q[0][1] > q[0][3] ? q[0][1] : q[0][3];
+    return a > b ? a : b;
+}
 
 } // namespace MB_ISA
 } // namespace mb

@@ -1,0 +1,73 @@
+// Functions of a vector, from arithmetic alone; what is not a number stays so. Errors are in units of the last place (ulp) of the float that is
+// nearest to the true value, measured over their whole range (tests/native/test_kernels.cpp):
+//   exp 1   tanh 3   normal_cdf 7, small tails included (1.2 in the mean)
+// Coefficients are minimax polynomials, from csrc/kernels/fit.py. The file is not called math.h, which would hide the
+// system's.
+#pragma once
+
+#include "simd.h"
+
+namespace mb {
+namespace MB_ISA {
+
+// e^x = 2^n e^r with n whole and |r| <= ln(2) / 2
+struct Reduced {
+    vf n, r;
+};
+
+MB_INLINE Reduced reduce(vf x) {
+    constexpr float kRound = 12582912.0f; // 1.5 2^23; adding it rounds to whole numbers
+    constexpr float kHigh = 0.693359375f, kLow = -2.12194440e-4f; // ln 2; n kHigh is exact
+    vf n = (x * 1.44269504088896341f + kRound) - kRound;
+    return {n, (x - n * kHigh) - n * kLow};
+}
+
+// (e^r - 1 - r) / r^2; e^r from it has a relative error of 3e-9
+MB_INLINE vf exp_rest(vf r) {
+    vf p = r * 0.0013814540579915047f + 0.00836874544620514f;
+    p = p * r + 0.04166838899254799f;
+    p = p * r + 0.1666652113199234f;
+    return p * r + 0.4999999403953552f;
+}
+
+MB_INLINE vf exp(Reduced y) { return times_power_of_two((y.r * y.r) * exp_rest(y.r) + y.r + 1.0f, y.n); }
+
+MB_INLINE vf exp(vf x) {
+    return exp(reduce(max(all(-104.0f), min(all(89.0f), x)))); // 0 and infinity beyond
+}
+
+// With m = e^2|x| - 1 = 2^n (e^r - 1) + 2^n - 1:  tanh |x| = m / (m + 2), which keeps its precision near 0.
+MB_INLINE vf tanh(vf x) {
+    vf a = min(all(15.0f), abs(x));
+    Reduced y = reduce(a + a);
+    vf power = times_power_of_two(all(1.0f), y.n);
+    vf m = power * ((y.r * y.r) * exp_rest(y.r) + y.r) + (power - 1.0f);
+    return (vf)((vi)(m / (m + 2.0f)) | ((vi)x & kSign));
+}
+
+// The normal distribution function, and the bell e^(-x^2 / 2) that it is made of. With t = |x| and w = 1 / (t + c)
+//   Phi(-t) = e^(-t^2 / 2) w p(2 c w - 1),     p a polynomial, relative error 4.9e-8 for t up to 14,
+// so that small tails are as precise as what is near 1.
+MB_INLINE vf normal_cdf(vf x, vf *bell) {
+    constexpr float kCentre = 3.0f;
+    vf t = min(all(15.0f), abs(x));
+    // e^(-t^2/2) magnifies the rounding of t^2. The upper half of t has an exact square, and the rest is small.
+    vf high = (vf)((vi)t & ~0xFFF), rest = (t - high) * (t + high);
+    Reduced y = reduce(high * high * -0.5f);
+    y.r -= rest * 0.5f;
+    *bell = exp(y);
+    vf w = 1.0f / (t + kCentre), z = w * (2 * kCentre) - 1.0f;
+    vf p = z * -0.00026524398708716035f + 0.0009010196081362665f;
+    p = p * z + 0.0010755392722785473f;
+    p = p * z - 0.006922347471117973f;
+    p = p * z - 0.010480011813342571f;
+    p = p * z + 0.047255776822566986f;
+    p = p * z + 0.23001937568187714f;
+    p = p * z + 0.5093322992324829f;
+    p = p * z + 0.7290836572647095f;
+    vf tail = *bell * w * p;
+    return select(x < 0.0f, tail, 1.0f - tail);
+}
+
+} // namespace MB_ISA
+} // namespace mb

@@ -1,0 +1,56 @@
+// Dropout as a function of the place: the same bits as minibert/ops/random.py, which explains it.
+#pragma once
+
+#include "simd.h"
+
+namespace mb {
+
+// Dropout at one place of the network; without row keys there is none.
+struct Drop {
+    const uint32_t *row_keys = nullptr; // (T,2) of (seed, step, sequence, position)
+    uint32_t site = 0;
+    uint32_t threshold = 0; // draws of 16 bits below it are dropped
+    float scale = 1;        // of what is kept
+};
+
+namespace MB_ISA {
+
+constexpr uint32_t kGolden = 0x9E3779B9u; // 2^32 / golden ratio
+constexpr uint32_t kFirst = 0x7FEB352Du, kSecond = 0x846CA68Bu;
+
+struct Key {
+    uint32_t first, second;
+};
+
+MB_INLINE uint32_t mix(uint32_t x) {
+    x = (x ^ (x >> 16)) * kFirst;
+    x = (x ^ (x >> 15)) * kSecond;
+    return x ^ (x >> 16);
+}
+
+// A key that also depends on one more word.
+MB_INLINE Key fold(Key key, uint32_t word) {
+    return {mix(mix(key.first ^ word) + kGolden), mix(mix(key.second ^ word) + kGolden)};
+}
+
+MB_INLINE Key row_key(const Drop &drop, int64_t row) {
+    return fold({drop.row_keys[2 * row], drop.row_keys[2 * row + 1]}, drop.site);
+}
+
+// Which of 2 VL columns survive, from an even `column` on: -1 where one does, else 0. The halves of one hash serve
+// neighbouring columns, the lower half the first; so the draws lie in memory in the order of the columns.
+MB_INLINE void keep(Key key, int64_t column, uint32_t threshold, vi *first, vi *second) {
+    static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lower half of a word comes first");
+    typedef uint16_t draws __attribute__((vector_size(2 * VL)));
+    vu x = ((vu)lanes() + (uint32_t)(column / 2)) * kGolden + key.first;
+    x = (x ^ (x >> 16)) * kFirst ^ key.second;
+    x = (x ^ (x >> 15)) * kSecond;
+    x = x ^ (x >> 16);
+    draws halves[2];
+    std::memcpy(halves, &x, sizeof x);
+    *first = __builtin_convertvector(halves[0], vi) >= (int32_t)threshold;
+    *second = __builtin_convertvector(halves[1], vi) >= (int32_t)threshold;
+}
+
+} // namespace MB_ISA
+} // namespace mb
