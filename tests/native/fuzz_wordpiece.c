@@ -1,8 +1,8 @@
-/* libFuzzer on the C core: any bytes as text, rules, vocabulary and corpus. Beside what the sanitizers see it is
- * checked what must hold of every result: ids of one call are those of the other, offsets never fall, words of
- * plain letters have the pieces of the quadratic loop, and what memory that runs out leaves can be freed.
+/* libFuzzer on the C core: any bytes as text, rules, vocabulary and corpus. Beside what the sanitizers see, it
+ * is checked what must hold of every result: ids of one call are those of the other, offsets never fall, words
+ * of plain letters have the pieces of the quadratic loop, and what memory that runs out leaves can be freed.
  *
- * The first bytes of the input choose; the rest is text, and with bit 7 of the second byte vocabulary as well. */
+ * The first bytes of the input choose; the rest is text, and with bit 7 of the second byte vocabulary too. */
 #include "check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
