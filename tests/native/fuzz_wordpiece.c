@@ -1,5 +1,5 @@
-/* libFuzzer on the C core: any bytes as text, rules, vocabulary and corpus. Beside what the sanitizers see, it
- * is checked what must hold of every result: ids of one call are those of the other, offsets never fall, words
+/* libFuzzer on the C core: any bytes as text, rules, vocabulary and corpus. Beside what sanitizers see, it
+ * is checked what must hold of any result: ids of one call are those of the other, offsets never fall, words
  * of plain letters have the pieces of the quadratic loop, and what memory that runs out leaves can be freed.
  *
  * The first bytes of the input choose; the rest is text, and with bit 7 of the second byte vocabulary too. */
