@@ -45,7 +45,7 @@ struct wp_counter {
     bool failed;
 };
 
-/* -- Strings --------------------------------------------------------------------------------------------- */
+/* Strings */
 
 static uint64_t load(const uint8_t *bytes, size_t n) {
     uint64_t value = 0;
@@ -164,7 +164,7 @@ static void free_table(table *t) {
     free(t->bytes);
 }
 
-/* -- Words ----------------------------------------------------------------------------------------------- */
+/* Words */
 
 static bool word_room(wp_counter *self, int64_t n) {
     if (self->n_bytes + n > self->byte_room) {
@@ -266,7 +266,7 @@ static int work_off(wp_counter *self) {
     return 0;
 }
 
-/* -- Texts ----------------------------------------------------------------------------------------------- */
+/* Texts */
 
 static uint32_t n_invalid_of(const uint8_t *text, int64_t n_bytes, bool raw) {
     const uint8_t *end = text + n_bytes;
@@ -353,7 +353,7 @@ int64_t wp_count_split(wp_counter *self, wp_counter *held_out, int64_t modulus, 
     return n_invalid;
 }
 
-/* -- Counters -------------------------------------------------------------------------------------------- */
+/* Counters */
 
 wp_counter *wp_counter_new(const wp_rules *rules, int64_t max_chars) {
     wp_counter *self = calloc(1, sizeof *self);
@@ -396,18 +396,16 @@ int wp_counter_add(wp_counter *self, const wp_counter *other) {
     return self->failed || other->failed || count_chunks(self, &other->chunks, other->raw) ? WP_NO_MEMORY : 0;
 }
 
-/* What is asked for are the words; that some of them still waited as chunks is nobody's business. */
-static int finish(const wp_counter *counter) {
-    return counter->chunks.n || counter->failed ? work_off((wp_counter *)counter) : 0;
+/* What is asked for are the words: chunks that still wait are worked off first. */
+static int finish(wp_counter *counter) {
+    return counter->chunks.n || counter->failed ? work_off(counter) : 0;
 }
 
-int64_t wp_counter_n_words(const wp_counter *self) { return finish(self) ? WP_NO_MEMORY : self->words.n; }
+int64_t wp_counter_n_words(wp_counter *self) { return finish(self) ? WP_NO_MEMORY : self->words.n; }
 
-int64_t wp_counter_n_bytes(const wp_counter *self) {
-    return finish(self) ? WP_NO_MEMORY : self->words.n_bytes;
-}
+int64_t wp_counter_n_bytes(wp_counter *self) { return finish(self) ? WP_NO_MEMORY : self->words.n_bytes; }
 
-/* -- Words in the order of their bytes ------------------------------------------------------------------- */
+/* Words in the order of their bytes */
 
 /* What is compared: the first eight bytes as a number, and where all of them are. */
 typedef struct key {
@@ -426,7 +424,7 @@ static int compare(const void *left, const void *right) {
     return order ? order : (a->n_bytes > b->n_bytes) - (a->n_bytes < b->n_bytes);
 }
 
-int wp_counter_export(const wp_counter *self, char *bytes, int64_t *bounds, int64_t *counts) {
+int wp_counter_export(wp_counter *self, char *bytes, int64_t *bounds, int64_t *counts) {
     if (finish(self)) {
         return WP_NO_MEMORY;
     }

@@ -44,7 +44,7 @@ typedef struct encoder {
     int32_t word_begin, word_end;
 } encoder;
 
-/* -- Matching ----------------------------------------------------------------------------------------------- */
+/* Matching */
 
 WP_INLINE void pop(encoder *e, const wp_link *link, bool offsets) {
     const int32_t *pops = e->tokenizer->trie.pops + link->pops;
@@ -68,8 +68,9 @@ WP_INLINE int32_t step(encoder *e, int32_t node, uint8_t byte, bool offsets) {
     int32_t child = wp_trie_child(trie, node, byte);
     while (WP_RARELY(child == WP_NOWHERE)) {
         const wp_link *link = trie->links + node;
-        if (link->fail == WP_NOWHERE)
+        if (link->fail == WP_NOWHERE) {
             return WP_DEAD;
+        }
         pop(e, link, offsets);
         node = link->fail;
         child = wp_trie_child(trie, node, byte);
@@ -79,11 +80,13 @@ WP_INLINE int32_t step(encoder *e, int32_t node, uint8_t byte, bool offsets) {
 
 /* Note the span of the next n bytes; a word that grows too long is dead. */
 WP_INLINE bool note(encoder *e, int64_t n_chars, int32_t begin, int32_t end) {
-    if (e->n_chars == 0)
+    if (e->n_chars == 0) {
         e->word_begin = begin;
+    }
     e->word_end = end;
-    if (e->n_chars + n_chars <= e->tokenizer->max_chars)
+    if (e->n_chars + n_chars <= e->tokenizer->max_chars) {
         return true;
+    }
     e->n_chars += n_chars;
     e->node = WP_DEAD;
     return false;
@@ -93,11 +96,13 @@ WP_INLINE const uint8_t *match_bytes(encoder *e, const uint8_t *text, const uint
                                      bool offsets) {
     const uint8_t *map = e->tokenizer->normalizer.bytes, *next = text;
     if (offsets) {
-        while (next < end && map[*next] > WP_BYTE_PUNCTUATION)
+        while (next < end && map[*next] > WP_BYTE_PUNCTUATION) {
             ++next;
+        }
         int64_t n = next - text;
-        if (!note(e, n, begin, begin + (int32_t)n))
+        if (!note(e, n, begin, begin + (int32_t)n)) {
             return next;
+        }
         for (int32_t i = 0; i < n; ++i) {
             e->begins[e->n_bytes + i] = begin + i;
             e->ends[e->n_bytes + i] = begin + i + 1;
@@ -109,8 +114,9 @@ WP_INLINE const uint8_t *match_bytes(encoder *e, const uint8_t *text, const uint
     int32_t node = e->node;
     for (; next < end; ++next) {
         uint8_t byte = map[*next];
-        if (byte <= WP_BYTE_PUNCTUATION)
+        if (byte <= WP_BYTE_PUNCTUATION) {
             break;
+        }
         node = step(e, node, byte, offsets);
     }
     e->node = node;
@@ -122,16 +128,18 @@ WP_INLINE void match_character(encoder *e, uint32_t code, int32_t begin, int32_t
     uint8_t bytes[4];
     int n = wp_utf8(code, bytes);
     if (offsets) {
-        if (!note(e, 1, begin, end))
+        if (!note(e, 1, begin, end)) {
             return;
+        }
         for (int i = 0; i < n; ++i) {
             e->begins[e->n_bytes + i] = begin;
             e->ends[e->n_bytes + i] = end;
         }
         e->n_bytes += n;
     }
-    for (int i = 0; i < n; ++i)
+    for (int i = 0; i < n; ++i) {
         e->node = step(e, e->node, bytes[i], offsets);
+    }
     ++e->n_chars;
 }
 
@@ -152,8 +160,9 @@ WP_INLINE void begin_word(encoder *e) {
 }
 
 WP_INLINE void match_end(encoder *e, bool offsets) {
-    if (e->n_chars == 0)
+    if (e->n_chars == 0) {
         return;
+    }
     const wp_link *links = e->tokenizer->trie.links;
     int32_t node = e->n_chars > e->tokenizer->max_chars ? WP_DEAD : e->node;
     while (node != WP_CONTINUE && links[node].fail != WP_NOWHERE) {
@@ -168,16 +177,18 @@ WP_INLINE void match_end(encoder *e, bool offsets) {
     begin_word(e);
 }
 
-/* -- Strings that stay whole -------------------------------------------------------------------------------- */
+/* Strings that stay whole */
 
 static const fixed *special_at(const wp_tokenizer *tokenizer, int32_t flags, const uint8_t *text,
                                const uint8_t *end) {
-    if (!(flags & WP_SPECIAL) || !tokenizer->begins_special[*text])
+    if (!(flags & WP_SPECIAL) || !tokenizer->begins_special[*text]) {
         return NULL;
+    }
     for (int64_t i = 0; i < tokenizer->n_specials; ++i) {
         const fixed *special = tokenizer->specials + i;
-        if (end - text >= special->n && memcmp(text, special->bytes, (size_t)special->n) == 0)
+        if (end - text >= special->n && memcmp(text, special->bytes, (size_t)special->n) == 0) {
             return special;
+        }
     }
     return NULL;
 }
@@ -185,8 +196,9 @@ static const fixed *special_at(const wp_tokenizer *tokenizer, int32_t flags, con
 static int64_t write_special(void *sink, const uint8_t *text, const uint8_t *end, int32_t begin) {
     encoder *e = sink;
     const fixed *special = special_at(e->tokenizer, e->flags, text, end);
-    if (special == NULL)
+    if (special == NULL) {
         return 0;
+    }
     write_id(e, special->id, begin, begin + (int32_t)special->n, e->word++);
     begin_word(e);
     return special->n;
@@ -205,13 +217,15 @@ static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, i
                           int32_t *n_chars) {
     encoder *e = sink;
     const wp_tokenizer *t = e->tokenizer;
-    if (t->n_kept == 0)
+    if (t->n_kept == 0) {
         return 0;
+    }
     const wp_normalizer *normalizer = &t->normalizer;
     uint8_t small[256], *cleaned = small;
     if (t->longest_kept + 4 > (int64_t)sizeof small &&
-        (cleaned = malloc((size_t)t->longest_kept + 4)) == NULL)
+        (cleaned = malloc((size_t)t->longest_kept + 4)) == NULL) {
         return 0;
+    }
     const uint8_t *from = text, *last = text;
     int64_t n = 0, n_invalid = 0, invalid_seen = 0;
     int32_t seen = 0;
@@ -223,14 +237,16 @@ static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, i
         uint32_t flags = wp_char_of(code)->flags;
         bool alone = wp_is_isolated(normalizer, flags);
         if (!(flags & normalizer->deleted)) {
-            if (flags & WP_SPACE || (alone && n > 0) || special_at(t, e->flags, text, end) != NULL)
+            if (flags & WP_SPACE || (alone && n > 0) || special_at(t, e->flags, text, end) != NULL) {
                 break;
+            }
             n += wp_utf8(code, cleaned + n);
             *n_chars = seen + 1;
             last = text + length;
             n_invalid = invalid_seen;
-            if (alone)
+            if (alone) {
                 break;
+            }
             if (n > t->longest_kept) {
                 whole = false;
                 break;
@@ -243,17 +259,19 @@ static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, i
     fixed wanted = {(char *)cleaned, n, 0};
     const fixed *found =
         whole ? bsearch(&wanted, t->kept, (size_t)t->n_kept, sizeof wanted, compare_fixed) : NULL;
-    if (cleaned != small)
+    if (cleaned != small) {
         free(cleaned);
-    if (found == NULL)
+    }
+    if (found == NULL) {
         return 0;
+    }
     e->n_invalid += n_invalid;
     write_id(e, found->id, begin, begin + *n_chars, e->word++);
     begin_word(e);
     return last - from;
 }
 
-/* -- The two scanners --------------------------------------------------------------------------------------- */
+/* The two scanners */
 
 static const uint8_t *bytes_to_ids(void *e, const uint8_t *text, const uint8_t *end, int32_t begin) {
     return match_bytes(e, text, end, begin, false);
@@ -293,14 +311,17 @@ static int64_t scan(encoder *e, const uint8_t *text, int64_t n_bytes, wp_run *ru
 /* A text, or what stands between two special tokens of it, that has to be brought into NFC first where it isn't. */
 static int64_t compose_and_scan(encoder *e, const uint8_t *text, int64_t n_bytes, wp_run *run) {
     wp_composed composed;
-    if (wp_compose_text(&e->tokenizer->normalizer, text, n_bytes, e->flags & WP_RAW, &composed) != 0)
+    if (wp_compose_text(&e->tokenizer->normalizer, text, n_bytes, e->flags & WP_RAW, &composed) != 0) {
         return WP_NO_MEMORY;
-    if (composed.text == NULL)
+    }
+    if (composed.text == NULL) {
         return scan(e, text, n_bytes, run);
+    }
     int64_t first = e->n, flags = e->flags, n_invalid = composed.n_invalid;
     e->flags &= ~WP_RAW; /* U+FFFD is gone, but surrogates of a string are characters */
-    if (scan(e, composed.text, composed.n_bytes, run) < 0)
+    if (scan(e, composed.text, composed.n_bytes, run) < 0) {
         n_invalid = WP_NO_MEMORY;
+    }
     e->flags = (int32_t)flags;
     for (int64_t i = first; flags & WP_OFFSETS && i < e->n; ++i) {
         e->offsets[2 * i] = composed.begins[e->offsets[2 * i]];
@@ -327,13 +348,16 @@ static int64_t split_and_compose(encoder *e, const uint8_t *text, int64_t n_byte
         e->flags = flags & ~WP_SPECIAL;
         int64_t status = compose_and_scan(e, part, text - part, run);
         e->flags = flags;
-        if (status < 0)
+        if (status < 0) {
             return status;
+        }
         n_invalid += status;
-        for (int64_t i = first; flags & WP_OFFSETS && i < e->n; ++i)
+        for (int64_t i = first; flags & WP_OFFSETS && i < e->n; ++i) {
             e->offsets[2 * i] += part_at, e->offsets[2 * i + 1] += part_at;
-        if (special == NULL)
+        }
+        if (special == NULL) {
             break;
+        }
         write_id(e, special->id, at, at + (int32_t)special->n, e->word++);
         text += special->n, at += (int32_t)special->n;
         part = text, part_at = at;
@@ -348,7 +372,7 @@ static int64_t encode(encoder *e, const uint8_t *text, int64_t n_bytes, wp_run *
                                              : scan(e, text, n_bytes, run);
 }
 
-/* -- What the outside calls --------------------------------------------------------------------------------- */
+/* What the outside calls */
 
 static fixed *copy_fixed(const char *bytes, const int64_t *bounds, int64_t n) {
     fixed *copies = calloc((size_t)n + 1, sizeof *copies);
@@ -356,8 +380,9 @@ static fixed *copy_fixed(const char *bytes, const int64_t *bounds, int64_t n) {
         copies[i].n = bounds[i + 1] - bounds[i];
         copies[i].bytes = malloc((size_t)copies[i].n + 1);
         if (copies[i].bytes == NULL) {
-            while (i-- > 0)
+            while (i-- > 0) {
                 free(copies[i].bytes);
+            }
             free(copies);
             return NULL;
         }
@@ -367,8 +392,9 @@ static fixed *copy_fixed(const char *bytes, const int64_t *bounds, int64_t n) {
 }
 
 static void free_fixed(fixed *copies, int64_t n) {
-    for (int64_t i = 0; copies != NULL && i < n; ++i)
+    for (int64_t i = 0; copies != NULL && i < n; ++i) {
         free(copies[i].bytes);
+    }
     free(copies);
 }
 
@@ -377,8 +403,9 @@ wp_tokenizer *wp_tokenizer_new(const wp_rules *rules, int64_t max_chars, const c
                                const int32_t *special_ids, int64_t n_special, const char *kept,
                                const int64_t *kept_bounds, int64_t n_kept) {
     wp_tokenizer *t = calloc(1, sizeof *t);
-    if (t == NULL)
+    if (t == NULL) {
         return NULL;
+    }
     wp_normalizer_init(&t->normalizer, rules);
     t->normalizer.composes |= rules->compat == WP_HF_SLOW && n_kept > 0; /* they are looked for after NFC */
     t->max_chars = max_chars;
@@ -408,10 +435,12 @@ wp_tokenizer *wp_tokenizer_new(const wp_rules *rules, int64_t max_chars, const c
     for (int64_t i = 0; done && i < n_kept; ++i) {
         fixed *word = t->kept + i;
         word->id = unk_id;
-        for (int64_t k = 0; k < n_pieces; ++k)
+        for (int64_t k = 0; k < n_pieces; ++k) {
             if (bounds[k + 1] - bounds[k] == word->n &&
-                memcmp(pieces + bounds[k], word->bytes, (size_t)word->n) == 0)
+                memcmp(pieces + bounds[k], word->bytes, (size_t)word->n) == 0) {
                 word->id = (int32_t)k;
+            }
+        }
         t->longest_kept = word->n > t->longest_kept ? word->n : t->longest_kept;
     }
     if (!done) {
@@ -423,8 +452,9 @@ wp_tokenizer *wp_tokenizer_new(const wp_rules *rules, int64_t max_chars, const c
 }
 
 void wp_tokenizer_free(wp_tokenizer *t) {
-    if (t == NULL)
+    if (t == NULL) {
         return;
+    }
     wp_trie_free(&t->trie);
     free_fixed(t->specials, t->n_specials);
     free_fixed(t->kept, t->n_kept);
@@ -434,8 +464,9 @@ void wp_tokenizer_free(wp_tokenizer *t) {
 
 int64_t wp_encode_text(const wp_tokenizer *tokenizer, const char *text, int64_t n_bytes, int32_t flags,
                        int32_t *ids) {
-    if (n_bytes > INT32_MAX)
+    if (n_bytes > INT32_MAX) {
         return WP_TOO_LONG;
+    }
     encoder e = {.tokenizer = tokenizer, .flags = flags & ~WP_OFFSETS, .ids = ids};
     wp_run run = {0};
     int64_t status = encode(&e, (const uint8_t *)text, n_bytes, &run);
@@ -446,22 +477,27 @@ int64_t wp_encode_text(const wp_tokenizer *tokenizer, const char *text, int64_t 
 /* Room for n more ids. */
 static bool reserve(wp_result *result, int64_t n_more, int64_t *capacity, bool offsets) {
     int64_t n = result->n_ids + n_more;
-    if (n <= *capacity)
+    if (n <= *capacity) {
         return true;
+    }
     n = *capacity + *capacity / 2 > n ? *capacity + *capacity / 2 : n;
     int32_t *ids = realloc(result->ids, (size_t)n * sizeof *ids);
-    if (ids == NULL)
+    if (ids == NULL) {
         return false;
+    }
     result->ids = ids;
     if (offsets) {
         int32_t *spans = realloc(result->offsets, 2 * (size_t)n * sizeof *spans);
-        if (spans != NULL)
+        if (spans != NULL) {
             result->offsets = spans;
+        }
         int32_t *words = realloc(result->words, (size_t)n * sizeof *words);
-        if (words != NULL)
+        if (words != NULL) {
             result->words = words;
-        if (spans == NULL || words == NULL)
+        }
+        if (spans == NULL || words == NULL) {
             return false;
+        }
     }
     *capacity = n;
     return true;
@@ -476,30 +512,38 @@ static bool encode_all(const wp_tokenizer *tokenizer, const uint8_t *bytes, cons
         int64_t n = text_bounds[i + 1] - text_bounds[i];
         longest = n > longest ? n : longest;
     }
-    if (longest > INT32_MAX)
+    if (longest > INT32_MAX) {
         return false;
+    }
     /* English has four to five bytes a piece. */
-    if (!reserve(result, (text_bounds[n_texts] - text_bounds[0]) / 4 + 2 * n_texts + 16, &capacity, offsets))
+    if (!reserve(result, (text_bounds[n_texts] - text_bounds[0]) / 4 + 2 * n_texts + 16, &capacity,
+                 offsets)) {
         return false;
+    }
     if (offsets) {
         int64_t most = tokenizer->max_chars < longest ? tokenizer->max_chars : longest;
         size_t n_bytes = 4 * ((size_t)most + 1) * sizeof *e->begins;
-        if ((e->begins = malloc(n_bytes)) == NULL || (e->ends = malloc(n_bytes)) == NULL)
+        if ((e->begins = malloc(n_bytes)) == NULL || (e->ends = malloc(n_bytes)) == NULL) {
             return false;
+        }
     }
     for (int64_t i = 0; i < n_texts; ++i) {
         int64_t n_bytes = text_bounds[i + 1] - text_bounds[i];
-        if (!reserve(result, n_bytes + 2, &capacity, offsets))
+        if (!reserve(result, n_bytes + 2, &capacity, offsets)) {
             return false;
+        }
         e->ids = result->ids, e->offsets = result->offsets, e->words = result->words;
         e->n = result->n_ids;
-        if (first_id >= 0 && i % period == 0)
+        if (first_id >= 0 && i % period == 0) {
             write_id(e, first_id, 0, 0, -1);
+        }
         int64_t n_invalid = encode(e, bytes + text_bounds[i], n_bytes, run);
-        if (n_invalid < 0)
+        if (n_invalid < 0) {
             return false;
-        if (last_id >= 0)
+        }
+        if (last_id >= 0) {
             write_id(e, last_id, 0, 0, -1);
+        }
         result->n_invalid += n_invalid;
         result->n_ids = e->n;
         result->bounds[i + 1] = e->n;
@@ -511,8 +555,9 @@ wp_result *wp_encode_texts(const wp_tokenizer *tokenizer, const char *bytes, con
                            int64_t n_texts, int32_t flags, int32_t first_id, int32_t last_id,
                            int32_t period) {
     wp_result *result = calloc(1, sizeof *result);
-    if (result == NULL)
+    if (result == NULL) {
         return NULL;
+    }
     encoder e = {.tokenizer = tokenizer, .flags = flags};
     wp_run run = {0};
     result->bounds = calloc((size_t)n_texts + 1, sizeof *result->bounds);
@@ -531,8 +576,9 @@ wp_result *wp_encode_texts(const wp_tokenizer *tokenizer, const char *bytes, con
 void wp_release(void *array) { free(array); }
 
 void wp_result_free(wp_result *result) {
-    if (result == NULL)
+    if (result == NULL) {
         return;
+    }
     free(result->ids);
     free(result->offsets);
     free(result->words);

@@ -13,7 +13,7 @@
 
 enum { HEADER = 3 }; /* ints before the symbols of a word: how many they are, and its count in two halves */
 
-/* -- Words ----------------------------------------------------------------------------------------------- */
+/* Words */
 
 static int64_t count_of(const int32_t *word) {
     int64_t count;
@@ -141,7 +141,7 @@ static bool join_in_word(wp_learner *self, uint32_t place, int32_t l, int32_t r,
     return !failed;
 }
 
-/* -- From one merge to the next -------------------------------------------------------------------------- */
+/* From one merge to the next */
 
 /* Room for `more` words in the lists; those of the dead ones among the first n_pairs make it first. */
 static int reserve_lists(wp_learner *self, int64_t n_pairs, int64_t more) {
@@ -290,7 +290,7 @@ int64_t wp_learner_run(wp_learner *self, int64_t n_merges, int32_t *lefts, int32
     return self->failed ? WP_NO_MEMORY : done;
 }
 
-/* -- Beginning and end ----------------------------------------------------------------------------------- */
+/* Beginning and end */
 
 /* Words as records, and the counts of their symbols. */
 static int take_words(wp_learner *self, const int32_t *symbols, const int64_t *bounds, const int64_t *counts,

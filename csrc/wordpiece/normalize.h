@@ -43,7 +43,7 @@ typedef struct wp_normalizer {
 
 void wp_normalizer_init(wp_normalizer *normalizer, const wp_rules *rules);
 
-/* -- UTF-8 -------------------------------------------------------------------------------------------------- */
+/* UTF-8 */
 
 WP_INLINE bool wp_continues(const uint8_t *byte, const uint8_t *end, uint8_t low, uint8_t high) {
     return byte < end && *byte >= low && *byte <= high;
@@ -55,8 +55,9 @@ WP_INLINE uint32_t wp_decode(const uint8_t *text, const uint8_t *end, bool raw, 
     uint8_t lead = text[0];
     *valid = true;
     *n = 1;
-    if (lead < 0x80)
+    if (lead < 0x80) {
         return lead;
+    }
     uint8_t low = 0x80, high = 0xBF; /* what the second byte may be */
     int length;
     uint32_t code;
@@ -64,16 +65,20 @@ WP_INLINE uint32_t wp_decode(const uint8_t *text, const uint8_t *end, bool raw, 
         length = 2, code = lead & 0x1Fu;
     } else if (lead >= 0xE0 && lead <= 0xEF) {
         length = 3, code = lead & 0x0Fu;
-        if (lead == 0xE0)
+        if (lead == 0xE0) {
             low = 0xA0;
-        if (lead == 0xED && raw)
+        }
+        if (lead == 0xED && raw) {
             high = 0x9F;
+        }
     } else if (lead >= 0xF0 && lead <= 0xF4) {
         length = 4, code = lead & 0x07u;
-        if (lead == 0xF0)
+        if (lead == 0xF0) {
             low = 0x90;
-        if (lead == 0xF4)
+        }
+        if (lead == 0xF4) {
             high = 0x8F;
+        }
     } else {
         *valid = false;
         return WP_REPLACEMENT;
@@ -122,7 +127,7 @@ WP_INLINE bool wp_is_isolated(const wp_normalizer *normalizer, uint32_t flags) {
 /* Whether the capital sigma that ends at `text` is followed, within its word, by a letter with case. */
 bool wp_cased_follows(const wp_normalizer *normalizer, const uint8_t *text, const uint8_t *end, bool raw);
 
-/* -- NFC, for WP_HF_SLOW ------------------------------------------------------------------------------------ */
+/* NFC, for WP_HF_SLOW */
 
 /* A text after cleaning, isolation of ideographs and NFC, with the span of the original for each character. */
 typedef struct wp_composed {
@@ -135,7 +140,7 @@ int wp_compose_text(const wp_normalizer *normalizer, const uint8_t *text, int64_
                     wp_composed *composed); /* 0, or WP_NO_MEMORY */
 void wp_composed_free(wp_composed *composed);
 
-/* -- Canonical order ---------------------------------------------------------------------------------------- */
+/* Canonical order */
 
 /* A character on its way, and the span of the text that it comes from. */
 typedef struct wp_placed {
@@ -155,7 +160,7 @@ bool wp_run_add(wp_run *run, wp_placed placed); /* false: no memory */
 /* Stable sort by combining class in linear time; returns whether the order was another before. */
 bool wp_run_sort(wp_run *run);
 
-/* -- The scanner -------------------------------------------------------------------------------------------- */
+/* The scanner */
 
 /* The functions of a sink; `begin` and `end` count code points of the text.
  *   bytes     takes the ASCII word characters from text[0] on, the first of which is code point `begin`, as they
@@ -174,26 +179,32 @@ typedef struct wp_sink {
 } wp_sink;
 
 WP_INLINE void wp_emit(wp_sink calls, void *sink, uint32_t flags, wp_placed placed) {
-    if (flags & WP_PUNCTUATION)
+    if (flags & WP_PUNCTUATION) {
         calls.end_word(sink);
+    }
     calls.put(sink, placed.code, placed.begin, placed.end);
-    if (flags & WP_PUNCTUATION)
+    if (flags & WP_PUNCTUATION) {
         calls.end_word(sink);
+    }
 }
 
 /* Send the waiting characters on. Where their order changed they share one span: the text between them can't be
  * shared out. */
 WP_INLINE void wp_flush(wp_sink calls, void *sink, wp_run *run) {
-    if (!WP_RARELY(run->n))
+    if (!WP_RARELY(run->n)) {
         return;
+    }
     if (run->n > 1) {
         int32_t begin = run->placed[0].begin, end = run->placed[run->n - 1].end;
-        if (wp_run_sort(run))
-            for (int64_t i = 0; i < run->n; ++i)
+        if (wp_run_sort(run)) {
+            for (int64_t i = 0; i < run->n; ++i) {
                 run->placed[i].begin = begin, run->placed[i].end = end;
+            }
+        }
     }
-    for (int64_t i = 0; i < run->n; ++i)
+    for (int64_t i = 0; i < run->n; ++i) {
         calls.put(sink, run->placed[i].code, run->placed[i].begin, run->placed[i].end);
+    }
     run->n = 0;
 }
 
@@ -210,16 +221,19 @@ WP_INLINE bool wp_strip_and_emit(const wp_normalizer *normalizer, wp_sink calls,
     for (int i = 0; i < n; ++i) {
         const wp_char *part = n == 1 && parts[0] == placed.code ? properties : wp_char_of(parts[i]);
         placed.code = parts[i];
-        if (part->combining_class == 0)
+        if (part->combining_class == 0) {
             wp_flush(calls, sink, run);
-        if (part->flags & WP_NONSPACING)
+        }
+        if (part->flags & WP_NONSPACING) {
             continue;
+        }
         if (part->combining_class == 0) {
             wp_emit(calls, sink, part->flags, placed);
         } else {
             placed.ccc = part->combining_class;
-            if (!wp_run_add(run, placed))
+            if (!wp_run_add(run, placed)) {
                 return false;
+            }
         }
     }
     return true;
@@ -269,8 +283,9 @@ WP_INLINE int64_t wp_scan(const wp_normalizer *normalizer, const uint8_t *text, 
             }
             calls.put(sink, *text, at, at + 1);
             calls.end_word(sink);
-            if (cased && !(wp_char_of(*text)->flags & WP_CASE_IGNORABLE))
+            if (cased && !(wp_char_of(*text)->flags & WP_CASE_IGNORABLE)) {
                 cased = false;
+            }
             ++text, ++at;
         } else if (byte == WP_BYTE_DELETED) {
             ++text, ++at;
@@ -326,8 +341,9 @@ WP_INLINE int64_t wp_scan(const wp_normalizer *normalizer, const uint8_t *text, 
                     done = wp_strip_and_emit(normalizer, calls, sink, run, placed);
                 }
             }
-            if (WP_RARELY(!done))
+            if (WP_RARELY(!done)) {
                 return WP_NO_MEMORY;
+            }
             if (isolated) {
                 wp_flush(calls, sink, run);
                 calls.end_word(sink);

@@ -84,7 +84,7 @@ void wp_set_count(wp_symbol *symbol, int64_t count) {
     symbol->inverse = count > 0 ? 1.0 / (double)count : 0.0;
 }
 
-/* -- The table ------------------------------------------------------------------------------------------- */
+/* The table */
 
 static uint64_t slot_of(const wp_learner *self, int32_t left, int32_t right) {
     const uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
@@ -152,7 +152,7 @@ int wp_reserve(wp_learner *self, int64_t more) {
     return full ? new_table(self, more) : 0;
 }
 
-/* -- The heap -------------------------------------------------------------------------------------------- */
+/* The heap */
 
 /* Larger keys first; among equal ones the pair whose left part, then whose right part, has the smaller
  * number. */
@@ -209,7 +209,7 @@ static void remove_first(wp_learner *self) {
     }
 }
 
-/* -- Gains and their bounds ------------------------------------------------------------------------------ */
+/* Gains and their bounds */
 
 static double slack(const wp_pair *p) { return (double)p->n * SLACK + RESOLUTION; }
 
@@ -246,7 +246,7 @@ static double bound(const wp_learner *self, wp_pair *p) {
     return n * each + slack(p);
 }
 
-/* -- The choice ------------------------------------------------------------------------------------------ */
+/* The choice */
 
 void wp_insert(wp_learner *self, int32_t number) {
     self->n_heap++;

@@ -14,23 +14,26 @@ enum { N_LEADING = 19, N_VOWELS = 21, N_TRAILING = 28, N_SYLLABLES = N_LEADING *
 
 static int copy_sequence(uint32_t place, uint32_t *out) {
     const uint32_t n = wp_sequences[place];
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         out[i] = wp_sequences[place + 1 + i];
+    }
     return (int)n;
 }
 
 int wp_lower(uint32_t code, uint32_t out[3]) {
     const uint32_t place = wp_char_of(code)->lower;
-    if (place)
+    if (place) {
         return copy_sequence(place, out);
+    }
     out[0] = code;
     return 1;
 }
 
 int wp_decompose(uint32_t code, uint32_t out[4]) {
     const uint32_t place = wp_char_of(code)->decomposition;
-    if (place)
+    if (place) {
         return copy_sequence(place, out);
+    }
     const uint32_t index = code - SYLLABLES; /* wraps around below */
     if (index >= N_SYLLABLES) {
         out[0] = code;
@@ -43,21 +46,25 @@ int wp_decompose(uint32_t code, uint32_t out[4]) {
 }
 
 uint32_t wp_compose(uint32_t first, uint32_t second) {
-    if (first - LEADING < N_LEADING && second - VOWELS < N_VOWELS)
+    if (first - LEADING < N_LEADING && second - VOWELS < N_VOWELS) {
         return SYLLABLES + ((first - LEADING) * N_VOWELS + second - VOWELS) * N_TRAILING;
+    }
     const uint32_t index = first - SYLLABLES;
-    if (index < N_SYLLABLES && index % N_TRAILING == 0 && second - TRAILING - 1 < N_TRAILING - 1)
+    if (index < N_SYLLABLES && index % N_TRAILING == 0 && second - TRAILING - 1 < N_TRAILING - 1) {
         return first + second - TRAILING;
+    }
     size_t low = 0, high = sizeof wp_pairs / sizeof *wp_pairs;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         const wp_pair *pair = &wp_pairs[middle];
-        if (pair->first == first && pair->second == second)
+        if (pair->first == first && pair->second == second) {
             return pair->whole;
-        if (pair->first < first || (pair->first == first && pair->second < second))
+        }
+        if (pair->first < first || (pair->first == first && pair->second < second)) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return 0;
 }

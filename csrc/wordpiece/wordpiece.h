@@ -28,7 +28,7 @@ enum {
     WP_RAW = 4      /* bytes of unknown origin: lone surrogates are invalid too; else they are characters */
 };
 
-/* -- Text to ids ------------------------------------------------------------------------------------------ */
+/* Text to ids */
 
 /* A vocabulary as a trie with failure links, and the rules that go with it. Immutable once made. */
 typedef struct wp_tokenizer wp_tokenizer;
@@ -66,7 +66,7 @@ wp_result *wp_encode_texts(const wp_tokenizer *tokenizer, const char *bytes, con
 void wp_result_free(wp_result *result);
 void wp_release(void *array); /* one that was taken out of a result, which got NULL in its place */
 
-/* -- Counting words --------------------------------------------------------------------------------------- */
+/* Counting words */
 
 /* Words and how often each occurs. One thread writes to a counter at a time. */
 typedef struct wp_counter wp_counter;
@@ -83,20 +83,20 @@ int64_t wp_count_split(wp_counter *counter, wp_counter *held_out, int64_t modulu
                        int64_t n_bytes, int32_t flags);
 
 int wp_counter_add(wp_counter *counter, const wp_counter *other); /* 0, or WP_NO_MEMORY */
-int64_t wp_counter_n_words(const wp_counter *counter);
-int64_t wp_counter_n_bytes(const wp_counter *counter); /* of all different words together */
+int64_t wp_counter_n_words(wp_counter *counter);
+int64_t wp_counter_n_bytes(wp_counter *counter); /* of all different words together */
 
 /* Words in the order of their bytes: word i at bounds[i]:bounds[i+1], (n_words + 1) bounds, (n_words) counts. */
-int wp_counter_export(const wp_counter *counter, char *bytes, int64_t *bounds, int64_t *counts);
+int wp_counter_export(wp_counter *counter, char *bytes, int64_t *bounds, int64_t *counts);
 
-/* -- Learning a vocabulary -------------------------------------------------------------------------------- */
+/* Learning a vocabulary */
 
 /* A text as words of symbols, their counts, and the gain of every pair of neighbours. */
 typedef struct wp_learner wp_learner;
 
 /* Word i is symbols[bounds[i]:bounds[i+1]], each below n_symbols. objective: 0 likelihood, 1 frequency. */
-wp_learner *wp_learner_new(const int32_t *symbols, const int64_t *bounds, const int64_t *counts, int64_t n_words,
-                           int32_t n_symbols, int64_t min_frequency, int32_t objective);
+wp_learner *wp_learner_new(const int32_t *symbols, const int64_t *bounds, const int64_t *counts,
+                           int64_t n_words, int32_t n_symbols, int64_t min_frequency, int32_t objective);
 void wp_learner_free(wp_learner *learner);
 
 /* Up to n_merges merges; the k-th of all makes symbol n_symbols + k of its left and right symbol. Returns how many

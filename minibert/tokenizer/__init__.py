@@ -1,20 +1,24 @@
 """Text to WordPiece ids and back, and learning the vocabulary for it."""
 
+from minibert.tokenizer.counting import CountedFiles, WordCounts, count_files, count_words
 from minibert.tokenizer.encoding import TRUNCATION, BatchEncoding, Encoding
-from minibert.tokenizer.learner import OBJECTIVES, count_words, learn_vocab
-from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
-from minibert.tokenizer.wordpiece import MAX_CHARS_PER_WORD, SPECIAL_TOKENS, Tokenizer
+from minibert.tokenizer.learner import OBJECTIVES, learn_vocab
+from minibert.tokenizer.normalize import COMPAT, MAX_CHARS, BasicTokenizer
+from minibert.tokenizer.wordpiece import SPECIAL_TOKENS, Tokenizer
 
 __all__ = [
     "COMPAT",
-    "MAX_CHARS_PER_WORD",
+    "MAX_CHARS",
     "OBJECTIVES",
     "SPECIAL_TOKENS",
     "TRUNCATION",
     "BasicTokenizer",
     "BatchEncoding",
+    "CountedFiles",
     "Encoding",
     "Tokenizer",
+    "WordCounts",
+    "count_files",
     "count_words",
     "learn_vocab",
 ]

@@ -20,11 +20,10 @@ import numpy as np
 
 from minibert.errors import InputError
 from minibert.tokenizer import native
-from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
+from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whitespace
 
 PIECE_BYTES = 1 << 22  # of text, counted at once
 CRC_BYTES = 256  # of a line, by which it is held out or not
-MAX_CHARS = {"google": 200, "hf-slow": 100, "hf-fast": 100}  # in a word; a longer one is [UNK] in that mode
 _TRAINING, _HELD_OUT, _BY_LINE = 0, 1, 2  # where the words of a piece go
 
 
@@ -232,7 +231,7 @@ def count_files(
         return counting.result()
 
 
-# -- From texts and files to pieces
+# From texts and files to pieces
 
 
 def _joined(texts: Iterable[str | bytes]) -> Iterator[_Piece]:
@@ -321,7 +320,7 @@ def _size(file: Path) -> int:
         raise InputError(f"{file} can't be read: {error.strerror or error}; check the file.") from error
 
 
-# -- From pieces to counts
+# From pieces to counts
 
 
 class _Counting:

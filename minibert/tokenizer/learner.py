@@ -13,9 +13,10 @@ import numpy as np
 
 from minibert.errors import InputError
 from minibert.tokenizer import native
-from minibert.tokenizer.counting import MAX_CHARS, WordCounts, count_words  # noqa: F401
+from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.formats import SPECIAL_TOKENS
 from minibert.tokenizer.merging import Merger
+from minibert.tokenizer.normalize import MAX_CHARS
 
 OBJECTIVES = ("likelihood", "frequency")
 

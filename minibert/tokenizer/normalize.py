@@ -15,6 +15,7 @@ from minibert.errors import InputError
 from minibert.tokenizer import unicode
 
 COMPAT = ("google", "hf-slow", "hf-fast")
+MAX_CHARS = {"google": 200, "hf-slow": 100, "hf-fast": 100}  # in a word; a longer one is [UNK] in that mode
 
 _DELETED = {
     "google": unicode.CONTROL,

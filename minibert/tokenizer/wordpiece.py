@@ -17,10 +17,7 @@ from minibert.tokenizer import formats, native
 from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEncoding, lay_out, whole_number
 from minibert.tokenizer.formats import SPECIAL_TOKENS
 from minibert.tokenizer.greedy import GreedyCore
-from minibert.tokenizer.normalize import BasicTokenizer, is_punctuation
-
-MAX_CHARS_PER_WORD = 200  # Google's; Hugging Face stops at 100
-_MAX_CHARS = {"google": MAX_CHARS_PER_WORD, "hf-slow": 100, "hf-fast": 100}
+from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, is_punctuation
 
 
 class Tokenizer:
@@ -83,7 +80,7 @@ class Tokenizer:
             never_split=tuple(_list_of_strings("never_split", never_split)),
         )
         if max_input_chars_per_word is None:
-            max_input_chars_per_word = _MAX_CHARS[compat]
+            max_input_chars_per_word = MAX_CHARS[compat]
         whole_number("max_input_chars_per_word", max_input_chars_per_word, 1)
         self.max_input_chars_per_word = int(max_input_chars_per_word)
         self.additional_special_tokens = tuple(

@@ -9,10 +9,12 @@
 static int64_t left = -1, in_use = 0;
 
 static int runs_out(void) {
-    if (left < 0)
+    if (left < 0) {
         return 0;
-    if (left == 0)
+    }
+    if (left == 0) {
         return 1;
+    }
     --left;
     return 0;
 }
@@ -27,8 +29,9 @@ void *test_malloc(size_t n_bytes) { return runs_out() ? NULL : counted(malloc(n_
 void *test_calloc(size_t n, size_t size) { return runs_out() ? NULL : counted(calloc(n, size)); }
 
 void *test_realloc(void *block, size_t n_bytes) {
-    if (runs_out())
+    if (runs_out()) {
         return NULL;
+    }
     void *moved = realloc(block, n_bytes);
     in_use += moved != NULL && block == NULL;
     return moved;

@@ -27,8 +27,9 @@ static inline void *check_memory(size_t n_bytes) {
 
 static inline char *check_copy(const char *text, int64_t n_bytes) {
     char *copy = check_memory((size_t)n_bytes);
-    if (n_bytes)
+    if (n_bytes) {
         memcpy(copy, text, (size_t)n_bytes);
+    }
     return copy;
 }
 
@@ -46,13 +47,15 @@ static inline check_strings check_split(const char *text, int64_t n_bytes) {
     int64_t n = 0;
     strings.bounds[0] = 0;
     for (int64_t i = 0; i < n_bytes; ++i) {
-        if (text[i] == ' ')
+        if (text[i] == ' ') {
             strings.bounds[++strings.n] = n;
-        else
+        } else {
             strings.bytes[n++] = text[i];
+        }
     }
-    if (n_bytes)
+    if (n_bytes) {
         strings.bounds[++strings.n] = n;
+    }
     return strings;
 }
 
@@ -63,10 +66,12 @@ static inline void check_strings_free(check_strings *strings) {
 
 /* Number of a string, -1 if it is none of them. */
 static inline int32_t check_find(const check_strings *strings, const char *text, int64_t n_bytes) {
-    for (int64_t i = 0; i < strings->n; ++i)
+    for (int64_t i = 0; i < strings->n; ++i) {
         if (strings->bounds[i + 1] - strings->bounds[i] == n_bytes &&
-            (n_bytes == 0 || memcmp(strings->bytes + strings->bounds[i], text, (size_t)n_bytes) == 0))
+            (n_bytes == 0 || memcmp(strings->bytes + strings->bounds[i], text, (size_t)n_bytes) == 0)) {
             return (int32_t)i;
+        }
+    }
     return -1;
 }
 
@@ -83,8 +88,9 @@ static inline int64_t check_longest_match(const check_strings *vocab, int32_t un
         for (; end > begin; --end) {
             memcpy(piece + 2, word + begin, (size_t)(end - begin));
             id = check_find(vocab, piece + 2 - mark, end - begin + mark);
-            if (id >= 0)
+            if (id >= 0) {
                 break;
+            }
         }
         if (id < 0) {
             n = 0;

@@ -13,8 +13,9 @@ typedef struct input {
 } input;
 
 static uint8_t next(input *in) {
-    if (in->size == 0)
+    if (in->size == 0) {
         return 0;
+    }
     --in->size;
     return *in->data++;
 }
@@ -31,8 +32,9 @@ static check_strings different(const char *text, int64_t n_bytes) {
     for (int64_t i = 0; i < all.n; ++i) {
         const char *piece = all.bytes + all.bounds[i];
         int64_t n = all.bounds[i + 1] - all.bounds[i];
-        if (check_find(&kept, piece, n) >= 0)
+        if (check_find(&kept, piece, n) >= 0) {
             continue;
+        }
         memmove(kept.bytes + kept.bounds[kept.n], piece, (size_t)n);
         kept.bounds[kept.n + 1] = kept.bounds[kept.n] + n;
         ++kept.n;
@@ -49,8 +51,9 @@ static void check_result(const wp_result *result, const int64_t *text_bounds, in
         CHECK(result->bounds[text] <= result->bounds[text + 1]);
         for (int64_t i = result->bounds[text]; i < result->bounds[text + 1]; ++i) {
             CHECK(result->ids[i] >= 0 && result->ids[i] < n_pieces);
-            if (result->offsets == NULL || result->words[i] < 0)
+            if (result->offsets == NULL || result->words[i] < 0) {
                 continue;
+            }
             CHECK(result->offsets[2 * i] >= begin && result->offsets[2 * i + 1] >= end);
             begin = result->offsets[2 * i], end = result->offsets[2 * i + 1];
             CHECK(begin < end && end <= text_bounds[text + 1] - text_bounds[text]);
@@ -72,11 +75,14 @@ static void check_letters(const wp_tokenizer *tokenizer, const check_strings *vo
     char word[64];
     int32_t found[64], wanted[64];
     int64_t n = 0;
-    for (size_t i = 0; i < in.size && n < 64; ++i)
-        if (in.data[i] >= 'a' && in.data[i] <= 'z')
+    for (size_t i = 0; i < in.size && n < 64; ++i) {
+        if (in.data[i] >= 'a' && in.data[i] <= 'z') {
             word[n++] = (char)in.data[i];
-    if (n == 0)
+        }
+    }
+    if (n == 0) {
         return;
+    }
     int64_t n_wanted = check_longest_match(vocab, unk_id, word, n, wanted);
     CHECK(wp_encode_text(tokenizer, word, n, 0, found) == n_wanted);
     CHECK(memcmp(found, wanted, sizeof(int32_t) * (size_t)n_wanted) == 0);
@@ -96,12 +102,15 @@ static void encode(input in, wp_rules rules, uint8_t bits) {
     const char *kept = "don't a.b \xC3\x89 [UNK] \xE4\xB8\xAD";
     check_strings never_split = check_split(kept, (int64_t)(bits & 16 ? strlen(kept) : 0));
     int32_t n_pieces = (int32_t)vocab.n, unk_id = n_pieces > 1, special_ids[8], n_special = 0;
-    for (int32_t id = 0; id < n_pieces && n_special < 8; ++id)
-        if (vocab.bounds[id + 1] > vocab.bounds[id] && vocab.bytes[vocab.bounds[id]] == '[')
+    for (int32_t id = 0; id < n_pieces && n_special < 8; ++id) {
+        if (vocab.bounds[id + 1] > vocab.bounds[id] && vocab.bytes[vocab.bounds[id]] == '[') {
             special_ids[n_special++] = id;
+        }
+    }
 
-    if (bits & 32)
+    if (bits & 32) {
         test_memory_lasts_for(memory);
+    }
     wp_tokenizer *tokenizer =
         wp_tokenizer_new(&rules, max_chars, vocab.bytes, vocab.bounds, n_pieces, unk_id, special_ids,
                          n_special, never_split.bytes, never_split.bounds, never_split.n);
@@ -122,8 +131,9 @@ static void encode(input in, wp_rules rules, uint8_t bits) {
         CHECK(n == plain->bounds[1] - 1); /* unk_id stands after it */
         CHECK(n == 0 || memcmp(ids, plain->ids, sizeof(int32_t) * (size_t)n) == 0);
         free(ids);
-        if (max_chars >= 64)
+        if (max_chars >= 64) {
             check_letters(tokenizer, &vocab, unk_id, in);
+        }
     }
     wp_result_free(plain);
     wp_result_free(with_offsets);
@@ -153,8 +163,9 @@ static int64_t total(const wp_counter *counter) {
 static void count(input in, wp_rules rules, uint8_t bits) {
     int64_t memory = next(&in), modulus = 1 + next(&in) % 5, n_bytes = (int64_t)in.size;
     char *text = check_copy((const char *)in.data, n_bytes);
-    if (bits & 32)
+    if (bits & 32) {
         test_memory_lasts_for(memory);
+    }
     wp_counter *whole = wp_counter_new(&rules, 50), *train = wp_counter_new(&rules, 50),
                *held_out = wp_counter_new(&rules, 50);
     if (whole && train && held_out) {
@@ -193,8 +204,9 @@ static void learn(input in, uint8_t bits) {
     n = (int32_t)bounds[n_words];
     int64_t made[2] = {0, 0};
     for (int again = 0; again < 2; ++again) { /* at once, and merge by merge */
-        if (bits & 32)
+        if (bits & 32) {
             test_memory_lasts_for(memory);
+        }
         wp_learner *learner = wp_learner_new(symbols, bounds, counts, n_words, 16, min_frequency, bits & 1);
         int64_t now = learner == NULL ? WP_NO_MEMORY : MERGES;
         for (int64_t i = 0; now > 0 && made[again] < MERGES; ++i) {
@@ -207,12 +219,14 @@ static void learn(input in, uint8_t bits) {
         wp_learner_free(learner);
         CHECK(made[again] >= 0 || (bits & 32));
     }
-    if (made[0] < 0 || made[1] < 0)
+    if (made[0] < 0 || made[1] < 0) {
         return;
+    }
     CHECK(made[0] == made[1] && memcmp(lefts[0], lefts[1], sizeof(int32_t) * (size_t)made[0]) == 0);
     CHECK(memcmp(rights[0], rights[1], sizeof(int32_t) * (size_t)made[0]) == 0);
-    for (int64_t i = 0; i < made[0]; ++i)
+    for (int64_t i = 0; i < made[0]; ++i) {
         CHECK(lefts[0][i] >= 0 && lefts[0][i] < 16 + i && rights[0][i] >= 0 && rights[0][i] < 16 + i);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -220,12 +234,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int64_t in_use = test_blocks_in_use();
     uint8_t what = next(&in), bits = next(&in);
     wp_rules rules = {what & 1, what >> 1 & 1, what >> 2 & 1, (what >> 3) % 3};
-    if (what >= 224)
+    if (what >= 224) {
         learn(in, bits);
-    else if (what >= 192)
+    } else if (what >= 192) {
         count(in, rules, bits);
-    else
+    } else {
         encode(in, rules, bits);
+    }
     CHECK(test_blocks_in_use() == in_use);
     return 0;
 }

@@ -73,9 +73,11 @@ static void lines_are_held_out_by_their_checksum(void) {
 static void many_words_are_all_found_again(void) {
     wp_counter *counter = wp_counter_new(&CASED, 200);
     char word[16];
-    for (int round = 0; round < 2; ++round)
-        for (int i = 0; i < 200000; ++i)
+    for (int round = 0; round < 2; ++round) {
+        for (int i = 0; i < 200000; ++i) {
             CHECK(wp_count(counter, word, snprintf(word, sizeof word, "w%d", i), 0) == 0);
+        }
+    }
     int64_t n = wp_counter_n_words(counter), n_bytes = wp_counter_n_bytes(counter);
     CHECK(n == 200000 && n_bytes == 1288890);
     char *bytes = check_memory((size_t)n_bytes);
@@ -110,8 +112,9 @@ static wp_learner *learner_of(const corpus *words, int64_t min_frequency, int32_
     int64_t *bounds = check_memory(sizeof(int64_t) * (size_t)(words->n_words + 1)), n = 0;
     for (int64_t i = 0; i < words->n_words; ++i) {
         bounds[i] = n;
-        for (const int32_t *symbol = words->symbols[i]; *symbol >= 0; ++symbol)
+        for (const int32_t *symbol = words->symbols[i]; *symbol >= 0; ++symbol) {
             symbols[n++] = *symbol;
+        }
     }
     bounds[words->n_words] = n;
     wp_learner *learner = wp_learner_new(symbols, bounds, words->counts, words->n_words, words->n_symbols,
@@ -127,8 +130,9 @@ static void expect_merges(const corpus *words, int64_t min_frequency, int32_t ob
     wp_learner *learner = learner_of(words, min_frequency, objective);
     int64_t made = wp_learner_run(learner, 100, lefts, rights);
     CHECK(made == n);
-    for (int64_t i = 0; i < n; ++i)
+    for (int64_t i = 0; i < n; ++i) {
         CHECK(lefts[i] == wanted[i][0] && rights[i] == wanted[i][1]);
+    }
     CHECK(wp_learner_run(learner, 100, lefts, rights) == 0);
     wp_learner_free(learner);
     learner = learner_of(words, min_frequency, objective); /* the same, merge by merge */
@@ -177,14 +181,18 @@ static int64_t most_frequent_pair(const corpus *words, int32_t *left, int32_t *r
         bool overlaps = false;
         for (const int32_t *at = words->symbols[i]; at[0] >= 0 && at[1] >= 0; ++at) {
             overlaps = !overlaps && at > words->symbols[i] && at[-1] == at[0] && at[0] == at[1];
-            if (!overlaps)
+            if (!overlaps) {
                 counts[at[0]][at[1]] += words->counts[i];
+            }
         }
     }
-    for (int32_t i = 0; i < 64; ++i)
-        for (int32_t j = 0; j < 64; ++j)
-            if (counts[i][j] > best)
+    for (int32_t i = 0; i < 64; ++i) {
+        for (int32_t j = 0; j < 64; ++j) {
+            if (counts[i][j] > best) {
                 best = counts[i][j], *left = i, *right = j;
+            }
+        }
+    }
     return best;
 }
 
@@ -209,8 +217,9 @@ static void frequent_pairs_are_merged_as_when_counted_anew_each_time(void) {
         int32_t lefts[40], rights[40], left, right;
         for (int64_t i = 0; i < words.n_words; ++i) {
             uint32_t length = check_random(&state, 11);
-            for (uint32_t j = 0; j < length; ++j)
+            for (uint32_t j = 0; j < length; ++j) {
                 words.symbols[i][j] = (int32_t)check_random(&state, (uint32_t)words.n_symbols);
+            }
             words.symbols[i][length] = -1;
             words.counts[i] = 1 + check_random(&state, 5);
         }

@@ -7,8 +7,9 @@ static const int64_t MILLION = 1000000;
 static char *repeated(const char *part, int64_t n_bytes) {
     char *text = check_memory((size_t)n_bytes);
     int64_t length = (int64_t)strlen(part);
-    for (int64_t i = 0; i < n_bytes; ++i)
+    for (int64_t i = 0; i < n_bytes; ++i) {
         text[i] = part[i % length];
+    }
     return text;
 }
 
@@ -49,9 +50,10 @@ static void words_of_a_million_letters_have_their_pieces_when_allowed(void) {
         char *text = repeated("A", MILLION);
         wp_result *result = encoded(tokenizer, text, MILLION, WP_OFFSETS);
         CHECK(result->n_ids == MILLION / 2 + 1 && result->ids[0] == 1 && result->ids[MILLION / 2] == 3);
-        for (int64_t i = 1; i < MILLION / 2; ++i)
+        for (int64_t i = 1; i < MILLION / 2; ++i) {
             CHECK(result->ids[i] == 2 && result->offsets[2 * i] == 2 * i - 1 &&
                   result->offsets[2 * i + 1] == 2 * i + 1);
+        }
         wp_result_free(result);
         free(text);
         text = repeated("\xC3\x84", 2 * MILLION); /* Ä */
@@ -144,13 +146,14 @@ static void a_vocabulary_of_every_length_is_found_back(void) {
     size_t room = (size_t)LONGEST * (LONGEST + 8) + 8, length = 5;
     char *pieces = check_memory(room), word[LONGEST + 2];
     memcpy(pieces, "[UNK]", 5);
-    for (size_t mark = 0; mark <= 2; mark += 2)
+    for (size_t mark = 0; mark <= 2; mark += 2) {
         for (size_t n = 1; n <= LONGEST; ++n) {
             pieces[length++] = ' ';
             memcpy(pieces + length, "##", mark);
             memset(pieces + length + mark, 'a', n);
             length += mark + n;
         }
+    }
     CHECK(length < room);
     pieces[length] = 0;
     wp_tokenizer *tokenizer = tokenizer_of(UNCASED, MILLION, pieces);
@@ -195,8 +198,9 @@ static bool encoding_succeeds(void) {
         wp_rules rules = {1, 1, 1, compat};
         wp_tokenizer *tokenizer = wp_tokenizer_new(&rules, 100, vocab.bytes, vocab.bounds, vocab.n, 0,
                                                    special_ids, 2, kept.bytes, kept.bounds, kept.n);
-        if (tokenizer == NULL)
+        if (tokenizer == NULL) {
             return false;
+        }
         int64_t n = wp_encode_text(tokenizer, text, n_bytes, WP_SPECIAL, ids);
         CHECK(n > 0 || n == WP_NO_MEMORY);
         wp_result *result = wp_encode_texts(tokenizer, text, bounds, 2, WP_SPECIAL | WP_OFFSETS, 0, 0, 1);
@@ -212,8 +216,9 @@ static bool counting_succeeds(void) {
     bool whole = one != NULL && other != NULL;
     char text[4000];
     int64_t n_bytes = 0;
-    for (int i = 0; i < 500; ++i)
+    for (int i = 0; i < 500; ++i) {
         n_bytes += snprintf(text + n_bytes, sizeof text - (size_t)n_bytes, "w%d\n", i);
+    }
     if (whole) {
         int64_t counted = wp_count(one, text, n_bytes, 0),
                 split = wp_count_split(one, other, 3, text, n_bytes, WP_RAW);
@@ -242,16 +247,20 @@ static bool learning_succeeds(void) {
     int32_t symbols[300], lefts[30], rights[30];
     int64_t bounds[31], counts[30], made = 0;
     bool whole = true;
-    for (int32_t i = 0; i < 300; ++i)
+    for (int32_t i = 0; i < 300; ++i) {
         symbols[i] = i * i % 7;
-    for (int64_t i = 0; i <= 30; ++i)
+    }
+    for (int64_t i = 0; i <= 30; ++i) {
         bounds[i] = 10 * i;
-    for (int64_t i = 0; i < 30; ++i)
+    }
+    for (int64_t i = 0; i < 30; ++i) {
         counts[i] = 1 + i % 4;
+    }
     for (int32_t objective = 0; objective <= 1 && whole; ++objective) {
         wp_learner *learner = wp_learner_new(symbols, bounds, counts, 30, 7, 1, objective);
-        if (learner == NULL)
+        if (learner == NULL) {
             return false;
+        }
         made = wp_learner_run(learner, 30, lefts, rights);
         CHECK(made > 0 || made == WP_NO_MEMORY);
         whole = made > 0;

@@ -13,8 +13,9 @@ wp_tokenizer *tokenizer_of(wp_rules rules, int64_t max_chars, const char *pieces
     int64_t n_special = 0;
     for (const char *const *name = (const char *const[]){"[UNK]", "[MASK]", NULL}; *name; ++name) {
         int32_t id = check_find(&vocab, *name, (int64_t)strlen(*name));
-        if (id >= 0)
+        if (id >= 0) {
             special_ids[n_special++] = id;
+        }
     }
     wp_tokenizer *tokenizer = wp_tokenizer_new(&rules, max_chars, vocab.bytes, vocab.bounds, vocab.n, unk_id,
                                                special_ids, n_special, NULL, NULL, 0);
@@ -29,8 +30,9 @@ int64_t expect(int line, const wp_tokenizer *tokenizer, const char *text, int64_
     int32_t *ids = check_memory(sizeof(int32_t) * (size_t)n_bytes);
     int64_t n = wp_encode_text(tokenizer, copy, n_bytes, flags, ids), n_invalid = 0;
     bool same = n == n_wanted;
-    for (int64_t i = 0; same && i < n; ++i)
+    for (int64_t i = 0; same && i < n; ++i) {
         same = ids[i] == wanted[i][0];
+    }
     for (int32_t offsets = 0; offsets <= WP_OFFSETS; offsets += WP_OFFSETS) {
         int64_t bounds[2] = {0, n_bytes};
         wp_result *result = wp_encode_texts(tokenizer, copy, bounds, 1, flags | offsets, -1, -1, 1);
@@ -39,17 +41,19 @@ int64_t expect(int line, const wp_tokenizer *tokenizer, const char *text, int64_
         same = same && n == n_wanted && result->bounds[0] == 0 && result->bounds[1] == n;
         for (int64_t i = 0; same && i < n; ++i) {
             same = result->ids[i] == wanted[i][0];
-            if (offsets)
+            if (offsets) {
                 same = same && result->offsets[2 * i] == wanted[i][1] &&
                        result->offsets[2 * i + 1] == wanted[i][2] && result->words[i] == wanted[i][3];
+            }
         }
         if (!same) {
             fprintf(stderr, "test_wordpiece.c:%d: got (id, begin, end, word)", line);
             for (int64_t i = 0; i < n && i < 100; ++i) {
                 fprintf(stderr, " {%d", result->ids[i]);
-                if (offsets)
+                if (offsets) {
                     fprintf(stderr, ", %d, %d, %d", result->offsets[2 * i], result->offsets[2 * i + 1],
                             result->words[i]);
+                }
                 fprintf(stderr, "}");
             }
             fprintf(stderr, "\n");
@@ -90,13 +94,16 @@ static void nested_pieces_match_as_in_the_quadratic_loop(void) {
         for (uint32_t n = 1 + check_random(&state, 12); n > 0; --n) {
             pieces[length++] = ' ';
             size_t begin = length;
-            if (check_random(&state, 3))
+            if (check_random(&state, 3)) {
                 pieces[length++] = '#', pieces[length++] = '#';
-            for (uint32_t letters = 1 + check_random(&state, round % 2 ? 3 : 8); letters > 0; --letters)
+            }
+            for (uint32_t letters = 1 + check_random(&state, round % 2 ? 3 : 8); letters > 0; --letters) {
                 pieces[length++] = (char)('a' + check_random(&state, 2));
+            }
             vocab = check_split(pieces, (int64_t)begin - 1);
-            if (check_find(&vocab, pieces + begin, (int64_t)(length - begin)) >= 0)
+            if (check_find(&vocab, pieces + begin, (int64_t)(length - begin)) >= 0) {
                 length = begin - 1; /* has it already */
+            }
             check_strings_free(&vocab);
         }
         pieces[length] = 0;
@@ -104,8 +111,9 @@ static void nested_pieces_match_as_in_the_quadratic_loop(void) {
         wp_tokenizer *tokenizer = tokenizer_of(UNCASED, 200, pieces);
         for (int words = 0; words < 40; ++words) {
             int64_t n_letters = 1 + check_random(&state, 39);
-            for (int64_t i = 0; i < n_letters; ++i)
+            for (int64_t i = 0; i < n_letters; ++i) {
                 word[i] = (char)('a' + check_random(&state, 2));
+            }
             int64_t n = check_longest_match(&vocab, 0, word, n_letters, wanted);
             CHECK(wp_encode_text(tokenizer, word, n_letters, 0, ids) == n);
             CHECK(memcmp(ids, wanted, sizeof(int32_t) * (size_t)n) == 0);
@@ -200,14 +208,16 @@ static void compat_modes_differ_where_they_should(void) {
         int32_t fast = compat == WP_HF_FAST;
         wp_tokenizer *uncased = tokenizer_of((wp_rules){1, 1, 1, compat}, 200, pieces);
         EXPECT(uncased, "\xCE\x9F\xCE\xA3", 0, {fast ? 1 : 2, 0, 2, 0}); /* ΟΣ: final sigma */
-        if (fast)
+        if (fast) {
             EXPECT(uncased, "a\xF0\xAB\xA0\xA0", 0, {5, 0, 2, 0}); /* U+2B820: not among its ideographs */
-        else
+        } else {
             EXPECT(uncased, "a\xF0\xAB\xA0\xA0", 0, {3, 0, 1, 0}, {4, 1, 2, 1});
-        if (compat == WP_GOOGLE)
+        }
+        if (compat == WP_GOOGLE) {
             EXPECT(uncased, "a\xEE\x80\x80", 0, {6, 0, 2, 0}); /* private use: kept by Google alone */
-        else
+        } else {
             EXPECT(uncased, "a\xEE\x80\x80", 0, {3, 0, 1, 0});
+        }
         wp_tokenizer_free(uncased);
         wp_tokenizer *cased = tokenizer_of((wp_rules){0, 0, 1, compat}, 200, pieces);
         EXPECT(cased, "e\xCC\x81", 0, {compat == WP_HF_SLOW ? 7 : 8, 0, 2, 0}); /* NFC in hf-slow */
