@@ -69,5 +69,24 @@ MB_INLINE vf normal_cdf(vf x, vf *bell) {
     return select(x < 0.0f, tail, 1.0f - tail);
 }
 
+// gelu(x) = x cdf, and its derivative is cdf + x slope.
+struct GeluParts {
+    vf cdf, slope;
+};
+
+// The tanh form is x s(v) with the logistic function s and v = 2 sqrt(2/pi) (x + 0.044715 x^3), since
+// (1 + tanh(v/2)) / 2 = s(v). With e = e^-|v| it is 1 / (1 + e) or e / (1 + e), and s' = e / (1 + e)^2: nothing
+// overflows, and small tails keep their precision.
+template <bool tanh_form> MB_INLINE GeluParts gelu_parts_of(vf x) {
+    if (!tanh_form) {
+        vf bell, cdf = normal_cdf(x, &bell);
+        return {cdf, bell * 0.3989422804014327f}; // 1 / sqrt(2 pi)
+    }
+    constexpr float kScale = 1.5957691216057308f, kCubic = kScale * 0.044715f;
+    vf squared = x * x, e = exp(-abs(x * (squared * kCubic + kScale))), inverse = 1.0f / (1.0f + e);
+    return {select(x < 0.0f, e, all(1.0f)) * inverse,
+            e * inverse * inverse * (squared * (3 * kCubic) + kScale)};
+}
+
 } // namespace MB_ISA
 } // namespace mb

@@ -41,7 +41,7 @@ MB_INLINE vf load(const float *p) {
 
 MB_INLINE void store(float *p, vf v) { std::memcpy(p, &v, sizeof v); }
 
-// The first n of VL floats, n < VL; the others are 0.
+// The first n of VL floats; the others are 0 and are not touched.
 MB_INLINE vf load(const float *p, int64_t n) {
 #if defined(__AVX512F__)
     return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
@@ -49,8 +49,9 @@ MB_INLINE vf load(const float *p, int64_t n) {
     return (vf)_mm256_maskload_ps(p, (__m256i)(vi{0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)n));
 #else
     vf v = {};
-    for (int64_t i = 0; i < n; ++i)
+    for (int64_t i = 0; i < n; ++i) {
         v[i] = p[i];
+    }
     return v;
 #endif
 }
@@ -61,8 +62,9 @@ MB_INLINE void store(float *p, vf v, int64_t n) {
 #elif defined(__AVX2__)
     _mm256_maskstore_ps(p, (__m256i)(vi{0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)n), (__m256)v);
 #else
-    for (int64_t i = 0; i < n; ++i)
+    for (int64_t i = 0; i < n; ++i) {
         p[i] = v[i];
+    }
 #endif
 }
 
@@ -71,8 +73,9 @@ MB_INLINE vf all(float x) { return x - vf{}; }
 // 0 1 2 .. VL - 1
 MB_INLINE vi lanes() {
     vi v;
-    for (int i = 0; i < VL; ++i)
+    for (int i = 0; i < VL; ++i) {
         v[i] = i;
+    }
     return v;
 }
 
@@ -89,6 +92,9 @@ MB_INLINE vf max(vf a, vf b) { return a > b ? a : b; }
 MB_INLINE vf min(vf a, vf b) { return a < b ? a : b; }
 #endif
 
+// The first n of x, the others as in `rest`.
+MB_INLINE vf first(int64_t n, vf x, vf rest) { return select(lanes() < (int32_t)n, x, rest); }
+
 constexpr int32_t kSign = INT32_MIN;
 
 MB_INLINE vf abs(vf x) { return (vf)((vi)x & ~kSign); }
@@ -103,8 +109,9 @@ MB_INLINE vf sqrt(vf x) {
 #elif defined(__aarch64__)
     return (vf)vsqrtq_f32((float32x4_t)x);
 #else
-    for (int i = 0; i < VL; ++i)
+    for (int i = 0; i < VL; ++i) {
         x[i] = __builtin_sqrtf(x[i]);
+    }
     return x;
 #endif
 }
@@ -126,18 +133,22 @@ typedef float quarter __attribute__((vector_size(16)));
 MB_INLINE float sum(vf v) {
     quarter q[VL / 4];
     std::memcpy(q, &v, sizeof v);
-    for (int step = VL / 8; step > 0; step /= 2)
-        for (int i = 0; i < step; ++i)
+    for (int step = VL / 8; step > 0; step /= 2) {
+        for (int i = 0; i < step; ++i) {
             q[i] += q[i + step];
+        }
+    }
     return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
 }
 
 MB_INLINE float max(vf v) {
     quarter q[VL / 4];
     std::memcpy(q, &v, sizeof v);
-    for (int step = VL / 8; step > 0; step /= 2)
-        for (int i = 0; i < step; ++i)
+    for (int step = VL / 8; step > 0; step /= 2) {
+        for (int i = 0; i < step; ++i) {
             q[i] = q[i] > q[i + step] ? q[i] : q[i + step];
+        }
+    }
     float a = q[0][0] > q[0][2] ? q[0][0] : q[0][2], b = q[0][1] > q[0][3] ? q[0][1] : q[0][3];
     return a > b ? a : b;
 }

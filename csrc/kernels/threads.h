@@ -47,7 +47,7 @@ void *large_pages(size_t bytes);
 
 // Memory that each thread keeps between calls, at least `bytes` large, aligned to 64 bytes. `slot` tells apart what
 // is in use at the same time; whatever was in it is lost.
-enum class Slot { left, right, scratch, count };
+enum class Slot { left, right, scratch, sums, count };
 void *scratch(Slot slot, size_t bytes);
 
 // Division of n things into parts of `size`.

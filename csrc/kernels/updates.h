@@ -1,0 +1,30 @@
+// What happens to parameters once their gradients are known, over flat buffers (minibert/ops/updates.py).
+#pragma once
+
+#include <cstdint>
+
+#include "simd.h"
+#include "threads.h"
+
+namespace mb {
+
+struct AdamW {
+    double lr, beta1, beta2, eps, weight_decay;
+    double lr_scale, v_scale; // 1 / (1 - beta^step), or 1 without bias correction
+    double clip;              // what gradients are multiplied with first
+};
+
+namespace MB_ISA {
+
+// total += extra      (n,)
+void accumulate(Pool &pool, int64_t n, float *total, const float *extra);
+
+// Euclidean norm of x (n,), summed in double precision
+double global_norm(Pool &pool, int64_t n, const float *x);
+
+// One step in one sweep. params grads m v (n,)  decayed (K,2): ascending ranges [begin, end) with weight decay
+void adamw(Pool &pool, int64_t n, float *params, const float *grads, float *m, float *v, int64_t K,
+           const int64_t *decayed, const AdamW &step);
+
+} // namespace MB_ISA
+} // namespace mb
