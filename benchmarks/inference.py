@@ -1,0 +1,59 @@
+"""Encoding throughput: minibert's engines beside PyTorch and ONNX Runtime, in one run.
+
+    python benchmarks/inference.py [--quick] [--size base] [--seq 128] [--batch 1 32] [--dtype float32]
+        [--lengths full phrases] [--threads 1 2] [--only cpp "ONNX Runtime"] [--rounds 5]
+        [--json] [--rows FILE] [--write-readme]
+
+From ids to the last hidden states and the pooled vectors. Everyone is a process of its own with the same
+weights, batch and number of threads. First, the hidden states have to be the reference's; then everyone takes
+turns, and figures are medians of the rounds. Shares are of the peak that is measured in the same rounds.
+"""
+
+import sys
+
+import numpy as np
+from peers import ways
+from peers.bench import Case, Kind, main, parser
+from peers.report import INFERENCE_LIMITS
+from peers.work import Work, encoder_operations, pooler_operations
+
+PLAN = (
+    Case(Work("base", 128, 32), without=("numpy",)),
+    Case(Work("base", 128, 1)),
+    Case(Work("base", 64, 32, "phrases"), without=("numpy",)),
+)
+QUICK = (Case(Work("tiny", 32, 4)), Case(Work("tiny", 64, 8, "phrases")))
+# Largest difference in units of the largest value. bfloat16 has eight bits, and every layer rounds often.
+TOLERANCES = {"float32": 1e-4, "bfloat16": 1e-1}
+MARK = "<!-- written by `python benchmarks/inference.py --write-readme` -->"
+
+
+def operations(work: Work) -> int:
+    """Useful floating-point operations of encoding a batch."""
+    config, lengths = work.config(0.0), work.sequence_lengths()
+    return encoder_operations(config, lengths) + pooler_operations(config, len(lengths))
+
+
+def complaint(found: tuple, expected: tuple, dtype: str) -> str | None:
+    """What differs from the reference's hidden states and pooled vectors."""
+    for name, one, other in zip(("hidden states", "pooled vectors"), found, expected, strict=True):
+        error = float(np.abs(one - other).max() / np.abs(other).max()) if one.shape == other.shape else np.inf
+        if not error <= TOLERANCES[dtype]:
+            return f"its {name} are {error:.2g} away from the reference's"
+    return None
+
+
+KIND = Kind(
+    ways=ways.encoding(),
+    plan=PLAN,
+    quick=QUICK,
+    dropout=0.0,
+    kept_bytes=4,
+    operations=operations,
+    compare=complaint,
+    limits=INFERENCE_LIMITS,
+    mark=MARK,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(KIND, parser(__doc__.splitlines()[0]).parse_args()))

@@ -1,0 +1,287 @@
+"""The course of a benchmark: everyone is compared with the reference, then everyone is timed by turns."""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tokenizer_jobs.tables import replace_between_marks
+
+from minibert.config import BertConfig
+from minibert.errors import InputError, RunError
+from minibert.params import parameter_table
+from peers import machine, report
+from peers.children import Child, Job, Unavailable, take_turns
+from peers.ways import Way
+from peers.work import Work, weights
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+REFERENCE = "numpy"
+
+
+class Case(NamedTuple):
+    """Work, and whom it would keep busy for too long or is not meant for."""
+
+    work: Work
+    without: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+    def takes(self, way: Way) -> bool:
+        return way.engine not in self.without and (not self.only or way.engine in self.only)
+
+
+class Kind(NamedTuple):
+    """What one benchmark does and another does not."""
+
+    ways: list[Way]
+    plan: tuple[Case, ...]
+    quick: tuple[Case, ...]
+    dropout: float
+    kept_bytes: int  # for each parameter
+    operations: Callable[[Work], int]
+    compare: Callable[[Any, Any, str], str | None]  # what a way found and the reference, dtype -> complaint
+    limits: str
+    mark: str  # the line of README.md after which its tables stand
+
+
+class Size(NamedTuple):
+    """How long to measure."""
+
+    rounds: int
+    seconds: float  # of everyone in a round
+
+
+FULL, QUICK = Size(5, 1.0), Size(2, 0.1)
+
+
+class Bench:
+    """One run of a benchmark.
+
+    Attributes
+    ----------
+    rows : what --json prints.
+    complaints : whom nothing was measured of, and why.
+    wrong : whether a complaint is that someone found something else than the reference.
+    """
+
+    def __init__(self, kind: Kind, options: argparse.Namespace) -> None:
+        self.kind, self.options = kind, options
+        self.size = QUICK if options.quick else FULL
+        if options.rounds:
+            self.size = self.size._replace(rounds=options.rounds)
+        self.rows: list[report.Row] = []
+        self.complaints: list[str] = []
+        self.wrong = False
+
+    def run(self, folder: Path) -> None:
+        """Every case, every dtype, every number of threads."""
+        machine.units()  # before anything takes long, complain of a missing compiler
+        cases = chosen_cases(self.kind, self.options)
+        for number, case in enumerate(cases):
+            for dtype in self.options.dtype:
+                ways = [way for way in self.kind.ways if way.dtype == dtype and case.takes(way)]
+                ways = [way for way in ways if not self.options.only or way.engine in self.options.only]
+                say(f"case {number + 1} of {len(cases)}: {case.work.title}, {dtype}")
+                self.measure(case.work, ways, folder)
+
+    def measure(self, work: Work, ways: list[Way], folder: Path) -> None:
+        """Compare, then time those who agree."""
+        path = folder / f"{work.size}.npy"
+        if not path.exists():
+            np.save(path, weights(work.config(0.0)))
+        agreeing = self.agreeing(work, ways, str(path))
+        for threads in self.options.threads:
+            if agreeing:
+                self.rows += self.timed(work, agreeing, threads, str(path))
+
+    def agreeing(self, work: Work, ways: list[Way], path: str) -> list[Way]:
+        """The ways that find what the reference finds, without dropout."""
+        job, threads = Job(work, path, 0.0), max(self.options.threads)
+        [reference] = [way for way in self.kind.ways if way.engine == REFERENCE]
+        expected, kept = None, []
+        for way in [reference, *ways] if ways else []:
+            if way is reference and expected is not None:
+                kept.append(way)
+                continue
+            try:
+                found = self.result_of(way, job, threads)
+            except Unavailable as error:
+                self.complain(f"{work.title}: {way.title} is left out: {error}.")
+                continue
+            if expected is None:
+                expected = found
+            elif complaint := self.kind.compare(found, expected, way.dtype):
+                self.wrong = True
+                self.complain(f"{work.title}: {way.title} is left out, {complaint}.")
+            else:
+                kept.append(way)
+        return kept
+
+    def result_of(self, way: Way, job: Job, threads: int) -> Any:
+        child = Child(way.factory, job, threads, way.options)
+        try:
+            return child.ask("result")
+        finally:
+            child.close()
+
+    def timed(self, work: Work, ways: list[Way], threads: int, path: str) -> list[report.Row]:
+        """Rounds of everyone."""
+        job, children, peaks = Job(work, path, self.kind.dropout), {}, []
+        named = {way.title: way for way in ways}
+
+        def failed(title: str, error: Unavailable) -> None:
+            self.complain(f"{work.title}, {threads} threads: {title} is left out: {error}.")
+
+        def between() -> None:
+            peaks.append(machine.peak(ways[0].dtype, threads))
+
+        busy = machine.what_disturbs()
+        try:
+            for title, way in named.items():
+                try:
+                    children[title] = Child(way.factory, job, threads, way.options)
+                except Unavailable as error:
+                    failed(title, error)
+            runs = take_turns(children, self.size.rounds, self.size.seconds, between, failed)
+            peak = None if None in peaks or not peaks else statistics.median(peaks)
+            rows = [
+                self.row(work, named[title], threads, found, peak, busy, children[title])
+                for title, found in runs.items()
+            ]
+        finally:
+            for child in children.values():
+                child.close()
+        for row in rows:
+            say(f"    {threads} threads, {row['engine']}: {report.speed(row)}, memory {report.memory(row)}")
+        return rows
+
+    def row(
+        self,
+        work: Work,
+        way: Way,
+        threads: int,
+        runs: list[tuple[float, float]],
+        peak: float | None,
+        busy: str | None,
+        child: Child,
+    ) -> report.Row:
+        return report.row(
+            work,
+            way.engine,
+            way.dtype,
+            threads,
+            runs,
+            self.kind.operations(work),
+            int(work.sequence_lengths().sum()),
+            peak,
+            peak_rss_mb=child.ask("memory") / 1e6,
+            imported_rss_mb=child.imported / 1e6,
+            kept_bytes=self.kind.kept_bytes,
+            parameters=n_parameters(work.config(0.0)),
+            machine=machine.description(),
+            quick=self.options.quick,
+            busy=busy,
+        )
+
+    def complain(self, sentence: str) -> None:
+        say(sentence)
+        self.complaints.append(sentence)
+
+
+def n_parameters(config: BertConfig) -> int:
+    """Of the whole model with its heads."""
+    return sum(entry.size for entry in parameter_table(config))
+
+
+def chosen_cases(kind: Kind, options: argparse.Namespace) -> list[Case]:
+    """The plan, what is asked for of it, or other work altogether."""
+    plan = kind.quick if options.quick else kind.plan
+    named = {"size": options.size, "seq": options.seq, "batch": options.batch, "lengths": options.lengths}
+
+    def wanted(work: Work) -> bool:
+        return all(not values or getattr(work, name) in values for name, values in named.items())
+
+    if not options.seq and not options.batch:
+        cases = [case for case in plan if wanted(case.work)]
+    else:
+        standard = list(dict.fromkeys(case.work for case in plan))
+        sizes = options.size or list(dict.fromkeys(work.size for work in standard))
+        cases = [
+            Case(Work(size, seq, batch, lengths))
+            for lengths in options.lengths or ["full"]
+            for size in sizes
+            for seq in options.seq or [128]
+            for batch in options.batch or [next((w.batch for w in standard if w.size == size), 8)]
+        ]
+    if not cases:
+        raise InputError(
+            "nothing of the plan is left; name other sizes or lengths, or give --seq or --batch."
+        )
+    return cases
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """The options that both benchmarks have."""
+    found = argparse.ArgumentParser(description=description)
+    found.add_argument("--quick", action="store_true", help="small work, few rounds: does it work at all?")
+    found.add_argument("--size", nargs="+", metavar="NAME", help="tiny, mini, small, base, ...")
+    found.add_argument("--seq", nargs="+", type=int, metavar="N", help="tokens of a sequence")
+    found.add_argument("--batch", nargs="+", type=int, metavar="N", help="sequences")
+    found.add_argument("--lengths", nargs="+", choices=tuple(report.LENGTHS), help="full, or as in SST-2")
+    found.add_argument("--dtype", nargs="+", choices=tuple(report.SHORT), default=list(report.SHORT))
+    found.add_argument("--threads", nargs="+", type=int, metavar="N", help="default: 1 and 2")
+    found.add_argument("--only", nargs="+", metavar="ENGINE", help="engines and peers by name, in quotes")
+    found.add_argument("--rounds", type=int, metavar="N", help="how often everyone has a turn")
+    found.add_argument("--json", action="store_true", help="print a list of rows")
+    found.add_argument("--rows", metavar="FILE", help="measure nothing: tables of what --json has printed")
+    found.add_argument("--write-readme", action="store_true", help="put the tables into README.md")
+    return found
+
+
+def main(kind: Kind, options: argparse.Namespace) -> int:
+    """Run and print; the exit status."""
+    try:
+        return _main(kind, options)
+    except (InputError, RunError) as error:
+        say(str(error))
+        return 2 if isinstance(error, InputError) else 1
+
+
+def _main(kind: Kind, options: argparse.Namespace) -> int:
+    if options.threads is None:
+        options.threads = sorted({1, min(2, machine.cores())})
+    require("--threads", options.threads, range(1, machine.cores() + 1))
+    require("--only", options.only or [], sorted({way.engine for way in kind.ways}))
+    status = 0
+    if options.rows:
+        rows = json.loads(Path(options.rows).read_text("utf-8"))
+    else:
+        if busy := machine.what_disturbs():
+            say(busy)
+        bench = Bench(kind, options)
+        with tempfile.TemporaryDirectory() as folder:
+            bench.run(Path(folder))
+        rows, status = bench.rows, int(bench.wrong or not bench.rows)
+    if options.write_readme and (status or any(row["quick"] or row["busy"] for row in rows)):
+        raise InputError("--write-readme needs full rows from a quiet machine; README.md is as it was.")
+    text = report.tables(rows, kind.limits)
+    print(json.dumps(rows, indent=1) if options.json else text)
+    if options.write_readme:
+        README.write_text(replace_between_marks(README.read_text("utf-8"), text, kind.mark), "utf-8")
+    return status
+
+
+def require(option: str, given: Iterable[Any], possible: Iterable[Any]) -> None:
+    """Raise InputError for a value that cannot be."""
+    for value in given:
+        if value not in possible:
+            raise InputError(f"{option} {value} is none of {', '.join(map(str, possible))}.")
+
+
+def say(text: str) -> None:
+    print(f"minibert: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,231 @@
+"""A process for each way of doing the work: its memory, its threads and its libraries are its own.
+
+All of them stay alive and take turns, so that a change of the machine's mood meets everyone.
+"""
+
+import math
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tokenizer_jobs.learn import peak_memory
+
+from minibert.errors import RunError
+from peers.work import Work
+
+POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+PATIENCE = 1800  # seconds for an answer: torch.compile takes its time
+SETTLE = 1.0  # seconds; after a pause, what is faster than this runs once without being timed
+
+
+class Unavailable(RunError):
+    """A way that cannot be gone here, and why."""
+
+
+class Job(NamedTuple):
+    """What a process is to work on."""
+
+    work: Work
+    weights: str  # path of a .npy
+    dropout: float
+
+
+class Child:
+    """A process that has made one object and answers calls of its methods.
+
+    Parameters
+    ----------
+    factory : "module:class" within `peers`. It is given a configuration, a batch, flat weights, a number of
+        threads and the options; its method `run()` does one unit of the work.
+    job : what the work is.
+    threads : of everything in the process; it is held to as many cores.
+    options : more arguments of the class.
+    """
+
+    def __init__(self, factory: str, job: Job, threads: int, options: dict[str, Any]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._log = tempfile.NamedTemporaryFile("r", errors="replace")
+        self._pipe, theirs = context.Pipe()
+        task = (theirs, self._log.name, factory, job, threads, options)
+        self._process = context.Process(target=_serve, args=task, daemon=True)
+        with _environment(threads):
+            self._process.start()
+        theirs.close()
+        try:
+            self.imported = self._answer()  # bytes, with libraries but without model
+            self._answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """What a method of the object, or a function of this module that takes it first, returns."""
+        self._pipe.send((method, arguments))
+        return self._answer()
+
+    def _answer(self) -> Any:
+        if not self._pipe.poll(PATIENCE):
+            raise Unavailable(f"no answer within {PATIENCE} seconds")
+        try:
+            kind, value = self._pipe.recv()
+        except EOFError:
+            self._process.join(10)
+            last = " | ".join(self._log.read().strip().splitlines()[-3:])
+            status = self._process.exitcode
+            why = "killed, perhaps for want of memory" if status == -9 else f"ended with status {status}"
+            raise Unavailable(f"its process was {why} {last}".strip()) from None
+        if kind == "failed":
+            raise Unavailable(value)
+        return value
+
+    def close(self) -> None:
+        """End the process."""
+        try:
+            self._pipe.send(None)
+        except OSError:  # it has ended already
+            pass
+        self._process.join(20)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._pipe.close()
+        self._log.close()
+
+
+@contextmanager
+def _environment(threads: int) -> Any:
+    """Variables that libraries read when they are imported."""
+    before = dict(os.environ)
+    os.environ |= dict.fromkeys(POOLS, str(threads)) | {"TOKENIZERS_PARALLELISM": "false"}
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _serve(pipe: Any, log: str, factory: str, job: Job, threads: int, options: dict[str, Any]) -> None:
+    """The child's side."""
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    sys.stdout.flush()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    try:
+        if hasattr(os, "sched_setaffinity"):  # for those whose threads go by the number of cores
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+        module, _, name = factory.partition(":")
+        make = getattr(import_module(f"peers.{module}"), name)
+        pipe.send(("done", resident_memory()))
+        config = job.work.config(job.dropout)
+        made = make(config, job.work.make_batch(config), np.load(job.weights), threads, **options)
+        forget_peak()
+        pipe.send(("done", None))
+        while (request := pipe.recv()) is not None:
+            method, given = request
+            own = FUNCTIONS.get(method)
+            pipe.send(("done", own(made, *given) if own else getattr(made, method)(*given)))
+    except EOFError:
+        pass
+    except ModuleNotFoundError as error:
+        pipe.send(("failed", f"{error.name} is not installed (the extras bench and oracle have it)"))
+    except Exception as error:
+        pipe.send(("failed", f"{type(error).__name__}: {str(error)[:400]}"))
+
+
+def result(made: Any) -> Any:
+    """What two runs return, or the hidden states where every run returns the same."""
+    return made.result() if hasattr(made, "result") else [tuple(made.run()) for _ in range(2)]
+
+
+def warm_up(made: Any) -> float:
+    """Run until everything is compiled and allocated; seconds of the last run."""
+    for _ in range(2):
+        seconds = _seconds(made.run)
+    return _seconds(made.run) if seconds < 5 else seconds
+
+
+def measure(made: Any, times: int) -> tuple[float, float]:
+    """Seconds of one run, the mean of so many, and how many cores were busy."""
+    if times > 1:
+        made.run()
+    began, used = time.perf_counter(), time.process_time()
+    for _ in range(times):
+        made.run()
+    took = time.perf_counter() - began
+    return took / times, (time.process_time() - used) / took
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+def memory(made: Any) -> int:
+    """Bytes at most since the model was made."""
+    return peak_memory()
+
+
+FUNCTIONS = {one.__name__: one for one in (result, warm_up, measure, memory)}
+
+
+def resident_memory() -> int:
+    """Bytes in memory now; 0 where the system does not tell."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS")), 0)
+
+
+def forget_peak() -> None:
+    """Let the highest memory be counted from now; where the system cannot, from the beginning."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass
+
+
+def take_turns(
+    children: dict[Any, Child],
+    rounds: int,
+    seconds: float,
+    between: Callable[[], Any],
+    failed: Callable[[Any, Unavailable], None],
+) -> dict[Any, list[tuple[float, float]]]:
+    """Rounds in which everyone runs for about so many seconds.
+
+    Parameters
+    ----------
+    between : called at the beginning of every round.
+    failed : told whose process failed; that one is left out from there on.
+
+    Returns
+    -------
+    Of each, by round: seconds of one run, and busy cores.
+    """
+    found: dict[Any, list[tuple[float, float]]] = {}
+    times: dict[Any, int] = {}
+    for name, child in children.items():
+        try:
+            once = child.ask("warm_up")
+        except Unavailable as error:
+            failed(name, error)
+            continue
+        times[name] = max(1, math.ceil(seconds / once)) if once < SETTLE else 1
+        found[name] = []
+    for _ in range(rounds):
+        between()
+        for name in list(found):
+            try:
+                found[name].append(children[name].ask("measure", times[name]))
+            except Unavailable as error:
+                failed(name, error)
+                del found[name]
+    return found

@@ -1,0 +1,27 @@
+"""Sentences to hidden states by `Bert.encode`, with any of minibert's engines."""
+
+import numpy as np
+
+from minibert import backends
+from minibert.batch import Batch
+from minibert.config import BertConfig
+from minibert.model import Bert, Encoded
+from minibert.params import Parameters
+
+
+class Minibert:
+    """What a user calls; it returns the hidden states of every layer and the pooled vectors."""
+
+    def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, engine: str) -> None:
+        self._limits = backends.limit_threads(threads)
+        backends.keep_freed_memory()
+        self._model = Bert(config, Parameters(config, flat), backends.create(engine))
+        self._batch = batch
+
+    def run(self) -> Encoded:
+        return self._model.encode(self._batch)
+
+    # -> (T,H) (S,H)
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        encoded = self.run()
+        return encoded.hidden_states[-1], encoded.pooled

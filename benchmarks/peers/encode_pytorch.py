@@ -1,0 +1,47 @@
+"""Sentences to hidden states by Hugging Face's `BertModel`."""
+
+import numpy as np
+import torch
+import transformers
+
+from minibert.batch import Batch
+from minibert.config import BertConfig
+from peers.train_pytorch import load_weights
+from peers.work import Rectangle
+
+
+class PyTorch:
+    """scaled_dot_product_attention under inference_mode; in bfloat16 the weights are so, too."""
+
+    def __init__(
+        self,
+        config: BertConfig,
+        batch: Batch,
+        flat: np.ndarray,
+        threads: int,
+        dtype: str,
+        compiled: bool = False,
+    ) -> None:
+        torch.set_num_threads(threads)
+        transformers.utils.logging.disable_progress_bar()
+        whole = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))
+        load_weights(whole, config, flat)
+        model = whole.bert.eval().to(getattr(torch, dtype))
+        self._model = torch.compile(model) if compiled else model
+        padded = Rectangle.of(batch)
+        self._real = padded.real
+        self._inputs = {
+            "input_ids": torch.from_numpy(padded.input_ids),
+            "token_type_ids": torch.from_numpy(padded.token_type_ids),
+        }
+        if padded.has_padding:
+            self._inputs["attention_mask"] = torch.from_numpy(padded.real.astype(np.int64))
+
+    def run(self) -> transformers.modeling_outputs.BaseModelOutputWithPoolingAndCrossAttentions:
+        with torch.inference_mode():
+            return self._model(**self._inputs)
+
+    # -> (T,H) (S,H)
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        out = self.run()
+        return out.last_hidden_state.float().numpy()[self._real], out.pooler_output.float().numpy()

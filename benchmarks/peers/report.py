@@ -1,0 +1,156 @@
+"""Rows of measurements as Markdown, for the terminal and for README.md alike."""
+
+import statistics
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tokenizer_jobs.tables import table, times
+
+from peers.work import Work
+
+Row = dict[str, Any]
+PEERS = ("Hugging Face", "PyTorch tuned", "PyTorch compiled", "PyTorch", "JAX", "ONNX Runtime")
+PUBLISHED = "Hugging Face"  # the model as published; not among the fast ones
+SHORT = {"float32": "fp32", "bfloat16": "bf16"}
+LENGTHS = {
+    "full": "every sequence full, no padding on any side",
+    "phrases": "real lengths (those of SST-2's phrases): minibert computes no padding, the others pad",
+}
+
+STEP_LIMITS = """\
+What this does not show: other machines and vocabularies, more threads than these, the making of batches. A
+step is forward, backward, clipping and AdamW, dropout 0.1, 15% of the positions masked. Useful GFLOP/s count
+matrix products over real tokens and masked rows once, and nothing computed again; the share is that of the
+fused multiply-adds a second which this machine did in the same rounds, in the row's own dtype (bf16 peers:
+autocast, float32 weights). Hugging Face is `BertForPreTraining` as published with fused AdamW. PyTorch tuned:
+masked rows only, scaled_dot_product_attention, fused AdamW. JAX: plain jax.numpy, jax.grad, one jit, its
+fastest random numbers. Before anything was timed, all had the loss, the gradient norm and the loss after an
+update that the NumPy reference has, with the same weights, the same batch and without dropout."""
+
+INFERENCE_LIMITS = """\
+What this does not show: other machines, sizes and lengths, tokenizing, many short requests at once. PyTorch
+is Hugging Face's `BertModel` with scaled_dot_product_attention under inference_mode, in bf16 with weights
+in bf16. ONNX Runtime has its own fused operators for attention, LayerNorm and GELU. Before timing,
+all had the last hidden states and pooled vectors of the NumPy reference."""
+
+
+class Rows:
+    """Measurements of one kind, in the order in which they were made."""
+
+    def __init__(self, rows: list[Row]):
+        self.rows = rows
+
+    def groups(self, *keys: str) -> Iterable[tuple[tuple, "Rows"]]:
+        """The rows by the values of some keys, in the order of their first appearance."""
+        found: dict[tuple, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(tuple(row[key] for key in keys), []).append(row)
+        return ((values, Rows(rows)) for values, rows in found.items())
+
+    @property
+    def works(self) -> list[Work]:
+        """What was done, in the order of the rows."""
+        return list(dict.fromkeys(map(work_of, self.rows)))
+
+    def fastest(self, work: Work, dtype: str, wanted: Callable[[str], bool]) -> Row | None:
+        """The fastest of some engines."""
+        found = [r for r in self.rows if work_of(r) == work and r["dtype"] == dtype and wanted(r["engine"])]
+        return max(found, key=lambda row: row["tokens_per_second"], default=None)
+
+
+def work_of(row: Row) -> Work:
+    return Work(row["size"], row["seq"], row["batch"], row["lengths"])
+
+
+def tables(rows: list[Row], limits: str) -> str:
+    """Everything that was measured: speed, ratios, memory, and what it does not show."""
+    if not rows:
+        return "Nothing was measured."
+    parts = [f"{rows[0]['machine']}; medians of {len(rows[0]['seconds'])} rounds."]
+    if busy := max((row["busy"] or "" for row in rows), default=""):
+        parts.append(f"No figure to quote: {busy}")
+    if rows[0]["quick"]:
+        parts.append("Measured with --quick: small batches, few rounds; no figure to quote.")
+    kept = rows[0]["kept_bytes"]  # in training a parameter, its gradient and two moments
+    for (lengths, threads), group in Rows(rows).groups("lengths", "threads"):
+        head = f"{threads} thread{'s' * (threads > 1)}, {LENGTHS[lengths]}"
+        parts.append(f"**Tokens/s (useful GFLOP/s, share of the peak)**, {head}:")
+        parts.append(grid(group, speed, [*ratios(group)]))
+        parts.append(f"**Peak memory, MB (beyond libraries and {kept} bytes a parameter)**, {head}:")
+        parts.append(grid(group, memory, []))
+    return "\n\n".join([*parts, limits])
+
+
+def grid(group: Rows, cell: Callable[[Row], str], more: list[list[str]]) -> str:
+    """A table with a line for each engine and dtype, a column for each work."""
+    works, lines = group.works, []
+    for (engine, dtype), own in group.groups("engine", "dtype"):
+        cells = {work_of(row): cell(row) for row in own.rows}
+        lines.append([f"{engine}, {SHORT[dtype]}", *(cells.get(work, "") for work in works)])
+    return table("|".join(["", *(work.title for work in works)]), iter(lines + more))
+
+
+def speed(row: Row) -> str:
+    share = "" if row["peak_share"] is None else f", {row['peak_share']:.0%}"
+    return f"{row['tokens_per_second']:,.0f} ({row['useful_gflops']:.0f}{share})"
+
+
+def memory(row: Row) -> str:
+    return f"{row['peak_rss_mb']:,.0f} ({beyond(row):,.0f})"
+
+
+def beyond(row: Row) -> float:
+    """MB beyond the libraries and the parameters with what belongs to them."""
+    return row["peak_rss_mb"] - row["imported_rss_mb"] - row["kept_bytes"] * row["parameters"] / 1e6
+
+
+def ratios(group: Rows) -> Iterable[list[str]]:
+    """minibert's fastest engine against others of the same dtype."""
+    for dtype in dict.fromkeys(row["dtype"] for row in group.rows):
+        for title, wanted in (
+            ("the fastest peer", lambda name: name in PEERS and name != PUBLISHED),
+            (PUBLISHED, lambda name: name == PUBLISHED),
+        ):
+            cells = []
+            for work in group.works:
+                ours = group.fastest(work, dtype, lambda name: name not in PEERS)
+                theirs = group.fastest(work, dtype, wanted)
+                cells.append(_ratio(ours, theirs) if ours and theirs else "")
+            if any(cells):
+                yield [f"**minibert / {title}, {SHORT[dtype]}**", *cells]
+
+
+def _ratio(ours: Row, theirs: Row) -> str:
+    ratio = times(ours["tokens_per_second"] / theirs["tokens_per_second"])
+    who = "" if theirs["engine"] == PUBLISHED else f" ({theirs['engine']})"
+    return f"**{ratio}**{who}"
+
+
+def row(
+    work: Work,
+    engine: str,
+    dtype: str,
+    threads: int,
+    runs: list[tuple[float, float]],
+    operations: int,
+    tokens: int,
+    peak: float | None,
+    **more: Any,
+) -> Row:
+    """One line of --json, from the seconds and busy cores of every round."""
+    seconds = statistics.median(one for one, _ in runs)
+    gflops = operations / seconds / 1e9
+    return {
+        "engine": engine,
+        "dtype": dtype,
+        **work._asdict(),
+        "threads": threads,
+        "tokens": tokens,
+        "tokens_per_second": tokens / seconds,
+        "useful_gflops": gflops,
+        "peak_gflops": peak,
+        "peak_share": peak and gflops / peak,
+        "seconds": [one for one, _ in runs],
+        "busy_cores": statistics.median(cores for _, cores in runs),
+        **more,
+    }

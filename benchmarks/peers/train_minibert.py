@@ -1,0 +1,33 @@
+"""A pre-training step as `minibert pretrain` does it, by any of its engines."""
+
+from pathlib import Path
+
+import numpy as np
+
+from minibert import backends
+from minibert.batch import Batch
+from minibert.config import BertConfig
+from minibert.params import Parameters
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.task import Pretraining
+from minibert.train import Loop, State, one_step
+from peers.schedule import RATE, TrainingStep
+
+
+class Minibert:
+    """The training loop's own step: gradients, clipping, AdamW."""
+
+    def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, engine: str) -> None:
+        self._limits = backends.limit_threads(threads)
+        backends.keep_freed_memory()
+        options = PretrainOptions(seed=3, bias_correction=True)
+        self._ops, self._batch = backends.create(engine), batch
+        task = Pretraining(options, None, self._ops)
+        params = Parameters(config, flat)
+        self._state, self._grads = State(params, task.optimizer(params)), params.zeros_like()
+        self._gradients = task.gradients(config)
+        self._loop = Loop(total_steps=1 << 30, rate=lambda step: RATE, folder=Path("nowhere"))
+
+    def run(self) -> TrainingStep:
+        figures = one_step(self._ops, self._state, self._grads, self._batch, self._gradients, self._loop)
+        return TrainingStep(figures["loss"], figures["gradient_norm"])

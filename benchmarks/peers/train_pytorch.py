@@ -1,0 +1,150 @@
+"""Pre-training steps in PyTorch: Hugging Face's model as published, and a BERT tuned for speed."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import transformers
+
+from minibert.batch import Batch
+from minibert.config import BertConfig
+from minibert.hub import to_hf
+from minibert.params import Parameters
+from peers.schedule import BETAS, CLIP_NORM, EPS, RATE, WEIGHT_DECAY, TrainingStep
+from peers.work import Rectangle
+
+Named = dict[str, torch.nn.Parameter]
+
+
+class PyTorchStep:
+    """Forward, backward, clipping and fused AdamW around a loss that subclasses have.
+
+    Parameters
+    ----------
+    decayed, others : parameters with and without weight decay.
+    dtype : bfloat16 is autocast: float32 weights, matrix products in bfloat16.
+    """
+
+    def __init__(self, decayed: list, others: list, threads: int, dtype: str) -> None:
+        torch.set_num_threads(threads)
+        self._dtype = dtype
+        self._parameters = [*decayed, *others]
+        groups = [{"params": decayed, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
+        self._optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPS, fused=True)
+
+    def loss(self) -> torch.Tensor:
+        raise NotImplementedError
+
+    def run(self) -> TrainingStep:
+        self._optimizer.zero_grad(set_to_none=True)
+        with precision(self._dtype):
+            loss = self.loss()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, CLIP_NORM)
+        self._optimizer.step()
+        return TrainingStep(loss.item(), norm.item())
+
+
+def precision(dtype: str) -> AbstractContextManager:
+    return torch.autocast("cpu", dtype=torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+
+
+class HuggingFace(PyTorchStep):
+    """`BertForPreTraining` as it is: vocabulary scores for every position, sequences padded."""
+
+    def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, dtype: str) -> None:
+        transformers.utils.logging.disable_progress_bar()
+        self._model = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))
+        load_weights(self._model, config, flat)
+        self._model.train()
+        split: dict[bool, list] = {True: [], False: []}
+        for name, parameter in self._model.named_parameters():
+            split["LayerNorm" not in name and not name.endswith("bias")].append(parameter)
+        padded = Rectangle.of(batch)
+        self._inputs = {
+            "input_ids": torch.from_numpy(padded.input_ids),
+            "token_type_ids": torch.from_numpy(padded.token_type_ids),
+            "attention_mask": torch.from_numpy(padded.real.astype(np.int64)),
+            "labels": torch.from_numpy(padded.labels),
+            "next_sentence_label": torch.from_numpy(padded.next_sentence_labels),
+        }
+        super().__init__(split[True], split[False], threads, dtype)
+
+    def loss(self) -> torch.Tensor:
+        return self._model(**self._inputs).loss
+
+
+def load_weights(model: torch.nn.Module, config: BertConfig, flat: np.ndarray) -> None:
+    """Give a model of Hugging Face's our parameters."""
+    named = {name: torch.tensor(value) for name, value in to_hf(Parameters(config, flat)).items()}
+    missing, _ = model.load_state_dict(named, strict=False)
+    lost = [name for name in missing if not name.startswith("cls.predictions.decoder.")]  # tied
+    assert not lost, lost
+
+
+class Tuned(PyTorchStep):
+    """A plain BERT with what speeds one up in PyTorch.
+
+    One projection for query, key and value; scaled_dot_product_attention; vocabulary scores for masked rows
+    only; fused AdamW; optionally compiled. Sequences are padded.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        batch: Batch,
+        flat: np.ndarray,
+        threads: int,
+        dtype: str,
+        compiled: bool = False,
+    ) -> None:
+        parameters = Parameters(config, flat)
+        self._config = config
+        self._named: Named = {}
+        split: dict[bool, list] = {True: [], False: []}
+        for entry in parameters.table:
+            value = parameters[entry.name]
+            turned = value.T if entry.name.endswith("weight") else value  # linear: (outputs, inputs)
+            self._named[entry.name] = torch.nn.Parameter(torch.tensor(np.ascontiguousarray(turned)))
+            split[entry.decays].append(self._named[entry.name])
+        padded = Rectangle.of(batch)
+        self._batch = {name: torch.from_numpy(value) for name, value in padded._asdict().items()}
+        # A query sees every real key of its sequence.
+        self._mask = self._batch["real"][:, None, None, :] if padded.has_padding else None
+        self._loss = torch.compile(pretraining_loss) if compiled else pretraining_loss
+        super().__init__(split[True], split[False], threads, dtype)
+
+    def loss(self) -> torch.Tensor:
+        return self._loss(self._config, self._named, self._batch, self._mask)
+
+
+def layer_norm(x: torch.Tensor, p: Named, name: str, config: BertConfig) -> torch.Tensor:
+    return F.layer_norm(x, (config.H,), p[f"{name}.gamma"], p[f"{name}.beta"], config.layer_norm_eps)
+
+
+def pretraining_loss(config: BertConfig, p: Named, batch: dict, mask: torch.Tensor | None) -> torch.Tensor:
+    """Masked words and next sentences of a padded batch."""
+    rate, attention_rate = config.hidden_dropout_prob, config.attention_probs_dropout_prob
+    S, n = batch["input_ids"].shape
+    x = F.embedding(batch["input_ids"], p["embeddings.word"]) + p["embeddings.position"][:n]
+    x = x + F.embedding(batch["token_type_ids"], p["embeddings.segment"])
+    x = F.dropout(layer_norm(x, p, "embeddings", config), rate)
+    for i in range(config.L):
+        at, ff = f"layers.{i}.attention", f"layers.{i}.feed_forward"
+        qkv = F.linear(x, p[f"{at}.qkv_weight"], p[f"{at}.qkv_bias"])
+        q, k, v = qkv.view(S, n, 3, config.A, config.D).permute(2, 0, 3, 1, 4)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=attention_rate)
+        out = out.transpose(1, 2).reshape(S, n, config.H)
+        out = F.linear(out, p[f"{at}.output_weight"], p[f"{at}.output_bias"])
+        x = layer_norm(x + F.dropout(out, rate), p, at, config)
+        out = F.gelu(F.linear(x, p[f"{ff}.in_weight"], p[f"{ff}.in_bias"]))
+        out = F.linear(out, p[f"{ff}.out_weight"], p[f"{ff}.out_bias"])
+        x = layer_norm(x + F.dropout(out, rate), p, ff, config)
+    pooled = torch.tanh(F.linear(x[:, 0], p["pooler.weight"], p["pooler.bias"]))
+    scores = F.linear(pooled, p["nsp.weight"], p["nsp.bias"])
+    nsp = F.cross_entropy(scores.float(), batch["next_sentence_labels"])
+    rows = x.reshape(S * n, config.H).index_select(0, batch["masked"])
+    rows = layer_norm(F.gelu(F.linear(rows, p["mlm.weight"], p["mlm.bias"])), p, "mlm", config)
+    logits = F.linear(rows, p["embeddings.word"], p["mlm.output_bias"])
+    return F.cross_entropy(logits.float(), batch["masked_labels"]) + nsp

@@ -1,0 +1,72 @@
+"""A whole pre-training step: minibert's engines beside PyTorch, Hugging Face and JAX, in one run.
+
+    python benchmarks/step.py [--quick] [--size tiny mini] [--seq 128] [--batch 32] [--dtype float32]
+        [--lengths full phrases] [--threads 1 2] [--only cpp "PyTorch tuned"] [--rounds 5]
+        [--json] [--rows FILE] [--write-readme]
+
+A step is forward, backward, clipping and AdamW, with dropout 0.1, a vocabulary of 30,522 and 15% of the
+positions masked. Everyone is a process of its own with the same weights, batch and number of threads. First,
+without dropout, loss, gradient norm and the loss after an update have to be the reference's; then everyone
+takes turns, and figures are medians of the rounds. Shares are of the peak measured in the same rounds.
+"""
+
+import sys
+
+from peers import ways
+from peers.bench import Case, Kind, main, parser
+from peers.report import STEP_LIMITS
+from peers.work import Work, step_operations
+
+SLOW = ("numpy", "Hugging Face")
+PLAN = (
+    Case(Work("tiny", 128, 64)),
+    Case(Work("mini", 128, 32)),
+    Case(Work("small", 128, 32), without=SLOW),
+    Case(Work("base", 128, 8), without=SLOW),
+    Case(Work("base", 128, 32), only=("cpp",)),
+    Case(Work("mini", 512, 8), without=SLOW),
+    Case(Work("tiny", 64, 256, "phrases"), without=SLOW),
+    Case(Work("mini", 64, 128, "phrases"), without=SLOW),
+)
+QUICK = (Case(Work("tiny", 32, 4)), Case(Work("tiny", 64, 8, "phrases"), without=SLOW))
+# Largest relative error of losses and of gradient norms. float32 adds up in another order; bfloat16 has eight
+# bits, and its products of a thousand terms are rounded once each.
+TOLERANCES = {"float32": (1e-5, 1e-4), "bfloat16": (1e-2, 1e-1)}
+MARK = "<!-- written by `python benchmarks/step.py --write-readme` -->"
+
+
+def operations(work: Work) -> int:
+    """Useful floating-point operations of a step."""
+    config = work.config(0.0)
+    return step_operations(config, work.sequence_lengths(), work.make_batch(config).M)
+
+
+def complaint(found: list, expected: list, dtype: str) -> str | None:
+    """What differs in two steps from what the reference has; the second loss shows what the update did."""
+    (loss, norm), (after, _) = found
+    (true_loss, true_norm), (true_after, _) = expected
+    close, near = TOLERANCES[dtype]
+    for name, one, other, bound in (
+        ("loss", loss, true_loss, close),
+        ("gradient norm", norm, true_norm, near),
+        ("loss after an update", after, true_after, close),
+    ):
+        if not abs(one - other) <= bound * abs(other):
+            return f"its {name} is {one:.6g}, the reference's {other:.6g}"
+    return None
+
+
+KIND = Kind(
+    ways=ways.training(),
+    plan=PLAN,
+    quick=QUICK,
+    dropout=0.1,
+    kept_bytes=16,
+    operations=operations,
+    compare=complaint,
+    limits=STEP_LIMITS,
+    mark=MARK,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(KIND, parser(__doc__.splitlines()[0]).parse_args()))

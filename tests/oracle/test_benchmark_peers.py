@@ -1,0 +1,50 @@
+"""Whom the benchmarks of speed measure do the same work: one ugly padded batch, the reference's numbers."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import agreement  # noqa: E402
+import inference  # noqa: E402
+import step  # noqa: E402
+from peers import children, ways  # noqa: E402
+from peers.work import Work, weights  # noqa: E402
+
+
+@pytest.fixture
+def given():
+    """A configuration without dropout, sequences of all lengths, weights in general position, one thread."""
+    config = agreement.config()
+    return config, Work("tiny", 24, 8, "phrases").make_batch(config), weights(config), 1
+
+
+def found(way, given):
+    module, _, name = way.factory.partition(":")
+    library = {"train_jax": "jax", "encode_onnx": "onnxruntime"}.get(module)
+    pytest.importorskip(library or "transformers")
+    made = getattr(__import__(f"peers.{module}", fromlist=[name]), name)
+    config, batch, flat, threads = given
+    return children.result(made(config, batch, flat.copy(), threads, **way.options))
+
+
+def titles(all_ways):
+    """Compiling takes a minute; `compiled` is the same code, and compared in every run of the benchmark."""
+    return [pytest.param(way, id=way.title) for way in all_ways if not way.options.get("compiled")]
+
+
+@pytest.mark.parametrize("way", titles(ways.training()))
+def test_everyone_s_steps_have_the_reference_s_losses(way, given):
+    expected = found(ways.training()[0], given)
+    assert step.complaint(found(way, given), expected, way.dtype) is None
+    assert np.isfinite(expected).all()
+
+
+@pytest.mark.parametrize("way", titles(ways.encoding()))
+def test_everyone_s_hidden_states_are_the_reference_s(way, given):
+    expected = found(ways.encoding()[0], given)
+    assert inference.complaint(found(way, given), expected, way.dtype) is None

@@ -1,0 +1,286 @@
+"""What the benchmarks of speed count, choose and write; who is measured is compared in tests/oracle."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import inference  # noqa: E402
+import peak  # noqa: E402
+import step  # noqa: E402
+from peers import bench, children, machine, report, ways  # noqa: E402
+from peers.work import PHRASES, Rectangle, Work, encoder_operations, step_operations, weights  # noqa: E402
+
+from minibert import backends, bert  # noqa: E402
+from minibert.config import BertConfig  # noqa: E402
+from minibert.errors import InputError  # noqa: E402
+from minibert.ops import Ops  # noqa: E402
+from minibert.params import Parameters  # noqa: E402
+
+SMALL = BertConfig(
+    vocab_size=99,
+    hidden_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=37,
+    max_position_embeddings=40,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+RAGGED = np.array([1, 2, 7, 24])
+
+
+class Counting(Ops):
+    """Adds up the matrix products that it is asked for."""
+
+    operations = 0
+
+    def linear(self, x, weight, bias):
+        self.operations += 2 * x.shape[0] * weight.size
+        return super().linear(x, weight, bias)
+
+    def linear_backward(self, dy, saved):
+        dx, dweight, dbias = super().linear_backward(dy, saved)
+        self.operations += 2 * 2 * dy.shape[0] * dweight.size
+        return dx, dweight, dbias
+
+    def attention(self, q, k, v, cu_seqlens, *rest):
+        self.operations += self.of_attention(q, cu_seqlens)
+        return super().attention(q, k, v, cu_seqlens, *rest)
+
+    def attention_backward(self, dy, saved):
+        self.operations += 2 * self.of_attention(saved[0], saved[3])
+        return super().attention_backward(dy, saved)
+
+    def of_attention(self, q, cu_seqlens):
+        return sum(2 * 2 * int(n) ** 2 * q.shape[1] * q.shape[2] for n in np.diff(cu_seqlens))
+
+
+def test_useful_operations_are_those_of_a_hand_count():
+    # T=34, sum of squares 630, M=4. A layer: 2 34 (4 24^2 + 2 24 37) + 4 630 24.
+    layer = 2 * 34 * (2304 + 1776) + 4 * 630 * 24
+    assert encoder_operations(SMALL, RAGGED) == 2 * layer == 675_840
+    head = 2 * 4 * 24 * (24 + 99)
+    pooler, next_sentence = 2 * 4 * 24 * 24, 2 * 4 * 24 * 2
+    assert step_operations(SMALL, RAGGED, 4) == 3 * (2 * layer + head + pooler + next_sentence) == 2_113_344
+
+
+def test_useful_operations_of_mini_are_the_published_table_s():
+    work = Work("mini", 128, 32)  # 5,510 tokens/s of it were 151 GFLOP/s
+    assert 5510 * step.operations(work) / (32 * 128) / 1e9 == pytest.approx(151, rel=0.01)
+
+
+@pytest.mark.parametrize("lengths", ["full", "phrases"])
+def test_useful_operations_are_the_matrix_products_of_the_reference(lengths):
+    work = Work("tiny", 24, 6, lengths)
+    batch, ops = work.make_batch(SMALL), Counting()
+    params = Parameters(SMALL, weights(SMALL))
+    grads = params.zeros_like()
+    _, saved = bert.pretraining_loss(ops, SMALL, params.tree, batch)
+    bert.pretraining_loss_backward(ops, SMALL, saved, params.tree, grads.tree)
+    assert ops.operations == step_operations(SMALL, work.sequence_lengths(), batch.M)
+
+
+def test_batches_are_valid_and_mask_15_percent():
+    work = Work("tiny", 128, 16)
+    config = work.config(0.1)
+    assert (config.V, config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (30522, 0.1, 0.1)
+    batch = work.make_batch(config)
+    batch.validate(config)
+    assert (batch.T, batch.S, batch.M) == (2048, 16, 16 * 19)
+    assert (batch.input_ids > 0).all() and (batch.input_ids[batch.masked_rows] == 103).all()
+    assert batch.next_sentence_labels.tolist() == [0, 1] * 8
+
+
+def test_phrases_have_the_lengths_of_sst_2():
+    lengths = Work("tiny", 64, 64, "phrases").sequence_lengths()
+    assert sorted(lengths) == list(PHRASES)
+    assert np.mean(PHRASES) == pytest.approx(13.3, abs=0.05)
+    assert Work("tiny", 64, 256, "phrases").sequence_lengths().mean() == pytest.approx(13.3, abs=0.05)
+    assert Work("tiny", 16, 64, "phrases").sequence_lengths().max() == 16
+
+
+def test_padded_rectangle_holds_the_flat_batch():
+    batch = Work("tiny", 24, 9, "phrases").make_batch(SMALL)
+    padded = Rectangle.of(batch)
+    assert padded.has_padding and padded.real.sum() == batch.T
+    np.testing.assert_array_equal(padded.input_ids[padded.real], batch.input_ids)
+    np.testing.assert_array_equal(padded.token_type_ids[padded.real], batch.token_type_ids)
+    np.testing.assert_array_equal(padded.labels.ravel()[padded.masked], batch.masked_labels)
+    assert (padded.labels != -100).sum() == batch.M
+    assert not padded.input_ids[~padded.real].any()
+    assert not Rectangle.of(Work("tiny", 24, 2).make_batch(SMALL)).has_padding
+
+
+def test_wrong_losses_and_states_are_complained_of():
+    steps = [(10.0, 2.0), (9.5, 1.9)]
+    assert step.complaint(steps, steps, "float32") is None
+    assert step.complaint([(10.01, 2.0), (9.5, 1.9)], steps, "bfloat16") is None
+    for wrong, what in (
+        ([(10.01, 2.0), (9.5, 1.9)], "loss"),
+        ([(10.0, 2.01), (9.5, 1.9)], "gradient norm"),
+        ([(10.0, 2.0), (9.6, 1.9)], "loss after an update"),
+        ([(float("nan"), 2.0), (9.5, 1.9)], "loss"),
+    ):
+        assert step.complaint(wrong, steps, "float32").startswith(f"its {what} is ")
+    states = np.ones((3, 4)), np.ones((1, 4))
+    assert inference.complaint(states, states, "float32") is None
+    assert "hidden states are inf away" in inference.complaint((states[1], states[1]), states, "float32")
+    assert "pooled vectors are 0.5" in inference.complaint((states[0], states[1] / 2), states, "float32")
+
+
+def measured(engine, seconds, **changes):
+    """A row as a run makes it: 1,000 tokens and 10 billion operations a run."""
+    made = report.row(
+        Work("tiny", 128, 64),
+        engine,
+        "float32",
+        2,
+        [(s, 2.0) for s in seconds],
+        10_000_000_000,
+        1000,
+        100.0,
+        peak_rss_mb=300.0,
+        imported_rss_mb=50.0,
+        kept_bytes=16,
+        parameters=5_000_000,
+        machine="a machine",
+        quick=False,
+        busy=None,
+    )
+    return made | changes
+
+
+def test_rows_have_medians_and_the_promised_keys():
+    row = measured("cpp", [0.2, 0.1, 0.9])
+    for key, value in {
+        "engine": "cpp",
+        "dtype": "float32",
+        "size": "tiny",
+        "seq": 128,
+        "batch": 64,
+        "tokens_per_second": 5000.0,
+        "useful_gflops": 50.0,
+        "peak_share": 0.5,
+        "peak_rss_mb": 300.0,
+    }.items():
+        assert row[key] == pytest.approx(value) if isinstance(value, float) else row[key] == value
+    assert json.loads(json.dumps(row)) == row
+
+
+def test_tables_show_speed_ratios_and_memory():
+    rows = [
+        measured("numpy", [1.0]),
+        measured("cpp", [0.2]),
+        measured("Hugging Face", [2.0]),
+        measured("JAX", [0.5], peak_share=None),
+        measured("PyTorch tuned", [0.8]),
+        measured("cpp", [0.1], size="mini"),
+        measured("cpp", [0.1], lengths="phrases", threads=1),
+    ]
+    text = report.tables(rows, "what it does not show")
+    for line in (
+        "a machine; medians of 1 rounds.",
+        "|  | tiny, 64 × 128 | mini, 64 × 128 |",
+        "| cpp, fp32 | 5,000 (50, 50%) | 10,000 (100, 100%) |",
+        "| JAX, fp32 | 2,000 (20) |  |",
+        "| **minibert / the fastest peer, fp32** | **2.5×** (JAX) |  |",
+        "| **minibert / Hugging Face, fp32** | **10×** |  |",
+        "| cpp, fp32 | 300 (170) | 300 (170) |",
+        "|  | tiny, 64 × phrases |",
+    ):
+        assert line in text.splitlines(), line
+    assert text.endswith("what it does not show")
+    assert "2 threads, every sequence full" in text and "1 thread, real lengths" in text
+    assert "no figure to quote" not in text.lower()
+    assert "no figure to quote" in report.tables([measured("cpp", [1.0], quick=True)], "")
+    assert "No figure to quote: busy" in report.tables([measured("cpp", [1.0], busy="busy")], "")
+
+
+def options(*words):
+    return bench.parser("").parse_args(words)
+
+
+def test_cases_are_the_plan_s_unless_others_are_named():
+    assert bench.chosen_cases(step.KIND, options()) == list(step.PLAN)
+    assert bench.chosen_cases(step.KIND, options("--quick")) == list(step.QUICK)
+    small = bench.chosen_cases(step.KIND, options("--size", "base"))
+    assert [case.work for case in small] == [Work("base", 128, 8), Work("base", 128, 32)]
+    named = bench.chosen_cases(step.KIND, options("--size", "mini", "tiny", "--seq", "64"))
+    assert [case.work for case in named] == [Work("mini", 64, 32), Work("tiny", 64, 64)]
+    with pytest.raises(InputError, match="nothing of the plan"):
+        bench.chosen_cases(step.KIND, options("--size", "large"))
+
+
+def test_every_engine_of_minibert_and_every_peer_has_a_way():
+    for found in (ways.training(), ways.encoding()):
+        names = {way.engine for way in found}
+        assert set(backends.ENGINES) <= names and names & set(report.PEERS)
+        assert names <= set(backends.ENGINES) | set(report.PEERS)
+        assert len({way.title for way in found}) == len(found)
+
+
+def test_child_measures_an_engine_and_reports_what_is_missing(tmp_path):
+    work = Work("tiny", 8, 2)
+    np.save(tmp_path / "w.npy", weights(work.config(0.0)))
+    job = children.Job(work, str(tmp_path / "w.npy"), 0.0)
+    child = children.Child("train_minibert:Minibert", job, 1, {"engine": "numpy"})
+    try:
+        (loss, norm), (after, _) = child.ask("result")
+        assert after < loss and norm > 0
+        found = children.take_turns({"numpy": child}, 2, 0.0, lambda: None, pytest.fail)
+        assert [len(found["numpy"]), *(cores > 0 for _, cores in found["numpy"])] == [2, True, True]
+        assert child.ask("memory") > child.imported > 1e7
+    finally:
+        child.close()
+    for factory, why in (
+        ("train_minibert:Minibert", "InputError: backend='none'"),
+        ("none:No", "peers.none"),
+    ):
+        with pytest.raises(children.Unavailable, match=why):
+            children.Child(factory, job, 1, {"engine": "none"})
+
+
+def test_step_ends_with_a_sentence_for_wrong_options(capsys):
+    for words, sentence in (
+        (["--only", "tensorflow"], "--only tensorflow is none of"),
+        (["--threads", "0"], "--threads 0 is none of 1"),
+        (["--size", "huge"], "nothing of the plan"),
+    ):
+        assert bench.main(step.KIND, options(*words)) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_rows_of_an_earlier_run_become_tables_again(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([measured("cpp", [0.2])]))
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{step.MARK}\nold\n<!-- end of what is written -->\n")
+    monkeypatch.setattr(bench, "README", readme)
+    assert bench.main(step.KIND, options("--rows", str(path), "--write-readme")) == 0
+    assert "| cpp, fp32 | 5,000 (50, 50%) |" in readme.read_text() and "old" not in readme.read_text()
+    path.write_text(json.dumps([measured("cpp", [0.2], busy="others are at work.")]))
+    assert bench.main(step.KIND, options("--rows", str(path), "--write-readme")) == 2
+    assert "quiet machine" in capsys.readouterr().err
+
+
+@pytest.fixture
+def compiler():
+    try:
+        return machine.units()
+    except machine.RunError:
+        pytest.skip("no C++ compiler")
+
+
+def test_peak_measures_every_vector_unit_and_copies(compiler, capsys):
+    assert "float32" in {dtype for dtype, _ in compiler}
+    assert machine.peak("float32", 1, 10) > 0.1 and machine.peak("int4", 1) is None
+    assert peak.main(["--quick", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["unit"] for row in rows} == {"GFLOP/s", "GB/s"} and all(row["rate"] > 0 for row in rows)
+    assert "| copying in memory |" in peak.text(rows)
