@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "elementary.h"
+
 // Everything here is laid out with queries along vectors and keys down the rows, so a panel of scores is S^T
 // (keys, queries). Softmax then runs down the rows: maxima, sums and the delta of backward are vectors
 // with one query in each lane, no vector is ever summed across, and one hash serves two rows for dropout.
@@ -27,25 +29,6 @@ constexpr int64_t whole(int64_t n, int64_t size) { return parts(n, size) * size;
 
 MB_INLINE vf chosen(vi mask, vf x) { return (vf)((vi)x & mask); } // x or 0
 
-// exp(x) for x of at most a few: as 2^(x log2(e)), with an error of |x| exp(x) 2^-24 at most beside that of the series,
-// which does not matter to probabilities. 0 where x < -88.
-MB_INLINE vf exp(vf x) {
-    constexpr float kLog2E = 1.44269504088896341f;
-    constexpr float kRound = 12582912.0f; // 1.5 * 2^23: what is added to it loses its fraction
-    x *= kLog2E;
-    x = x < all(-127.0f) ? all(-127.0f) : x;
-    vf shifted = x + kRound;
-    vf f = x - (shifted - kRound); // in [-1/2, 1/2]
-    vf p = all(1.534581242594868e-4f);
-    p = p * f + 1.3399930903688073e-3f;
-    p = p * f + 9.618489071726799e-3f;
-    p = p * f + 5.550328642129898e-2f;
-    p = p * f + 2.4022646248340607e-1f;
-    p = p * f + 6.931471824645996e-1f;
-    p = p * f + 1.0f;
-    return p * (vf)(((vu)shifted + 127) << 23);
-}
-
 // The two halves of a and b, lane by lane: a0 b0 a1 b1 ...
 MB_INLINE void zip(vf &a, vf &b) {
 #if defined(__AVX512F__)
@@ -67,8 +50,9 @@ MB_INLINE void turn(vf *rows) {
     for (int step = 1; step < VL; step *= 2) {
         vf from[VL];
 #pragma GCC unroll 16
-        for (int r = 0; r < VL; ++r)
+        for (int r = 0; r < VL; ++r) {
             from[r] = rows[r];
+        }
 #pragma GCC unroll 8
         for (int r = 0; r < VL / 2; ++r) {
             zip(from[r], from[r + VL / 2]);
@@ -91,127 +75,142 @@ struct OutRows {
 // a[k lda + r]. Each element of C is one chain of additions in the order of k, whatever the tiles and blocks: bits
 // do not depend on them.
 template <bool turned, int NV, int R>
-__attribute__((noinline)) void tile(int64_t K, const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
-                                    int64_t ldc, bool add) {
+__attribute__((noinline)) void tile(int64_t K, const float *a, int64_t lda, const float *b, int64_t ldb,
+                                    float *c, int64_t ldc, bool add) {
     vf sums[R][NV];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-        for (int j = 0; j < NV; ++j)
+        for (int j = 0; j < NV; ++j) {
             sums[r][j] = add ? load(c + r * ldc + j * VL) : vf{};
+        }
     for (int64_t k = 0; k < K; ++k) {
         vf right[NV];
 #pragma GCC unroll 4
-        for (int j = 0; j < NV; ++j)
+        for (int j = 0; j < NV; ++j) {
             right[j] = load(b + k * ldb + j * VL);
+        }
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-            for (int j = 0; j < NV; ++j)
+            for (int j = 0; j < NV; ++j) {
                 sums[r][j] += (turned ? a[k * lda + r] : a[r * lda + k]) * right[j];
+            }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-        for (int j = 0; j < NV; ++j)
+        for (int j = 0; j < NV; ++j) {
             store(c + r * ldc + j * VL, sums[r][j]);
+        }
 }
 
 template <bool turned, int NV, int R>
-MB_INLINE void tile_of(int64_t rows, int64_t K, const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
-                       int64_t ldc, bool add) {
-    if (rows >= R)
+MB_INLINE void tile_of(int64_t rows, int64_t K, const float *a, int64_t lda, const float *b, int64_t ldb,
+                       float *c, int64_t ldc, bool add) {
+    if (rows >= R) {
         tile<turned, NV, R>(K, a, lda, b, ldb, c, ldc, add);
-    else if constexpr (R > 1)
+    } else if constexpr (R > 1) {
         tile_of<turned, NV, R - 1>(rows, K, a, lda, b, ldb, c, ldc, add);
+    }
 }
 
 template <bool turned, int NV>
-MB_INLINE void columns(int64_t M, int64_t K, const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
-                       int64_t ldc, bool add) {
+MB_INLINE void columns(int64_t M, int64_t K, const float *a, int64_t lda, const float *b, int64_t ldb,
+                       float *c, int64_t ldc, bool add) {
     constexpr int R = kRows[NV];
-    for (int64_t i = 0; i < M; i += R)
-        tile_of<turned, NV, R>(M - i, K, a + i * (turned ? 1 : lda), lda, b, ldb, c + i * ldc, ldc, add);
+    for (int64_t groups = parts(M, R), i = 0; groups > 0; --groups) {
+        int64_t rows = parts(M - i, groups); // tiles of equal height
+        tile_of<turned, NV, R>(rows, K, a + i * (turned ? 1 : lda), lda, b, ldb, c + i * ldc, ldc, add);
+        i += rows;
+    }
 }
 
 // C (M,N) = or += A (M,K) B (K,N), with N a multiple of VL.
 template <bool turned>
-void product(int64_t M, int64_t N, int64_t K, const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
-             int64_t ldc, bool add) {
+void product(int64_t M, int64_t N, int64_t K, const float *a, int64_t lda, const float *b, int64_t ldb,
+             float *c, int64_t ldc, bool add) {
     int64_t vectors = N / VL;
     for (int64_t groups = parts(vectors, kVectors); groups > 0; --groups) {
         int64_t here = parts(vectors, groups); // groups of equal width
-        if (here == 1)
+        if (here == 1) {
             columns<turned, 1>(M, K, a, lda, b, ldb, c, ldc, add);
-        else if (here == 2)
+        } else if (here == 2) {
             columns<turned, 2>(M, K, a, lda, b, ldb, c, ldc, add);
-        else if constexpr (kVectors > 2) {
-            if (here == 3)
+        } else if constexpr (kVectors > 2) {
+            if (here == 3) {
                 columns<turned, 3>(M, K, a, lda, b, ldb, c, ldc, add);
-            else
+            } else {
                 columns<turned, 4>(M, K, a, lda, b, ldb, c, ldc, add);
+            }
         }
         vectors -= here, b += here * VL, c += here * VL;
     }
 }
 
-// x (n,D) -> scale x^T (D,width); the columns behind n are 0.
+// x (n,D) -> scale x^T (D,width). What stands in the columns behind n is never read by anything that counts.
 void turn_rows(Rows x, int64_t n, int64_t D, float scale, float *to, int64_t width) {
-    for (int64_t i = 0; i < width; i += VL)
-        for (int64_t d = 0; d < D; d += VL) {
-            vf block[VL];
-            if (n - i >= VL && D - d >= VL) {
+    for (int64_t i = 0; i < width; i += VL, to += VL) {
+        const float *rows[VL];
+        for (int r = 0; r < VL; ++r) {
+            rows[r] = x.data + std::min(i + r, n - 1) * x.stride;
+        }
+        vf block[VL];
+        int64_t d = 0;
+        for (; d + VL <= D; d += VL) {
 #pragma GCC unroll 16
-                for (int r = 0; r < VL; ++r)
-                    block[r] = load(x.data + (i + r) * x.stride + d) * scale;
-            } else {
-                for (int r = 0; r < VL; ++r)
-                    block[r] = i + r >= n    ? vf{}
-                               : D - d >= VL ? load(x.data + (i + r) * x.stride + d) * scale
-                                             : load(x.data + (i + r) * x.stride + d, D - d) * scale;
+            for (int r = 0; r < VL; ++r) {
+                block[r] = load(rows[r] + d) * scale;
             }
             turn(block);
-            float *corner = to + d * width + i;
-            if (D - d >= VL) {
 #pragma GCC unroll 16
-                for (int r = 0; r < VL; ++r)
-                    store(corner + r * width, block[r]);
-            } else {
-                for (int64_t r = 0; r < D - d; ++r)
-                    store(corner + r * width, block[r]);
+            for (int r = 0; r < VL; ++r) {
+                store(to + (d + r) * width, block[r]);
             }
         }
+        if (d < D) {
+#pragma GCC unroll 16
+            for (int r = 0; r < VL; ++r) {
+                block[r] = load(rows[r] + d, D - d) * scale;
+            }
+            turn(block);
+            for (int64_t r = 0; r < D - d; ++r) {
+                store(to + (d + r) * width, block[r]);
+            }
+        }
+    }
 }
 
-// x y (n,D) -> sum_d x y (width), 0 behind n
+// x y (n,D) -> sum_d x y (width); behind n as above
 void row_products(Rows x, Rows y, int64_t n, int64_t D, float *sums, int64_t width) {
     for (int64_t i = 0; i < width; i += VL) {
         vf block[VL];
+#pragma GCC unroll 16
         for (int r = 0; r < VL; ++r) {
+            int64_t row = std::min(i + r, n - 1);
+            const float *a = x.data + row * x.stride, *b = y.data + row * y.stride;
             vf sum = {};
-            if (i + r < n) {
-                const float *a = x.data + (i + r) * x.stride, *b = y.data + (i + r) * y.stride;
-                int64_t d = 0;
-                for (; d + VL <= D; d += VL)
-                    sum += load(a + d) * load(b + d);
-                if (d < D)
-                    sum += load(a + d, D - d) * load(b + d, D - d);
+            int64_t d = 0;
+            for (; d + VL <= D; d += VL) {
+                sum += load(a + d) * load(b + d);
             }
-            block[r] = sum;
+            block[r] = d < D ? sum + load(a + d, D - d) * load(b + d, D - d) : sum;
         }
         turn(block);
         vf total = block[0];
 #pragma GCC unroll 16
-        for (int r = 1; r < VL; ++r)
+        for (int r = 1; r < VL; ++r) {
             total += block[r];
+        }
         store(sums + i, total);
     }
 }
 
 // x (n,D) with rows that may be read in whole vectors: x itself, or a copy with zeros behind each row.
 Rows widened(Rows x, int64_t n, int64_t D, int64_t width, float *space) {
-    if (D == width)
+    if (D == width) {
         return x;
+    }
     for (int64_t i = 0; i < n; ++i) {
         std::memcpy(space + i * width, x.data + i * x.stride, sizeof(float) * static_cast<size_t>(D));
         std::fill(space + i * width + D, space + (i + 1) * width, 0.0f);
@@ -220,8 +219,9 @@ Rows widened(Rows x, int64_t n, int64_t D, int64_t width, float *space) {
 }
 
 void narrow(const float *from, int64_t width, int64_t n, int64_t D, OutRows to) {
-    for (int64_t i = 0; i < n; ++i)
+    for (int64_t i = 0; i < n; ++i) {
         std::memcpy(to.data + i * to.stride, from + i * width, sizeof(float) * static_cast<size_t>(D));
+    }
 }
 
 // What the loops over sequences and heads have in common.
@@ -229,7 +229,7 @@ struct Problem {
     const int32_t *begins;
     int64_t A, D;
     bool causal;
-    AttentionDropout drop;
+    Drop drop;
 
     int64_t width() const { return whole(D, VL); }
     float root() const { return static_cast<float>(1 / __builtin_sqrt(static_cast<double>(D))); }
@@ -240,21 +240,10 @@ struct Keys {
     alignas(64) uint32_t first[kQueries], second[kQueries];
 };
 
-constexpr uint32_t kGolden = 0x9E3779B9u;
-
-template <typename Word> MB_INLINE Word mix(Word x) {
-    x = (x ^ (x >> 16)) * 0x7FEB352Du;
-    x = (x ^ (x >> 15)) * 0x846CA68Bu;
-    return x ^ (x >> 16);
-}
-
-template <typename Word> MB_INLINE Word fold(Word key, uint32_t word) { return mix(mix(key ^ word) + kGolden); }
-
-void panel_keys(const AttentionDropout &drop, int64_t row, int64_t queries, int64_t head, Keys &keys) {
+void panel_keys(const Drop &drop, int64_t row, int64_t queries, int64_t head, Keys &keys) {
     for (int64_t i = 0; i < queries; ++i) {
-        const uint32_t *key = drop.rows + 2 * (row + i);
-        keys.first[i] = fold(fold(key[0], drop.site), static_cast<uint32_t>(head));
-        keys.second[i] = fold(fold(key[1], drop.site), static_cast<uint32_t>(head));
+        Key key = fold(row_key(drop, row + i), static_cast<uint32_t>(head));
+        keys.first[i] = key.first, keys.second[i] = key.second;
     }
     std::fill(keys.first + queries, keys.first + kQueries, 0u);
     std::fill(keys.second + queries, keys.second + kQueries, 0u);
@@ -271,20 +260,12 @@ MB_INLINE vu word(uint32_t x) { return x - vu{}; }
 // Which of VL queries keep key j and key j + 1, for even j.
 MB_INLINE void kept_pair(vu first, vu second, int64_t j, uint32_t threshold, vi &even, vi &odd) {
     vu x = first + static_cast<uint32_t>(j / 2) * kGolden;
-    x = ((x ^ (x >> 16)) * 0x7FEB352Du) ^ second;
-    x = (x ^ (x >> 15)) * 0x846CA68Bu;
+    x = (x ^ (x >> 16)) * kFirst ^ second;
+    x = (x ^ (x >> 15)) * kSecond;
     x = x ^ (x >> 16);
     vi limit = (vi)word(threshold);
     even = (vi)(x & 0xFFFFu) >= limit;
     odd = (vi)(x >> 16) >= limit;
-}
-
-MB_INLINE vi lanes() {
-    vi v;
-#pragma GCC unroll 16
-    for (int i = 0; i < VL; ++i)
-        v[i] = i;
-    return v;
 }
 
 // One block of a panel: `keys` rows from key j on, `width` columns from query i on.
@@ -319,23 +300,27 @@ void exponentiate(const Block &block, float *s, const float *highest, float *sum
     for (int64_t c = 0; c < block.width; c += VL) {
         vf top = load(highest + c), sum = {};
         vu first = {}, second = {};
-        if (dropout)
+        if (dropout) {
             first = load_words(keys.first + c), second = load_words(keys.second + c);
+        }
         auto one = [&](int64_t r, vi kept) {
             float *here = s + r * block.width + c;
             vf p = exp(load(here) - top);
-            if (diagonal)
+            if (diagonal) {
                 p = chosen(seen(block.i + c, block.j + r), p);
+            }
             sum += p;
             store(here, dropout ? chosen(kept, p) : p);
         };
         for (int64_t r = 0; r < block.keys; r += 2) {
             vi even = {}, odd = {};
-            if (dropout)
+            if (dropout) {
                 kept_pair(first, second, block.j + r, threshold, even, odd);
+            }
             one(r, even);
-            if (r + 1 < block.keys)
+            if (r + 1 < block.keys) {
                 one(r + 1, odd);
+            }
         }
         store(sums + c, load(sums + c) + sum);
     }
@@ -354,14 +339,16 @@ struct Forward : Problem {
         int64_t begin = begins[sequence], n = begins[sequence + 1] - begin;
         int64_t panels = parts(n, panel(n)), last = panels * (share + 1) / shares;
         int64_t p = panels * share / shares;
-        if (p == last)
+        if (p == last) {
             return;
-        auto *space = static_cast<float *>(
-            scratch(Slot::scratch, sizeof(float) * static_cast<size_t>(kQueries * (D + width()) + panel(n) * n +
-                                                                       (D == width() ? 0 : n * width()))));
+        }
+        auto *space = static_cast<float *>(scratch(
+            Slot::scratch, sizeof(float) * static_cast<size_t>(kQueries * (D + width()) + panel(n) * n +
+                                                               (D == width() ? 0 : n * width()))));
         float *turned = space, *out = turned + kQueries * D, *scores = out + kQueries * width();
         Rows keys{k.data + begin * k.stride + a * D, k.stride};
-        Rows values = widened({v.data + begin * v.stride + a * D, v.stride}, n, D, width(), scores + panel(n) * n);
+        Rows values =
+            widened({v.data + begin * v.stride + a * D, v.stride}, n, D, width(), scores + panel(n) * n);
         for (; p < last; ++p) {
             int64_t i = p * panel(n), queries = std::min(panel(n), n - i);
             Rows asked{q.data + (begin + i) * q.stride + a * D, q.stride};
@@ -370,8 +357,8 @@ struct Forward : Problem {
         }
     }
 
-    void one_panel(int64_t begin, int64_t n, int64_t a, int64_t i, int64_t queries, Rows asked, Rows keys, Rows values,
-                   float *turned, float *scores, float *out, OutRows answers) const {
+    void one_panel(int64_t begin, int64_t n, int64_t a, int64_t i, int64_t queries, Rows asked, Rows keys,
+                   Rows values, float *turned, float *scores, float *out, OutRows answers) const {
         alignas(64) float highest[kQueries], sums[kQueries] = {};
         std::fill(highest, highest + kQueries, -__builtin_inff());
         int64_t columns = whole(queries, VL), visible = causal ? i + queries : n;
@@ -379,35 +366,39 @@ struct Forward : Problem {
         for (int64_t j = 0; j < visible; j += kKeys) {
             Block block = this->block(i, columns, j, visible);
             float *s = scores + j * columns;
-            product<false>(block.keys, columns, D, keys.data + j * keys.stride, keys.stride, turned, columns, s,
-                           columns, false);
+            product<false>(block.keys, columns, D, keys.data + j * keys.stride, keys.stride, turned, columns,
+                           s, columns, false);
             raise_maxima(block, s, highest);
         }
         Keys bits;
-        if (drop.rows)
+        if (drop.row_keys) {
             panel_keys(drop, begin + i, queries, a, bits);
+        }
         OutRows y = D == width() ? answers : OutRows{out, width()};
         for (int64_t j = 0; j < visible; j += kKeys) {
             Block block = this->block(i, columns, j, visible);
             float *s = scores + j * columns;
-            if (drop.rows)
+            if (drop.row_keys) {
                 block.diagonal ? exponentiate<true, true>(block, s, highest, sums, bits, drop.threshold)
                                : exponentiate<true, false>(block, s, highest, sums, bits, drop.threshold);
-            else
+            } else {
                 block.diagonal ? exponentiate<false, true>(block, s, highest, sums, bits, 0)
                                : exponentiate<false, false>(block, s, highest, sums, bits, 0);
-            product<true>(queries, width(), block.keys, s, columns, values.data + j * values.stride, values.stride,
-                          y.data, y.stride, j > 0);
+            }
+            product<true>(queries, width(), block.keys, s, columns, values.data + j * values.stride,
+                          values.stride, y.data, y.stride, j > 0);
         }
         for (int64_t r = 0; r < queries; ++r) {
-            float inverse = 1 / sums[r], share = drop.rows ? inverse * drop.scale : inverse;
+            float inverse = 1 / sums[r], share = drop.row_keys ? inverse * drop.scale : inverse;
             float *kept = softmax + 2 * ((begin + i + r) * A + a);
             kept[0] = highest[r], kept[1] = inverse;
-            for (int64_t d = 0; d < width(); d += VL)
+            for (int64_t d = 0; d < width(); d += VL) {
                 store(y.data + r * y.stride + d, load(y.data + r * y.stride + d) * share);
+            }
         }
-        if (D != width())
+        if (D != width()) {
             narrow(out, width(), queries, D, answers);
+        }
     }
 
     Block block(int64_t i, int64_t columns, int64_t j, int64_t visible) const {
@@ -418,8 +409,8 @@ struct Forward : Problem {
 
 } // namespace
 
-void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q, ConstHeads k,
-               ConstHeads v, bool causal, const AttentionDropout &drop, Heads y, float *softmax) {
+void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q,
+               ConstHeads k, ConstHeads v, bool causal, const Drop &drop, Heads y, float *softmax) {
     Forward forward{{cu_seqlens, A, D, causal, drop}, q, k, v, y, softmax};
     // Where heads are too few for all threads to be busy to the end, their panels are shared out as well.
     int64_t heads = S * A, shares = heads > 0 && pool.threads() > 1 ? parts(4 * pool.threads(), heads) : 1;
@@ -437,21 +428,24 @@ namespace {
 
 // s dp (keys,width) -> p m in the place of s, ds / sqrt(D) in the place of dp
 template <bool dropout, bool diagonal>
-void score_gradients(const Block &block, float *s, float *dp, const float *highest,
-                     const float *inverses, const float *delta, float root, const Keys &keys, uint32_t threshold, float kept_scale) {
+void score_gradients(const Block &block, float *s, float *dp, const float *highest, const float *inverses,
+                     const float *delta, float root, const Keys &keys, uint32_t threshold, float kept_scale) {
     for (int64_t c = 0; c < block.width; c += VL) {
         vf top = load(highest + c), inverse = load(inverses + c), mean = load(delta + c);
         vu first = {}, second = {};
-        if (dropout)
+        if (dropout) {
             first = load_words(keys.first + c), second = load_words(keys.second + c);
+        }
         auto one = [&](int64_t r, vi kept) {
             float *here = s + r * block.width + c, *there = dp + r * block.width + c;
             vf p = exp(load(here) - top) * inverse, d = load(there);
-            if (dropout)
+            if (dropout) {
                 d = chosen(kept, d * kept_scale);
+            }
             vf ds = p * (d - mean) * root;
-            if (dropout)
+            if (dropout) {
                 p = chosen(kept, p * kept_scale);
+            }
             if (diagonal) {
                 vi mask = seen(block.i + c, block.j + r);
                 p = chosen(mask, p), ds = chosen(mask, ds);
@@ -460,11 +454,13 @@ void score_gradients(const Block &block, float *s, float *dp, const float *highe
         };
         for (int64_t r = 0; r < block.keys; r += 2) {
             vi even = {}, odd = {};
-            if (dropout)
+            if (dropout) {
                 kept_pair(first, second, block.j + r, threshold, even, odd);
+            }
             one(r, even);
-            if (r + 1 < block.keys)
+            if (r + 1 < block.keys) {
                 one(r + 1, odd);
+            }
         }
     }
 }
@@ -478,9 +474,9 @@ struct Backward : Problem {
         int64_t begin = begins[sequence], n = begins[sequence + 1] - begin, W = width();
         bool ragged = D != W;
         int64_t panel = std::min(kQueries, whole(n, VL)), rows = ragged ? n * W : 0;
-        auto *space = static_cast<float *>(scratch(
-            Slot::scratch,
-            sizeof(float) * static_cast<size_t>(2 * panel * D + 2 * kKeys * panel + 6 * rows)));
+        auto *space = static_cast<float *>(
+            scratch(Slot::scratch,
+                    sizeof(float) * static_cast<size_t>(2 * panel * D + 2 * kKeys * panel + 6 * rows)));
         auto take = [&](int64_t floats) {
             float *here = space;
             space += floats;
@@ -492,7 +488,8 @@ struct Backward : Problem {
         auto out = [&](Heads x) { return OutRows{x.data + begin * x.stride + a * D, x.stride}; };
         auto wide = [&](Rows x) { return widened(x, n, D, W, ragged ? take(n * W) : nullptr); };
         auto wide_out = [&](OutRows x) { return ragged ? OutRows{take(n * W), W} : x; };
-        Rows keys = of(k), values = of(v), key_rows = wide(keys), query_rows = wide(of(q)), dy_rows = wide(of(dy));
+        Rows keys = of(k), values = of(v), key_rows = wide(keys), query_rows = wide(of(q)),
+             dy_rows = wide(of(dy));
         OutRows to_q = wide_out(out(dq)), to_k = wide_out(out(dk)), to_v = wide_out(out(dv));
         alignas(64) float highest[kQueries] = {}, inverses[kQueries] = {}, delta[kQueries];
         Keys bits;
@@ -508,24 +505,27 @@ struct Backward : Problem {
                 const float *kept = softmax + 2 * ((begin + i + r) * A + a);
                 highest[r] = kept[0], inverses[r] = kept[1];
             }
-            std::fill(inverses + queries, inverses + kQueries, 0.0f); // probabilities of queries that are not there
-            if (drop.rows)
+            std::fill(inverses + queries, inverses + kQueries,
+                      0.0f); // probabilities of queries that are not there
+            if (drop.row_keys) {
                 panel_keys(drop, begin + i, queries, a, bits);
+            }
             for (int64_t j = 0; j < visible; j += kKeys) {
                 int64_t here = std::min(kKeys, visible - j);
                 Block block{j, here, i, columns, causal && j + here - 1 > i};
-                product<false>(here, columns, D, keys.data + j * keys.stride, keys.stride, turned_q, columns, p,
-                               columns, false);
-                product<false>(here, columns, D, values.data + j * values.stride, values.stride, turned_dy, columns,
-                               ds, columns, false);
+                product<false>(here, columns, D, keys.data + j * keys.stride, keys.stride, turned_q, columns,
+                               p, columns, false);
+                product<false>(here, columns, D, values.data + j * values.stride, values.stride, turned_dy,
+                               columns, ds, columns, false);
                 gradients(block, p, ds, highest, inverses, delta, bits);
-                bool add = i > (causal ? j / kQueries * kQueries : 0); // not the first panel that sees these keys
-                product<false>(here, W, queries, p, columns, dy_rows.data + i * dy_rows.stride, dy_rows.stride,
-                               to_v.data + j * to_v.stride, to_v.stride, add);
+                bool add =
+                    i > (causal ? j / kQueries * kQueries : 0); // not the first panel that sees these keys
+                product<false>(here, W, queries, p, columns, dy_rows.data + i * dy_rows.stride,
+                               dy_rows.stride, to_v.data + j * to_v.stride, to_v.stride, add);
                 product<false>(here, W, queries, ds, columns, query_rows.data + i * query_rows.stride,
                                query_rows.stride, to_k.data + j * to_k.stride, to_k.stride, add);
-                product<true>(queries, W, here, ds, columns, key_rows.data + j * key_rows.stride, key_rows.stride,
-                              to_q.data + i * to_q.stride, to_q.stride, j > 0);
+                product<true>(queries, W, here, ds, columns, key_rows.data + j * key_rows.stride,
+                              key_rows.stride, to_q.data + i * to_q.stride, to_q.stride, j > 0);
             }
         }
         if (ragged) {
@@ -535,10 +535,11 @@ struct Backward : Problem {
         }
     }
 
-    void gradients(const Block &block, float *s, float *dp, const float *highest, const float *inverses, const float *delta,
-                   const Keys &bits) const {
-        auto *function = drop.rows ? (block.diagonal ? score_gradients<true, true> : score_gradients<true, false>)
-                                   : (block.diagonal ? score_gradients<false, true> : score_gradients<false, false>);
+    void gradients(const Block &block, float *s, float *dp, const float *highest, const float *inverses,
+                   const float *delta, const Keys &bits) const {
+        auto *function =
+            drop.row_keys ? (block.diagonal ? score_gradients<true, true> : score_gradients<true, false>)
+                          : (block.diagonal ? score_gradients<false, true> : score_gradients<false, false>);
         function(block, s, dp, highest, inverses, delta, root(), bits, drop.threshold, drop.scale);
     }
 };
@@ -546,7 +547,7 @@ struct Backward : Problem {
 } // namespace
 
 void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q,
-                        ConstHeads k, ConstHeads v, bool causal, const AttentionDropout &drop, ConstHeads dy,
+                        ConstHeads k, ConstHeads v, bool causal, const Drop &drop, ConstHeads dy,
                         ConstHeads y, const float *softmax, Heads dq, Heads dk, Heads dv) {
     Backward backward{{cu_seqlens, A, D, causal, drop}, q, k, v, dy, y, softmax, dq, dk, dv};
     pool.run(S * A, [&](int64_t part) { backward.head(part / A, part % A); });

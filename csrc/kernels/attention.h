@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "random.h"
 #include "simd.h"
 #include "threads.h"
 
@@ -19,26 +20,19 @@ struct ConstHeads {
     int64_t stride;
 };
 
-// Where the bits of dropout on the probabilities come from (minibert/ops/random.py). rows == nullptr: no dropout.
-struct AttentionDropout {
-    const uint32_t *rows = nullptr; // (T,2), the key of each token
-    uint32_t site = 0, threshold = 0;
-    float scale = 1; // of what is kept
-};
-
 namespace MB_ISA {
 
 // y (T,A,D) = dropout(softmax(q k^T / sqrt(D))) v, sequence by sequence and head by head, and of each softmax (T,A,2)
 // the highest score and 1 / sum_j exp(score_j - highest). Backward needs nothing else that forward has computed. As one
 // number, their log-sum-exp would carry its rounding into every probability: 4e-6 where scores reach 80.
-// cu_seqlens (S+1) says where sequences begin; `causal` hides what stands behind a token.
+// cu_seqlens (S+1) says where sequences begin; dropout's key is (query row key, head, key position); `causal` hides what stands behind a token.
 // Bits do not depend on the number of threads.
-void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q, ConstHeads k,
-               ConstHeads v, bool causal, const AttentionDropout &drop, Heads y, float *softmax);
+void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q,
+               ConstHeads k, ConstHeads v, bool causal, const Drop &drop, Heads y, float *softmax);
 
 // dq dk dv (T,A,D), each written once and whole, from dy; y and softmax are those of the forward.
 void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q,
-                        ConstHeads k, ConstHeads v, bool causal, const AttentionDropout &drop, ConstHeads dy,
+                        ConstHeads k, ConstHeads v, bool causal, const Drop &drop, ConstHeads dy,
                         ConstHeads y, const float *softmax, Heads dq, Heads dk, Heads dv);
 
 } // namespace MB_ISA
