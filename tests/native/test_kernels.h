@@ -1,0 +1,149 @@
+// What the files of the kernels' test program share. The program knows no Python and none of the code that it tests:
+// right values come from closed formulas in double precision, right gradients from differences of those.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "threads.h"
+
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                     \
+            std::abort();                                                                                    \
+        }                                                                                                    \
+    } while (0)
+
+// CHECK(value <= bound), which prints both when it fails.
+#define CHECK_AT_MOST(value, bound)                                                                          \
+    do {                                                                                                     \
+        double value_ = (value), bound_ = (bound);                                                           \
+        if (!(value_ <= bound_)) {                                                                           \
+            std::fprintf(stderr, "%s:%d: %s is %g, more than %g\n", __FILE__, __LINE__, #value, value_,      \
+                         bound_);                                                                            \
+            std::abort();                                                                                    \
+        }                                                                                                    \
+    } while (0)
+
+constexpr double kEps = 1.0 / (1 << 24); // half a unit in the last place of 1
+
+// Arrays have not a byte to spare, so that AddressSanitizer sees whoever goes beyond them.
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+using Ints = std::vector<int32_t>;
+
+// Numbers that look random and are the same on every machine.
+struct Random {
+    uint64_t state = 0x9E3779B97F4A7C15;
+
+    uint32_t below(uint32_t limit) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        return (uint32_t)(state >> 33) % limit;
+    }
+    // About normal, of standard deviation 1.
+    float normal() {
+        double total = -6;
+        for (int i = 0; i < 12; ++i) {
+            total += below(1 << 20) / (double)(1 << 20);
+        }
+        return (float)total;
+    }
+    Floats normals(int64_t n, float scale = 1, float shift = 0) {
+        Floats x((size_t)n);
+        for (float &one : x) {
+            one = normal() * scale + shift;
+        }
+        return x;
+    }
+    Ints ints(int64_t n, int32_t limit) {
+        Ints x((size_t)n);
+        for (int32_t &one : x) {
+            one = (int32_t)below((uint32_t)limit);
+        }
+        return x;
+    }
+};
+
+// What a test computed, as one number: the same on every number of threads.
+struct Digest {
+    uint64_t value = 0xCBF29CE484222325;
+
+    void add(const void *data, size_t bytes) {
+        for (size_t i = 0; i < bytes; ++i) {
+            value = (value ^ static_cast<const unsigned char *>(data)[i]) * 0x100000001B3;
+        }
+    }
+    void add(const Floats &x) { add(x.data(), x.size() * sizeof(float)); }
+    void add(double x) { add(&x, sizeof x); }
+};
+
+inline Doubles doubles(const Floats &x) { return {x.begin(), x.end()}; }
+
+// |x - expected| / |expected|, norms over all elements; what should be zero has to be
+inline double distance(const Floats &x, const Doubles &expected) {
+    CHECK(x.size() == expected.size());
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+        difference += (x[i] - expected[i]) * (x[i] - expected[i]);
+        size += expected[i] * expected[i];
+    }
+    return difference == 0 ? 0 : std::sqrt(difference / size);
+}
+
+inline double dot(const Floats &x, const Doubles &y) {
+    CHECK(x.size() == y.size());
+    double total = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+        total += x[i] * y[i];
+    }
+    return total;
+}
+
+// A gradient against differences: f takes the arguments moved by h times `direction`, each by its own.
+struct Argument {
+    const Floats &at;
+    const Floats &gradient;
+};
+
+using Loss = std::function<double(const std::vector<Doubles> &)>;
+
+// | <gradient, v> - df/dv | / (|gradient| |v|) of all arguments together, for a random direction v
+inline double gradient_error(const std::vector<Argument> &arguments, const Loss &f, Random &random) {
+    constexpr double h = 1e-5;
+    std::vector<Doubles> forward, backward;
+    double along = 0, gradient = 0, direction = 0;
+    for (const Argument &one : arguments) {
+        Floats v = random.normals((int64_t)one.at.size());
+        Doubles plus = doubles(one.at), minus = plus;
+        for (size_t i = 0; i < v.size(); ++i) {
+            plus[i] += h * v[i], minus[i] -= h * v[i];
+            along += (double)one.gradient[i] * v[i];
+            gradient += (double)one.gradient[i] * one.gradient[i];
+            direction += (double)v[i] * v[i];
+        }
+        forward.push_back(plus), backward.push_back(minus);
+    }
+    double difference = std::fabs(along - (f(forward) - f(backward)) / (2 * h));
+    return difference == 0 ? 0 : difference / std::sqrt(gradient * direction);
+}
+
+// Whether columns of a row survive dropout, from the description in tests/golden/make_dropout.py.
+struct Kept {
+    uint32_t first, second; // the key of row and site
+
+    Kept(uint32_t row_first, uint32_t row_second, uint32_t site);
+    bool operator()(int64_t column, uint32_t threshold) const;
+};
+
+void test_elementary(mb::Pool &pool, Digest &digest);
+void test_dropout(mb::Pool &pool, Digest &digest);
+void test_layer_norm(mb::Pool &pool, Digest &digest);
+void test_rows(mb::Pool &pool, Digest &digest);
+void test_updates(mb::Pool &pool, Digest &digest);
