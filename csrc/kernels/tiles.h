@@ -1,0 +1,220 @@
+// Products of matrices that lie in cache, such as those of one head of attention: operands are read where they are,
+// without the packing that gemm.h does for large ones. All in float32, rows in one piece, any number of rows.
+#pragma once
+
+#include <algorithm>
+
+#include "simd.h"
+#include "threads.h"
+
+namespace mb {
+namespace MB_ISA {
+
+struct Rows {
+    const float *data;
+    int64_t stride; // floats from row to row
+    Rows from(int64_t row) const { return {data + row * stride, stride}; }
+};
+
+struct OutRows {
+    float *data;
+    int64_t stride;
+    OutRows from(int64_t row) const { return {data + row * stride, stride}; }
+    operator Rows() const { return {data, stride}; }
+};
+
+constexpr int64_t whole(int64_t n, int64_t size) { return parts(n, size) * size; }
+
+// The register tile: up to kTileVectors vectors of columns; kTileRows[vectors] rows then fill the registers.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kTileVectors = 4;
+constexpr int kTileRows[] = {0, 8, 8, 8, 6};
+#else
+constexpr int kTileVectors = 2;
+constexpr int kTileRows[] = {0, 8, 6};
+#endif
+
+// C (R, NV VL) = or += A B with B (K, NV VL), and A (R,K), or A^T (K,R) where `turned`. Every element of C is one chain
+// of additions in the order of k, however the matrix is cut into tiles and K into blocks: bits do not depend on that.
+template <bool turned, int NV, int R>
+__attribute__((noinline)) void tile(int64_t K, Rows A, Rows B, OutRows C, bool add) {
+    vf sums[R][NV];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; ++j) {
+            sums[r][j] = add ? load(C.data + r * C.stride + j * VL) : vf{};
+        }
+    for (int64_t k = 0; k < K; ++k) {
+        vf right[NV];
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; ++j) {
+            right[j] = load(B.data + k * B.stride + j * VL);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+            for (int j = 0; j < NV; ++j) {
+                sums[r][j] += A.data[turned ? k * A.stride + r : r * A.stride + k] * right[j];
+            }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; ++j) {
+            store(C.data + r * C.stride + j * VL, sums[r][j]);
+        }
+}
+
+template <bool turned, int NV, int R>
+MB_INLINE void tile_of(int64_t rows, int64_t K, Rows A, Rows B, OutRows C, bool add) {
+    if (rows >= R) {
+        tile<turned, NV, R>(K, A, B, C, add);
+    } else if constexpr (R > 1) {
+        tile_of<turned, NV, R - 1>(rows, K, A, B, C, add);
+    }
+}
+
+template <bool turned, int NV>
+MB_INLINE void columns(int64_t M, int64_t K, Rows A, Rows B, OutRows C, bool add) {
+    constexpr int R = kTileRows[NV];
+    for (int64_t groups = parts(M, R), i = 0; groups > 0; --groups) {
+        int64_t rows = parts(M - i, groups); // tiles of equal height
+        tile_of<turned, NV, R>(rows, K, turned ? Rows{A.data + i, A.stride} : A.from(i), B, C.from(i), add);
+        i += rows;
+    }
+}
+
+// C (M,N) = or += A (M,K) B (K,N), or A^T (K,M) in the place of A. N is a multiple of VL.
+template <bool turned = false>
+void product(int64_t M, int64_t N, int64_t K, Rows A, Rows B, OutRows C, bool add = false) {
+    int64_t vectors = N / VL;
+    for (int64_t groups = parts(vectors, kTileVectors); groups > 0; --groups) {
+        int64_t here = parts(vectors, groups); // columns of equal width
+        if (here == 1) {
+            columns<turned, 1>(M, K, A, B, C, add);
+        } else if (here == 2) {
+            columns<turned, 2>(M, K, A, B, C, add);
+        } else if constexpr (kTileVectors > 2) {
+            here == 3 ? columns<turned, 3>(M, K, A, B, C, add) : columns<turned, 4>(M, K, A, B, C, add);
+        }
+        vectors -= here, B.data += here * VL, C.data += here * VL;
+    }
+}
+
+// a0 b0 a1 b1 ...: the first half in the place of a, the second in the place of b
+MB_INLINE void zip(vf &a, vf &b) {
+#if defined(__clang__)
+#define MB_SHUFFLE(...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define MB_SHUFFLE(...) __builtin_shuffle(a, b, vi{__VA_ARGS__})
+#endif
+#if defined(__AVX512F__)
+    vf low = MB_SHUFFLE(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    vf high = MB_SHUFFLE(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#elif defined(__AVX2__)
+    vf low = MB_SHUFFLE(0, 8, 1, 9, 2, 10, 3, 11), high = MB_SHUFFLE(4, 12, 5, 13, 6, 14, 7, 15);
+#else
+    vf low = MB_SHUFFLE(0, 4, 1, 5), high = MB_SHUFFLE(2, 6, 3, 7);
+#endif
+#undef MB_SHUFFLE
+    a = low, b = high;
+}
+
+// VL vectors as a square matrix, turned: row r and row r + VL/2 are zipped to rows 2r and 2r + 1, log2(VL) times.
+MB_INLINE void turn(vf *rows) {
+#pragma GCC unroll 4
+    for (int step = 1; step < VL; step *= 2) {
+        vf from[VL];
+#pragma GCC unroll 16
+        for (int r = 0; r < VL; ++r) {
+            from[r] = rows[r];
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < VL / 2; ++r) {
+            zip(from[r], from[r + VL / 2]);
+            rows[2 * r] = from[r], rows[2 * r + 1] = from[r + VL / 2];
+        }
+    }
+}
+
+// x (n,D) -> scale x^T (D,width), n > 0. Columns behind n repeat the last row: nothing that counts may read them.
+inline void turn_rows(Rows x, int64_t n, int64_t D, float scale, float *to, int64_t width) {
+    for (int64_t i = 0; i < width; i += VL, to += VL) {
+        const float *rows[VL];
+        for (int r = 0; r < VL; ++r) {
+            rows[r] = x.data + std::min(i + r, n - 1) * x.stride;
+        }
+        vf block[VL];
+        int64_t d = 0;
+        for (; d + VL <= D; d += VL) {
+#pragma GCC unroll 16
+            for (int r = 0; r < VL; ++r) {
+                block[r] = load(rows[r] + d) * scale;
+            }
+            turn(block);
+#pragma GCC unroll 16
+            for (int r = 0; r < VL; ++r) {
+                store(to + (d + r) * width, block[r]);
+            }
+        }
+        if (d < D) {
+#pragma GCC unroll 16
+            for (int r = 0; r < VL; ++r) {
+                block[r] = load(rows[r] + d, D - d) * scale;
+            }
+            turn(block);
+            for (int64_t r = 0; r < D - d; ++r) {
+                store(to + (d + r) * width, block[r]);
+            }
+        }
+    }
+}
+
+// x y (n,D) -> sum_d x y (width); behind n as above
+inline void row_products(Rows x, Rows y, int64_t n, int64_t D, float *sums, int64_t width) {
+    for (int64_t i = 0; i < width; i += VL) {
+        vf block[VL];
+#pragma GCC unroll 16
+        for (int r = 0; r < VL; ++r) {
+            int64_t row = std::min(i + r, n - 1);
+            const float *a = x.from(row).data, *b = y.from(row).data;
+            vf sum = {};
+            int64_t d = 0;
+            for (; d + VL <= D; d += VL) {
+                sum += load(a + d) * load(b + d);
+            }
+            block[r] = d < D ? sum + load(a + d, D - d) * load(b + d, D - d) : sum;
+        }
+        turn(block);
+        vf total = block[0];
+#pragma GCC unroll 16
+        for (int r = 1; r < VL; ++r) {
+            total += block[r];
+        }
+        store(sums + i, total);
+    }
+}
+
+// x (n,D) with rows that may be read in whole vectors: x itself, or a copy in `space` with zeros behind each row.
+inline Rows widened(Rows x, int64_t n, int64_t D, float *space) {
+    int64_t width = whole(D, VL);
+    if (D == width) {
+        return x;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+        std::memcpy(space + i * width, x.from(i).data, sizeof(float) * static_cast<size_t>(D));
+        std::fill(space + i * width + D, space + (i + 1) * width, 0.0f);
+    }
+    return {space, width};
+}
+
+// The way back: the first D columns of x (n,..) to y.
+inline void narrow(Rows x, int64_t n, int64_t D, OutRows y) {
+    for (int64_t i = 0; i < n; ++i) {
+        std::memcpy(y.from(i).data, x.from(i).data, sizeof(float) * static_cast<size_t>(D));
+    }
+}
+
+} // namespace MB_ISA
+} // namespace mb
