@@ -1,6 +1,7 @@
 """Where native extensions are declared; everything else about the package stands in pyproject.toml.
 
-They are optional: without a compiler the installation is pure Python, and `minibert info` says what that costs.
+They are optional: without a compiler the installation is pure Python, and `minibert info` says what that
+costs.
 """
 
 import importlib.util

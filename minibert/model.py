@@ -78,7 +78,13 @@ class Bert:
         self.ops = backends.create() if ops is None else ops
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, backend: str = "auto", dtype: Any = np.float32) -> "Bert":
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        backend: str = "auto",
+        dtype: Any = np.float32,
+        threads: int | None = None,
+    ) -> "Bert":
         """Load the folder of a run of minibert, or of a BERT in Hugging Face's format.
 
         A warning says which tensors of the pooler and the heads are not in the folder; these have their
@@ -89,13 +95,14 @@ class Bert:
         folder : has `config.json` and `model.safetensors`.
         backend : the engine by name.
         dtype : in which to compute, float32 or float64.
+        threads : of the engine; one for each core when left out.
 
         Raises
         ------
         InputError
             When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
         """
-        ops = backends.create(backend)
+        ops = backends.create(backend, threads)
         if np.dtype(dtype) not in (np.float32, np.float64):
             raise InputError(f"dtype={np.dtype(dtype)} is not one to compute in; give float32 or float64.")
         config, params, report = load_hf(folder, dtype)

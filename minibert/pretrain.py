@@ -71,14 +71,15 @@ def pretrain(
     """
     run, began = Path(out), time.monotonic() if began is None else began
     options = options.resolved()
-    ops = backends.create(options.backend)
+    ops, engine = backends.choose(options.backend, options.threads)
     backends.keep_freed_memory()
     fresh = not run.exists()
     _claim_folder(options, run, resume)
     tell = say if show else lambda text: None
-    limit = backends.limit_threads(options.threads)
+    limit = backends.limit_threads(options.threads or options.recipe.threads, ops)
     try:
         task = Pretraining(options, prepare_text(options, run, show), ops)
+        tell(f"Engine {engine}.")
         state = _train(task, run, resume, show, tell, began)
         return _finish(task, state, run, tell, began)
     except KeyboardInterrupt:

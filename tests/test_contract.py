@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+from engines import ENGINES
 
 from minibert import backends, bert
 from minibert.errors import InputError
@@ -14,8 +15,13 @@ from minibert.ops import Ops
 from minibert.params import nest
 
 CASES = {case.label: case for case in cases(SIZES["ugly"])}
-every_engine = pytest.mark.parametrize("ops", [backends.create(name) for name in backends.ENGINES], ids=str)
+every_engine = pytest.mark.parametrize("ops", ENGINES, indirect=True)
 every_case = pytest.mark.parametrize("label", CASES)
+
+
+@pytest.fixture(scope="module")
+def ops(request):
+    return backends.create(request.param, threads=2)
 
 
 def run(ops, case, dtype="float64"):
@@ -108,8 +114,9 @@ def test_every_public_operation_says_what_it_does():
     assert [one.__name__ for one in operations if callable(one) and not one.__doc__] == []
 
 
-def test_engines_have_the_name_they_are_asked_for_by():
-    assert [backends.create(name).name for name in backends.ENGINES] == list(backends.ENGINES)
+@pytest.mark.parametrize("name", ENGINES)
+def test_engines_have_the_name_they_are_asked_for_by(name):
+    assert backends.create(name).name == name
 
 
 def test_unknown_engine_is_an_input_error_that_lists_the_known_ones():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engines import ENGINES
 from hypothesis import given, strategies as st
 
 from minibert import backends
@@ -58,7 +59,7 @@ def as_text(bits):
     return "".join("01"[int(bit)] for bit in bits)
 
 
-@pytest.mark.parametrize("engine", backends.ENGINES)
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("record", GOLDEN["dropout_mask"])
 def test_dropped_elements_are_the_recorded_ones(engine, record):
     seed, step, number, position, site, rate, bits = record
@@ -67,7 +68,7 @@ def test_dropped_elements_are_the_recorded_ones(engine, record):
     assert as_text(found[position]) == bits
 
 
-@pytest.mark.parametrize("engine", backends.ENGINES)
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("record", GOLDEN["attention"])
 def test_dropped_probabilities_are_the_recorded_ones(engine, record):
     seed, step, number, position, site, head, rate, bits = record

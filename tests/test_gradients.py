@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from engines import ENGINES
 
 from minibert import backends
 from minibert.gradcases import SIZES, cases
@@ -26,7 +27,7 @@ CASES = {(size, case.label): case for size, shape in SIZES.items() for case in c
 UGLY = {label: case for (size, label), case in CASES.items() if size == "ugly"}
 
 
-@pytest.mark.parametrize("engine", backends.ENGINES)
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("size", "label"), CASES)
 def test_gradient_equals_the_complex_step(engine, size, label):
     ops, case = backends.create(engine), CASES[size, label]
@@ -34,7 +35,7 @@ def test_gradient_equals_the_complex_step(engine, size, label):
     assert row.verdict == "ok", f"{row}: {locate(ops, case)}"
 
 
-@pytest.mark.parametrize("engine", backends.ENGINES)
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("size", "label"), CASES)
 def test_float32_errs_no_more_than_its_rounding(engine, size, label):
     row = check(backends.create(engine), CASES[size, label], "float32", size)

@@ -1,7 +1,5 @@
-// The only file that knows Python: NumPy arrays come in, are checked, and kernels run without the GIL. Nothing is
-// ever copied to make it fit: what does not fit is a ValueError that names the argument.
+// The only file that knows Python, with arrays.h: NumPy arrays come in, and kernels run on them without the GIL.
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -9,103 +7,12 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "arrays.h"
 #include "kernels.h"
 #include "memory.h"
 
-namespace py = pybind11;
-
 namespace mb {
 namespace {
-
-[[noreturn]] void refuse(const char *name, const std::string &what) {
-    throw py::value_error(std::string(name) + " " + what);
-}
-
-std::string shape_of(const py::array &array) { return py::str(array.attr("shape")).cast<std::string>(); }
-
-template <typename T> const char *type_name();
-template <> const char *type_name<float>() { return "float32"; }
-template <> const char *type_name<int32_t>() { return "int32"; }
-template <> const char *type_name<int64_t>() { return "int64"; }
-template <> const char *type_name<uint32_t>() { return "uint32"; }
-
-// An array of T with `dimensions` dimensions, rows in one piece when `contiguous`.
-template <typename T>
-T *checked(const char *name, const py::array &array, int dimensions, bool written, bool contiguous) {
-    using Plain = std::remove_const_t<T>;
-    if (!py::isinstance<py::array_t<Plain>>(array))
-        refuse(name,
-               "is " + py::str(array.dtype()).cast<std::string>() + "; it has to be " + type_name<Plain>());
-    if (array.ndim() != dimensions)
-        refuse(name, "has shape " + shape_of(array) + "; it has to have " + std::to_string(dimensions) +
-                         " dimensions");
-    if (reinterpret_cast<uintptr_t>(array.data()) % sizeof(Plain) != 0)
-        refuse(name, "is not aligned to its elements");
-    for (int i = 0; i < dimensions; ++i)
-        if (array.strides(i) % static_cast<py::ssize_t>(sizeof(Plain)) != 0)
-            refuse(name, "has strides that are no whole number of elements");
-    if (contiguous && !(array.flags() & py::array::c_style))
-        refuse(name, "is not C-contiguous");
-    if (written && !array.writeable())
-        refuse(name, "is read-only");
-    return static_cast<T *>(const_cast<void *>(array.data()));
-}
-
-// A vector.
-template <typename T> struct Line {
-    T *data;
-    int64_t size;
-};
-
-template <typename T> Line<const T> line(const char *name, const py::array &array) {
-    return {checked<const T>(name, array, 1, false, true), array.shape(0)};
-}
-
-template <typename T> Line<T> line_out(const char *name, const py::array &array) {
-    return {checked<T>(name, array, 1, true, true), array.shape(0)};
-}
-
-// Nothing, where None is given.
-template <typename T> Line<const T> line_or_none(const char *name, const py::object &array) {
-    return array.is_none() ? Line<const T>{nullptr, 0}
-                           : line<T>(name, py::reinterpret_borrow<py::array>(array));
-}
-
-// A matrix; element (i, j) at data[i * row + j * column].
-template <typename T> struct Matrix {
-    T *data;
-    int64_t rows, columns, row, column;
-};
-
-template <typename T> Matrix<T> any_matrix(const char *name, const py::array &array, bool written = false) {
-    constexpr int64_t size = sizeof(T);
-    T *data = checked<T>(name, array, 2, written, false);
-    return {data, array.shape(0), array.shape(1), array.strides(0) / size, array.strides(1) / size};
-}
-
-// A matrix each of whose rows is one piece, and rows do not overlap.
-template <typename T> Matrix<T> rows(const char *name, const py::array &array, bool written = false) {
-    Matrix<T> found = any_matrix<T>(name, array, written);
-    if (found.rows == 0 || found.columns == 0) // NumPy gives strides of no meaning then
-        return {found.data, found.rows, found.columns, found.columns, 1};
-    if (found.columns > 1 && found.column != 1)
-        refuse(name, "has rows that are not in one piece");
-    if (found.rows > 1 && found.row < found.columns)
-        refuse(name, "has rows that overlap or run backwards");
-    return found;
-}
-
-template <typename T> Matrix<T> rows_out(const char *name, const py::array &array) {
-    return rows<T>(name, array, true);
-}
-
-void expect(const char *name, int64_t given, int64_t expected, const char *of) {
-    if (given != expected)
-        refuse(name,
-               "has " + std::to_string(given) + " " + of + "; " + std::to_string(expected) + " belong here");
-}
-
-template <typename T> View view(const Matrix<T> &m) { return {m.data, m.row, m.column}; }
 
 // An array whose memory goes back to the pool of memory when the array is dropped.
 py::array_t<float> empty(const std::vector<py::ssize_t> &shape) {
@@ -115,12 +22,14 @@ py::array_t<float> empty(const std::vector<py::ssize_t> &shape) {
     };
     size_t bytes = sizeof(float);
     for (py::ssize_t n : shape) {
-        if (n < 0)
+        if (n < 0) {
             throw py::value_error("shape has a negative number in it");
+        }
         bytes *= static_cast<size_t>(n);
     }
-    if (bytes < (size_t{1} << 16)) // the C library keeps small ones itself
+    if (bytes < (size_t{1} << 16)) { // the C library keeps small ones itself
         return py::array_t<float>(shape);
+    }
     auto owner = std::make_unique<Owner>(Owner{take(bytes), bytes});
     auto *data = static_cast<float *>(owner->data);
     py::capsule back(owner.release(), [](void *p) {
@@ -136,12 +45,14 @@ class Engine {
     Engine(const std::string &isa, int threads) : kernels_(find(isa.c_str())), pool_(threads) {
         if (kernels_ == nullptr) {
             std::string names;
-            for (const Kernels *one : available())
+            for (const Kernels *one : available()) {
                 names += std::string(names.empty() ? "" : ", ") + one->name;
+            }
             throw py::value_error("isa='" + isa + "' can't be run here; choose from " + names);
         }
-        if (threads < 1)
+        if (threads < 1) {
             throw py::value_error("threads=" + std::to_string(threads) + " is not a positive number");
+        }
     }
 
     const char *isa() const { return kernels_->name; }
@@ -164,10 +75,296 @@ class Engine {
         expect("weight", W.rows, X.columns, "rows");
         expect("y", Y.rows, X.rows, "rows");
         expect("y", Y.columns, W.columns, "columns");
-        if (b.data != nullptr)
+        if (b.data != nullptr) {
             expect("bias", b.size, W.columns, "elements");
+        }
         py::gil_scoped_release released;
         kernels_->linear(pool_, X.rows, W.columns, X.columns, view(X), view(W), b.data, Y.data, Y.row);
+    }
+
+    void linear_gelu(const py::array &x, const py::array &weight, const py::array &bias, bool tanh_form,
+                     const py::array &u, const py::array &y) {
+        auto X = any_matrix<const float>("x", x), W = any_matrix<const float>("weight", weight);
+        auto b = line<float>("bias", bias);
+        auto U = whole<float>("u", u, X.rows, W.columns, true),
+             Y = whole<float>("y", y, X.rows, W.columns, true);
+        expect("weight", W.rows, X.columns, "rows");
+        expect("bias", b.size, W.columns, "elements");
+        py::gil_scoped_release released;
+        kernels_->linear_gelu(pool_, X.rows, W.columns, X.columns, view(X), view(W), b.data, tanh_form,
+                              U.data, Y.data);
+    }
+
+    void linear_gelu_backward(const py::array &dy, const py::array &weight, bool tanh_form,
+                              const py::array &u, const py::array &du) {
+        auto dY = any_matrix<const float>("dy", dy), W = any_matrix<const float>("weight", weight);
+        auto U = whole<float>("u", u, dY.rows, W.columns, true);
+        auto dU = whole<float>("du", du, dY.rows, W.columns, true);
+        expect("weight", W.rows, dY.columns, "rows");
+        py::gil_scoped_release released;
+        kernels_->linear_gelu_backward(pool_, dY.rows, W.columns, dY.columns, view(dY), view(W), tanh_form,
+                                       U.data, dU.data);
+    }
+
+    void attention(const py::array &q, const py::array &k, const py::array &v, const py::array &cu_seqlens,
+                   bool causal, const py::tuple &drop, const py::array &y, const py::array &softmax) {
+        auto Q = tokens<const float>("q", q), K = tokens<const float>("k", k),
+             V = tokens<const float>("v", v);
+        auto Y = tokens<float>("y", y, true);
+        auto S = whole<float>("softmax", softmax, Q.T_ * Q.A, 2, true);
+        auto sequence = sequences(cu_seqlens, Q.T_);
+        like("k", K, Q), like("v", V, Q), like("y", Y, Q);
+        Drop dropped = dropout_of(drop, Q.T_);
+        py::gil_scoped_release released;
+        kernels_->attention(pool_, sequence.size - 1, sequence.data, Q.A, Q.D, {Q.data, Q.stride},
+                            {K.data, K.stride}, {V.data, V.stride}, causal, dropped, {Y.data, Y.stride},
+                            S.data);
+    }
+
+    void attention_backward(const py::array &dy, const py::array &q, const py::array &k, const py::array &v,
+                            const py::array &cu_seqlens, bool causal, const py::tuple &drop,
+                            const py::array &y, const py::array &softmax, const py::array &dq,
+                            const py::array &dk, const py::array &dv) {
+        auto Q = tokens<const float>("q", q), K = tokens<const float>("k", k),
+             V = tokens<const float>("v", v);
+        auto Y = tokens<const float>("y", y), dY = tokens<const float>("dy", dy);
+        auto dQ = tokens<float>("dq", dq, true), dK = tokens<float>("dk", dk, true);
+        auto dV = tokens<float>("dv", dv, true);
+        auto S = whole<const float>("softmax", softmax, Q.T_ * Q.A, 2);
+        auto sequence = sequences(cu_seqlens, Q.T_);
+        like("k", K, Q), like("v", V, Q), like("y", Y, Q), like("dy", dY, Q);
+        like("dq", dQ, Q), like("dk", dK, Q), like("dv", dV, Q);
+        Drop dropped = dropout_of(drop, Q.T_);
+        py::gil_scoped_release released;
+        kernels_->attention_backward(pool_, sequence.size - 1, sequence.data, Q.A, Q.D, {Q.data, Q.stride},
+                                     {K.data, K.stride}, {V.data, V.stride}, causal, dropped,
+                                     {dY.data, dY.stride}, {Y.data, Y.stride}, S.data, {dQ.data, dQ.stride},
+                                     {dK.data, dK.stride}, {dV.data, dV.stride});
+    }
+
+    void gelu(const py::array &x, const py::array &y, bool tanh_form) {
+        auto X = all<const float>("x", x);
+        auto Y = same("y", y, X.size);
+        py::gil_scoped_release released;
+        kernels_->gelu(pool_, X.size, X.data, Y, tanh_form);
+    }
+
+    void gelu_backward(const py::array &dy, const py::array &x, const py::array &dx, bool tanh_form) {
+        auto dY = all<const float>("dy", dy), X = all<const float>("x", x);
+        auto dX = same("dx", dx, X.size);
+        expect("dy", dY.size, X.size, "elements");
+        py::gil_scoped_release released;
+        kernels_->gelu_backward(pool_, X.size, dY.data, X.data, dX, tanh_form);
+    }
+
+    void tanh(const py::array &x, const py::array &y) {
+        auto X = all<const float>("x", x);
+        auto Y = same("y", y, X.size);
+        py::gil_scoped_release released;
+        kernels_->tanh(pool_, X.size, X.data, Y);
+    }
+
+    void tanh_backward(const py::array &dy, const py::array &y, const py::array &dx) {
+        auto dY = all<const float>("dy", dy), Y = all<const float>("y", y);
+        auto dX = same("dx", dx, Y.size);
+        expect("dy", dY.size, Y.size, "elements");
+        py::gil_scoped_release released;
+        kernels_->tanh_backward(pool_, Y.size, dY.data, Y.data, dX);
+    }
+
+    void dropout(const py::array &x, const py::array &y, const py::tuple &drop) {
+        auto X = whole_rows<const float>("x", x);
+        auto Y = whole<float>("y", y, X.rows, X.columns, true);
+        Drop dropped = dropout_of(drop, X.rows);
+        py::gil_scoped_release released;
+        kernels_->dropout(pool_, X.rows, X.columns, X.data, Y.data, dropped);
+    }
+
+    void column_sums(const py::array &x, const py::object &weights, const py::array &sums, bool add) {
+        auto X = rows<const float>("x", x);
+        auto W = line_or_none<float>("weights", weights);
+        auto S = line_out<float>("sums", sums);
+        if (W.data != nullptr) {
+            expect("weights", W.size, X.rows, "elements");
+        }
+        expect("sums", S.size, X.columns, "elements");
+        py::gil_scoped_release released;
+        kernels_->column_sums(pool_, X.rows, X.columns, X.data, X.row, W.data, S.data, add);
+    }
+
+    void layer_norm(const py::array &x, const py::array &gamma, const py::array &beta, float eps,
+                    const py::array &y, const py::array &mean, const py::array &inverse) {
+        auto X = whole_rows<const float>("x", x);
+        int64_t T = X.rows, H = X.columns;
+        auto *g = sized<const float>("gamma", gamma, H), *b = sized<const float>("beta", beta, H);
+        auto *out = whole<float>("y", y, T, H, true).data;
+        auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
+        py::gil_scoped_release released;
+        kernels_->layer_norm(pool_, T, H, X.data, g, b, eps, out, m, i);
+    }
+
+    void layer_norm_backward(const py::array &dy, const py::array &x, const py::array &mean,
+                             const py::array &inverse, const py::array &gamma, const py::array &dx,
+                             const py::array &dgamma, const py::array &dbeta, bool add) {
+        auto X = whole_rows<const float>("x", x);
+        int64_t T = X.rows, H = X.columns;
+        auto *upstream = whole<const float>("dy", dy, T, H).data;
+        auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
+        auto *g = sized<const float>("gamma", gamma, H);
+        auto *out = whole<float>("dx", dx, T, H, true).data;
+        auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
+        py::gil_scoped_release released;
+        kernels_->layer_norm_backward(pool_, T, H, upstream, X.data, m, i, g, out, dg, db, add);
+    }
+
+    void dropout_residual_layer_norm(const py::array &x, const py::array &out, const py::array &bias,
+                                     const py::tuple &drop, const py::array &gamma, const py::array &beta,
+                                     float eps, const py::array &sum, const py::array &y,
+                                     const py::array &mean, const py::array &inverse) {
+        auto X = whole_rows<const float>("x", x);
+        int64_t T = X.rows, H = X.columns;
+        auto *o = whole<const float>("out", out, T, H).data;
+        auto *c = sized<const float>("bias", bias, H);
+        auto *g = sized<const float>("gamma", gamma, H), *b = sized<const float>("beta", beta, H);
+        auto *s = whole<float>("sum", sum, T, H, true).data, *result = whole<float>("y", y, T, H, true).data;
+        auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
+        Drop dropped = dropout_of(drop, T);
+        py::gil_scoped_release released;
+        kernels_->dropout_residual_layer_norm(pool_, T, H, X.data, o, c, dropped, g, b, eps, s, result, m, i);
+    }
+
+    void dropout_residual_layer_norm_backward(const py::array &dy, const py::array &sum,
+                                              const py::array &mean, const py::array &inverse,
+                                              const py::array &gamma, const py::tuple &drop,
+                                              const py::array &dsum, const py::object &dout,
+                                              const py::array &dgamma, const py::array &dbeta,
+                                              const py::array &dbias) {
+        auto S = whole_rows<const float>("sum", sum);
+        int64_t T = S.rows, H = S.columns;
+        auto *upstream = whole<const float>("dy", dy, T, H).data;
+        auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
+        auto *g = sized<const float>("gamma", gamma, H);
+        auto *ds = whole<float>("dsum", dsum, T, H, true).data;
+        float *d_out = nullptr;
+        if (!drop.empty()) {
+            d_out = whole<float>("dout", dout.cast<py::array>(), T, H, true).data;
+        }
+        auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
+        auto *dc = sized<float>("dbias", dbias, H);
+        Drop dropped = dropout_of(drop, T);
+        py::gil_scoped_release released;
+        kernels_->dropout_residual_layer_norm_backward(pool_, T, H, upstream, S.data, m, i, g, dropped, ds,
+                                                       d_out, dg, db, dc, true);
+    }
+
+    void embedding_layer_norm(const py::array &ids, const py::array &word, const py::array &positions,
+                              const py::array &position, const py::array &segments, const py::array &segment,
+                              const py::array &gamma, const py::array &beta, float eps, const py::tuple &drop,
+                              const py::array &sum, const py::array &y, const py::array &mean,
+                              const py::array &inverse) {
+        auto W = whole_rows<const float>("word", word), P = whole_rows<const float>("position", position);
+        auto G = whole_rows<const float>("segment", segment);
+        int64_t H = W.columns;
+        auto w = indices("ids", ids, W.rows), p = indices("positions", positions, P.rows);
+        auto s = indices("segments", segments, G.rows);
+        int64_t T = w.size;
+        expect("position", P.columns, H, "columns"), expect("segment", G.columns, H, "columns");
+        expect("positions", p.size, T, "elements"), expect("segments", s.size, T, "elements");
+        auto *g = sized<const float>("gamma", gamma, H), *b = sized<const float>("beta", beta, H);
+        auto *total = whole<float>("sum", sum, T, H, true).data,
+             *result = whole<float>("y", y, T, H, true).data;
+        auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
+        Drop dropped = dropout_of(drop, T);
+        py::gil_scoped_release released;
+        kernels_->embedding_layer_norm(pool_, T, H, w.data, W.data, p.data, P.data, s.data, G.data, g, b, eps,
+                                       dropped, total, result, m, i);
+    }
+
+    void embedding_layer_norm_backward(const py::array &dy, const py::array &sum, const py::array &mean,
+                                       const py::array &inverse, const py::array &gamma,
+                                       const py::tuple &drop, const py::array &dsum, const py::array &dgamma,
+                                       const py::array &dbeta) {
+        auto S = whole_rows<const float>("sum", sum);
+        int64_t T = S.rows, H = S.columns;
+        auto *upstream = whole<const float>("dy", dy, T, H).data;
+        auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
+        auto *g = sized<const float>("gamma", gamma, H);
+        auto *ds = whole<float>("dsum", dsum, T, H, true).data;
+        auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
+        Drop dropped = dropout_of(drop, T);
+        py::gil_scoped_release released;
+        kernels_->embedding_layer_norm_backward(pool_, T, H, upstream, S.data, m, i, g, dropped, ds, dg, db,
+                                                true);
+    }
+
+    void softmax_cross_entropy(const py::array &logits, const py::array &labels, const py::array &nll,
+                               const py::array &best) {
+        auto L = rows<float>("logits", logits, true);
+        auto l = indices("labels", labels, L.columns);
+        expect("labels", l.size, L.rows, "elements");
+        auto *n = sized<float>("nll", nll, L.rows);
+        auto *b = sized<int32_t>("best", best, L.rows);
+        py::gil_scoped_release released;
+        kernels_->softmax_cross_entropy(pool_, L.rows, L.columns, L.data, L.row, l.data, n, b);
+    }
+
+    void softmax_cross_entropy_backward(const py::array &probabilities, const py::array &labels,
+                                        const py::array &dnll) {
+        auto P = rows<float>("probabilities", probabilities, true);
+        auto l = indices("labels", labels, P.columns);
+        expect("labels", l.size, P.rows, "elements");
+        auto *d = sized<const float>("dnll", dnll, P.rows);
+        py::gil_scoped_release released;
+        kernels_->softmax_cross_entropy_backward(pool_, P.rows, P.columns, P.data, P.row, l.data, d);
+    }
+
+    void gather(const py::array &ids, const py::array &table, const py::array &out) {
+        auto W = whole_rows<const float>("table", table);
+        auto i = indices("ids", ids, W.rows);
+        auto *o = whole<float>("out", out, i.size, W.columns, true).data;
+        py::gil_scoped_release released;
+        kernels_->gather(pool_, i.size, W.columns, i.data, W.data, o);
+    }
+
+    void scatter_add(const py::array &ids, const py::array &rows, const py::array &table) {
+        auto W = whole_rows<float>("table", table, true);
+        auto i = indices("ids", ids, W.rows);
+        auto *r = whole<const float>("rows", rows, i.size, W.columns).data;
+        py::gil_scoped_release released;
+        kernels_->scatter_add(pool_, i.size, W.columns, i.data, r, W.data);
+    }
+
+    void accumulate(const py::array &total, const py::array &extra) {
+        auto X = all<const float>("extra", extra);
+        auto *t = same("total", total, X.size);
+        py::gil_scoped_release released;
+        kernels_->accumulate(pool_, X.size, t, X.data);
+    }
+
+    double global_norm(const py::array &x) {
+        auto X = line<float>("x", x);
+        py::gil_scoped_release released;
+        return kernels_->global_norm(pool_, X.size, X.data);
+    }
+
+    void adamw(const py::array &params, const py::array &grads, const py::array &m, const py::array &v,
+               const py::array &decayed, double lr, double beta1, double beta2, double eps,
+               double weight_decay, double lr_scale, double v_scale, double clip) {
+        auto P = line_out<float>("params", params);
+        auto *g = sized<const float>("grads", grads, P.size);
+        auto *first = sized<float>("m", m, P.size), *second = sized<float>("v", v, P.size);
+        auto *ranges = checked<const int64_t>("decayed", decayed, 2, false, true);
+        int64_t K = decayed.shape(0), end = 0;
+        expect("decayed", decayed.shape(1), 2, "columns");
+        for (int64_t k = 0; k < 2 * K; ++k) {
+            if (ranges[k] < end || ranges[k] > P.size) {
+                refuse("decayed", "has ranges that fall back or go beyond the parameters");
+            }
+            end = ranges[k];
+        }
+        py::gil_scoped_release released;
+        kernels_->adamw(pool_, P.size, P.data, g, first, second, K, ranges,
+                        {lr, beta1, beta2, eps, weight_decay, lr_scale, v_scale, clip});
     }
 
   private:
@@ -183,8 +380,9 @@ PYBIND11_MODULE(_kernels, m) {
     m.doc() = "Kernels in C++ (csrc/kernels), for minibert.backends.cpp_ops alone.";
     m.def("available", [] {
         std::vector<std::string> names;
-        for (const Kernels *one : available())
+        for (const Kernels *one : available()) {
             names.emplace_back(one->name);
+        }
         return names;
     });
     m.def("empty", &empty, py::arg("shape"));
@@ -195,5 +393,42 @@ PYBIND11_MODULE(_kernels, m) {
         .def_property_readonly("isa", &Engine::isa)
         .def_property_readonly("threads", &Engine::threads)
         .def("gemm", &Engine::gemm, "a"_a, "b"_a, "out"_a, "add"_a = false)
-        .def("linear", &Engine::linear, "x"_a, "weight"_a, "bias"_a, "y"_a);
+        .def("linear", &Engine::linear, "x"_a, "weight"_a, "bias"_a, "y"_a)
+        .def("linear_gelu", &Engine::linear_gelu, "x"_a, "weight"_a, "bias"_a, "tanh_form"_a, "u"_a, "y"_a)
+        .def("linear_gelu_backward", &Engine::linear_gelu_backward, "dy"_a, "weight"_a, "tanh_form"_a, "u"_a,
+             "du"_a)
+        .def("attention", &Engine::attention, "q"_a, "k"_a, "v"_a, "cu_seqlens"_a, "causal"_a, "drop"_a,
+             "y"_a, "softmax"_a)
+        .def("attention_backward", &Engine::attention_backward, "dy"_a, "q"_a, "k"_a, "v"_a, "cu_seqlens"_a,
+             "causal"_a, "drop"_a, "y"_a, "softmax"_a, "dq"_a, "dk"_a, "dv"_a)
+        .def("gelu", &Engine::gelu, "x"_a, "y"_a, "tanh_form"_a)
+        .def("gelu_backward", &Engine::gelu_backward, "dy"_a, "x"_a, "dx"_a, "tanh_form"_a)
+        .def("tanh", &Engine::tanh, "x"_a, "y"_a)
+        .def("tanh_backward", &Engine::tanh_backward, "dy"_a, "y"_a, "dx"_a)
+        .def("dropout", &Engine::dropout, "x"_a, "y"_a, "drop"_a)
+        .def("column_sums", &Engine::column_sums, "x"_a, "weights"_a, "sums"_a, "add"_a)
+        .def("layer_norm", &Engine::layer_norm, "x"_a, "gamma"_a, "beta"_a, "eps"_a, "y"_a, "mean"_a,
+             "inverse"_a)
+        .def("layer_norm_backward", &Engine::layer_norm_backward, "dy"_a, "x"_a, "mean"_a, "inverse"_a,
+             "gamma"_a, "dx"_a, "dgamma"_a, "dbeta"_a, "add"_a)
+        .def("dropout_residual_layer_norm", &Engine::dropout_residual_layer_norm, "x"_a, "out"_a, "bias"_a,
+             "drop"_a, "gamma"_a, "beta"_a, "eps"_a, "sum"_a, "y"_a, "mean"_a, "inverse"_a)
+        .def("dropout_residual_layer_norm_backward", &Engine::dropout_residual_layer_norm_backward, "dy"_a,
+             "sum"_a, "mean"_a, "inverse"_a, "gamma"_a, "drop"_a, "dsum"_a, "dout"_a, "dgamma"_a, "dbeta"_a,
+             "dbias"_a)
+        .def("embedding_layer_norm", &Engine::embedding_layer_norm, "ids"_a, "word"_a, "positions"_a,
+             "position"_a, "segments"_a, "segment"_a, "gamma"_a, "beta"_a, "eps"_a, "drop"_a, "sum"_a, "y"_a,
+             "mean"_a, "inverse"_a)
+        .def("embedding_layer_norm_backward", &Engine::embedding_layer_norm_backward, "dy"_a, "sum"_a,
+             "mean"_a, "inverse"_a, "gamma"_a, "drop"_a, "dsum"_a, "dgamma"_a, "dbeta"_a)
+        .def("softmax_cross_entropy", &Engine::softmax_cross_entropy, "logits"_a, "labels"_a, "nll"_a,
+             "best"_a)
+        .def("softmax_cross_entropy_backward", &Engine::softmax_cross_entropy_backward, "probabilities"_a,
+             "labels"_a, "dnll"_a)
+        .def("gather", &Engine::gather, "ids"_a, "table"_a, "out"_a)
+        .def("scatter_add", &Engine::scatter_add, "ids"_a, "rows"_a, "table"_a)
+        .def("accumulate", &Engine::accumulate, "total"_a, "extra"_a)
+        .def("global_norm", &Engine::global_norm, "x"_a)
+        .def("adamw", &Engine::adamw, "params"_a, "grads"_a, "m"_a, "v"_a, "decayed"_a, "lr"_a, "beta1"_a,
+             "beta2"_a, "eps"_a, "weight_decay"_a, "lr_scale"_a, "v_scale"_a, "clip"_a);
 }

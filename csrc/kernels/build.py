@@ -1,7 +1,7 @@
 """Builds the kernels in C++: `minibert.backends._kernels`, every kernel once for each instruction set.
 
-The sources that are compiled once know nothing of instruction sets; `dispatch.cpp` chooses among them at run time,
-so that one wheel serves every processor of its architecture.
+The sources that are compiled once know nothing of instruction sets; `dispatch.cpp` chooses among them at run
+time, so that one wheel serves every processor of its architecture.
 """
 
 import os
@@ -18,7 +18,7 @@ from setuptools.errors import CompileError
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 ONCE = ("threads.cpp", "memory.cpp", "dispatch.cpp", "bindings.cpp")
-KERNELS = ("gemm.cpp", "blocks.cpp", "table.cpp")
+KERNELS = ("attention.cpp", "blocks.cpp", "gemm.cpp", "rowwise.cpp", "table.cpp", "updates.cpp")
 # Sums may be contracted to fused multiply-adds; nothing else may change what the source says.
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fvisibility=hidden", "-g0"]
 WARNINGS = ["-Wall", "-Wextra"]
@@ -52,7 +52,7 @@ def extension() -> Extension:
 
 
 class BuildKernels(build_ext):
-    """`build_ext` that compiles one source under several sets of flags, as many at a time as there are cores."""
+    """`build_ext` that compiles one source under several sets of flags, one core each."""
 
     def build_extension(self, ext: Any) -> None:
         """Compile and link one extension."""

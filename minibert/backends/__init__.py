@@ -2,45 +2,150 @@
 
 import ctypes
 import importlib.util
-from typing import Any
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from minibert.errors import InputError
 from minibert.ops import Ops
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
-ENGINES = {"numpy": "the reference, plain NumPy"}
+_forced: dict[str, str] = {}  # what `force_isa` was told
 
 
-def create(name: str = "auto") -> Ops:
+class _MissingEngine(InputError):
+    """What an engine needs is not installed."""
+
+
+def _numpy(threads: int) -> Ops:
+    return Ops()
+
+
+def _cpp(threads: int) -> Ops:
+    return import_module("minibert.backends.cpp_ops").CppOps(threads=threads, isa=_forced.get("isa", ""))
+
+
+def _numba(threads: int) -> Ops:
+    return import_module("minibert.backends.numba_ops").NumbaOps(threads=threads)
+
+
+class Engine(NamedTuple):
+    """One engine: what it is, and how it comes to be."""
+
+    about: str
+    make: Callable[[int], Ops]  # with a number of threads; ImportError where something is missing
+    lacking: str  # what to do then
+
+
+TABLE = {
+    "numpy": Engine("the reference, plain NumPy", _numpy, ""),
+    "cpp": Engine(
+        "kernels in C++ for float32",
+        _cpp,
+        "install a C++ compiler (GCC or Clang) and Python's headers, then minibert anew",
+    ),
+    "numba": Engine("loops compiled by Numba for float32 and float64", _numba, "pip install numba"),
+}
+ENGINES = {name: engine.about for name, engine in TABLE.items()}
+FASTEST_FIRST = ("cpp", "numba", "numpy")
+
+
+def create(name: str = "auto", threads: int | None = None) -> Ops:
     """The engine of that name; "auto" takes the fastest there is.
+
+    Parameters
+    ----------
+    name : "auto" or one of `ENGINES`.
+    threads : of the engine itself; one for each core when left out. NumPy's are `limit_threads`'s matter.
 
     Raises
     ------
     InputError
-        When there is no such engine.
+        When there is no such engine, or what it needs is not installed.
     """
-    if name in ("auto", "numpy"):
-        return Ops()
-    raise InputError(f"backend={name!r} is not an engine; use auto or one of {', '.join(ENGINES)}.")
+    return choose(name, threads)[0]
 
 
-def limit_threads(threads: int | None) -> Any:
+def choose(name: str = "auto", threads: int | None = None) -> tuple[Ops, str]:
+    """The engine that `create` gives, and a sentence that says which it is and why.
+
+    Examples
+    --------
+    >>> choose("numpy")[1]
+    'numpy: the reference, plain NumPy'
+    """
+    _require_positive(threads)
+    if name not in ("auto", *TABLE):
+        raise InputError(f"backend={name!r} is not an engine; use auto or one of {', '.join(TABLE)}.")
+    if name != "auto":
+        ops = _make(name, threads)
+        return ops, _described(ops)
+    missing = []
+    for one in FASTEST_FIRST:
+        try:
+            ops = _make(one, threads)
+        except _MissingEngine as error:
+            missing.append(str(error))
+            continue
+        why = f"; {' '.join(missing)}" if missing else ", the fastest engine there is"
+        return ops, _described(ops) + why
+    raise AssertionError("numpy is always there")
+
+
+def _make(name: str, threads: int | None) -> Ops:
+    engine = TABLE[name]
+    try:
+        return engine.make(threads or cores())
+    except ImportError as error:
+        raise _MissingEngine(f"backend={name!r} is not installed ({error}): {engine.lacking}.") from None
+
+
+def _described(ops: Ops) -> str:
+    details = getattr(ops, "_details", "")
+    return f"{ops.name}: {TABLE[ops.name].about}" + (f", {details}" if details else "")
+
+
+def force_isa(name: str) -> None:
+    """Let engines made from now on use this instruction set instead of the best one the processor has."""
+    _forced["isa"] = name
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only; honours containers and taskset
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def limit_threads(threads: int | None, ops: Ops | None = None) -> Any:
     """Hold the matrix library at a number of threads; None leaves it at one for each core.
+
+    Parameters
+    ----------
+    threads : the one number that governs every pool.
+    ops : the engine that will compute. One with threads of its own was made with that number; what it leaves
+        to the matrix library is small, and gets one thread.
 
     Returns
     -------
     controller
         Keep it for as long as the limit shall hold; `.restore_original_limits()` lifts it.
     """
+    _require_positive(threads)
+    if ops is not None and ops.name == "cpp":
+        threads = 1
     if threads is None:
         return None
-    if threads < 1:
-        raise InputError(
-            f"threads={threads} is not a positive number; leave it out for one thread a core."
-        )
     import threadpoolctl
 
     return threadpoolctl.threadpool_limits(limits=threads)
+
+
+def _require_positive(threads: int | None) -> None:
+    if threads is not None and threads < 1:
+        raise InputError(
+            f"threads={threads} is not a positive number; leave it out for one thread a core."
+        )
 
 
 def keep_freed_memory() -> bool:

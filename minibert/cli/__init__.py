@@ -47,6 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: _complain(message)
+            if isa := os.environ.get("MINIBERT_ISA"):
+                from minibert import backends
+
+                backends.force_isa(isa)
             status = arguments.run(arguments)
             sys.stdout.flush()  # while a broken pipe can still be caught
             return status
@@ -194,7 +198,9 @@ def run_fill_mask(arguments: argparse.Namespace) -> int:
     from minibert.pretraining.predict import fill_mask
 
     backends.limit_threads(arguments.threads)
-    masks = fill_mask(arguments.folder, arguments.text, arguments.top, arguments.backend)
+    masks = fill_mask(
+        arguments.folder, arguments.text, arguments.top, arguments.backend, arguments.threads
+    )
     if arguments.json:
         print(json.dumps([dict(guesses) for guesses in masks], ensure_ascii=False, indent=2))
         return DONE
@@ -244,7 +250,7 @@ def run_gradcheck(arguments: argparse.Namespace) -> int:
 
     backends.limit_threads(arguments.threads or 1)  # small matrices only suffer from more
     rows = gradcheck.proof_sheet(
-        [backends.create(arguments.backend)],
+        [backends.create(arguments.backend, arguments.threads)],
         dtypes=(arguments.dtype,) if arguments.dtype else ("float64", "float32"),
         operations=arguments.operation,
         seed=arguments.seed,

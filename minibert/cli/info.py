@@ -1,6 +1,5 @@
 """What `minibert info` tells: the facts a bug report or a comparison of speeds needs."""
 
-import os
 import platform
 import warnings
 from importlib import metadata
@@ -27,19 +26,14 @@ def information() -> dict[str, Any]:
     return {
         "minibert": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
-        "machine": f"{platform.system()} {platform.machine()}, {_cores()} cores for this process",
+        "machine": f"{platform.system()} {platform.machine()}, {backends.cores()} cores for this process",
         "libraries": {name: _version(name) or "missing: pip install " + name for name in REQUIRED},
         "matrix library": _blas(),
-        "engines": {name: _engine(name, text) for name, text in backends.ENGINES.items()},
+        "engines": {name: _engine(name) for name in ("auto", *backends.ENGINES)},
         "tokenizer": _tokenizer(),
         "extras": {name: _version(name) or f"not there; it gives {gift}" for name, gift in EXTRAS.items()},
         "corpus": _corpus(),
     }
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only; honours containers and taskset
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _version(library: str) -> str | None:
@@ -61,12 +55,13 @@ def _blas() -> str:
     return "; ".join(found) or f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
 
 
-def _engine(name: str, text: str) -> str:
+def _engine(name: str) -> str:
+    """What an engine would compute with, or what it lacks."""
     try:
-        backends.create(name)
+        _, text = backends.choose(name)
     except InputError as error:
         return f"not available: {error}"
-    return f"ready ({text})"
+    return text if name == "auto" else f"ready ({text.partition(': ')[2]})"
 
 
 def _tokenizer() -> str:

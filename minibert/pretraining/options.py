@@ -12,7 +12,7 @@ from minibert.config import SIZES, BertConfig
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
 from minibert.files import atomic_text
-from minibert.pretraining.recipes import MINUTES, RECIPES, Stage, parse_lengths
+from minibert.pretraining.recipes import MINUTES, RECIPES, Recipe, Stage, parse_lengths
 
 PAIRS_FROM = 32  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
 
@@ -117,7 +117,7 @@ class PretrainOptions:
 
     def resolved(self) -> "PretrainOptions":
         """The same with every `None` that the recipe of the size answers filled in."""
-        recipe = RECIPES.get(self.size, RECIPES["base"])  # the other sizes of Table 6 are trained as base is
+        recipe = self.recipe
         answers = {
             "learning_rate": recipe.learning_rate,
             "seq_length": recipe.seq_length,
@@ -128,11 +128,15 @@ class PretrainOptions:
             "unigram_bias": not recipe.paper,
             "bias_correction": not recipe.paper,
             "google_decay": recipe.paper,
-            "threads": recipe.threads,
         }
         if self.steps is None and self.minutes is None:
             answers["minutes"] = MINUTES
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
+
+    @property
+    def recipe(self) -> Recipe:
+        """What goes with the size; the other sizes of Table 6 are trained as base is."""
+        return RECIPES.get(self.size, RECIPES["base"])
 
     @property
     def lengths(self) -> list[tuple[int, float]]:

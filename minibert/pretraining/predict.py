@@ -71,7 +71,9 @@ def _require_vocabulary(model: Bert, tokenizer: Tokenizer) -> None:
         )
 
 
-def fill_mask(run: str | Path, text: str, top: int = 5, backend: str = "auto") -> list[Guesses]:
+def fill_mask(
+    run: str | Path, text: str, top: int = 5, backend: str = "auto", threads: int | None = None
+) -> list[Guesses]:
     """`fill_masks` with the model in a run folder, or in a Hugging Face folder.
 
     Raises
@@ -79,7 +81,8 @@ def fill_mask(run: str | Path, text: str, top: int = 5, backend: str = "auto") -
     InputError
         When the folder holds no model, the text has no [MASK] or is too long.
     """
-    return fill_masks(Bert.from_pretrained(run, backend), Tokenizer.from_pretrained(run), text, top)
+    model = Bert.from_pretrained(run, backend, threads=threads)
+    return fill_masks(model, Tokenizer.from_pretrained(run), text, top)
 
 
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
@@ -152,7 +155,7 @@ def evaluate(
     if targets < 1:
         raise InputError(f"targets={targets} leaves nothing to score; give at least 1.")
     run = Path(run)
-    model = Bert.from_pretrained(run, backend)
+    model = Bert.from_pretrained(run, backend, threads=threads)
     config, ops, tree = model.config, model.ops, model.params.tree
     tokenizer = Tokenizer.from_pretrained(run)
     _require_vocabulary(model, tokenizer)
@@ -160,7 +163,7 @@ def evaluate(
     length = (options.longest if options else min(128, config.P)) if seq_length is None else seq_length
     if length > config.P:
         raise InputError(f"seq_length={length} is longer than the model's {config.P} positions; choose less.")
-    limit = backends.limit_threads(threads)
+    limit = backends.limit_threads(threads, ops)
     mask_id = None if config.is_decoder else tokenizer.mask_id
     paired = options is None or options.next_sentence
     try:

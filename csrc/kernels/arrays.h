@@ -1,0 +1,231 @@
+// How arrays of Python reach the kernels: checked for dtype, shape and layout, never copied to make them fit. What does
+// not fit is a ValueError that names the argument. A part of bindings.cpp, which alone includes it.
+#pragma once
+
+#include <string>
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include "gemm.h"
+#include "random.h"
+
+namespace py = pybind11;
+
+namespace mb {
+namespace {
+
+[[noreturn]] void refuse(const char *name, const std::string &what) {
+    throw py::value_error(std::string(name) + " " + what);
+}
+
+std::string shape_of(const py::array &array) { return py::str(array.attr("shape")).cast<std::string>(); }
+
+template <typename T> const char *type_name();
+template <> const char *type_name<float>() { return "float32"; }
+template <> const char *type_name<int32_t>() { return "int32"; }
+template <> const char *type_name<int64_t>() { return "int64"; }
+template <> const char *type_name<uint32_t>() { return "uint32"; }
+
+// An array of T with `dimensions` dimensions, rows in one piece when `contiguous`.
+template <typename T>
+T *checked(const char *name, const py::array &array, int dimensions, bool written, bool contiguous) {
+    using Plain = std::remove_const_t<T>;
+    if (!py::isinstance<py::array_t<Plain>>(array)) {
+        refuse(name,
+               "is " + py::str(array.dtype()).cast<std::string>() + "; it has to be " + type_name<Plain>());
+    }
+    if (array.ndim() != dimensions) {
+        refuse(name, "has shape " + shape_of(array) + "; it has to have " + std::to_string(dimensions) +
+                         " dimensions");
+    }
+    if (reinterpret_cast<uintptr_t>(array.data()) % sizeof(Plain) != 0) {
+        refuse(name, "is not aligned to its elements");
+    }
+    for (int i = 0; i < dimensions; ++i) {
+        if (array.strides(i) % static_cast<py::ssize_t>(sizeof(Plain)) != 0) {
+            refuse(name, "has strides that are no whole number of elements");
+        }
+    }
+    if (contiguous && !(array.flags() & py::array::c_style)) {
+        refuse(name, "is not C-contiguous");
+    }
+    if (written && !array.writeable()) {
+        refuse(name, "is read-only");
+    }
+    return static_cast<T *>(const_cast<void *>(array.data()));
+}
+
+// A vector.
+template <typename T> struct Line {
+    T *data;
+    int64_t size;
+};
+
+template <typename T> Line<const T> line(const char *name, const py::array &array) {
+    return {checked<const T>(name, array, 1, false, true), array.shape(0)};
+}
+
+template <typename T> Line<T> line_out(const char *name, const py::array &array) {
+    return {checked<T>(name, array, 1, true, true), array.shape(0)};
+}
+
+// Nothing, where None is given.
+template <typename T> Line<const T> line_or_none(const char *name, const py::object &array) {
+    return array.is_none() ? Line<const T>{nullptr, 0}
+                           : line<T>(name, py::reinterpret_borrow<py::array>(array));
+}
+
+void expect(const char *name, int64_t given, int64_t expected, const char *of) {
+    if (given != expected) {
+        refuse(name,
+               "has " + std::to_string(given) + " " + of + "; " + std::to_string(expected) + " belong here");
+    }
+}
+
+// A matrix; element (i, j) at data[i * row + j * column].
+template <typename T> struct Matrix {
+    T *data;
+    int64_t rows, columns, row, column;
+};
+
+template <typename T> Matrix<T> any_matrix(const char *name, const py::array &array, bool written = false) {
+    constexpr int64_t size = sizeof(T);
+    T *data = checked<T>(name, array, 2, written, false);
+    return {data, array.shape(0), array.shape(1), array.strides(0) / size, array.strides(1) / size};
+}
+
+// A matrix each of whose rows is one piece, and rows do not overlap.
+template <typename T> Matrix<T> rows(const char *name, const py::array &array, bool written = false) {
+    Matrix<T> found = any_matrix<T>(name, array, written);
+    if (found.rows == 0 || found.columns == 0) { // NumPy gives strides of no meaning then
+        return {found.data, found.rows, found.columns, found.columns, 1};
+    }
+    if (found.columns > 1 && found.column != 1) {
+        refuse(name, "has rows that are not in one piece");
+    }
+    if (found.rows > 1 && found.row < found.columns) {
+        refuse(name, "has rows that overlap or run backwards");
+    }
+    return found;
+}
+
+template <typename T> Matrix<T> rows_out(const char *name, const py::array &array) {
+    return rows<T>(name, array, true);
+}
+
+// A matrix of that shape in one piece.
+template <typename T>
+Matrix<T> whole(const char *name, const py::array &array, int64_t n_rows, int64_t n_columns,
+                bool written = false) {
+    T *data = checked<T>(name, array, 2, written, true);
+    expect(name, array.shape(0), n_rows, "rows");
+    expect(name, array.shape(1), n_columns, "columns");
+    return {data, n_rows, n_columns, n_columns, 1};
+}
+
+template <typename T> Matrix<T> whole_rows(const char *name, const py::array &array, bool written = false) {
+    T *data = checked<T>(name, array, 2, written, true);
+    return {data, array.shape(0), array.shape(1), array.shape(1), 1};
+}
+
+// A vector of that length.
+template <typename T> T *sized(const char *name, const py::array &array, int64_t size) {
+    T *data = checked<T>(name, array, 1, !std::is_const<T>::value, true);
+    expect(name, array.shape(0), size, "elements");
+    return data;
+}
+
+// An array of any shape in one piece, as a line.
+template <typename T> Line<T> all(const char *name, const py::array &array, bool written = false) {
+    return {checked<T>(name, array, static_cast<int>(array.ndim()), written, true), array.size()};
+}
+
+// Where a result of that many elements goes.
+inline float *same(const char *name, const py::array &array, int64_t size) {
+    auto found = all<float>(name, array, true);
+    expect(name, found.size, size, "elements");
+    return found.data;
+}
+
+template <typename T> View view(const Matrix<T> &m) { return {m.data, m.row, m.column}; }
+
+// A tensor (T,A,D) in which the heads of a token lie side by side.
+template <typename T> struct Tokens {
+    T *data;
+    int64_t T_, A, D, stride;
+};
+
+template <typename T> Tokens<T> tokens(const char *name, const py::array &array, bool written = false) {
+    constexpr int64_t size = sizeof(T);
+    T *data = checked<T>(name, array, 3, written, false);
+    Tokens<T> found{data, array.shape(0), array.shape(1), array.shape(2), array.strides(0) / size};
+    if (array.size() == 0) {
+        return found;
+    }
+    if ((found.D > 1 && array.strides(2) != size) || (found.A > 1 && array.strides(1) != size * found.D)) {
+        refuse(name, "has tokens whose heads do not lie side by side");
+    }
+    if (found.T_ > 1 && found.stride < found.A * found.D) {
+        refuse(name, "has tokens that overlap or run backwards");
+    }
+    return found;
+}
+
+template <typename T>
+void like(const char *name, const Tokens<T> &given, const Tokens<const float> &expected) {
+    expect(name, given.T_, expected.T_, "tokens");
+    expect(name, given.A, expected.A, "heads");
+    expect(name, given.D, expected.D, "elements in a head");
+}
+
+// Where sequences begin: from 0 to T, none of them backwards.
+Line<const int32_t> sequences(const py::array &array, int64_t T) {
+    auto found = line<int32_t>("cu_seqlens", array);
+    if (found.size < 1 || found.data[0] != 0 || found.data[found.size - 1] != T) {
+        refuse("cu_seqlens", "does not go from 0 to the " + std::to_string(T) + " tokens there are");
+    }
+    for (int64_t s = 1; s < found.size; ++s) {
+        if (found.data[s] < found.data[s - 1]) {
+            refuse("cu_seqlens", "falls at sequence " + std::to_string(s - 1));
+        }
+    }
+    return found;
+}
+
+// Every index at least 0 and below `limit`.
+Line<const int32_t> indices(const char *name, const py::array &array, int64_t limit) {
+    auto found = line<int32_t>(name, array);
+    for (int64_t i = 0; i < found.size; ++i) {
+        if (found.data[i] < 0 || found.data[i] >= limit) {
+            refuse(name, "[" + std::to_string(i) + "]=" + std::to_string(found.data[i]) + " is outside 0.." +
+                             std::to_string(limit - 1));
+        }
+    }
+    return found;
+}
+
+// Dropout as (row keys (T,2), (site, threshold)), or nothing as ().
+Drop dropout_of(const py::tuple &drop, int64_t T) {
+    if (drop.empty()) {
+        return {};
+    }
+    if (drop.size() != 2) {
+        refuse("drop", "is neither empty nor a pair of arrays");
+    }
+    auto keys = drop[0].cast<py::array>();
+    auto *rows = checked<const uint32_t>("drop", keys, 2, false, true);
+    expect("drop", keys.shape(0), T, "rows");
+    expect("drop", keys.shape(1), 2, "columns");
+    auto facts = line<uint32_t>("drop", drop[1].cast<py::array>());
+    expect("drop", facts.size, 2, "facts");
+    constexpr uint32_t kDraws = 1 << 16;
+    if (facts.data[1] >= kDraws) {
+        refuse("drop", "has a threshold of " + std::to_string(facts.data[1]) + ", beyond its draws");
+    }
+    return {rows, facts.data[0], facts.data[1],
+            static_cast<float>(static_cast<double>(kDraws) / (kDraws - facts.data[1]))};
+}
+
+} // namespace
+} // namespace mb
