@@ -143,7 +143,7 @@ static void encode(input in, wp_rules rules, uint8_t bits) {
     free(text);
 }
 
-static int64_t total(const wp_counter *counter) {
+static int64_t total(wp_counter *counter) {
     int64_t n = wp_counter_n_words(counter), n_bytes = wp_counter_n_bytes(counter), sum = 0;
     char *bytes = check_memory((size_t)n_bytes);
     int64_t *bounds = check_memory(sizeof(int64_t) * (size_t)(n + 1)),

@@ -2,7 +2,7 @@
 #include "test_wordpiece.h"
 
 /* Aborts unless the counter holds the words between the spaces of `words`, with those counts. */
-static void expect_counts(const wp_counter *counter, const char *words, const int64_t *counts) {
+static void expect_counts(wp_counter *counter, const char *words, const int64_t *counts) {
     check_strings wanted = check_split(words, (int64_t)strlen(words));
     int64_t n = wp_counter_n_words(counter), n_bytes = wp_counter_n_bytes(counter);
     CHECK(n == wanted.n && n_bytes == wanted.bounds[wanted.n]);

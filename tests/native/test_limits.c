@@ -226,10 +226,12 @@ static bool counting_succeeds(void) {
         CHECK((counted == 0 || counted == WP_NO_MEMORY) && (split == 0 || split == WP_NO_MEMORY));
         CHECK(added == 0 || added == WP_NO_MEMORY);
         whole = counted == 0 && split == 0 && added == 0;
-        char *bytes = malloc((size_t)wp_counter_n_bytes(one));
-        int64_t *numbers = malloc(sizeof(int64_t) * (size_t)(2 * wp_counter_n_words(one) + 1));
+        int64_t n_words = wp_counter_n_words(one), n_text = wp_counter_n_bytes(one);
+        CHECK(n_words >= 0 || n_words == WP_NO_MEMORY);
+        char *bytes = n_text >= 0 ? malloc((size_t)n_text) : NULL;
+        int64_t *numbers = n_words >= 0 ? malloc(sizeof(int64_t) * (size_t)(2 * n_words + 1)) : NULL;
         if (bytes && numbers) {
-            int exported = wp_counter_export(one, bytes, numbers, numbers + wp_counter_n_words(one) + 1);
+            int exported = wp_counter_export(one, bytes, numbers, numbers + n_words + 1);
             CHECK(exported == 0 || exported == WP_NO_MEMORY);
             whole = whole && exported == 0;
         } else {
