@@ -1,6 +1,6 @@
 """The tokenizer and its learner side by side with Hugging Face's `tokenizers`, in one run on this machine.
 
-    python benchmarks/tokenizer.py [--quick] [--only encode|learn|shards] [--json] [--write-readme]
+    python benchmarks/tokenizer.py [--quick] [--only encode|learn|shards] [--rounds N] [--json] [--write-readme]
 
 Encoding: batches of lines with 1 and 2 threads, ids alone and with offsets, and one short string from Python.
 Learning: 30,000 pieces from English text, each run in a process of its own, so that its peak of memory and
@@ -33,7 +33,7 @@ PIECES = 30_000
 
 # Megabytes, rounds, and calls with one short string.
 FULL = {
-    "encode": 16,
+    "encode": 8,
     "encode rounds": 5,
     "calls": 20_000,
     "learn": (115, 500),
@@ -188,6 +188,10 @@ def run(options: argparse.Namespace) -> None:
     if options.write_readme and (options.only or options.quick or missing):
         raise InputError("--write-readme needs the whole benchmark with its data; leave out other options.")
     size, found = QUICK if options.quick else FULL, {"machine": machine(), "quick": options.quick}
+    if options.rounds is not None:
+        if options.rounds < 1:
+            raise InputError(f"--rounds {options.rounds} measures nothing; give 1 or more.")
+        size = size | {"encode rounds": options.rounds, "learn rounds": options.rounds}
     parts = [options.only] if options.only else PARTS
     with tempfile.TemporaryDirectory() as folder:
         if "encode" in parts:
@@ -206,6 +210,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small texts, few rounds: does it work at all?")
     parser.add_argument("--only", choices=PARTS, help="a part of it")
+    parser.add_argument("--rounds", type=int, help="of everything; by default 5 of encoding, 3 of learning")
     parser.add_argument("--json", action="store_true", help="print everything that was measured as JSON")
     parser.add_argument("--write-readme", action="store_true", help="put the tables into README.md")
     parser.add_argument("--task", metavar="JOB", help=argparse.SUPPRESS)
