@@ -29,6 +29,15 @@ SANITIZED = -std=c11 -O1 -g -ffp-contract=off -Wall -Wextra -Wconversion -Wshado
 NATIVE_C = -Icsrc/wordpiece -I$(NATIVE) -include tests/native/allocator.h $(wildcard csrc/wordpiece/*.c) \
   tests/native/allocator.c
 
+# The kernels in C++: for each instruction set a program of its own, which says so where the processor lacks it.
+KERNELS = $(addprefix csrc/kernels/,$(addsuffix .cpp,threads memory gemm attention rowwise updates blocks)) \
+  $(wildcard tests/native/test_*.cpp)
+KERNEL_SETS := portable $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512)
+FLAGS_avx2 := -mavx2 -mfma
+FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -mavx512bw -mprefer-vector-width=512
+KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall -Wextra -Werror -pthread \
+  -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
+
 .DEFAULT_GOAL := help
 .PHONY: help pretrain test test-all test-oracle gradcheck lint bench fuzz sanitize notebooks clean
 .NOTPARALLEL:
@@ -71,7 +80,7 @@ bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmark
 fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,000,000 random texts
 	$(BIN)/python tests/fuzz_tokenizer.py $(ARGS)
 
-sanitize: sanitized-tests sanitized-fuzzing ## the C core under AddressSanitizer, UndefinedBehaviorSanitizer and libFuzzer
+sanitize: sanitized-tests sanitized-kernels sanitized-fuzzing ## the native code under Address-, UndefinedBehavior- and ThreadSanitizer, libFuzzer
 
 notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, from their sources notebooks/*.py
 	@for source in notebooks/*.py; do echo "minibert: running $$source"; \
@@ -100,10 +109,21 @@ $(NATIVE)/unicode_tables.h: $(CORE)
 	@mkdir -p $(@D) && python=$$(PYTHON='$(PYTHON)' .ci/pythons | head -n 1) && [ "$$python" ] && \
 	"$$python" csrc/wordpiece/unicode_tables.py $(wildcard minibert/tokenizer/unicode-*.txt) $@
 
-.PHONY: sanitized-tests sanitized-fuzzing libfuzzer
+.PHONY: sanitized-tests sanitized-kernels sanitized-fuzzing libfuzzer
 sanitized-tests: $(NATIVE)/unicode_tables.h
 	$(CC) $(SANITIZED) $(NATIVE_C) $(wildcard tests/native/test_*.c) -o $(NATIVE)/test_wordpiece -lm
 	$(NATIVE)/test_wordpiece
+
+sanitized-kernels: $(KERNEL_SETS:%=$(NATIVE)/kernels-%) $(NATIVE)/kernels-threads
+	@for program in $^; do $$program || exit 1; done
+
+$(NATIVE)/kernels-%: $(KERNELS) $(wildcard csrc/kernels/*.h tests/native/*.h)
+	@mkdir -p $(@D)
+	$(KERNEL_TESTS) -DMB_ISA=$* $(FLAGS_$*) -fsanitize=address,undefined -o $@
+
+$(NATIVE)/kernels-threads: $(KERNELS) $(wildcard csrc/kernels/*.h tests/native/*.h)
+	@mkdir -p $(@D)
+	$(KERNEL_TESTS) -DMB_ISA=portable -fsanitize=thread -o $@
 
 sanitized-fuzzing: libfuzzer $(NATIVE)/unicode_tables.h
 	$(CLANG) $(SANITIZED) -fsanitize=fuzzer $(NATIVE_C) tests/native/fuzz_wordpiece.c -o $(NATIVE)/fuzz_wordpiece -lm

@@ -261,6 +261,8 @@ int main() {
         {"LayerNorm", test_layer_norm},
         {"rows and losses", test_rows},
         {"updates", test_updates},
+        {"matrix products", test_gemm},
+        {"attention", test_attention},
     };
     for (const auto &test : tests) {
         uint64_t expected = 0;
