@@ -1,0 +1,323 @@
+"""The engine in Numba: how far a compiler goes that reads the same Python.
+
+The loops are in numba_rows.py (one row at a time) and numba_products.py (attention and matmul); numba_jit.py
+compiles them and has the threads. Here each operation of the reference says which loop it is. What remains to
+NumPy: the large matmuls, whose library is as fast, and everything that is not float32 or float64, contiguous
+and on its own, complex arrays above all; they fall through to the reference.
+
+Results do not depend on the number of threads: ranges of rows are cut by shape alone, and what is added up
+over rows is added up range by range in order.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minibert.backends import numba_products as products, numba_rows as loops
+from minibert.backends.numba_jit import GRAIN, KERNELS, PRECISIONS, Threads, cut, warm_up
+from minibert.ops import Ops, random
+from minibert.ops.primitives import Saved
+from minibert.ops.updates import spans
+
+__all__ = ["KERNELS", "PRECISIONS", "NumbaOps", "warm_up"]
+
+COLUMNS = 64  # the fewest columns of a range: rows of 256 bytes are still read at full speed
+NO_KEYS = np.empty((0, 0, 2), np.uint32)
+
+
+class NumbaOps(Ops):
+    """Primitives and updates compiled by Numba, under the reference's own blocks.
+
+    Parameters
+    ----------
+    xp : NumPy; the reference underneath computes with it.
+    threads : that share the rows of an operation. The matrix library has its own.
+    """
+
+    name = "numba"
+
+    def __init__(self, xp: Any = np, threads: int = 1) -> None:
+        super().__init__(xp)
+        self._threads = Threads(threads)
+
+    @property
+    def _details(self) -> str:
+        return f"{self._threads.count} thread" + ("s" if self._threads.count > 1 else "")
+
+    def accumulate(self, total: Any, extra: Any) -> Any:
+        """total += extra."""
+        if not (_fit(total, extra) and total.shape == extra.shape):
+            return super().accumulate(total, extra)
+        self._threads.run(loops.add, cut(total.size), total.reshape(-1), extra.reshape(-1))
+        return total
+
+    # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
+    def linear(self, x: Any, weight: Any, bias: Any) -> tuple[Any, Saved]:
+        """x @ weight + bias, the bias in place."""
+        y = x @ weight
+        if not (y.ndim == 2 and _fit(y, bias)):
+            return y + bias, (x, weight)
+        self._threads.run(loops.add_bias, cut(*y.shape), y, bias)
+        return y, (x, weight)
+
+    # dy (T,N) -> dx (T,K)  dweight (K,N)  dbias (N,)
+    def linear_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
+        """Gradients of `linear`."""
+        x, weight = saved
+        if not (dy.ndim == 2 and _fit(dy)):
+            return super().linear_backward(dy, saved)
+        dbias = np.empty(dy.shape[1], dy.dtype)
+        self._threads.run(loops.column_sums, cut(dy.shape[1], len(dy), least=COLUMNS), dy, dbias)
+        # A weight that is a table turned gets its gradient turned as well: the table's then lies row by row.
+        dweight = (dy.T @ x).T if weight.T.flags.c_contiguous else x.T @ dy
+        return dy @ weight.T, dweight, dbias
+
+    # x (...) -> (...)
+    def gelu(self, x: Any, form: str) -> tuple[Any, Saved]:
+        """x Phi(x); kept is its slope, found on the way."""
+        if not _fit(x):
+            return super().gelu(x, form)
+        y, slope = np.empty_like(x), np.empty_like(x)
+        self._threads.run(
+            loops.gelu, cut(x.size), x.reshape(-1), form == "tanh", y.reshape(-1), slope.reshape(-1)
+        )
+        return y, (slope,)
+
+    def gelu_backward(self, dy: Any, saved: Saved, form: str) -> Any:
+        """dy times the slope."""
+        if len(saved) > 1:
+            return super().gelu_backward(dy, saved, form)
+        (slope,) = saved
+        if not _fit(dy, slope):
+            return dy * slope
+        dx = np.empty_like(dy)
+        self._threads.run(loops.multiply, cut(dy.size), dy.reshape(-1), slope.reshape(-1), dx.reshape(-1))
+        return dx
+
+    # x (...,H)  gamma (H,)  beta (H,) -> (...,H)
+    def layer_norm(self, x: Any, gamma: Any, beta: Any, eps: float) -> tuple[Any, Saved]:
+        """gamma (x - mean) / sqrt(variance + eps) + beta over each row; kept are x, mean and 1/sqrt."""
+        if not (x.ndim == 2 and _fit(x, gamma, beta)):
+            return super().layer_norm(x, gamma, beta, eps)
+        y, mean, inverse = np.empty_like(x), np.empty(len(x), x.dtype), np.empty(len(x), x.dtype)
+        self._threads.run(loops.layer_norm, cut(*x.shape), x, gamma, beta, eps, y, mean, inverse)
+        return y, (x, mean, inverse, gamma)
+
+    # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
+    def layer_norm_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
+        """Gradients of `layer_norm`."""
+        if len(saved) == 3:
+            return super().layer_norm_backward(dy, saved)
+        x, mean, inverse, gamma = saved
+        dy = np.ascontiguousarray(dy, x.dtype)
+        ranges, dx = cut(*x.shape), np.empty_like(x)
+        dgamma, dbeta = np.empty((2, len(ranges), x.shape[1]), x.dtype)
+        self._threads.run(
+            loops.layer_norm_backward, ranges, dy, x, mean, inverse, gamma, _step(ranges), dx, dgamma, dbeta
+        )
+        return dx, dgamma.sum(0), dbeta.sum(0)
+
+    # q k v (T,A,D) -> (T,A,D)
+    def attention(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        cu_seqlens: np.ndarray,
+        causal: bool = False,
+        drop: random.Dropout | None = None,
+        site: Any = 0,
+    ) -> tuple[Any, Saved]:
+        """softmax(q k^T / sqrt(D)) v; of each softmax only its largest score and its sum are kept."""
+        memory = [_rows_of_heads(one) for one in (q, k, v)]
+        if any(one is None or one[1:] != memory[0][1:] for one in memory):
+            return super().attention(q, k, v, cu_seqlens, causal, drop, site)
+        T, A, D = q.shape
+        borders, real = np.array(cu_seqlens, np.int64), q.dtype.type
+        keys, threshold, scale = NO_KEYS, np.uint32(0), real(1)
+        if drop is not None and drop.attention_rate:
+            keys = random.fold(np, drop.rows, *random.words(np, site))
+            keys = random.fold(np, keys[:, None], np.arange(A, dtype=np.uint32))  # (T,A,2)
+            threshold = np.uint32(random.threshold(drop.attention_rate))
+            scale = real(random.kept_scale(drop.attention_rate))
+        (q_row, pitch, _), (k_row, *_), (v_row, *_) = memory
+        given = (
+            q_row,
+            k_row,
+            v_row,
+            np.int64(pitch),
+            borders,
+            np.bool_(causal),
+            keys,
+            threshold,
+            scale,
+            real(1 / math.sqrt(D)),
+        )
+        y, largest, inverse = np.empty((T, A, D), real), np.empty((T, A), real), np.empty((T, A), real)
+        self._threads.run(products.attention, _tasks(borders, A), *given, y, largest, inverse)
+        return y, (q, *given, largest, inverse)
+
+    # dy (T,A,D) -> dq dk dv (T,A,D)
+    def attention_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
+        """Gradients of `attention`; probabilities and dropout are made anew."""
+        if len(saved) == 5:
+            return super().attention_backward(dy, saved)
+        q, *given = saved
+        borders = given[4]
+        dq, dk, dv = np.empty((3, *q.shape), q.dtype)
+        dy = np.ascontiguousarray(dy, q.dtype)
+        tasks = _tasks(borders, q.shape[1])
+        self._threads.run(products.attention_backward, tasks, dy, *given, dq, dk, dv)
+        return dq, dk, dv
+
+    # logits (N,K)  labels (N,) -> (N,)
+    def softmax_cross_entropy(self, logits: Any, labels: Any) -> tuple[Any, Saved]:
+        """-log softmax(logits)[label] of every row; of each softmax only its largest and its sum are kept."""
+        if not (_fit(logits) and _within(labels, logits.shape[1])):
+            return super().softmax_cross_entropy(logits, labels)
+        labels = np.array(labels, np.int64)
+        nll, largest, inverse = np.empty((3, len(logits)), logits.dtype)
+        self._threads.run(
+            loops.softmax_cross_entropy, cut(*logits.shape), logits, labels, nll, largest, inverse
+        )
+        return nll, (logits, labels, largest, inverse)
+
+    # dnll (N,) -> dlogits (N,K)
+    def softmax_cross_entropy_backward(self, dnll: Any, saved: Saved) -> Any:
+        """softmax - one-hot(label), times the gradient of the row."""
+        if len(saved) == 2:
+            return super().softmax_cross_entropy_backward(dnll, saved)
+        logits, *kept = saved
+        dnll, dlogits = np.ascontiguousarray(dnll, logits.dtype), np.empty_like(logits)
+        self._threads.run(
+            loops.softmax_cross_entropy_backward, cut(*logits.shape), dnll, logits, *kept, dlogits
+        )
+        return dlogits
+
+    # ids (T,)  table (V,H) -> (T,H)
+    def embedding(self, ids: Any, table: Any) -> tuple[Any, Saved]:
+        """Rows of a table by number."""
+        if not (table.ndim == 2 and _fit(table) and _within(ids, len(table))):
+            return super().embedding(ids, table)
+        y = np.empty((len(ids), table.shape[1]), table.dtype)
+        self._threads.run(loops.gather, cut(*y.shape), table, np.array(ids, np.int64), y)
+        return y, (ids,)
+
+    # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
+    def scatter_add(self, total: Any, ids: Any, rows: Any) -> Any:
+        """total[ids[t]] += rows[t], row after row; threads share the columns."""
+        if not (total.ndim == 2 and _fit(total, rows) and _within(ids, len(total))):
+            return super().scatter_add(total, ids, rows)
+        columns = cut(total.shape[1], len(ids), least=COLUMNS)
+        self._threads.run(loops.scatter_add, columns, total, np.array(ids, np.int64), rows)
+        return total
+
+    # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
+    def dropout_mask(self, drop: random.Dropout, site: Any, columns: int, dtype: Any) -> Any:
+        """The very bits of the reference."""
+        if np.dtype(dtype) not in PRECISIONS:
+            return super().dropout_mask(drop, site, columns, dtype)
+        return self._dropout(np.ones((len(drop.rows), columns), dtype), drop, site)[0]
+
+    def _dropout(self, x: Any, drop: random.Dropout | None, site: Any) -> tuple[Any, Saved]:
+        """Multipliers are drawn where they are needed, and again for backward; kept are the keys of rows."""
+        if drop is None or not drop.rate or not (x.ndim == 2 and _fit(x)):
+            return super()._dropout(x, drop, site)
+        keys = random.fold(np, drop.rows, *random.words(np, site))
+        threshold = np.uint32(random.threshold(drop.rate))
+        saved = keys, threshold, x.dtype.type(random.kept_scale(drop.rate))
+        return self._dropout_backward(x, saved), saved
+
+    def _dropout_backward(self, dy: Any, saved: Saved) -> Any:
+        if len(saved) < 3:
+            return super()._dropout_backward(dy, saved)
+        dy = np.ascontiguousarray(dy)
+        dx = np.empty_like(dy)
+        self._threads.run(loops.dropout, cut(*dy.shape), dy, *saved, dx)
+        return dx
+
+    # grads (N,) -> scalar
+    def global_norm(self, grads: Any) -> Any:
+        """Euclidean norm of all gradients together; squares are added in float64."""
+        if not (grads.ndim == 1 and _fit(grads)):
+            return super().global_norm(grads)
+        ranges = cut(len(grads))
+        squares = np.zeros(len(ranges))
+        self._threads.run(loops.sums_of_squares, ranges, grads, _step(ranges), squares)
+        return math.sqrt(math.fsum(squares.tolist()))
+
+    # params grads m v (N,)  decayed (K,2) -> params m v (N,)
+    def adamw(
+        self,
+        params: Any,
+        grads: Any,
+        m: Any,
+        v: Any,
+        decayed: np.ndarray,
+        *,
+        lr: float,
+        step: int,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        bias_correction: bool = True,
+        clip: float = 1.0,
+    ) -> tuple[Any, Any, Any]:
+        """One step of AdamW in one sweep over the four buffers."""
+        if not _fit(params, grads, m, v):
+            return super().adamw(
+                params, grads, m, v, decayed, lr=lr, step=step, beta1=beta1, beta2=beta2, eps=eps,
+                weight_decay=weight_decay, bias_correction=bias_correction, clip=clip,
+            )  # fmt: skip
+        lr_scale = v_scale = 1.0
+        if bias_correction:
+            lr_scale, v_scale = 1 / (1 - beta1**step), 1 / (1 - beta2**step)
+        numbers = (clip, beta1, 1 - beta1, beta2, 1 - beta2, lr_scale, v_scale, eps)
+        for decays, decay in ((False, 0.0), (True, weight_decay)):
+            ranges = [
+                (begin + low, begin + high)
+                for begin, end, does in spans(decayed, len(params))
+                if does == decays
+                for low, high in cut(end - begin)
+            ]
+            self._threads.run(loops.adamw, ranges, params, m, v, grads, *numbers, decay, lr)
+        return params, m, v
+
+
+def _fit(*arrays: Any) -> bool:
+    """Whether the loops take these: one precision, contiguous, writable, of NumPy."""
+    dtype = arrays[0].dtype
+    return dtype in PRECISIONS and all(
+        isinstance(one, np.ndarray) and one.dtype == dtype and one.flags.carray for one in arrays
+    )
+
+
+# x (T,A,D) -> memory (..,), pitch, dtype
+def _rows_of_heads(x: Any) -> tuple[np.ndarray, int, np.dtype] | None:
+    """The stretch of memory from the first number of x to its last, and how far apart its rows are there."""
+    pitch, odd = divmod(x.strides[0], x.itemsize)
+    if odd or pitch < x[0].size or not _fit(x[:1]):
+        return None
+    memory = np.lib.stride_tricks.as_strided(x, ((len(x) - 1) * pitch + x[0].size,), (x.itemsize,))
+    return memory, pitch, x.dtype
+
+
+def _within(ids: Any, count: int) -> bool:
+    """Whether these are row numbers; what is not is left to NumPy, which knows what to say about it."""
+    ids = np.asarray(ids)
+    return not ids.size or (0 <= ids.min() and ids.max() < count)
+
+
+def _step(ranges: list[tuple[int, int]]) -> int:
+    """Rows in a range, all but the last."""
+    return ranges[0][1] if ranges else 1
+
+
+def _tasks(borders: np.ndarray, A: int) -> list[tuple[int, int]]:
+    """Ranges of (sequence, head), of about as many scores each."""
+    work = np.cumsum(np.repeat(np.diff(borders) ** 2, A))
+    ends = np.searchsorted(work, np.arange(GRAIN, work[-1], GRAIN)) + 1
+    edges = np.unique(np.concatenate([[0], ends, [len(work)]])).tolist()
+    return list(zip(edges, edges[1:], strict=False))
