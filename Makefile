@@ -39,7 +39,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle gradcheck lint bench fuzz sanitize notebooks clean
+.PHONY: help pretrain test test-all test-oracle gradcheck lint bench ladder fuzz sanitize notebooks clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -72,10 +72,14 @@ gradcheck: $(VENV)/.with-plots ## every gradient against the complex step: the p
 
 lint: $(VENV)/.with-lint ## ruff over the Python, clang-format over the C
 	$(BIN)/ruff check . $(ARGS)
-	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/wordpiece/*.[ch] tests/native/*.[ch])
+	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/wordpiece/*.[ch] tests/native/*.[ch] \
+	  benchmarks/ladder/*.cpp benchmarks/ladder/*.h)
 
 bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, hours; ARGS=--quick for a look
 	@for script in benchmarks/*.py; do echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
+
+ladder: ## a matrix product from three loops to the product's kernel, each step checked and timed; THREADS=2, ISA=avx2
+	@$(MAKE) --no-print-directory -C benchmarks/ladder
 
 fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,000,000 random texts
 	$(BIN)/python tests/fuzz_tokenizer.py $(ARGS)
