@@ -1,6 +1,6 @@
 """The tokenizer and its learner side by side with Hugging Face's `tokenizers`, in one run on this machine.
 
-    python benchmarks/tokenizer.py [--quick] [--only encode|learn|shards] [--rounds N] [--json] [--write-readme]
+    python benchmarks/tokenizer.py [--quick] [--only PART] [--rounds N] [--json] [--write-readme]
 
 Encoding: batches of lines with 1 and 2 threads, ids alone and with offsets, and one short string from Python.
 Learning: 30,000 pieces from English text, each run in a process of its own, so that its peak of memory and
