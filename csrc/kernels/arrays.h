@@ -198,8 +198,8 @@ Line<const int32_t> indices(const char *name, const py::array &array, int64_t li
     auto found = line<int32_t>(name, array);
     for (int64_t i = 0; i < found.size; ++i) {
         if (found.data[i] < 0 || found.data[i] >= limit) {
-            refuse(name, "[" + std::to_string(i) + "]=" + std::to_string(found.data[i]) + " is outside 0.." +
-                             std::to_string(limit - 1));
+            throw py::value_error(name + ("[" + std::to_string(i) + "]=" + std::to_string(found.data[i])) +
+                                  " is outside 0.." + std::to_string(limit - 1));
         }
     }
     return found;

@@ -1,0 +1,291 @@
+"""The engine in C++: every instruction set, fused and not, on any number of threads; and what it refuses."""
+
+import itertools
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from minibert import backends, bert
+from minibert.batch import Batch, Sequence
+from minibert.config import BertConfig
+from minibert.errors import InputError
+from minibert.gradcases import SIZES, Size, config_of, dropout_of, random_batch, random_parameters
+from minibert.gradcheck import proof_sheet
+from minibert.ops import Ops
+from minibert.optim import AdamW
+from minibert.params import Parameters, initialise
+
+cpp_ops = pytest.importorskip("minibert.backends.cpp_ops", reason="the kernels in C++ are not built")
+from minibert.backends import _kernels  # noqa: E402
+
+every_isa = pytest.mark.parametrize("isa", _kernels.available())
+fused_or_not = pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unfused"])
+# Large enough for several blocks of rows and columns, and for several parts of every loop.
+LARGE = Size((3, 90, 128, 1, 77, 64, 128, 31, 100), H=48, A=4, F=200, V=1999, M=90)
+
+
+def model_and_batch(size, seed=0):
+    """Parameters as training begins with, larger; and a batch."""
+    rng = np.random.default_rng(seed)
+    config = config_of(size)
+    parameters = random_parameters(config, rng).astype(np.float32)
+    parameters.flat *= 0.3
+    return config, parameters, random_batch(size, size.M, rng)
+
+
+def loss_and_gradient(ops, config, parameters, batch):
+    """Losses of every masked row, and the flat gradient, with dropout."""
+    loss, saved = bert.pretraining_loss(ops, config, parameters.tree, batch, dropout_of(ops, batch))
+    grads = parameters.zeros_like()
+    bert.pretraining_loss_backward(ops, config, saved, parameters.tree, grads.tree)
+    return loss.mlm_nll, grads.flat
+
+
+# Right on every instruction set
+
+
+@every_isa
+@fused_or_not
+@pytest.mark.parametrize("size", SIZES)
+def test_every_operation_errs_at_most_twice_as_much_as_numpy(isa, fuse, size):
+    ops = cpp_ops.CppOps(threads=2, isa=isa, fuse=fuse)
+    rows = proof_sheet([ops], {size: SIZES[size]}, ["float32"])
+    assert [row for row in rows if row.verdict != "ok"] == []
+
+
+@every_isa
+@pytest.mark.parametrize(
+    "shape",
+    [(0, 5, 3), (5, 0, 3), (5, 7, 0), (1, 1, 1), (61, 37, 24), (13, 33, 801), (29, 4200, 17), (400, 3, 9)],
+)
+def test_matrix_products_of_every_shape_and_layout(isa, shape):
+    (M, N, K), rng = shape, np.random.default_rng(0)
+    run = _kernels.Engine(isa, 2)
+    for a_turned, b_turned, add in itertools.product([False, True], repeat=3):
+        a = rng.standard_normal((K, M) if a_turned else (M, K)).astype(np.float32)
+        b = rng.standard_normal((N, K) if b_turned else (K, N)).astype(np.float32)
+        a, b = (a.T if a_turned else a), (b.T if b_turned else b)
+        wide = rng.standard_normal((M, N + 3)).astype(np.float32)  # rows of the result stand apart
+        bias = rng.standard_normal(N).astype(np.float32)
+        product, beside = a.astype(np.float64) @ b, wide[:, N:].copy()
+        expected = product + (wide[:, :N] if add else 0)
+        # Higham's bound for a sum of K products and one more term, in any order: K + 1 roundings.
+        bound = (K + 1) * 2.0**-24 * (np.abs(a) @ np.abs(b) + np.abs(wide[:, :N]) + np.abs(bias))
+        run.gemm(a, b, wide[:, :N], add)
+        assert (np.abs(wide[:, :N] - expected) <= bound).all()
+        assert np.array_equal(wide[:, N:], beside)
+        run.linear(a, b, bias, wide[:, :N])
+        assert (np.abs(wide[:, :N] - (product + bias)) <= bound).all()
+
+
+@every_isa
+@fused_or_not
+def test_bits_do_not_depend_on_the_number_of_threads(isa, fuse):
+    model = model_and_batch(LARGE)
+    nll, grads = loss_and_gradient(cpp_ops.CppOps(threads=1, isa=isa, fuse=fuse), *model)
+    for threads in (2, 3):  # more than there are cores, perhaps
+        others = loss_and_gradient(cpp_ops.CppOps(threads=threads, isa=isa, fuse=fuse), *model)
+        assert np.array_equal(others[0], nll)
+        assert np.array_equal(others[1], grads)
+
+
+@fused_or_not
+def test_training_stays_as_close_to_numpy_as_float32_allows(fuse):
+    """200 steps with dropout from one seed.
+
+    Rounding grows from step to step by the dynamics of training, whoever rounds. How far it takes NumPy's own
+    float32 from float64 is the measure: the engine may be twice as far from float64, hence three times as far
+    from NumPy's float32 (here it is about as far as NumPy).
+    """
+    size = Size((12, 5, 16, 9, 16, 7), H=32, A=4, F=64, V=120, M=10)
+    config = config_of(size)
+
+    def losses(ops, dtype):
+        parameters = initialise(config, seed=1, dtype=dtype)
+        optimizer, found = AdamW(parameters.flat, parameters.decayed), []
+        for step in range(200):
+            batch = random_batch(size, size.M, np.random.default_rng(step % 8))
+            drop = ops.dropout(batch, 0.1, 0.1, seed=0, step=step)
+            loss, saved = bert.pretraining_loss(ops, config, parameters.tree, batch, drop)
+            grads = parameters.zeros_like()
+            bert.pretraining_loss_backward(ops, config, saved, parameters.tree, grads.tree)
+            optimizer.step(ops, parameters.flat, grads.flat, 2e-3)
+            found.append(float(loss.loss))
+        return np.array(found)
+
+    exact, single = losses(Ops(), np.float64), losses(Ops(), np.float32)
+    found = losses(cpp_ops.CppOps(threads=2, fuse=fuse), np.float32)
+    assert exact[-8:].mean() < exact[:8].mean() - 1  # it does learn
+    noise = np.abs(single - exact).max()
+    assert 0 < noise < 1e-3
+    assert np.abs(found - single).max() <= 3 * noise
+
+
+# What goes on around it
+
+
+def test_two_models_in_one_process_keep_apart():
+    ops, one, other = cpp_ops.CppOps(threads=2), model_and_batch(LARGE), model_and_batch(SIZES["ugly"], 1)
+    expected = [loss_and_gradient(ops, *one)[1], loss_and_gradient(ops, *other)[1]]
+    kept = []
+    for config, parameters, batch in (one, other):
+        _, saved = bert.pretraining_loss(ops, config, parameters.tree, batch, dropout_of(ops, batch))
+        kept.append((config, saved, parameters, parameters.zeros_like()))
+    for config, saved, parameters, grads in kept:
+        bert.pretraining_loss_backward(ops, config, saved, parameters.tree, grads.tree)
+    for (*_, grads), alone in zip(kept, expected, strict=True):
+        assert np.array_equal(grads.flat, alone)
+
+
+def test_memory_of_an_array_is_not_handed_out_while_it_is_in_use():
+    shapes = [(700, 91), (64, 1024), (3, 70_000)]
+    arrays = [_kernels.empty(shape) for shape in shapes * 3]
+    for number, array in enumerate(arrays):
+        array.fill(number)
+    del arrays[1:8:2]
+    more = [_kernels.empty(shape) for shape in shapes * 2]
+    for array in more:
+        array.fill(-1)
+    view = arrays[0][1:, ::2]
+    del arrays[0]
+    _kernels.empty((700, 91)).fill(-2)
+    assert (view == 0).all()
+    assert [np.unique(array).tolist() for array in arrays] == [[2], [4], [6], [8]]
+
+
+def test_a_forked_child_computes_with_threads_of_its_own():
+    ops, model = cpp_ops.CppOps(threads=2), model_and_batch(LARGE)
+    expected = loss_and_gradient(ops, *model)[1]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(loss_and_gradient(ops, *model)[1], expected) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert np.array_equal(loss_and_gradient(ops, *model)[1], expected)
+
+
+def test_one_token_and_nothing_masked_train_as_any_batch():
+    config = BertConfig(
+        vocab_size=11,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=5,
+        max_position_embeddings=4,
+    )
+    parameters = initialise(config, seed=0)
+    batch = Batch.pack([Sequence(np.array([3]), np.array([0]), np.zeros(0, int), np.zeros(0, int), 1)])
+    ops, reference = cpp_ops.CppOps(threads=2), Ops()
+    (nll, grads), (_, expected) = (loss_and_gradient(o, config, parameters, batch) for o in (ops, reference))
+    assert nll.shape == (0,)
+    assert np.allclose(grads, expected, rtol=1e-4, atol=1e-6)
+
+
+# Bad input
+
+
+def test_other_layouts_and_precisions_give_the_reference_s_results():
+    ops, reference, rng = cpp_ops.CppOps(), Ops(), np.random.default_rng(0)
+    x = rng.standard_normal((6, 8)).astype(np.float32)
+    for one in (x[::2], x[:, ::2], x.T, x[::-1], np.asfortranarray(x), x.astype(np.float64), x + 0j):
+        n = one.shape[1]
+        found, _ = ops.layer_norm(one, np.ones(n, one.dtype), np.zeros(n, one.dtype), 1e-12)
+        expected, _ = reference.layer_norm(one, np.ones(n, one.dtype), np.zeros(n, one.dtype), 1e-12)
+        assert found.dtype == expected.dtype
+        assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
+        weight = rng.standard_normal((n, 3)).astype(one.dtype)
+        y, saved = ops.linear(one, weight, np.zeros(3, one.dtype))
+        assert np.allclose(y, one @ weight, rtol=1e-5, atol=1e-5)
+        dx, *_ = ops.linear_backward(np.ones_like(y), saved)
+        assert np.allclose(dx, np.ones_like(y) @ weight.T, rtol=1e-5, atol=1e-5)
+
+
+def test_ids_out_of_range_are_an_error_that_names_them():
+    ops = cpp_ops.CppOps()
+    table = np.zeros((5, 4), np.float32)
+    for bad in (-1, 5, 2**31 - 1):
+        with pytest.raises(ValueError, match=rf"ids\[1\]={bad} is outside 0\.\.4"):
+            ops.embedding(np.array([0, bad], np.int32), table)
+        with pytest.raises(ValueError, match=rf"ids\[0\]={bad}"):
+            ops.scatter_add(table, np.array([bad], np.int32), table[:1])
+        with pytest.raises(ValueError, match=rf"labels\[0\]={bad}"):
+            ops.softmax_cross_entropy(table[:1], np.array([bad], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"a": np.zeros((2, 3))}, "a is float64; it has to be float32"),
+        ({"a": np.zeros((3, 3), np.float32)}, "out has 2 rows; 3 belong here"),
+        ({"b": np.zeros(3, np.float32)}, r"b has shape \(3,\); it has to have 2 dimensions"),
+        ({"b": np.zeros((4, 4), np.float32)}, "b has 4 rows; 3 belong here"),
+        ({"out": np.zeros((4, 2), np.float32).T}, "out has rows that are not in one piece"),
+        ({"out": np.zeros((2, 5), np.float32)}, "out has 5 columns; 4 belong here"),
+        ({"a": np.frombuffer(bytes(25), np.float32, 6, 1).reshape(2, 3)}, "a is not aligned"),
+    ],
+)
+def test_what_a_kernel_cannot_take_is_an_error_that_names_it(change, message):
+    run = _kernels.Engine("", 1)
+    arguments = {"a": (2, 3), "b": (3, 4), "out": (2, 4)}
+    arguments = {name: np.zeros(shape, np.float32) for name, shape in arguments.items()} | change
+    with pytest.raises(ValueError, match=message):
+        run.gemm(**arguments, add=False)
+
+
+def test_read_only_results_are_refused():
+    a = np.zeros((2, 2), np.float32)
+    out = a.copy()
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        _kernels.Engine("", 1).gemm(a, a, out, False)
+
+
+@pytest.mark.parametrize("borders", [[0, 3], [1, 4], [0, 3, 2, 4], []])
+def test_borders_of_sequences_that_make_no_sense_are_refused(borders):
+    q = np.zeros((4, 1, 2), np.float32)
+    with pytest.raises(ValueError, match="cu_seqlens"):
+        cpp_ops.CppOps().attention(q, q, q, np.array(borders, np.int32))
+
+
+# How it is chosen
+
+
+def test_auto_takes_it_and_says_so():
+    ops, text = backends.choose("auto")
+    assert ops.name == "cpp"
+    assert text.startswith("cpp: kernels in C++ for float32")
+    assert _kernels.available()[0] in text
+
+
+def test_an_instruction_set_can_be_forced():
+    try:
+        backends.force_isa("portable")
+        assert "portable of" in backends.choose("cpp")[1]
+        backends.force_isa("mmx")
+        with pytest.raises(InputError, match="isa='mmx' can't be run here; choose from .*portable"):
+            backends.create("auto")
+    finally:
+        backends.force_isa("")
+
+
+def test_without_its_extension_auto_says_why_it_takes_another(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minibert.backends._kernels", None)
+    monkeypatch.delitem(sys.modules, "minibert.backends.cpp_ops")
+    monkeypatch.delattr(backends, "_kernels", raising=False)
+    monkeypatch.delattr(backends, "cpp_ops", raising=False)
+    with pytest.raises(InputError, match=r"backend='cpp' is not installed.*install a C\+\+ compiler"):
+        backends.create("cpp")
+    ops, text = backends.choose("auto")
+    assert ops.name != "cpp"
+    assert "backend='cpp' is not installed" in text
+
+
+def test_parameters_of_a_model_are_where_gradients_are_added():
+    """Weight gradients go straight into the flat buffer; the arrays that come back are views of it."""
+    config, parameters, batch = model_and_batch(SIZES["ugly"])
+    ops, grads = cpp_ops.CppOps(), Parameters(config)
+    _, saved = bert.pretraining_loss(ops, config, parameters.tree, batch, dropout_of(ops, batch))
+    tree = bert.pretraining_loss_backward(ops, config, saved, parameters.tree, grads.tree)
+    assert np.shares_memory(tree["layers"][1]["feed_forward"]["in_weight"], grads.flat)
+    assert np.shares_memory(tree["embeddings"]["word"], grads.flat)
