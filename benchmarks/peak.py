@@ -16,6 +16,7 @@ from peers import machine
 from peers.report import SHORT
 from tokenizer_jobs.tables import table
 
+from minibert import backends
 from minibert.errors import RunError
 
 ROUNDS = {False: (9, 200.0), True: (3, 50.0)}  # quick -> rounds, milliseconds of each measurement
@@ -29,7 +30,7 @@ def measure(quick: bool) -> list[dict]:
     """A row for every vector unit and every kind of copy, with one thread and with all."""
     rounds, milliseconds = ROUNDS[quick]
     rows, calls = [], []
-    for threads in sorted({1, machine.cores()}):
+    for threads in sorted({1, backends.cores()}):
         for dtype, name in machine.units():
             what = f"multiply-adds, {name}"
             rows.append({"what": what, "dtype": dtype, "threads": threads, "unit": "GFLOP/s"})

@@ -28,7 +28,8 @@ PLAN = (
     Case(Work("tiny", 64, 256, "phrases"), without=SLOW),
     Case(Work("mini", 64, 128, "phrases"), without=SLOW),
 )
-QUICK = (Case(Work("tiny", 32, 4)), Case(Work("tiny", 64, 8, "phrases"), without=SLOW))
+COMPILED = ("PyTorch compiled",)  # takes a minute before it begins
+QUICK = (Case(Work("tiny", 32, 4)), Case(Work("tiny", 64, 8, "phrases"), without=SLOW + COMPILED))
 # Largest relative error of losses and of gradient norms. float32 adds up in another order; bfloat16 has eight
 # bits, and its products of a thousand terms are rounded once each.
 TOLERANCES = {"float32": (1e-5, 1e-4), "bfloat16": (1e-2, 1e-1)}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizer_jobs.tables import replace_between_marks
 
+from minibert import backends
 from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
 from minibert.params import parameter_table
@@ -254,8 +255,8 @@ def main(kind: Kind, options: argparse.Namespace) -> int:
 
 def _main(kind: Kind, options: argparse.Namespace) -> int:
     if options.threads is None:
-        options.threads = sorted({1, min(2, machine.cores())})
-    require("--threads", options.threads, range(1, machine.cores() + 1))
+        options.threads = sorted({1, min(2, backends.cores())})
+    require("--threads", options.threads, range(1, backends.cores() + 1))
     require("--only", options.only or [], sorted({way.engine for way in kind.ways}))
     status = 0
     if options.rows:

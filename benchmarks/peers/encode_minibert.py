@@ -13,9 +13,10 @@ class Minibert:
     """What a user calls; it returns the hidden states of every layer and the pooled vectors."""
 
     def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, engine: str) -> None:
-        self._limits = backends.limit_threads(threads)
         backends.keep_freed_memory()
-        self._model = Bert(config, Parameters(config, flat), backends.create(engine))
+        ops = backends.create(engine, threads)
+        self._limits = backends.limit_threads(threads, ops)
+        self._model = Bert(config, Parameters(config, flat), ops)
         self._batch = batch
 
     def run(self) -> Encoded:

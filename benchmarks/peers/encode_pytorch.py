@@ -4,6 +4,7 @@ import numpy as np
 import torch
 import transformers
 
+from minibert import backends
 from minibert.batch import Batch
 from minibert.config import BertConfig
 from peers.train_pytorch import load_weights
@@ -22,6 +23,7 @@ class PyTorch:
         dtype: str,
         compiled: bool = False,
     ) -> None:
+        backends.keep_freed_memory()
         torch.set_num_threads(threads)
         transformers.utils.logging.disable_progress_bar()
         whole = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))

@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from minibert import backends
 from minibert.errors import RunError
 
 SOURCE = Path(__file__).with_name("rates.cpp")
@@ -18,18 +19,13 @@ MILLISECONDS = 200  # of one measurement
 QUIET = 0.15  # cores that others may keep busy
 
 
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def description() -> str:
     """Processor and cores."""
     model = platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
-    return f"{model}, {cores()} cores, Python {platform.python_version()}"
+    return f"{model}, {backends.cores()} cores, Python {platform.python_version()}"
 
 
 def what_disturbs(seconds: float = 0.5) -> str | None:

@@ -54,15 +54,18 @@ __attribute__((target("avx512f,avx512bf16"))) void fma_bf16(long times) {
     __m512 s[SUMS];
     const __m512 small = _mm512_set1_ps(1e-3f), one = _mm512_set1_ps(1.0f);
     const __m512bh a = _mm512_cvtne2ps_pbh(small, small), b = _mm512_cvtne2ps_pbh(one, one);
-    for (int i = 0; i < SUMS; i++)
+    for (int i = 0; i < SUMS; i++) {
         s[i] = _mm512_set1_ps(0.1f * (float)i);
+    }
     for (long n = 0; n < times; n++) {
-        for (int i = 0; i < SUMS; i++)
+        for (int i = 0; i < SUMS; i++) {
             s[i] = _mm512_dpbf16_ps(s[i], a, b);
+        }
     }
     float sum = 0;
-    for (int i = 0; i < SUMS; i++)
+    for (int i = 0; i < SUMS; i++) {
         sum += _mm512_cvtss_f32(s[i]);
+    }
     sink = sum;
 }
 #else
@@ -98,8 +101,9 @@ template <class Work> double rate(int threads, double milliseconds, long times, 
     auto body = [&](int thread) {
         work(thread, times); // pages, caches and the clock of the core
         ready++;
-        while (ready < threads) // all begin together
+        while (ready < threads) { // all begin together
             std::this_thread::yield();
+        }
         auto began = Clock::now();
         double seconds = 0;
         while (seconds * 1000 < milliseconds) {
@@ -110,21 +114,25 @@ template <class Work> double rate(int threads, double milliseconds, long times, 
         took[thread] = seconds;
     };
     std::vector<std::thread> others;
-    for (int i = 1; i < threads; i++)
+    for (int i = 1; i < threads; i++) {
         others.emplace_back(body, i);
+    }
     body(0);
-    for (std::thread &other : others)
+    for (std::thread &other : others) {
         other.join();
+    }
     double total = 0;
-    for (int i = 0; i < threads; i++)
+    for (int i = 0; i < threads; i++) {
         total += done[i] / took[i];
+    }
     return total;
 }
 
 double copy_rate(size_t bytes, int threads, double milliseconds) {
     std::vector<std::vector<char>> from(threads), to(threads);
-    for (int i = 0; i < threads; i++)
+    for (int i = 0; i < threads; i++) {
         from[i].assign(bytes, 1), to[i].assign(bytes, 2);
+    }
     long times = std::max<long>(1, (long)(1e7 / (double)bytes));
     double copies = rate(threads, milliseconds, times, [&](int thread, long n) {
         for (long i = 0; i < n; i++) {
@@ -140,19 +148,22 @@ double copy_rate(size_t bytes, int threads, double milliseconds) {
 int main(int count, char **words) {
     std::string what = count > 1 ? words[1] : "";
     if (what == "list" && count == 2) {
-        for (const Unit &unit : units())
-            if (unit.there)
+        for (const Unit &unit : units()) {
+            if (unit.there) {
                 std::printf("%s %s\n", unit.dtype, unit.name);
+            }
+        }
         return 0;
     }
     if (what == "fma" && count == 6) {
-        for (const Unit &unit : units())
+        for (const Unit &unit : units()) {
             if (unit.there && words[2] == std::string(unit.dtype) && words[3] == std::string(unit.name)) {
                 double rounds = rate(std::max(1, std::atoi(words[4])), std::atof(words[5]), 100000,
                                      [&](int, long times) { unit.loop(times); });
                 std::printf("%.3f\n", rounds * SUMS * unit.operations / 1e9);
                 return 0;
             }
+        }
     }
     if (what == "copy" && count == 5) {
         double found = copy_rate((size_t)std::max(1LL, std::atoll(words[2])),

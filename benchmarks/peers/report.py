@@ -23,9 +23,9 @@ step is forward, backward, clipping and AdamW, dropout 0.1, 15% of the positions
 matrix products over real tokens and masked rows once, and nothing computed again; the share is that of the
 fused multiply-adds a second which this machine did in the same rounds, in the row's own dtype (bf16 peers:
 autocast, float32 weights). Hugging Face is `BertForPreTraining` as published with fused AdamW. PyTorch tuned:
-masked rows only, scaled_dot_product_attention, fused AdamW. JAX: plain jax.numpy, jax.grad, one jit, its
-fastest random numbers. Before anything was timed, all had the loss, the gradient norm and the loss after an
-update that the NumPy reference has, with the same weights, the same batch and without dropout."""
+masked rows only, scaled_dot_product_attention, fused AdamW. JAX: plain jax.numpy, jax.grad, one jit. Both
+keep freed memory, as minibert does. Before anything was timed, all had the loss, the gradient norm and the
+loss after an update that the NumPy reference has, with the same weights, batch and no dropout."""
 
 INFERENCE_LIMITS = """\
 What this does not show: other machines, sizes and lengths, tokenizing, many short requests at once. PyTorch

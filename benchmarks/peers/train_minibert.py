@@ -18,10 +18,10 @@ class Minibert:
     """The training loop's own step: gradients, clipping, AdamW."""
 
     def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, engine: str) -> None:
-        self._limits = backends.limit_threads(threads)
         backends.keep_freed_memory()
+        self._ops, self._batch = backends.create(engine, threads), batch
+        self._limits = backends.limit_threads(threads, self._ops)
         options = PretrainOptions(seed=3, bias_correction=True)
-        self._ops, self._batch = backends.create(engine), batch
         task = Pretraining(options, None, self._ops)
         params = Parameters(config, flat)
         self._state, self._grads = State(params, task.optimizer(params)), params.zeros_like()

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
+from minibert import backends
 from minibert.batch import Batch
 from minibert.config import BertConfig
 from minibert.hub import to_hf
@@ -87,7 +88,8 @@ class Tuned(PyTorchStep):
     """A plain BERT with what speeds one up in PyTorch.
 
     One projection for query, key and value; scaled_dot_product_attention; vocabulary scores for masked rows
-    only; fused AdamW; optionally compiled. Sequences are padded.
+    only; fused AdamW; freed memory kept, as minibert keeps it, which saves an eighth of the time of mini;
+    optionally compiled. Sequences are padded.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Tuned(PyTorchStep):
         dtype: str,
         compiled: bool = False,
     ) -> None:
+        backends.keep_freed_memory()
         parameters = Parameters(config, flat)
         self._config = config
         self._named: Named = {}
