@@ -16,7 +16,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,11 +102,14 @@ def kernel(function: Callable) -> Kernel:
     return KERNELS[-1]
 
 
-def warm_up(dtypes: tuple[np.dtype, ...] = PRECISIONS) -> Iterator[Compiled]:
-    """Compile everything there is, one after another."""
-    for dtype in dtypes:
-        for one in KERNELS:
-            yield one.prepare(dtype)
+def folder() -> str | None:
+    """Where machine code is kept, if anywhere."""
+    return KERNELS[0]._compiled.stats.cache_path
+
+
+def is_warm() -> bool:
+    """Whether something was compiled before, by this process or another one."""
+    return bool(folder() and any(Path(folder()).glob("*.nbi")))
 
 
 def _kept(function: Callable) -> Any:
@@ -185,3 +188,11 @@ def cut(count: int, width: int = 1, least: int = 1) -> list[tuple[int, int]]:
     """Ranges of rows of `width` elements, of about the same work each; they depend on the shape alone."""
     step = max(least, GRAIN // max(1, width))
     return [(begin, min(begin + step, count)) for begin in range(0, count, step)]
+
+
+def cut_tasks(work: np.ndarray) -> list[tuple[int, int]]:
+    """Ranges of tasks, each of which is as much work as it says."""
+    done = np.cumsum(work)
+    ends = np.searchsorted(done, np.arange(GRAIN, done[-1], GRAIN)) + 1
+    edges = np.unique(np.concatenate([[0], ends, [len(done)]])).tolist()
+    return list(zip(edges, edges[1:], strict=False))

@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 from minibert.backends import numba_products as products, numba_rows as loops
-from minibert.backends.numba_jit import GRAIN, KERNELS, PRECISIONS, Threads, cut, warm_up
+from minibert.backends.numba_jit import PRECISIONS, Threads, cut, cut_tasks, is_warm
 from minibert.ops import Ops, random
 from minibert.ops.primitives import Saved
 from minibert.ops.updates import spans
-
-__all__ = ["KERNELS", "PRECISIONS", "NumbaOps", "warm_up"]
 
 COLUMNS = 64  # the fewest columns of a range: rows of 256 bytes are still read at full speed
 NO_KEYS = np.empty((0, 0, 2), np.uint32)
@@ -43,7 +41,8 @@ class NumbaOps(Ops):
 
     @property
     def _details(self) -> str:
-        return f"{self._threads.count} thread" + ("s" if self._threads.count > 1 else "")
+        threads = f"{self._threads.count} thread" + ("s" if self._threads.count > 1 else "")
+        return threads if is_warm() else f"{threads}, to be compiled first (minibert warmup does so ahead)"
 
     def accumulate(self, total: Any, extra: Any) -> Any:
         """total += extra."""
@@ -317,7 +316,4 @@ def _step(ranges: list[tuple[int, int]]) -> int:
 
 def _tasks(borders: np.ndarray, A: int) -> list[tuple[int, int]]:
     """Ranges of (sequence, head), of about as many scores each."""
-    work = np.cumsum(np.repeat(np.diff(borders) ** 2, A))
-    ends = np.searchsorted(work, np.arange(GRAIN, work[-1], GRAIN)) + 1
-    edges = np.unique(np.concatenate([[0], ends, [len(work)]])).tolist()
-    return list(zip(edges, edges[1:], strict=False))
+    return cut_tasks(np.repeat(np.diff(borders) ** 2, A))

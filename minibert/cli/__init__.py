@@ -17,6 +17,7 @@ from minibert.cli.flags import Parser, add_engine, add_json, add_layout
 from minibert.cli.pretrain import add_pretrain
 from minibert.cli.text import add_data, add_vocab
 from minibert.cli.tokenize import add_tokenize
+from minibert.cli.warmup import add_warmup
 from minibert.errors import InputError, RunError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -28,6 +29,7 @@ COMMANDS = {
     "evaluate": "measure a run on held-out documents or other text",
     "fill-mask": "let a trained BERT guess the words at [MASK]",
     "gradcheck": "prove every hand-written gradient: the proof sheet",
+    "warmup": "compile ahead what the engine numba needs",
     "info": "what this machine and this installation offer",
 }
 
@@ -116,6 +118,7 @@ failed, 2 something that was given can't be used, 130 Ctrl-C.
         add_evaluate,
         add_fill_mask,
         add_gradcheck,
+        add_warmup,
         add_info,
     ):
         add(commands)

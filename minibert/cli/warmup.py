@@ -1,0 +1,56 @@
+"""`minibert warmup`: compile ahead what the Numba engine would compile when it is first used."""
+
+import argparse
+import functools
+import json
+from typing import Any
+
+from minibert.cli.flags import add_json
+
+DONE = 0
+
+
+def add_warmup(commands: Any) -> None:
+    """The command's parser."""
+    parser = commands.add_parser(
+        "warmup",
+        description="""
+Compiles the loops of the engine numba and keeps the machine code, so that the
+first step of a run does not wait for it. Says which loop, in which precision,
+and how long it took; what was compiled before is only read. Machine code goes
+where Numba's NUMBA_CACHE_DIR says, or beside the package's own files, or where
+these can't be written to into the cache folder of the user.
+""",
+        epilog="""
+examples:
+  minibert warmup
+  minibert warmup --dtype float32 --json
+""",
+    )
+    parser.set_defaults(run=run_warmup)
+    parser.add_argument("--dtype", choices=("float32", "float64"), help="only this precision (default: both)")
+    add_json(parser)
+
+
+def run_warmup(arguments: argparse.Namespace) -> int:
+    """Compile, and say so loop by loop."""
+    from minibert import backends
+
+    backends.create("numba")  # or the sentence that says what is missing
+    from minibert.backends.numba_jit import KERNELS, PRECISIONS, folder
+
+    dtypes = [dtype for dtype in PRECISIONS if arguments.dtype in (None, dtype.name)]
+    wanted = [(one, dtype) for dtype in dtypes for one in KERNELS]
+    show = (lambda *text, **how: None) if arguments.json else functools.partial(print, flush=True)
+    done = []
+    for number, (one, dtype) in enumerate(wanted, start=1):
+        show(f"{number:>2}/{len(wanted)}  {one.name:<31}{dtype.name}", end="  ")
+        done.append(one.prepare(dtype))
+        show(f"{'read' if done[-1].cached else 'compiled':<8} {done[-1].seconds:6.2f} s")
+    seconds, compiled = sum(one.seconds for one in done), sum(not one.cached for one in done)
+    where = f"kept in {folder()}" if folder() else "kept nowhere"
+    show(f"{compiled} compiled, {len(done) - compiled} read in {seconds:.1f} s, {where}")
+    if arguments.json:
+        loops = [one._asdict() | {"dtype": one.dtype.name} for one in done]
+        print(json.dumps({"loops": loops, "seconds": seconds, "folder": folder()}, indent=2))
+    return DONE

@@ -1,0 +1,346 @@
+"""The engine numba beyond what every engine is tested for: its arithmetic, its threads, its compiler."""
+
+import math
+import os
+import statistics
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from minibert import backends, bert, cli
+from minibert.errors import InputError
+from minibert.gradcases import SIZES, config_of, dropout_of, random_batch, random_parameters
+from minibert.ops import Dropout, Ops
+from minibert.optim import AdamW, warmup_linear
+from minibert.params import initialise
+
+pytest.importorskip("numba", reason="numba is not installed")
+
+from minibert.backends import numba_jit, numba_ops, numba_products
+
+NUMPY, NUMBA = Ops(), backends.create("numba", threads=2)
+SIZE = SIZES["ugly"]
+every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
+every_form = pytest.mark.parametrize("form", ["erf", "tanh"])
+
+
+def draw(*shape, seed=0, dtype="float64"):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def rows_of(T, rate=0.1, attention_rate=0.2):
+    """Dropout of T rows."""
+    return Dropout(
+        rate, attention_rate, np.random.default_rng(9).integers(1 << 32, size=(T, 2), dtype=np.uint32)
+    )
+
+
+def relative(found, expected):
+    """Distance in units of the largest value."""
+    return np.abs(np.asarray(found) - expected).max(initial=0) / np.abs(expected).max(initial=1e-300)
+
+
+@pytest.fixture
+def many_ranges(monkeypatch):
+    """Ranges so short that small arrays are shared out too."""
+    monkeypatch.setattr(numba_jit, "GRAIN", 100)
+    monkeypatch.setattr(numba_ops, "COLUMNS", 4)
+
+
+# Arithmetic
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 4e-6), ("float64", 4e-13)])
+def test_gelu_keeps_its_relative_precision_far_into_the_left_tail(dtype, bound):
+    x = np.linspace(-6, 6, 2003).astype(dtype)
+    y, (slope,) = NUMBA.gelu(x, "erf")
+    normal = statistics.NormalDist()
+    for one, found, d in zip(x.astype(float), y.astype(float), slope.astype(float), strict=True):
+        cdf = 0.5 * math.erfc(-one * math.sqrt(0.5))
+        assert abs(found - one * cdf) <= bound * abs(one * cdf)
+        assert abs(d - cdf - one * normal.pdf(one)) <= bound * (cdf + abs(one) * normal.pdf(one))
+
+
+@every_form
+@every_dtype
+def test_gelu_is_zero_far_left_the_identity_far_right_and_not_a_number_for_one(form, dtype):
+    x = np.array([-1e4, -50, 0, 50, 1e4, np.nan], dtype)
+    y, saved = NUMBA.gelu(x, form)
+    assert y[:-1].tolist() == [0, 0, 0, 50, 1e4]
+    assert np.isnan(y[-1])
+    assert NUMBA.gelu_backward(np.ones_like(x), saved, form)[:-1].tolist() == [0, 0, 0.5, 1, 1]
+
+
+@every_dtype
+def test_layer_norm_of_equal_numbers_is_beta_and_has_a_finite_gradient(dtype):
+    beta = draw(8, dtype=dtype)
+    y, saved = NUMBA.layer_norm(np.full((2, 8), 3, dtype), np.ones(8, dtype), beta, 1e-12)
+    assert np.array_equal(y, [beta, beta])
+    assert all(np.isfinite(one).all() for one in NUMBA.layer_norm_backward(draw(2, 8, dtype=dtype), saved))
+
+
+@every_dtype
+def test_cross_entropy_of_extreme_logits_is_exact(dtype):
+    logits = np.array([[3e4, -3e4, 0], [-3e4, -3e4, -3e4], [3e4, 3e4, -3e4]], dtype)
+    nll, saved = NUMBA.softmax_cross_entropy(logits, np.array([1, 0, 1]))
+    assert relative(nll, np.array([6e4, math.log(3), math.log(2)])) < 1e-6
+    dlogits = NUMBA.softmax_cross_entropy_backward(np.ones(3, dtype), saved)
+    assert relative(dlogits, np.array([[1, -1, 0], [-2 / 3, 1 / 3, 1 / 3], [0.5, -0.5, 0]])) < 1e-6
+
+
+@every_dtype
+def test_loss_of_a_logit_that_is_not_a_number_is_not_a_number(dtype):
+    logits = draw(2, 5, dtype=dtype)
+    logits[1, 3] = np.nan
+    nll, _ = NUMBA.softmax_cross_entropy(logits, np.array([1, 1]))
+    assert np.isnan(nll).tolist() == [False, True]
+
+
+@every_dtype
+@pytest.mark.parametrize("columns", [1, 2, 37, 128])
+def test_dropout_multiplies_with_the_mask_of_the_reference_to_the_bit(columns, dtype):
+    x, drop = draw(61, columns, dtype=dtype), rows_of(61)
+    expected = x * NUMPY.dropout_mask(drop, 2, columns, dtype)
+    y, saved = NUMBA._dropout(x, drop, 2)
+    assert np.array_equal(y, expected)
+    assert np.array_equal(NUMBA._dropout_backward(x, saved), expected)
+
+
+@every_dtype
+def test_updates_are_those_of_the_reference(dtype):
+    decayed = np.array([[3, 70], [70, 71], [90, 200]])
+    buffers = [draw(250, seed=seed, dtype=dtype) for seed in range(3)] + [draw(250, seed=3, dtype=dtype) ** 2]
+    bound = 8 * np.finfo(dtype).eps
+    assert NUMBA.global_norm(buffers[0]) == pytest.approx(
+        float(np.linalg.norm(buffers[0].astype(float))), rel=1e-14
+    )
+    for correction in (True, False):
+        given = {"lr": 0.01, "step": 3, "clip": 0.3, "weight_decay": 0.02, "bias_correction": correction}
+        expected = NUMPY.adamw(*(one.copy() for one in buffers), decayed, **given)
+        mine = [one.copy() for one in buffers]
+        found = NUMBA.adamw(*mine, decayed, **given)
+        assert all(relative(one, other) < bound for one, other in zip(found, expected, strict=True))
+        assert all(one is other for one, other in zip(found, (mine[0], *mine[2:]), strict=True))
+
+
+# Attention
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
+@pytest.mark.parametrize("drop", [None, rows_of(417)], ids=["", "dropout"])
+def test_attention_over_several_blocks_of_queries_is_the_reference_s(causal, drop):
+    lengths = (1, 2, 3, 64, 65, 130, 152)  # a block has 64 queries
+    borders = np.cumsum([0, *lengths])
+    q, k, v = draw(417, 3, 2, 5).swapaxes(0, 1)  # parts of one array, of an odd width
+    dy = draw(417, 2, 5, seed=1)
+    results = []
+    for ops in (NUMPY, NUMBA):
+        y, saved = ops.attention(q, k, v, borders, causal, drop, 3)
+        results.append((y, *ops.attention_backward(dy, saved)))
+    assert len(saved) > 5  # not by falling through
+    for found, expected in zip(*results[::-1], strict=True):
+        assert relative(found, expected) < 1e-13
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=7), st.booleans())
+def test_attention_of_a_packed_batch_is_that_of_each_sequence_alone(lengths, causal):
+    borders = np.cumsum([0, *lengths])
+    q, k, v = draw(3, sum(lengths), 2, 4, dtype="float32")
+    y, _ = NUMBA.attention(q, k, v, borders, causal)
+    for begin, end in zip(borders, borders[1:], strict=False):
+        part = slice(begin, end)
+        alone, _ = NUMBA.attention(q[part], k[part], v[part], np.array([0, end - begin]), causal)
+        assert np.array_equal(y[part], alone)
+
+
+@every_dtype
+def test_attention_with_extreme_scores_picks_one_key(dtype):
+    q, k, v = draw(3, 6, 2, 4, dtype=dtype)
+    y, saved = NUMBA.attention(1e4 * q, k, v, np.array([0, 6]))
+    best = np.einsum("iad,jad->iaj", q, k).argmax(-1)
+    assert relative(y, np.array([[v[best[i, a], a] for a in range(2)] for i in range(6)], float)) < 1e-6
+    assert all(np.isfinite(one).all() for one in NUMBA.attention_backward(y, saved))
+
+
+def test_what_is_hidden_may_be_anything():
+    q, k, v = draw(3, 12, 2, 4)
+    expected, _ = NUMBA.attention(q, k, v, np.array([0, 12]), True)
+    k[8:] *= 1e4
+    found, _ = NUMBA.attention(q, k, v, np.array([0, 12]), True)
+    assert np.array_equal(found[:8], expected[:8])
+
+
+# Matmul
+
+
+@every_dtype
+@pytest.mark.parametrize(
+    ("M", "N", "K"), [(1, 1, 1), (61, 99, 37), (3, 200, 24), (8, 4, 64), (5, 7, 0), (128, 300, 600)]
+)
+def test_matmul_multiplies_rows_with_rows(M, N, K, dtype):
+    a, b, c = draw(M, K, dtype=dtype), draw(N, K, seed=1, dtype=dtype), np.full((M, N), np.nan, dtype)
+    numba_products.matmul(a, b, c, 0, M)
+    assert relative(c, a.astype(float) @ b.T.astype(float)) < 20 * np.finfo(dtype).eps
+
+
+# Training
+
+
+def trained(ops, dtype, steps):
+    """Losses and parameters of a small model over these steps, dropout on."""
+    config = config_of(SIZE)
+    params = initialise(config, 1).astype(dtype)
+    grads, optimizer, losses = params.zeros_like(), AdamW(params.flat, params.decayed, clip_norm=1.0), []
+    batches = [random_batch(SIZE, SIZE.M, np.random.default_rng(seed)) for seed in range(8)]
+    for step in range(steps):
+        batch = batches[step % len(batches)]
+        grads.flat.fill(0)
+        drop = ops.dropout(batch, 0.1, 0.1, 3, step)
+        loss, saved = bert.pretraining_loss(ops, config, params.tree, batch, drop)
+        bert.pretraining_loss_backward(ops, config, saved, params.tree, grads.tree)
+        optimizer.step(ops, params.flat, grads.flat, warmup_linear(step, steps, 20, 2e-3))
+        losses.append(float(loss.loss))
+    return np.array(losses), params.flat.astype(float)
+
+
+def test_200_steps_with_dropout_stay_within_the_rounding_of_float32():
+    # Float32 is 1.3e-6 nats and 5e-7 of the parameters away from float64 by then; another order of summation
+    # may be as far away in another direction.
+    exact, numpy, numba = (trained(*one, 200) for one in ((NUMPY, "f8"), (NUMPY, "f4"), (NUMBA, "f4")))
+    for truth, other, mine in zip(exact, numpy, numba, strict=True):
+        noise = np.linalg.norm(other - truth)
+        assert 0 < np.linalg.norm(mine - other) < 2 * noise
+        assert np.linalg.norm(mine - truth) < 2 * noise
+    assert exact[0][-1] < exact[0][0] / 2  # it did learn
+    for truth, mine in zip(exact, trained(NUMBA, "f8", 200), strict=True):
+        assert relative(mine, truth) < 1e-12
+
+
+@every_dtype
+def test_the_number_of_threads_changes_no_bit(dtype, many_ranges):
+    one, *others = (trained(backends.create("numba", threads=count), dtype, 3) for count in (1, 2, 3, 7))
+    for other in others:
+        assert all(map(np.array_equal, one, other))
+
+
+def test_ranges_cover_every_row_once(many_ranges):
+    for count in (0, 1, 37, 100, 250):
+        for width in (1, 3, 1000):
+            ranges = numba_jit.cut(count, width)
+            assert [row for begin, end in ranges for row in range(begin, end)] == list(range(count))
+    work = np.array([1, 300, 2, 2, 99, 5, 1])
+    assert [task for begin, end in numba_jit.cut_tasks(work) for task in range(begin, end)] == list(range(7))
+
+
+def test_an_engine_is_used_by_two_python_threads_at_once(many_ranges):
+    batch, config = random_batch(SIZE, SIZE.M, np.random.default_rng(0)), config_of(SIZE)
+    params = random_parameters(config, np.random.default_rng(1)).tree
+
+    def loss(_):
+        return bert.pretraining_loss(NUMBA, config, params, batch, dropout_of(NUMBA, batch))[0].loss
+
+    with ThreadPoolExecutor(2) as pool:
+        assert len(set(map(float, pool.map(loss, range(20))))) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_an_engine_that_was_used_works_in_a_fork(many_ranges):
+    x = draw(64, 64)
+    expected, _ = NUMBA.gelu(x, "erf")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, of forks while there are threads
+        child = os.fork()
+    if not child:
+        import signal
+
+        signal.alarm(30)
+        os._exit(0 if np.array_equal(NUMBA.gelu(x, "erf")[0], expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# What the loops don't take
+
+
+def test_what_the_loops_do_not_take_goes_to_the_reference():
+    x, gamma = draw(6, 8), draw(8)
+    turned, frozen = np.asfortranarray(x), x.copy()
+    frozen.flags.writeable = False
+    for one in (x + 0j, turned, frozen, x[:, ::2], x.astype(np.float16)):
+        for form in ("erf", "tanh"):
+            y, saved = NUMBA.gelu(one, form)
+            expected, kept = NUMPY.gelu(one, form)
+            assert relative(y, expected) < (1e-3 if one.dtype == np.float16 else 1e-14)
+            assert len(saved) in (1, 2)
+            dx = NUMBA.gelu_backward(one, saved, form)
+            assert dx.dtype == one.dtype and dx.shape == one.shape
+    y, _ = NUMBA.layer_norm(x, gamma.astype("float32"), gamma, 1e-12)
+    assert np.array_equal(y, NUMPY.layer_norm(x, gamma.astype("float32"), gamma, 1e-12)[0])
+    assert NUMBA.accumulate(x.copy(), x.astype("float32")).dtype == np.float64
+
+
+def test_rows_that_are_not_there_are_an_error_and_negative_ones_count_from_the_end():
+    table = draw(9, 4)
+    for ids in ([0, 9], [-10]):
+        with pytest.raises(IndexError):
+            NUMBA.embedding(np.array(ids), table)
+        with pytest.raises(IndexError):
+            NUMBA.scatter_add(table.copy(), np.array(ids), draw(len(ids), 4))
+    with pytest.raises(IndexError):
+        NUMBA.softmax_cross_entropy(draw(2, 5), np.array([0, 5]))
+    assert np.array_equal(NUMBA.embedding(np.array([-1]), table)[0], table[-1:])
+
+
+def test_types_that_were_not_foreseen_are_an_error_and_nothing_is_compiled_for_them():
+    numba_products.matmul(draw(4, 4), draw(4, 4), draw(4, 4), 0, 4)
+    with pytest.raises(TypeError, match="No matching definition"):
+        numba_products.matmul(draw(4, 4), draw(4, 4, dtype="float32"), draw(4, 4), 0, 4)
+    assert all(len(one._compiled.signatures) <= len(numba_jit.PRECISIONS) for one in numba_jit.KERNELS)
+
+
+# Compiling
+
+
+def test_importing_minibert_does_not_import_numba():
+    source = "import sys, minibert.cli, minibert.backends, minibert.model; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", source], timeout=60).returncode == 0
+
+
+def test_without_numba_the_engine_says_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("minibert.backends.numba_")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(
+        InputError, match=r"backend='numba' is not installed \(.*numba.*\): pip install numba"
+    ):
+        backends.create("numba")
+
+
+def test_machine_code_is_kept_where_numba_is_told_and_otherwise_beside_the_sources(monkeypatch, tmp_path):
+    monkeypatch.setattr(numba_jit.numba.config, "CACHE_DIR", str(tmp_path))
+    compiled = numba_jit._kept(numba_jit.cut)
+    assert compiled.stats.cache_path.startswith(str(tmp_path))
+    assert numba_jit.numba.config.CACHE_DIR == str(tmp_path)
+    monkeypatch.setattr(numba_jit.numba.config, "CACHE_DIR", "")
+    assert "__pycache__" in numba_jit._kept(numba_jit.cut).stats.cache_path
+
+
+def test_where_nothing_can_be_kept_a_sentence_says_so_and_the_loops_work():
+    scope = {}
+    exec("def twice(x):\n    return 2 * x", scope)  # of no file, so that there is no folder either
+    numba_jit._warn_that_nothing_is_kept.cache_clear()
+    with pytest.warns(UserWarning, match="compiles anew in every process.*NUMBA_CACHE_DIR"):
+        assert numba_jit._kept(scope["twice"])(21) == 42
+
+
+def test_warmup_says_what_it_compiles(capsys):
+    assert cli.main(["warmup", "--dtype", "float32"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == [one.name for one in numba_jit.KERNELS]
+    assert all(line.split()[2] == "float32" for line in lines)
+    assert "compiled, " in last and "kept" in last
