@@ -37,19 +37,37 @@ MB_INLINE Key row_key(const Drop &drop, int64_t row) {
     return fold({drop.row_keys[2 * row], drop.row_keys[2 * row + 1]}, drop.site);
 }
 
-// Which of 2 VL columns survive, from an even `column` on: -1 where one does, else 0. The halves of one hash serve
-// neighbouring columns, the lower half the first; so the draws lie in memory in the order of the columns.
-MB_INLINE void keep(Key key, int64_t column, uint32_t threshold, vi *first, vi *second) {
+// Which of VL columns survive dropout, and those of x times `scale`, the others 0.
+#if defined(__AVX512BW__)
+typedef __mmask16 Kept;
+
+MB_INLINE vf only(Kept kept, vf x, float scale) {
+    return (vf)_mm512_maskz_mul_ps(kept, (__m512)x, (__m512)all(scale));
+}
+#else
+typedef vi Kept; // -1 or 0
+
+MB_INLINE vf only(Kept kept, vf x, float scale) { return (vf)((vi)(x * scale) & kept); }
+#endif
+
+// For 2 VL columns from an even `column` on. The halves of one hash serve neighbouring columns, the lower half the
+// first; so the draws lie in memory in the order of the columns.
+MB_INLINE void keep(Key key, int64_t column, uint32_t threshold, Kept *first, Kept *second) {
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lower half of a word comes first");
-    typedef uint16_t draws __attribute__((vector_size(2 * VL)));
-    vu x = ((vu)lanes() + (uint32_t)(column / 2)) * kGolden + key.first;
+    vu x = (vu)lanes() * kGolden + (key.first + (uint32_t)(column / 2) * kGolden);
     x = (x ^ (x >> 16)) * kFirst ^ key.second;
     x = (x ^ (x >> 15)) * kSecond;
     x = x ^ (x >> 16);
+#if defined(__AVX512BW__)
+    __mmask32 both = _mm512_cmpge_epu16_mask((__m512i)x, _mm512_set1_epi16((short)threshold));
+    *first = (Kept)both, *second = (Kept)(both >> 16);
+#else
+    typedef uint16_t draws __attribute__((vector_size(2 * VL)));
     draws halves[2];
     std::memcpy(halves, &x, sizeof x);
     *first = __builtin_convertvector(halves[0], vi) >= (int32_t)threshold;
     *second = __builtin_convertvector(halves[1], vi) >= (int32_t)threshold;
+#endif
 }
 
 } // namespace MB_ISA

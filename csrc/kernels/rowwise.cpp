@@ -87,16 +87,16 @@ void dropout(Pool &pool, int64_t T, int64_t N, const float *x, float *y, Drop dr
         const float *from = x + t * N;
         float *to = y + t * N;
         for (int64_t c = 0; c < N; c += 2 * VL) {
-            vi kept[2];
+            Kept kept[2];
             keep(key, c, drop.threshold, &kept[0], &kept[1]);
             if (c + 2 * VL <= N) {
-                store(to + c, select(kept[0], load(from + c) * drop.scale, vf{}));
-                store(to + c + VL, select(kept[1], load(from + c + VL) * drop.scale, vf{}));
+                store(to + c, only(kept[0], load(from + c), drop.scale));
+                store(to + c + VL, only(kept[1], load(from + c + VL), drop.scale));
                 continue;
             }
             for (int64_t half = 0; half < 2 && c + half * VL < N; ++half) {
                 int64_t i = c + half * VL, m = smaller(VL, N - i);
-                store(to + i, select(kept[half], load(from + i, m) * drop.scale, vf{}), m);
+                store(to + i, only(kept[half], load(from + i, m), drop.scale), m);
             }
         }
     });
@@ -104,36 +104,35 @@ void dropout(Pool &pool, int64_t T, int64_t N, const float *x, float *y, Drop dr
 
 namespace {
 
-constexpr int64_t kStrip = 2048; // columns whose sums stay in L1
+constexpr int64_t kStrip = 1 << 15; // columns whose sums stay in L2
 
-// sums (n,) = sum of `count` rows. Four at a time: sums are read and written less often, and lose less.
+// sums (n,) += R rows
+template <int R> void add_rows(int64_t n, const float *x, int64_t ld, const float *weights, float *sums) {
+    each_vector(0, n, [&](int64_t c, int m) {
+        vf total = load_some(sums + c, m);
+        for (int i = 0; i < R; ++i) {
+            total += load_some(x + i * ld + c, m) * (weights ? weights[i] : 1.0f);
+        }
+        store_some(sums + c, total, m);
+    });
+}
+
+// sums (n,) = sum of `count` rows. Short rows one by one, as memory is read ahead along a page; of long rows eight
+// together, which have a page each, so that the sums are less often fetched from L2.
 void sum_rows(int64_t count, int64_t n, const float *x, int64_t ld, const float *weights, float *sums) {
     for (int64_t c = 0; c < n; ++c) {
         sums[c] = 0;
     }
-    int64_t t = 0;
-    for (; t + 4 <= count; t += 4, x += 4 * ld) {
-        vf w[4];
-        for (int i = 0; i < 4; ++i) {
-            w[i] = all(weights ? weights[t + i] : 1.0f);
-        }
-        each_vector(0, n, [&](int64_t c, int m) {
-            vf a = load_some(x + c, m) * w[0] + load_some(x + ld + c, m) * w[1];
-            vf b = load_some(x + 2 * ld + c, m) * w[2] + load_some(x + 3 * ld + c, m) * w[3];
-            store_some(sums + c, load_some(sums + c, m) + (a + b), m);
-        });
-    }
-    for (; t < count; ++t, x += ld) {
-        vf w = all(weights ? weights[t] : 1.0f);
-        each_vector(0, n, [&](int64_t c, int m) {
-            store_some(sums + c, load_some(sums + c, m) + load_some(x + c, m) * w, m);
-        });
+    for (int64_t t = 0; t < count;) {
+        bool many = n > 4096 && t + 8 <= count;
+        (many ? add_rows<8> : add_rows<1>)(n, x + t * ld, ld, weights ? weights + t : nullptr, sums);
+        t += many ? 8 : 1;
     }
 }
 
 // sums (N,) = or += the rows of partial (count,N) in order
 void add_partial_sums(Pool &pool, int64_t count, int64_t N, const float *partial, float *sums, bool add) {
-    each_piece(pool, N, kStrip / 4, [&](int64_t begin, int64_t end) {
+    each_piece(pool, N, 512, [&](int64_t begin, int64_t end) {
         each_vector(begin, end, [&](int64_t c, int m) {
             vf total = {};
             for (int64_t part = 0; part < count; ++part) {
@@ -164,7 +163,7 @@ namespace {
 // from c on. `kept` means something where `drops`.
 template <bool drops, typename Visit>
 MB_INLINE void each_pair(int64_t N, Key key, uint32_t threshold, Visit visit) {
-    vi kept[2] = {};
+    Kept kept[2] = {};
     int64_t c = 0;
     for (; c + 2 * VL <= N; c += 2 * VL) {
         if (drops) {
@@ -199,7 +198,7 @@ MB_INLINE void normalise(const Norm &norm, const float *x, float sum_of_row, flo
     int64_t H = norm.H;
     float mean = sum_of_row / (float)H;
     vf squares[2] = {};
-    each_pair<false>(H, key, 0, [&](int half, int64_t c, int m, vi) {
+    each_pair<false>(H, key, 0, [&](int half, int64_t c, int m, Kept) {
         vf centred = load_some(x + c, m) - mean;
         if (m < VL) {
             centred = first(m, centred, vf{});
@@ -209,10 +208,10 @@ MB_INLINE void normalise(const Norm &norm, const float *x, float sum_of_row, flo
     float inverse = 1.0f / __builtin_sqrtf(sum(squares[0] + squares[1]) / (float)H + norm.eps);
     *norm.mean = mean;
     *norm.inverse = inverse;
-    each_pair<drops>(H, key, drop.threshold, [&](int, int64_t c, int m, vi kept) {
+    each_pair<drops>(H, key, drop.threshold, [&](int, int64_t c, int m, Kept kept) {
         vf normal = (load_some(x + c, m) - mean) * inverse;
         vf value = normal * load_some(norm.gamma + c, m) + load_some(norm.beta + c, m);
-        store_some(y + c, drops ? select(kept, value * drop.scale, vf{}) : value, m);
+        store_some(y + c, drops ? only(kept, value, drop.scale) : value, m);
     });
 }
 
@@ -226,13 +225,13 @@ void residual_rows(Pool &pool, int64_t T, int64_t H, const float *x, const float
         const float *past = x + t * H, *through = out + t * H;
         float *both = sums + t * H;
         vf totals[2] = {};
-        each_pair<drops>(H, key, drop.threshold, [&](int half, int64_t c, int m, vi kept) {
+        each_pair<drops>(H, key, drop.threshold, [&](int half, int64_t c, int m, Kept kept) {
             vf value = load_some(through + c, m);
             if (biased) {
                 value += load_some(bias + c, m);
             }
             if (drops) {
-                value = select(kept, value * drop.scale, vf{});
+                value = only(kept, value, drop.scale);
             }
             value += load_some(past + c, m);
             store_some(both + c, value, m);
@@ -250,7 +249,7 @@ void layer_norm(Pool &pool, int64_t T, int64_t H, const float *x, const float *g
     each_row(pool, T, H, [&](int64_t t) {
         vf totals[2] = {};
         each_pair<false>(
-            H, {}, 0, [&](int half, int64_t c, int m, vi) { totals[half] += load_some(x + t * H + c, m); });
+            H, {}, 0, [&](int half, int64_t c, int m, Kept) { totals[half] += load_some(x + t * H + c, m); });
         normalise<false>({H, gamma, beta, eps, mean + t, inverse + t}, x + t * H, sum(totals[0] + totals[1]),
                          y + t * H, {}, {});
     });
@@ -275,7 +274,7 @@ void embedding_layer_norm(Pool &pool, int64_t T, int64_t H, const int32_t *ids, 
         const float *a = word + ids[t] * H, *b = position + positions[t] * H, *c = segment + segments[t] * H;
         float *total = sums + t * H;
         vf totals[2] = {};
-        each_pair<false>(H, {}, 0, [&](int half, int64_t i, int m, vi) {
+        each_pair<false>(H, {}, 0, [&](int half, int64_t i, int m, Kept) {
             vf value = load_some(a + i, m) + load_some(b + i, m) + load_some(c + i, m);
             store_some(total + i, value, m);
             totals[half] += value;
@@ -318,10 +317,12 @@ void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const floa
             const float *d = dy + t * H, *from = x + t * H;
             float *to = dx + t * H, centre = mean[t], r = inverse[t];
             vf along[2] = {}, level[2] = {};
-            each_pair<drops_in>(H, key, drop.threshold, [&](int half, int64_t c, int m, vi kept) {
+            each_pair<drops_in>(H, key, drop.threshold, [&](int half, int64_t c, int m, Kept kept) {
+                __builtin_prefetch(d + 2 * H + c);
+                __builtin_prefetch(from + 2 * H + c);
                 vf v = load_some(d + c, m);
                 if (drops_in) {
-                    v = select(kept, v * drop.scale, vf{});
+                    v = only(kept, v, drop.scale);
                     store_some(to + c, v, m);
                 }
                 vf n = (load_some(from + c, m) - centre) * r, g = v * load_some(gamma + c, m);
@@ -334,13 +335,13 @@ void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const floa
             if (drops_in) {
                 d = to;
             }
-            each_pair<drops_out>(H, key, drop.threshold, [&](int, int64_t c, int m, vi kept) {
+            each_pair<drops_out>(H, key, drop.threshold, [&](int, int64_t c, int m, Kept kept) {
                 vf n = (load_some(from + c, m) - centre) * r,
                    g = load_some(d + c, m) * load_some(gamma + c, m);
                 vf v = (g - mean_g - n * mean_gn) * r;
                 store_some(to + c, v, m);
                 if (drops_out) {
-                    v = select(kept, v * drop.scale, vf{});
+                    v = only(kept, v, drop.scale);
                     store_some(dout + t * H + c, v, m);
                 }
                 if (biased) {
@@ -392,7 +393,7 @@ void softmax_cross_entropy(Pool &pool, int64_t N, int64_t K, float *logits, int6
         int64_t found = 0;
         for (int64_t c = 0; c < K; c += kBlock) {
             vf largest[2] = {nothing, nothing};
-            each_pair<false>(smaller(kBlock, K - c), {}, 0, [&](int half, int64_t i, int m, vi) {
+            each_pair<false>(smaller(kBlock, K - c), {}, 0, [&](int half, int64_t i, int m, Kept) {
                 vf v = load_some(x + c + i, m);
                 largest[half] = max(largest[half], m < VL ? first(m, v, nothing) : v);
             });
@@ -412,7 +413,7 @@ void softmax_cross_entropy(Pool &pool, int64_t N, int64_t K, float *logits, int6
         double total = 0;
         for (int64_t c = 0; c < K; c += kBlock) {
             vf sums[2] = {};
-            each_pair<false>(smaller(kBlock, K - c), {}, 0, [&](int half, int64_t i, int m, vi) {
+            each_pair<false>(smaller(kBlock, K - c), {}, 0, [&](int half, int64_t i, int m, Kept) {
                 vf v = exp(load_some(x + c + i, m) - top);
                 store_some(x + c + i, v, m);
                 sums[half] += m < VL ? first(m, v, vf{}) : v;

@@ -168,10 +168,10 @@ uint32_t folded(uint32_t half, uint32_t word) { return mixed(mixed(half ^ word) 
 
 } // namespace
 
-Kept::Kept(uint32_t row_first, uint32_t row_second, uint32_t site)
+Survives::Survives(uint32_t row_first, uint32_t row_second, uint32_t site)
     : first(folded(row_first, site)), second(folded(row_second, site)) {}
 
-bool Kept::operator()(int64_t column, uint32_t threshold) const {
+bool Survives::operator()(int64_t column, uint32_t threshold) const {
     uint32_t hashed = mixed(first + (uint32_t)(column / 2) * 0x9E3779B9u, second);
     return (column % 2 ? hashed >> 16 : hashed & 0xFFFF) >= threshold;
 }
@@ -224,7 +224,7 @@ void test_dropout(mb::Pool &pool, Digest &digest) {
                 dropout(pool, T, N, x.data(), y.data(), drop);
                 digest.add(y);
                 for (int64_t t = 0; t < T; ++t) {
-                    Kept kept(keys[(size_t)(2 * t)], keys[(size_t)(2 * t + 1)], 17);
+                    Survives kept(keys[(size_t)(2 * t)], keys[(size_t)(2 * t + 1)], 17);
                     for (int64_t c = 0; c < N; ++c) {
                         auto i = (size_t)(t * N + c);
                         CHECK(y[i] == (kept(c, threshold) ? x[i] * scale : 0));

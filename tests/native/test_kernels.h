@@ -143,10 +143,10 @@ inline double gradient_error(const std::vector<Argument> &arguments, const Loss 
 }
 
 // Whether columns of a row survive dropout, from the description in tests/golden/make_dropout.py.
-struct Kept {
+struct Survives {
     uint32_t first, second; // the key of row and site
 
-    Kept(uint32_t row_first, uint32_t row_second, uint32_t site);
+    Survives(uint32_t row_first, uint32_t row_second, uint32_t site);
     bool operator()(int64_t column, uint32_t threshold) const;
 };
 

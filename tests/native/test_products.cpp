@@ -104,8 +104,8 @@ struct Attention {
         for (int64_t j = begin; j < end; ++j) {
             double share = p[(size_t)(j - begin)] / total;
             if (drops) {
-                Kept of_site(keys[(size_t)(2 * t)], keys[(size_t)(2 * t + 1)], kSite);
-                Kept kept(of_site.first, of_site.second, (uint32_t)head);
+                Survives of_site(keys[(size_t)(2 * t)], keys[(size_t)(2 * t + 1)], kSite);
+                Survives kept(of_site.first, of_site.second, (uint32_t)head);
                 share *= kept(j - begin, kThreshold) ? (double)kScale : 0;
             }
             for (int64_t d = 0; d < D; ++d) {

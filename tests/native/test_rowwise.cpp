@@ -23,7 +23,7 @@ std::vector<uint32_t> some_keys(int64_t T, Random &random) {
 Doubles dropped(const Doubles &x, int64_t H, const std::vector<uint32_t> &keys) {
     Doubles y = x;
     for (size_t t = 0; t < keys.size() / 2; ++t) {
-        Kept kept(keys[2 * t], keys[2 * t + 1], kSite);
+        Survives kept(keys[2 * t], keys[2 * t + 1], kSite);
         for (int64_t c = 0; c < H; ++c) {
             y[t * (size_t)H + (size_t)c] *= kept(c, kThreshold) ? (double)kScale : 0;
         }
