@@ -17,10 +17,11 @@ from peers.bench import Case, Kind, main, parser
 from peers.report import INFERENCE_LIMITS
 from peers.work import Work, encoder_operations, pooler_operations
 
+SLOW = ("numpy", "numba")
 PLAN = (
-    Case(Work("base", 128, 32), without=("numpy",)),
+    Case(Work("base", 128, 32), without=SLOW),
     Case(Work("base", 128, 1)),
-    Case(Work("base", 64, 32, "phrases"), without=("numpy",)),
+    Case(Work("base", 64, 32, "phrases"), without=SLOW),
 )
 QUICK = (Case(Work("tiny", 32, 4)), Case(Work("tiny", 64, 8, "phrases")))
 # Largest difference in units of the largest value. bfloat16 has eight bits, and every layer rounds often.

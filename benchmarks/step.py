@@ -17,12 +17,12 @@ from peers.bench import Case, Kind, main, parser
 from peers.report import STEP_LIMITS
 from peers.work import Work, step_operations
 
-SLOW = ("numpy", "Hugging Face")
+SLOW = ("numpy", "Hugging Face")  # beyond mini
 PLAN = (
     Case(Work("tiny", 128, 64)),
     Case(Work("mini", 128, 32)),
     Case(Work("small", 128, 32), without=SLOW),
-    Case(Work("base", 128, 8), without=SLOW),
+    Case(Work("base", 128, 8), without=(*SLOW, "numba")),
     Case(Work("base", 128, 32), only=("cpp",)),
     Case(Work("mini", 512, 8), without=SLOW),
     Case(Work("tiny", 64, 256, "phrases"), without=SLOW),

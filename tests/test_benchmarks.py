@@ -1,6 +1,8 @@
 """What the benchmarks of speed count, choose and write; who is measured is compared in tests/oracle."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -267,6 +269,28 @@ def test_rows_of_an_earlier_run_become_tables_again(tmp_path, capsys, monkeypatc
     path.write_text(json.dumps([measured("cpp", [0.2], busy="others are at work.")]))
     assert bench.main(step.KIND, options("--rows", str(path), "--write-readme")) == 2
     assert "quiet machine" in capsys.readouterr().err
+
+
+def test_the_readme_has_a_place_for_each_table():
+    for kind in (step.KIND, inference.KIND):
+        assert kind.mark in (ROOT / "README.md").read_text("utf-8").splitlines()
+
+
+@pytest.mark.slow
+def test_a_quick_run_measures_the_engines(compiler):
+    command = [sys.executable, str(ROOT / "benchmarks" / "step.py"), "--quick", "--json", "--threads", "1"]
+    done = subprocess.run(
+        [*command, "--only", "numpy", "cpp", "--dtype", "float32"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert {(row["engine"], row["lengths"]) for row in rows} >= {("numpy", "full")}
+    for row in rows:
+        assert row["quick"] and row["tokens_per_second"] > 0 and row["peak_rss_mb"] > row["imported_rss_mb"]
 
 
 @pytest.fixture

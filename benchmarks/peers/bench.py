@@ -265,9 +265,13 @@ def _main(kind: Kind, options: argparse.Namespace) -> int:
         if busy := machine.what_disturbs():
             say(busy)
         bench = Bench(kind, options)
-        with tempfile.TemporaryDirectory() as folder:
-            bench.run(Path(folder))
-        rows, status = bench.rows, int(bench.wrong or not bench.rows)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                bench.run(Path(folder))
+            rows, status = bench.rows, int(bench.wrong or not bench.rows)
+        except KeyboardInterrupt:
+            say("stopped; what follows was measured before.")
+            rows, status = bench.rows, 130
     if options.write_readme and (status or any(row["quick"] or row["busy"] for row in rows)):
         raise InputError("--write-readme needs full rows from a quiet machine; README.md is as it was.")
     text = report.tables(rows, kind.limits)
