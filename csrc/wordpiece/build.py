@@ -1,4 +1,4 @@
-"""Builds the C core, `minibert.tokenizer._wordpiece`: cffi over wordpiece.h and the C files beside this one."""
+"""Builds the C core, `minibert.tokenizer._wordpiece`, from wordpiece.h and the C files beside this one."""
 
 import subprocess
 import sys
