@@ -30,7 +30,7 @@ NATIVE_C = -Icsrc/wordpiece -I$(NATIVE) -include tests/native/allocator.h $(wild
   tests/native/allocator.c
 
 # The kernels in C++: for each instruction set a program of its own, which says so where the processor lacks it.
-KERNELS = $(addprefix csrc/kernels/,$(addsuffix .cpp,threads memory gemm attention rowwise updates blocks)) \
+KERNELS = $(filter-out %/bindings.cpp %/dispatch.cpp %/table.cpp,$(wildcard csrc/kernels/*.cpp)) \
   $(wildcard tests/native/test_*.cpp)
 KERNEL_SETS := portable $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512)
 FLAGS_avx2 := -mavx2 -mfma

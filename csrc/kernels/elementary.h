@@ -1,8 +1,9 @@
-// Functions of a vector, from arithmetic alone; what is not a number stays so. Errors are in units of the last place (ulp) of the float that is
-// nearest to the true value, measured over their whole range (tests/native/test_kernels.cpp):
+// Functions of a vector, from arithmetic alone; what is not a number stays so. Errors are in units of the
+// last place (ulp) of the float that is nearest to the true value, measured over their whole range
+// (tests/native/test_kernels.cpp):
 //   exp 1   tanh 3   normal_cdf 7, small tails included (1.2 in the mean)
-// Coefficients are minimax polynomials, from csrc/kernels/fit.py. The file is not called math.h, which would hide the
-// system's.
+// Coefficients are minimax polynomials, from csrc/kernels/fit.py. The file is not called math.h, which would
+// hide the system's.
 #pragma once
 
 #include "simd.h"
@@ -24,10 +25,10 @@ MB_INLINE Reduced reduce(vf x) {
 
 // (e^r - 1 - r) / r^2; e^r from it has a relative error of 3e-9
 MB_INLINE vf exp_rest(vf r) {
-    vf p = r * 0.0013814540579915047f + 0.00836874544620514f;
-    p = p * r + 0.04166838899254799f;
-    p = p * r + 0.1666652113199234f;
-    return p * r + 0.4999999403953552f;
+    vf p = r * 0.00138145406f + 0.00836874545f;
+    p = p * r + 0.041668389f;
+    p = p * r + 0.166665211f;
+    return p * r + 0.49999994f;
 }
 
 MB_INLINE vf exp(Reduced y) { return times_power_of_two((y.r * y.r) * exp_rest(y.r) + y.r + 1.0f, y.n); }
@@ -45,26 +46,26 @@ MB_INLINE vf tanh(vf x) {
     return (vf)((vi)(m / (m + 2.0f)) | ((vi)x & kSign));
 }
 
-// The normal distribution function, and the bell e^(-x^2 / 2) that it is made of. With t = |x| and w = 1 / (t + c)
+// The normal distribution function, and the bell e^(-x^2 / 2) that it is made of. With t = |x|, w = 1/(t + c)
 //   Phi(-t) = e^(-t^2 / 2) w p(2 c w - 1),     p a polynomial, relative error 4.9e-8 for t up to 14,
 // so that small tails are as precise as what is near 1.
 MB_INLINE vf normal_cdf(vf x, vf *bell) {
     constexpr float kCentre = 3.0f;
     vf t = min(all(15.0f), abs(x));
-    // e^(-t^2/2) magnifies the rounding of t^2. The upper half of t has an exact square, and the rest is small.
+    // e^(-t^2/2) magnifies the rounding of t^2. The upper half of t has an exact square; the rest is small.
     vf high = (vf)((vi)t & ~0xFFF), rest = (t - high) * (t + high);
     Reduced y = reduce(high * high * -0.5f);
     y.r -= rest * 0.5f;
     *bell = exp(y);
     vf w = 1.0f / (t + kCentre), z = w * (2 * kCentre) - 1.0f;
-    vf p = z * -0.00026524398708716035f + 0.0009010196081362665f;
-    p = p * z + 0.0010755392722785473f;
-    p = p * z - 0.006922347471117973f;
-    p = p * z - 0.010480011813342571f;
-    p = p * z + 0.047255776822566986f;
-    p = p * z + 0.23001937568187714f;
-    p = p * z + 0.5093322992324829f;
-    p = p * z + 0.7290836572647095f;
+    vf p = z * -0.000265243987f + 0.000901019608f;
+    p = p * z + 0.00107553927f;
+    p = p * z - 0.00692234747f;
+    p = p * z - 0.0104800118f;
+    p = p * z + 0.0472557768f;
+    p = p * z + 0.230019376f;
+    p = p * z + 0.509332299f;
+    p = p * z + 0.729083657f;
     vf tail = *bell * w * p;
     return select(x < 0.0f, tail, 1.0f - tail);
 }
@@ -75,8 +76,8 @@ struct GeluParts {
 };
 
 // The tanh form is x s(v) with the logistic function s and v = 2 sqrt(2/pi) (x + 0.044715 x^3), since
-// (1 + tanh(v/2)) / 2 = s(v). With e = e^-|v| it is 1 / (1 + e) or e / (1 + e), and s' = e / (1 + e)^2: nothing
-// overflows, and small tails keep their precision.
+// (1 + tanh(v/2)) / 2 = s(v). With e = e^-|v| it is 1 / (1 + e) or e / (1 + e), and s' = e / (1 + e)^2:
+// nothing overflows, and small tails keep their precision.
 template <bool tanh_form> MB_INLINE GeluParts gelu_parts_of(vf x) {
     if (!tanh_form) {
         vf bell, cdf = normal_cdf(x, &bell);

@@ -50,8 +50,8 @@ typedef vi Kept; // -1 or 0
 MB_INLINE vf only(Kept kept, vf x, float scale) { return (vf)((vi)(x * scale) & kept); }
 #endif
 
-// For 2 VL columns from an even `column` on. The halves of one hash serve neighbouring columns, the lower half the
-// first; so the draws lie in memory in the order of the columns.
+// For 2 VL columns from an even `column` on. The halves of one hash serve neighbouring columns, the lower
+// half the first; so the draws lie in memory in the order of the columns.
 MB_INLINE void keep(Key key, int64_t column, uint32_t threshold, Kept *first, Kept *second) {
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lower half of a word comes first");
     vu x = (vu)lanes() * kGolden + (key.first + (uint32_t)(column / 2) * kGolden);

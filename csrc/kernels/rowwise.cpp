@@ -3,42 +3,11 @@
 #include <cmath>
 
 #include "elementary.h"
+#include "loops.h"
 
 namespace mb {
 namespace MB_ISA {
 namespace {
-
-constexpr int64_t kChunk = 1 << 14; // elements that one thread takes at a time
-
-MB_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-MB_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-// visit(begin, end) for pieces of [0, n), in parallel
-template <typename Visit> void each_piece(Pool &pool, int64_t n, int64_t size, Visit visit) {
-    pool.run(parts(n, size), [&](int64_t part) { visit(part * size, smaller(n, (part + 1) * size)); });
-}
-
-// visit(row) for T rows of N, in parallel
-template <typename Visit> void each_row(Pool &pool, int64_t T, int64_t N, Visit visit) {
-    each_piece(pool, T, larger(1, kChunk / larger(1, N)), [&](int64_t t, int64_t end) {
-        for (; t < end; ++t) {
-            visit(t);
-        }
-    });
-}
-
-// visit(i, m) for [begin, end), m of VL elements at a time
-template <typename Visit> MB_INLINE void each_vector(int64_t begin, int64_t end, Visit visit) {
-    for (; begin + VL <= end; begin += VL) {
-        visit(begin, VL);
-    }
-    if (begin < end) {
-        visit(begin, (int)(end - begin));
-    }
-}
-
-MB_INLINE vf load_some(const float *p, int m) { return m == VL ? load(p) : load(p, m); }
-MB_INLINE void store_some(float *p, vf v, int m) { m == VL ? store(p, v) : store(p, v, m); }
 
 // y (n,) = f(x)
 template <typename F> void map(Pool &pool, int64_t n, const float *x, float *y, F f) {
@@ -117,8 +86,8 @@ template <int R> void add_rows(int64_t n, const float *x, int64_t ld, const floa
     });
 }
 
-// sums (n,) = sum of `count` rows. Short rows one by one, as memory is read ahead along a page; of long rows eight
-// together, which have a page each, so that the sums are less often fetched from L2.
+// sums (n,) = sum of `count` rows. Short rows one by one, as memory is read ahead along a page; of long rows
+// eight together, which have a page each, so that the sums are less often fetched from L2.
 void sum_rows(int64_t count, int64_t n, const float *x, int64_t ld, const float *weights, float *sums) {
     for (int64_t c = 0; c < n; ++c) {
         sums[c] = 0;
@@ -128,19 +97,6 @@ void sum_rows(int64_t count, int64_t n, const float *x, int64_t ld, const float 
         (many ? add_rows<8> : add_rows<1>)(n, x + t * ld, ld, weights ? weights + t : nullptr, sums);
         t += many ? 8 : 1;
     }
-}
-
-// sums (N,) = or += the rows of partial (count,N) in order
-void add_partial_sums(Pool &pool, int64_t count, int64_t N, const float *partial, float *sums, bool add) {
-    each_piece(pool, N, 512, [&](int64_t begin, int64_t end) {
-        each_vector(begin, end, [&](int64_t c, int m) {
-            vf total = {};
-            for (int64_t part = 0; part < count; ++part) {
-                total += load_some(partial + part * N + c, m);
-            }
-            store_some(sums + c, add ? load_some(sums + c, m) + total : total, m);
-        });
-    });
 }
 
 } // namespace
@@ -155,230 +111,6 @@ void column_sums(Pool &pool, int64_t T, int64_t N, const float *x, int64_t ld, c
                  weights ? weights + t : nullptr, partial + part / n_strips * N + c);
     });
     add_partial_sums(pool, n_rows, N, partial, sums, add);
-}
-
-namespace {
-
-// What is done to a row of N, two vectors at a time as one hash serves them: visit(half, c, m, kept) for m columns
-// from c on. `kept` means something where `drops`.
-template <bool drops, typename Visit>
-MB_INLINE void each_pair(int64_t N, Key key, uint32_t threshold, Visit visit) {
-    Kept kept[2] = {};
-    int64_t c = 0;
-    for (; c + 2 * VL <= N; c += 2 * VL) {
-        if (drops) {
-            keep(key, c, threshold, &kept[0], &kept[1]);
-        }
-        visit(0, c, VL, kept[0]);
-        visit(1, c + VL, VL, kept[1]);
-    }
-    if (c == N) {
-        return;
-    }
-    if (drops) {
-        keep(key, c, threshold, &kept[0], &kept[1]);
-    }
-    visit(0, c, (int)smaller(VL, N - c), kept[0]);
-    if (c + VL < N) {
-        visit(1, c + VL, (int)(N - c - VL), kept[1]);
-    }
-}
-
-struct Norm {
-    int64_t H;
-    const float *gamma, *beta;
-    float eps;
-    float *mean, *inverse; // of this row
-};
-
-// y (H,) = dropout(gamma (x - mean) inverse + beta) of a row whose sum is known
-template <bool drops>
-MB_INLINE void normalise(const Norm &norm, const float *x, float sum_of_row, float *y, Key key,
-                         const Drop &drop) {
-    int64_t H = norm.H;
-    float mean = sum_of_row / (float)H;
-    vf squares[2] = {};
-    each_pair<false>(H, key, 0, [&](int half, int64_t c, int m, Kept) {
-        vf centred = load_some(x + c, m) - mean;
-        if (m < VL) {
-            centred = first(m, centred, vf{});
-        }
-        squares[half] += centred * centred;
-    });
-    float inverse = 1.0f / __builtin_sqrtf(sum(squares[0] + squares[1]) / (float)H + norm.eps);
-    *norm.mean = mean;
-    *norm.inverse = inverse;
-    each_pair<drops>(H, key, drop.threshold, [&](int, int64_t c, int m, Kept kept) {
-        vf normal = (load_some(x + c, m) - mean) * inverse;
-        vf value = normal * load_some(norm.gamma + c, m) + load_some(norm.beta + c, m);
-        store_some(y + c, drops ? only(kept, value, drop.scale) : value, m);
-    });
-}
-
-// sum = x + dropout(out + bias), y = LayerNorm(sum)
-template <bool drops, bool biased>
-void residual_rows(Pool &pool, int64_t T, int64_t H, const float *x, const float *out, const float *bias,
-                   const Drop &drop, const float *gamma, const float *beta, float eps, float *sums, float *y,
-                   float *mean, float *inverse) {
-    each_row(pool, T, H, [&](int64_t t) {
-        Key key = drops ? row_key(drop, t) : Key{};
-        const float *past = x + t * H, *through = out + t * H;
-        float *both = sums + t * H;
-        vf totals[2] = {};
-        each_pair<drops>(H, key, drop.threshold, [&](int half, int64_t c, int m, Kept kept) {
-            vf value = load_some(through + c, m);
-            if (biased) {
-                value += load_some(bias + c, m);
-            }
-            if (drops) {
-                value = only(kept, value, drop.scale);
-            }
-            value += load_some(past + c, m);
-            store_some(both + c, value, m);
-            totals[half] += m < VL ? first(m, value, vf{}) : value;
-        });
-        normalise<false>({H, gamma, beta, eps, mean + t, inverse + t}, both, sum(totals[0] + totals[1]),
-                         y + t * H, key, drop);
-    });
-}
-
-} // namespace
-
-void layer_norm(Pool &pool, int64_t T, int64_t H, const float *x, const float *gamma, const float *beta,
-                float eps, float *y, float *mean, float *inverse) {
-    each_row(pool, T, H, [&](int64_t t) {
-        vf totals[2] = {};
-        each_pair<false>(
-            H, {}, 0, [&](int half, int64_t c, int m, Kept) { totals[half] += load_some(x + t * H + c, m); });
-        normalise<false>({H, gamma, beta, eps, mean + t, inverse + t}, x + t * H, sum(totals[0] + totals[1]),
-                         y + t * H, {}, {});
-    });
-}
-
-void dropout_residual_layer_norm(Pool &pool, int64_t T, int64_t H, const float *x, const float *out,
-                                 const float *bias, Drop drop, const float *gamma, const float *beta,
-                                 float eps, float *sum, float *y, float *mean, float *inverse) {
-    auto rows = drop.row_keys ? (bias ? residual_rows<true, true> : residual_rows<true, false>)
-                              : (bias ? residual_rows<false, true> : residual_rows<false, false>);
-    rows(pool, T, H, x, out, bias, drop, gamma, beta, eps, sum, y, mean, inverse);
-}
-
-void embedding_layer_norm(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const float *word,
-                          const int32_t *positions, const float *position, const int32_t *segments,
-                          const float *segment, const float *gamma, const float *beta, float eps, Drop drop,
-                          float *sums, float *y, float *mean, float *inverse) {
-    each_row(pool, T, H, [&](int64_t t) {
-        if (t + 4 < T) {
-            __builtin_prefetch(word + ids[t + 4] * H);
-        }
-        const float *a = word + ids[t] * H, *b = position + positions[t] * H, *c = segment + segments[t] * H;
-        float *total = sums + t * H;
-        vf totals[2] = {};
-        each_pair<false>(H, {}, 0, [&](int half, int64_t i, int m, Kept) {
-            vf value = load_some(a + i, m) + load_some(b + i, m) + load_some(c + i, m);
-            store_some(total + i, value, m);
-            totals[half] += value;
-        });
-        Norm norm{H, gamma, beta, eps, mean + t, inverse + t};
-        float of_row = sum(totals[0] + totals[1]);
-        if (drop.row_keys) {
-            normalise<true>(norm, total, of_row, y + t * H, row_key(drop, t), drop);
-        } else {
-            normalise<false>(norm, total, of_row, y + t * H, {}, drop);
-        }
-    });
-}
-
-// With n = (x - mean) r, r = inverse, and g = dy gamma the gradient of n. Mean and variance both depend on x: the
-// first takes out the mean of g, the second the part of g along n:
-//   dx = r (g - mean(g) - n mean(g n)),   dgamma = sum over t of dy n,   dbeta = sum over t of dy
-// Rows come in parts that the shapes alone decide on; each part sums by itself, and then parts are added in order.
-namespace {
-
-enum Sums { kGamma, kBeta, kBias, kSums };
-
-// drops_in: dy is that of dropout(y). drops_out: dout = dropout(dx) too. biased: its sums as well.
-template <bool drops_in, bool drops_out, bool biased>
-void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const float *x, const float *mean,
-                   const float *inverse, const float *gamma, const Drop &drop, float *dx, float *dout,
-                   float *const (&totals)[kSums], bool add) {
-    int64_t rows = larger(larger(16, smaller(64, T / 16)), parts(T, 128)), count = parts(T, rows);
-    constexpr int n_sums = biased ? kSums : kBias;
-    auto *partial = static_cast<float *>(scratch(Slot::sums, sizeof(float) * (size_t)(n_sums * count * H)));
-    pool.run(count, [&](int64_t part) {
-        float *dgamma = partial + part * H, *dbeta = dgamma + count * H, *dbias = dbeta + count * H;
-        for (int i = 0; i < n_sums; ++i) {
-            for (int64_t c = 0; c < H; ++c) {
-                dgamma[i * count * H + c] = 0;
-            }
-        }
-        for (int64_t t = part * rows, end = smaller(T, t + rows); t < end; ++t) {
-            Key key = drops_in || drops_out ? row_key(drop, t) : Key{};
-            const float *d = dy + t * H, *from = x + t * H;
-            float *to = dx + t * H, centre = mean[t], r = inverse[t];
-            vf along[2] = {}, level[2] = {};
-            each_pair<drops_in>(H, key, drop.threshold, [&](int half, int64_t c, int m, Kept kept) {
-                __builtin_prefetch(d + 2 * H + c);
-                __builtin_prefetch(from + 2 * H + c);
-                vf v = load_some(d + c, m);
-                if (drops_in) {
-                    v = only(kept, v, drop.scale);
-                    store_some(to + c, v, m);
-                }
-                vf n = (load_some(from + c, m) - centre) * r, g = v * load_some(gamma + c, m);
-                level[half] += g;
-                along[half] += g * n;
-                store_some(dgamma + c, load_some(dgamma + c, m) + v * n, m);
-                store_some(dbeta + c, load_some(dbeta + c, m) + v, m);
-            });
-            float mean_g = sum(level[0] + level[1]) / (float)H, mean_gn = sum(along[0] + along[1]) / (float)H;
-            if (drops_in) {
-                d = to;
-            }
-            each_pair<drops_out>(H, key, drop.threshold, [&](int, int64_t c, int m, Kept kept) {
-                vf n = (load_some(from + c, m) - centre) * r,
-                   g = load_some(d + c, m) * load_some(gamma + c, m);
-                vf v = (g - mean_g - n * mean_gn) * r;
-                store_some(to + c, v, m);
-                if (drops_out) {
-                    v = only(kept, v, drop.scale);
-                    store_some(dout + t * H + c, v, m);
-                }
-                if (biased) {
-                    store_some(dbias + c, load_some(dbias + c, m) + v, m);
-                }
-            });
-        }
-    });
-    for (int i = 0; i < n_sums; ++i) {
-        add_partial_sums(pool, count, H, partial + i * count * H, totals[i], add);
-    }
-}
-
-} // namespace
-
-void layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const float *x, const float *mean,
-                         const float *inverse, const float *gamma, float *dx, float *dgamma, float *dbeta,
-                         bool add) {
-    backward_rows<false, false, false>(pool, T, H, dy, x, mean, inverse, gamma, {}, dx, nullptr,
-                                       {dgamma, dbeta, nullptr}, add);
-}
-
-void dropout_residual_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const float *sum,
-                                          const float *mean, const float *inverse, const float *gamma,
-                                          Drop drop, float *dsum, float *dout, float *dgamma, float *dbeta,
-                                          float *dbias, bool add) {
-    auto rows = drop.row_keys
-                    ? (dbias ? backward_rows<false, true, true> : backward_rows<false, true, false>)
-                    : (dbias ? backward_rows<false, false, true> : backward_rows<false, false, false>);
-    rows(pool, T, H, dy, sum, mean, inverse, gamma, drop, dsum, dout, {dgamma, dbeta, dbias}, add);
-}
-
-void embedding_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const float *sum,
-                                   const float *mean, const float *inverse, const float *gamma, Drop drop,
-                                   float *dsum, float *dgamma, float *dbeta, bool add) {
-    auto rows = drop.row_keys ? backward_rows<true, false, false> : backward_rows<false, false, false>;
-    rows(pool, T, H, dy, sum, mean, inverse, gamma, drop, dsum, nullptr, {dgamma, dbeta, nullptr}, add);
 }
 
 // nll = log(sum of e^(x - m)) - (x[label] - m) with m the largest x

@@ -1,6 +1,6 @@
-// Everything between the matrix products: functions of one element, of one row, sums over rows. Arrays are float32
-// with rows one after another, `ld` floats from one to the next where it is given. Results have the same bits on any
-// number of threads. Unless said otherwise a result may take the place of an argument of the same shape.
+// Everything between the matrix products: functions of one element, of one row, sums over rows. Arrays are
+// float32, rows one after another, `ld` floats apart where it is given. Results have the same bits on any
+// number of threads, and may take the place of an argument of the same shape.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +32,20 @@ void layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, cons
                          const float *inverse, const float *gamma, float *dx, float *dgamma, float *dbeta,
                          bool add);
 
-// y = LayerNorm(x + dropout(out + bias)): the end of a sublayer. sum (T,H) = x + dropout(out + bias) is what backward
-// needs; it may take the place of out. bias (H,) may be null.
+// y = LayerNorm(x + dropout(out + bias)): the end of a sublayer. sum (T,H) = x + dropout(out + bias) is what
+// backward needs; it may take the place of out. bias (H,) may be null.
 void dropout_residual_layer_norm(Pool &pool, int64_t T, int64_t H, const float *x, const float *out,
                                  const float *bias, Drop drop, const float *gamma, const float *beta,
                                  float eps, float *sum, float *y, float *mean, float *inverse);
-// dsum (T,H): with respect to x. dout (T,H): with respect to out, null where there is no dropout, since it is dsum
-// then. dbias (H,) or null.
+// dsum (T,H): with respect to x. dout (T,H): with respect to out, null where there is no dropout, since it is
+// dsum then. dbias (H,) or null.
 void dropout_residual_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const float *sum,
                                           const float *mean, const float *inverse, const float *gamma,
                                           Drop drop, float *dsum, float *dout, float *dgamma, float *dbeta,
                                           float *dbias, bool add);
 
-// y = dropout(LayerNorm(word[ids] + position[positions] + segment[segments])): the embeddings. sum (T,H) is what
-// backward needs.
+// y = dropout(LayerNorm(word[ids] + position[positions] + segment[segments])): the embeddings. sum (T,H) is
+// what backward needs.
 void embedding_layer_norm(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const float *word,
                           const int32_t *positions, const float *position, const int32_t *segments,
                           const float *segment, const float *gamma, const float *beta, float eps, Drop drop,
@@ -55,7 +55,7 @@ void embedding_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float
                                    const float *mean, const float *inverse, const float *gamma, Drop drop,
                                    float *dsum, float *dgamma, float *dbeta, bool add);
 
-// nll (N,) = -log softmax(logits)[label]  best (N,) the first of the largest  logits (N,K) become probabilities
+// logits (N,K) become probabilities, nll (N,) = -log of that of the label; best (N,): the first largest
 void softmax_cross_entropy(Pool &pool, int64_t N, int64_t K, float *logits, int64_t ld, const int32_t *labels,
                            float *nll, int32_t *best);
 // (p - one-hot(label)) dnll in the place of the probabilities      dnll (N,)

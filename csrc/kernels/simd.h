@@ -1,5 +1,5 @@
-// Vectors of floats, as wide as the instruction set that this file is compiled for. Arithmetic is that of GCC's and
-// Clang's vector types, so one source serves all of them.
+// Vectors of floats, as wide as the instruction set that this file is compiled for. Arithmetic is that of
+// GCC's and Clang's vector types, so one source serves all of them.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,12 @@
 #include "updates.h"
 
-#include <cmath>
+#include "loops.h"
 
 namespace mb {
 namespace MB_ISA {
 namespace {
 
-constexpr int64_t kChunk = 1 << 16; // elements: parts of the norm, and what a thread takes at a time
-
-MB_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-MB_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+constexpr int64_t kPart = 1 << 16; // elements whose squares are one term of the norm
 
 typedef float half __attribute__((vector_size(2 * VL)));
 typedef double vd __attribute__((vector_size(4 * VL))); // of VL / 2 numbers
@@ -51,41 +48,35 @@ void sweep(int64_t begin, int64_t end, float *params, const float *grads, float 
     const float beta1 = (float)step.beta1, rest1 = (float)(1 - step.beta1), lr_scale = (float)step.lr_scale;
     const float beta2 = (float)step.beta2, rest2 = (float)(1 - step.beta2), v_scale = (float)step.v_scale;
     const float weight_decay = (float)step.weight_decay;
-    for (; begin < end; begin += VL) {
-        int64_t n = smaller(VL, end - begin);
-        auto read = [&](const float *from) { return n == VL ? load(from + begin) : load(from + begin, n); };
-        auto write = [&](float *to, vf x) { n == VL ? store(to + begin, x) : store(to + begin, x, n); };
-        vf p = read(params), g = read(grads) * clip;
-        vf first = read(m) * beta1 + g * rest1, second = read(v) * beta2 + g * g * rest2;
+    each_vector(begin, end, [&](int64_t i, int n) {
+        vf p = load_some(params + i, n), g = load_some(grads + i, n) * clip;
+        vf first = load_some(m + i, n) * beta1 + g * rest1;
+        vf second = load_some(v + i, n) * beta2 + g * g * rest2;
         vf direction = first * lr_scale / (sqrt(second * v_scale) + eps);
         if (decays) {
             direction += p * weight_decay;
         }
-        write(m, first);
-        write(v, second);
-        write(params, p - direction * lr);
-    }
+        store_some(m + i, first, n);
+        store_some(v + i, second, n);
+        store_some(params + i, p - direction * lr, n);
+    });
 }
 
 } // namespace
 
 void accumulate(Pool &pool, int64_t n, float *total, const float *extra) {
-    pool.run(parts(n, kChunk), [&](int64_t part) {
-        int64_t i = part * kChunk, end = smaller(n, i + kChunk);
-        for (; i + VL <= end; i += VL) {
-            store(total + i, load(total + i) + load(extra + i));
-        }
-        if (i < end) {
-            store(total + i, load(total + i, end - i) + load(extra + i, end - i), end - i);
-        }
+    each_piece(pool, n, kChunk, [&](int64_t begin, int64_t end) {
+        each_vector(begin, end, [&](int64_t i, int m) {
+            store_some(total + i, load_some(total + i, m) + load_some(extra + i, m), m);
+        });
     });
 }
 
 double global_norm(Pool &pool, int64_t n, const float *x) {
-    int64_t count = parts(n, kChunk);
+    int64_t count = parts(n, kPart);
     auto *sums = static_cast<double *>(scratch(Slot::sums, sizeof(double) * (size_t)count));
     pool.run(count, [&](int64_t part) {
-        sums[part] = sum_of_squares(smaller(kChunk, n - part * kChunk), x + part * kChunk);
+        sums[part] = sum_of_squares(smaller(kPart, n - part * kPart), x + part * kPart);
     });
     double total = 0;
     for (int64_t part = 0; part < count; ++part) {
@@ -96,11 +87,10 @@ double global_norm(Pool &pool, int64_t n, const float *x) {
 
 void adamw(Pool &pool, int64_t n, float *params, const float *grads, float *m, float *v, int64_t K,
            const int64_t *decayed, const AdamW &step) {
-    pool.run(parts(n, kChunk), [&](int64_t part) {
-        int64_t at = part * kChunk, end = smaller(n, at + kChunk);
+    each_piece(pool, n, kChunk, [&](int64_t at, int64_t end) {
         for (int64_t k = 0; k < K && at < end; ++k) {
-            int64_t from = larger(at, smaller(end, decayed[2 * k])),
-                    to = larger(from, smaller(end, decayed[2 * k + 1]));
+            int64_t from = larger(at, smaller(end, decayed[2 * k]));
+            int64_t to = larger(from, smaller(end, decayed[2 * k + 1]));
             sweep<false>(at, from, params, grads, m, v, step);
             sweep<true>(from, to, params, grads, m, v, step);
             at = to;

@@ -22,7 +22,7 @@ void accumulate(Pool &pool, int64_t n, float *total, const float *extra);
 // Euclidean norm of x (n,), summed in double precision
 double global_norm(Pool &pool, int64_t n, const float *x);
 
-// One step in one sweep. params grads m v (n,)  decayed (K,2): ascending ranges [begin, end) with weight decay
+// One step in one sweep. params grads m v (n,)  decayed (K,2): the ranges [begin, end) that decay, ascending
 void adamw(Pool &pool, int64_t n, float *params, const float *grads, float *m, float *v, int64_t K,
            const int64_t *decayed, const AdamW &step);
 

@@ -1,4 +1,4 @@
-// What the files of the kernels' test program share. The program knows no Python and none of the code that it tests:
+// What the files of the kernels' test program share. It knows no Python and none of the code that it tests:
 // right values come from closed formulas in double precision, right gradients from differences of those.
 #pragma once
 
