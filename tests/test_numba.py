@@ -185,8 +185,22 @@ def test_what_is_hidden_may_be_anything():
 )
 def test_matmul_multiplies_rows_with_rows(M, N, K, dtype):
     a, b, c = draw(M, K, dtype=dtype), draw(N, K, seed=1, dtype=dtype), np.full((M, N), np.nan, dtype)
-    numba_products.matmul(a, b, c, 0, M)
+    for begin, end in ((0, N // 2), (N // 2, N)):
+        numba_products.matmul(a, b, c, begin, end)
     assert relative(c, a.astype(float) @ b.T.astype(float)) < 20 * np.finfo(dtype).eps
+
+
+@every_dtype
+def test_few_rows_with_long_sums_and_many_rows_are_multiplied_alike(dtype):
+    weight, bias = draw(300, 290, seed=1, dtype=dtype), draw(290, seed=2, dtype=dtype)
+    for layout in (weight, np.asfortranarray(weight)):
+        for T in (1, 7, 128, 129):
+            x, dy = draw(T, 300, dtype=dtype), draw(T, 290, seed=3, dtype=dtype)
+            (y, saved), (expected, kept) = (ops.linear(x, layout, bias) for ops in (NUMBA, NUMPY))
+            found, gradients = NUMBA.linear_backward(dy, saved), NUMPY.linear_backward(dy, kept)
+            bound = 20 * np.finfo(dtype).eps
+            assert relative(y, expected) < bound
+            assert all(relative(*pair) < bound for pair in zip(found, gradients, strict=True))
 
 
 # Training

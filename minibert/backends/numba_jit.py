@@ -184,9 +184,9 @@ class Threads:
         return self._pool
 
 
-def cut(count: int, width: int = 1, least: int = 1) -> list[tuple[int, int]]:
+def cut(count: int, width: int = 1, multiple: int = 1) -> list[tuple[int, int]]:
     """Ranges of rows of `width` elements, of about the same work each; they depend on the shape alone."""
-    step = max(least, GRAIN // max(1, width))
+    step = max(1, -(-GRAIN // max(1, width * multiple))) * multiple
     return [(begin, min(begin + step, count)) for begin in range(0, count, step)]
 
 

@@ -20,7 +20,11 @@ from minibert.ops import Ops, random
 from minibert.ops.primitives import Saved
 from minibert.ops.updates import spans
 
-COLUMNS = 64  # the fewest columns of a range: rows of 256 bytes are still read at full speed
+COLUMNS = 64  # of ranges of columns: rows of 256 bytes are still read at full speed
+FEW, LONG = (
+    128,
+    256,
+)  # rows up to which, and sums from which, our matmul beats the library's: numba_products.py
 NO_KEYS = np.empty((0, 0, 2), np.uint32)
 
 
@@ -54,7 +58,7 @@ class NumbaOps(Ops):
     # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
     def linear(self, x: Any, weight: Any, bias: Any) -> tuple[Any, Saved]:
         """x @ weight + bias, the bias in place."""
-        y = x @ weight
+        y = self._by_rows(x, weight.T)
         if not (y.ndim == 2 and _fit(y, bias)):
             return y + bias, (x, weight)
         self._threads.run(loops.add_bias, cut(*y.shape), y, bias)
@@ -67,10 +71,19 @@ class NumbaOps(Ops):
         if not (dy.ndim == 2 and _fit(dy)):
             return super().linear_backward(dy, saved)
         dbias = np.empty(dy.shape[1], dy.dtype)
-        self._threads.run(loops.column_sums, cut(dy.shape[1], len(dy), least=COLUMNS), dy, dbias)
+        self._threads.run(loops.column_sums, cut(dy.shape[1], len(dy), COLUMNS), dy, dbias)
         # A weight that is a table turned gets its gradient turned as well: the table's then lies row by row.
         dweight = (dy.T @ x).T if weight.T.flags.c_contiguous else x.T @ dy
-        return dy @ weight.T, dweight, dbias
+        return self._by_rows(dy, weight), dweight, dbias
+
+    # a (M,K)  b (N,K) -> (M,N)
+    def _by_rows(self, a: Any, b: Any) -> Any:
+        """a @ b.T, by our own loops for few rows and long sums."""
+        if not (a.ndim == 2 and len(a) <= FEW and a.shape[1] >= LONG and _fit(a, b)):
+            return a @ b.T
+        c = np.empty((len(a), len(b)), a.dtype)
+        self._threads.run(products.matmul, cut(len(b), a.size // 16, products.TILE), a, b, c)
+        return c
 
     # x (...) -> (...)
     def gelu(self, x: Any, form: str) -> tuple[Any, Saved]:
@@ -208,7 +221,7 @@ class NumbaOps(Ops):
         """total[ids[t]] += rows[t], row after row; threads share the columns."""
         if not (total.ndim == 2 and _fit(total, rows) and _within(ids, len(total))):
             return super().scatter_add(total, ids, rows)
-        columns = cut(total.shape[1], len(ids), least=COLUMNS)
+        columns = cut(total.shape[1], len(ids), COLUMNS)
         self._threads.run(loops.scatter_add, columns, total, np.array(ids, np.int64), rows)
         return total
 
