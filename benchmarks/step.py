@@ -30,9 +30,9 @@ PLAN = (
 )
 COMPILED = ("PyTorch compiled",)  # takes a minute before it begins
 QUICK = (Case(Work("tiny", 32, 4)), Case(Work("tiny", 64, 8, "phrases"), without=SLOW + COMPILED))
-# Largest relative error of losses and of gradient norms. float32 adds up in another order; bfloat16 has eight
-# bits, and its products of a thousand terms are rounded once each.
-TOLERANCES = {"float32": (1e-5, 1e-4), "bfloat16": (1e-2, 1e-1)}
+# Largest relative error of losses and of gradient norms. Losses in float32 differ by 1e-7 to 1e-6, norms by
+# 1e-4, because PyTorch adds up millions of squares in float32. In bfloat16 it is 2e-3 and 5e-3 for base.
+TOLERANCES = {"float32": (2e-6, 1e-3), "bfloat16": (5e-3, 5e-2)}
 MARK = "<!-- written by `python benchmarks/step.py --write-readme` -->"
 
 

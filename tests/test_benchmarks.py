@@ -125,7 +125,7 @@ def test_wrong_losses_and_states_are_complained_of():
     assert step.complaint([(10.01, 2.0), (9.5, 1.9)], steps, "bfloat16") is None
     for wrong, what in (
         ([(10.01, 2.0), (9.5, 1.9)], "loss"),
-        ([(10.0, 2.01), (9.5, 1.9)], "gradient norm"),
+        ([(10.0, 2.1), (9.5, 1.9)], "gradient norm"),
         ([(10.0, 2.0), (9.6, 1.9)], "loss after an update"),
         ([(float("nan"), 2.0), (9.5, 1.9)], "loss"),
     ):

@@ -15,6 +15,8 @@ import step  # noqa: E402
 from peers import children, ways  # noqa: E402
 from peers.work import Work, weights  # noqa: E402
 
+from minibert.params import initialise  # noqa: E402
+
 
 @pytest.fixture
 def given():
@@ -48,3 +50,15 @@ def test_everyone_s_steps_have_the_reference_s_losses(way, given):
 def test_everyone_s_hidden_states_are_the_reference_s(way, given):
     expected = found(ways.encoding()[0], given)
     assert inference.complaint(found(way, given), expected, way.dtype) is None
+
+
+def test_a_peer_that_computes_something_else_is_found_out(given, monkeypatch):
+    """The smallest fault: the other form of GELU, which changes the fifth digit of the loss."""
+    reference, *_ = ways.training()
+    [tuned] = [way for way in ways.training() if way.title == "PyTorch tuned, float32"]
+    functional = pytest.importorskip("torch").nn.functional
+    right = functional.gelu
+    monkeypatch.setattr(functional, "gelu", lambda x: right(x, approximate="tanh"))
+    given[2][:] += 2 * (given[2] - initialise(given[0], 1).flat)  # activations at which the forms differ
+    complaint = step.complaint(found(tuned, given), found(reference, given), "float32")
+    assert complaint is not None and "the reference's" in complaint
