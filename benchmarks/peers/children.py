@@ -135,7 +135,7 @@ def _serve(pipe: Any, log: str, factory: str, job: Job, threads: int, options: d
     except EOFError:
         pass
     except ModuleNotFoundError as error:
-        pipe.send(("failed", f"{error.name} is not installed (the extras bench and oracle have it)"))
+        pipe.send(("failed", f"{error.name} is not installed: pip install .[bench,oracle]"))
     except Exception as error:
         pipe.send(("failed", f"{type(error).__name__}: {str(error)[:400]}"))
 
