@@ -24,22 +24,6 @@ MB_INLINE vf load_some(const float *p, int n) { return n == VL ? load(p) : load(
 
 MB_INLINE void store_some(float *p, vf v, int n) { n == VL ? store(p, v) : store(p, v, n); }
 
-// gelu(x) = x cdf, and its derivative cdf + x slope, as in minibert/ops/primitives.py
-struct Gelu {
-    vf cdf, slope;
-};
-
-template <bool tanh_form> MB_INLINE Gelu gelu_parts(vf x) {
-    constexpr float kScale = 0.7978845608028654f, kCubic = 0.044715f; // sqrt(2 / pi)
-    if (tanh_form) {
-        vf squared = x * x, t = tanh(x * (squared * (kScale * kCubic) + kScale));
-        vf cdf = t * 0.5f + 0.5f;
-        return {cdf, cdf * (1.0f - t) * (squared * (3 * kScale * kCubic) + kScale)};
-    }
-    vf bell, cdf = normal_cdf(x, &bell);
-    return {cdf, bell * 0.3989422804014327f}; // 1 / sqrt(2 pi)
-}
-
 // y += bias
 struct AddBias {
     const float *bias;
@@ -47,9 +31,9 @@ struct AddBias {
     int64_t ldy;
 
     static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end) {
-        auto [bias, y, ldy] = *static_cast<const AddBias *>(self);
-        each(i, i_end, j, j_end, ldy, [&](int64_t at, int64_t c, int n) {
-            store_some(y + at, load_some(y + at, n) + load_some(bias + c, n), n);
+        auto &s = *static_cast<const AddBias *>(self);
+        each(i, i_end, j, j_end, s.ldy, [&](int64_t at, int64_t c, int n) {
+            store_some(s.y + at, load_some(s.y + at, n) + load_some(s.bias + c, n), n);
         });
     }
 };
@@ -61,11 +45,11 @@ template <bool tanh_form> struct BiasGelu {
     int64_t ld;
 
     static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end) {
-        auto [bias, u, y, ld] = *static_cast<const BiasGelu *>(self);
-        each(i, i_end, j, j_end, ld, [&](int64_t at, int64_t c, int n) {
-            vf x = load_some(u + at, n) + load_some(bias + c, n);
-            store_some(u + at, x, n);
-            store_some(y + at, x * gelu_parts<tanh_form>(x).cdf, n);
+        auto &s = *static_cast<const BiasGelu *>(self);
+        each(i, i_end, j, j_end, s.ld, [&](int64_t at, int64_t c, int n) {
+            vf x = load_some(s.u + at, n) + load_some(s.bias + c, n);
+            store_some(s.u + at, x, n);
+            store_some(s.y + at, x * gelu_parts_of<tanh_form>(x).cdf, n);
         });
     }
 };
@@ -76,12 +60,12 @@ template <bool tanh_form> struct GeluSlope {
     int64_t ld;
 
     static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end) {
-        auto [u, du, ld] = *static_cast<const GeluSlope *>(self);
-        each(i, i_end, j, j_end, ld, [&](int64_t at, int64_t, int n) {
-            vf x = load_some(u + at, n);
-            Gelu parts = gelu_parts<tanh_form>(x);
-            store_some(du + at, load_some(du + at, n) * (parts.cdf + x * parts.slope), n);
-            store_some(u + at, x * parts.cdf, n);
+        auto &s = *static_cast<const GeluSlope *>(self);
+        each(i, i_end, j, j_end, s.ld, [&](int64_t at, int64_t, int n) {
+            vf x = load_some(s.u + at, n);
+            GeluParts parts = gelu_parts_of<tanh_form>(x);
+            store_some(s.du + at, load_some(s.du + at, n) * (parts.cdf + x * parts.slope), n);
+            store_some(s.u + at, x * parts.cdf, n);
         });
     }
 };

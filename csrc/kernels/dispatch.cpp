@@ -22,19 +22,23 @@ std::vector<const Kernels *> available() {
     __builtin_cpu_init();
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")) {
         found.push_back(&mb::avx512::kernels);
-    if (avx2)
+    }
+    if (avx2) {
         found.push_back(&mb::avx2::kernels);
+    }
 #endif
     found.push_back(&portable::kernels);
     return found;
 }
 
 const Kernels *find(const char *name) {
-    for (const Kernels *one : available())
-        if (*name == '\0' || std::strcmp(name, one->name) == 0)
+    for (const Kernels *one : available()) {
+        if (*name == '\0' || std::strcmp(name, one->name) == 0) {
             return one;
+        }
+    }
     return nullptr;
 }
 

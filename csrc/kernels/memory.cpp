@@ -17,8 +17,9 @@ size_t kept_bytes = 0, used_bytes = 0, most_used = 0; // most_used: the highest 
 // Eight sizes to a doubling, so that batches of about the same size find each other's memory.
 size_t rounded(size_t bytes) {
     size_t step = size_t{1} << 16;
-    while (step * 16 < bytes)
+    while (step * 16 < bytes) {
         step *= 2;
+    }
     return (bytes + step - 1) / step * step;
 }
 
@@ -61,8 +62,9 @@ void give(void *data, size_t bytes) {
 
 void release() {
     std::lock_guard<std::mutex> lock(mutex);
-    for (auto &one : kept)
+    for (auto &one : kept) {
         std::free(one.second);
+    }
     kept.clear();
     kept_bytes = 0;
     most_used = used_bytes;

@@ -51,37 +51,43 @@ struct Pool::State {
     int64_t count = 0;
 
     explicit State(int threads) {
-        for (int i = 1; i < threads; ++i)
+        for (int i = 1; i < threads; ++i) {
             workers.emplace_back([this] { work(); });
+        }
     }
 
     void take_parts() {
         in_loop = true;
         try {
-            for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+            for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
                 (*task)(i);
+            }
         } catch (...) { // memory
             std::lock_guard<std::mutex> lock(mutex);
-            if (!failure)
+            if (!failure) {
                 failure = std::current_exception();
+            }
         }
         in_loop = false;
     }
 
     void work() {
         for (uint64_t seen = 0;;) {
-            for (int spin = 0; spin < kSpins && round.load(std::memory_order_acquire) == seen; ++spin)
+            for (int spin = 0; spin < kSpins && round.load(std::memory_order_acquire) == seen; ++spin) {
                 relax();
+            }
             if (round.load(std::memory_order_acquire) == seen) {
                 std::unique_lock<std::mutex> lock(mutex);
                 wake.wait(lock, [&] { return round.load(std::memory_order_acquire) != seen; });
             }
             seen = round.load(std::memory_order_acquire);
-            if (stop)
+            if (stop) {
                 return;
+            }
             inside.fetch_add(1);
-            if (open)
+            if (open) {
                 take_parts();
+            }
             inside.fetch_sub(1);
         }
     }
@@ -94,27 +100,31 @@ struct Pool::State {
 };
 
 Pool::~Pool() {
-    if (state_ == nullptr || state_->process != getpid())
+    if (state_ == nullptr || state_->process != getpid()) {
         return; // the threads live in the parent; what they wait on can't be taken down here
+    }
     state_->stop = true;
     state_->begin_round();
-    for (auto &worker : state_->workers)
+    for (auto &worker : state_->workers) {
         worker.join();
+    }
     delete state_;
 }
 
 Pool::State *Pool::state() {
     static std::mutex making;
     std::lock_guard<std::mutex> lock(making);
-    if (state_ == nullptr || state_->process != getpid())
+    if (state_ == nullptr || state_->process != getpid()) {
         state_ = new State(threads_);
+    }
     return state_;
 }
 
 void Pool::run(int64_t count, Task task) {
     if (threads_ == 1 || count <= 1 || in_loop) {
-        for (int64_t i = 0; i < count; ++i)
+        for (int64_t i = 0; i < count; ++i) {
             task(i);
+        }
         return;
     }
     State &s = *state();
@@ -126,10 +136,12 @@ void Pool::run(int64_t count, Task task) {
     s.begin_round();
     s.take_parts();
     s.open = false;
-    for (int spin = 0; s.inside != 0; ++spin)
+    for (int spin = 0; s.inside != 0; ++spin) {
         spin < kSpins ? relax() : std::this_thread::yield(); // the core may be someone else's just now
-    if (s.failure)
+    }
+    if (s.failure) {
         std::rethrow_exception(std::exchange(s.failure, nullptr));
+    }
 }
 
 namespace {
@@ -147,8 +159,9 @@ struct Buffer {
 
 void *large_pages(size_t bytes) {
     void *data = std::aligned_alloc(kHuge, (bytes + kHuge - 1) / kHuge * kHuge);
-    if (data == nullptr)
+    if (data == nullptr) {
         throw std::bad_alloc();
+    }
 #if defined(__linux__)
     madvise(data, (bytes + kHuge - 1) / kHuge * kHuge, MADV_HUGEPAGE);
 #endif
