@@ -133,11 +133,12 @@ def test_wheel_carries_the_licence_and_no_tests(wheel):
 
 def test_installed_without_a_compiler_the_command_runs_and_says_what_is_missing(wheel, no_compiler, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    assert not list(tmp_path.rglob("_wordpiece*"))
+    assert not [*tmp_path.rglob("_wordpiece*"), *tmp_path.rglob("_kernels*")]
     installed = {**no_compiler, "PYTHONPATH": str(tmp_path)}
     output = run_python("-m", "minibert", "info", env=installed, cwd=tmp_path)
     assert output.split()[:2] == ["minibert", minibert.__version__]
     assert "core in Python" in output and "install a C compiler and Python's headers" in output
+    assert "cpp: not available" in output and "install a C++ compiler (GCC or Clang)" in output
 
 
 def test_installed_without_a_compiler_the_tokenizer_works_and_warns_once(wheel, no_compiler, tmp_path):
@@ -161,3 +162,11 @@ def test_installed_with_a_compiler_the_tokenizer_is_the_c_core(compiled_wheel, t
     assert run_python("-c", ENGINE, env=installed, cwd=tmp_path).strip() == "c [5, 6, 7] 0"
     output = run_python("-m", "minibert", "info", env=installed, cwd=tmp_path)
     assert "core in C" in output and "core in Python" not in output
+
+
+def test_installed_with_a_compiler_auto_is_the_engine_in_cpp(compiled_wheel, tmp_path):
+    pytest.importorskip("pybind11")
+    zipfile.ZipFile(compiled_wheel).extractall(tmp_path)
+    assert len(list(tmp_path.rglob("minibert/backends/_kernels*"))) == 1
+    output = run_python("-m", "minibert", "info", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    assert "auto: cpp: kernels in C++" in output
