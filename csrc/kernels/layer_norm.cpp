@@ -90,7 +90,7 @@ void embedding_layer_norm(Pool &pool, int64_t T, int64_t H, const int32_t *ids, 
                           float *sums, float *y, float *mean, float *inverse) {
     each_row(pool, T, H, [&](int64_t t) {
         if (t + 4 < T) {
-            __builtin_prefetch(word + ids[t + 4] * H);
+            __builtin_prefetch(word + ids[t + 4] * H); // rows of the table are anywhere in memory
         }
         const float *a = word + ids[t] * H, *b = position + positions[t] * H, *c = segment + segments[t] * H;
         float *total = sums + t * H;
@@ -139,8 +139,6 @@ void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const floa
             float *to = dx + t * H, centre = mean[t], r = inverse[t];
             vf along[2] = {}, level[2] = {};
             each_pair<drops_in>(H, key, drop.threshold, [&](int half, int64_t c, int m, Kept kept) {
-                __builtin_prefetch(d + 2 * H + c);
-                __builtin_prefetch(from + 2 * H + c);
                 vf v = load_some(d + c, m);
                 if (drops_in) {
                     v = only(kept, v, drop.scale);
