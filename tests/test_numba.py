@@ -310,6 +310,35 @@ def test_rows_that_are_not_there_are_an_error_and_negative_ones_count_from_the_e
     assert np.array_equal(NUMBA.embedding(np.array([-1]), table)[0], table[-1:])
 
 
+def test_arrays_that_do_not_belong_together_are_numpy_s_errors_and_never_read_beyond_their_end():
+    x, short, borders = draw(6, 8), draw(5), np.array([0, 6])
+    q = draw(6, 2, 4)
+    _, softmax = NUMBA.softmax_cross_entropy(x, np.arange(6))
+    _, norm = NUMBA.layer_norm(x, draw(8), draw(8), 1e-12)
+    _, attention = NUMBA.attention(q, q, q, borders)
+    wrong = [
+        lambda: NUMBA.linear(x, draw(8, 9), short),
+        lambda: NUMBA.linear(draw(4, 300), draw(290, 4), short),
+        lambda: NUMBA.linear_backward(draw(5, 9), (x, draw(8, 9))),
+        lambda: NUMBA.layer_norm(x, short, draw(8), 1e-12),
+        lambda: NUMBA.layer_norm_backward(draw(5, 8), norm),
+        lambda: NUMBA.gelu_backward(short, NUMBA.gelu(x, "erf")[1], "erf"),
+        lambda: NUMBA.attention(q, draw(5, 2, 4), q, borders),
+        lambda: NUMBA.attention(q, q, q, np.array([0, 7])),
+        lambda: NUMBA.attention(q, q, q, borders, False, rows_of(5), 1),
+        lambda: NUMBA.attention_backward(draw(5, 2, 4), attention),
+        lambda: NUMBA.softmax_cross_entropy(x, np.arange(5)),
+        lambda: NUMBA.softmax_cross_entropy_backward(short, softmax),
+        lambda: NUMBA.scatter_add(x, np.arange(6), draw(5, 8)),
+        lambda: NUMBA._dropout(x, rows_of(5), 1),
+        lambda: NUMBA.accumulate(x.copy(), short),
+        lambda: NUMBA.adamw(short, short, short, draw(4), np.array([[0, 5]]), lr=0.1, step=1),
+    ]
+    for call in wrong:
+        with pytest.raises((ValueError, IndexError)):
+            call()
+
+
 def test_types_that_were_not_foreseen_are_an_error_and_nothing_is_compiled_for_them():
     numba_products.matmul(draw(4, 4), draw(4, 4), draw(4, 4), 0, 4)
     with pytest.raises(TypeError, match="No matching definition"):

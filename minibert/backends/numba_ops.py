@@ -59,7 +59,7 @@ class NumbaOps(Ops):
     def linear(self, x: Any, weight: Any, bias: Any) -> tuple[Any, Saved]:
         """x @ weight + bias, the bias in place."""
         y = self._by_rows(x, weight.T)
-        if not (y.ndim == 2 and _fit(y, bias)):
+        if not (y.ndim == 2 and _fit(y, bias) and bias.shape == y.shape[1:]):
             return y + bias, (x, weight)
         self._threads.run(loops.add_bias, cut(*y.shape), y, bias)
         return y, (x, weight)
@@ -68,7 +68,7 @@ class NumbaOps(Ops):
     def linear_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
         """Gradients of `linear`."""
         x, weight = saved
-        if not (dy.ndim == 2 and _fit(dy)):
+        if not (dy.ndim == 2 and _fit(dy) and len(dy) == len(x)):
             return super().linear_backward(dy, saved)
         dbias = np.empty(dy.shape[1], dy.dtype)
         self._threads.run(loops.column_sums, cut(dy.shape[1], len(dy), COLUMNS), dy, dbias)
@@ -79,7 +79,7 @@ class NumbaOps(Ops):
     # a (M,K)  b (N,K) -> (M,N)
     def _by_rows(self, a: Any, b: Any) -> Any:
         """a @ b.T, by our own loops for few rows and long sums."""
-        if not (a.ndim == 2 and len(a) <= FEW and a.shape[1] >= LONG and _fit(a, b)):
+        if not (a.ndim == b.ndim == 2 and len(a) <= FEW and LONG <= a.shape[1] == b.shape[1] and _fit(a, b)):
             return a @ b.T
         c = np.empty((len(a), len(b)), a.dtype)
         self._threads.run(products.matmul, cut(len(b), a.size // 16, products.TILE), a, b, c)
@@ -101,7 +101,7 @@ class NumbaOps(Ops):
         if len(saved) > 1:
             return super().gelu_backward(dy, saved, form)
         (slope,) = saved
-        if not _fit(dy, slope):
+        if not (_fit(dy, slope) and dy.shape == slope.shape):
             return dy * slope
         dx = np.empty_like(dy)
         self._threads.run(loops.multiply, cut(dy.size), dy.reshape(-1), slope.reshape(-1), dx.reshape(-1))
@@ -110,7 +110,7 @@ class NumbaOps(Ops):
     # x (...,H)  gamma (H,)  beta (H,) -> (...,H)
     def layer_norm(self, x: Any, gamma: Any, beta: Any, eps: float) -> tuple[Any, Saved]:
         """gamma (x - mean) / sqrt(variance + eps) + beta over each row; kept are x, mean and 1/sqrt."""
-        if not (x.ndim == 2 and _fit(x, gamma, beta)):
+        if not (x.ndim == 2 and _fit(x, gamma, beta) and gamma.shape == beta.shape == x.shape[1:]):
             return super().layer_norm(x, gamma, beta, eps)
         y, mean, inverse = np.empty_like(x), np.empty(len(x), x.dtype), np.empty(len(x), x.dtype)
         self._threads.run(loops.layer_norm, cut(*x.shape), x, gamma, beta, eps, y, mean, inverse)
@@ -122,7 +122,7 @@ class NumbaOps(Ops):
         if len(saved) == 3:
             return super().layer_norm_backward(dy, saved)
         x, mean, inverse, gamma = saved
-        dy = np.ascontiguousarray(dy, x.dtype)
+        dy = _laid_out(dy, x.shape, x.dtype)
         ranges, dx = cut(*x.shape), np.empty_like(x)
         dgamma, dbeta = np.empty((2, len(ranges), x.shape[1]), x.dtype)
         self._threads.run(
@@ -143,7 +143,8 @@ class NumbaOps(Ops):
     ) -> tuple[Any, Saved]:
         """softmax(q k^T / sqrt(D)) v; of each softmax only its largest score and its sum are kept."""
         memory = [_rows_of_heads(one) for one in (q, k, v)]
-        if any(one is None or one[1:] != memory[0][1:] for one in memory):
+        alike = all(one is not None and one[1:] == memory[0][1:] for one in memory)
+        if not (alike and _cover(cu_seqlens, len(q)) and (drop is None or len(drop.rows) == len(q))):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
         T, A, D = q.shape
         borders, real = np.array(cu_seqlens, np.int64), q.dtype.type
@@ -178,7 +179,7 @@ class NumbaOps(Ops):
         q, *given = saved
         borders = given[4]
         dq, dk, dv = np.empty((3, *q.shape), q.dtype)
-        dy = np.ascontiguousarray(dy, q.dtype)
+        dy = _laid_out(dy, q.shape, q.dtype)
         tasks = _tasks(borders, q.shape[1])
         self._threads.run(products.attention_backward, tasks, dy, *given, dq, dk, dv)
         return dq, dk, dv
@@ -186,7 +187,7 @@ class NumbaOps(Ops):
     # logits (N,K)  labels (N,) -> (N,)
     def softmax_cross_entropy(self, logits: Any, labels: Any) -> tuple[Any, Saved]:
         """-log softmax(logits)[label] of every row; of each softmax only its largest and its sum are kept."""
-        if not (_fit(logits) and _within(labels, logits.shape[1])):
+        if not (_fit(logits) and len(labels) == len(logits) and _within(labels, logits.shape[1])):
             return super().softmax_cross_entropy(logits, labels)
         labels = np.array(labels, np.int64)
         nll, largest, inverse = np.empty((3, len(logits)), logits.dtype)
@@ -201,7 +202,8 @@ class NumbaOps(Ops):
         if len(saved) == 2:
             return super().softmax_cross_entropy_backward(dnll, saved)
         logits, *kept = saved
-        dnll, dlogits = np.ascontiguousarray(dnll, logits.dtype), np.empty_like(logits)
+        dnll = _laid_out(dnll, logits.shape[:1], logits.dtype)
+        dlogits = np.empty_like(logits)
         self._threads.run(
             loops.softmax_cross_entropy_backward, cut(*logits.shape), dnll, logits, *kept, dlogits
         )
@@ -219,7 +221,8 @@ class NumbaOps(Ops):
     # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
     def scatter_add(self, total: Any, ids: Any, rows: Any) -> Any:
         """total[ids[t]] += rows[t], row after row; threads share the columns."""
-        if not (total.ndim == 2 and _fit(total, rows) and _within(ids, len(total))):
+        shape = (len(ids), *total.shape[1:])
+        if not (total.ndim == 2 and _fit(total, rows) and rows.shape == shape and _within(ids, len(total))):
             return super().scatter_add(total, ids, rows)
         columns = cut(total.shape[1], len(ids), COLUMNS)
         self._threads.run(loops.scatter_add, columns, total, np.array(ids, np.int64), rows)
@@ -234,7 +237,7 @@ class NumbaOps(Ops):
 
     def _dropout(self, x: Any, drop: random.Dropout | None, site: Any) -> tuple[Any, Saved]:
         """Multipliers are drawn where they are needed, and again for backward; kept are the keys of rows."""
-        if drop is None or not drop.rate or not (x.ndim == 2 and _fit(x)):
+        if drop is None or not drop.rate or not (x.ndim == 2 and _fit(x) and len(x) == len(drop.rows)):
             return super()._dropout(x, drop, site)
         keys = random.fold(np, drop.rows, *random.words(np, site))
         threshold = np.uint32(random.threshold(drop.rate))
@@ -244,7 +247,7 @@ class NumbaOps(Ops):
     def _dropout_backward(self, dy: Any, saved: Saved) -> Any:
         if len(saved) < 3:
             return super()._dropout_backward(dy, saved)
-        dy = np.ascontiguousarray(dy)
+        dy = _laid_out(dy, (len(saved[0]), dy.shape[-1]), saved[2].dtype)
         dx = np.empty_like(dy)
         self._threads.run(loops.dropout, cut(*dy.shape), dy, *saved, dx)
         return dx
@@ -278,7 +281,9 @@ class NumbaOps(Ops):
         clip: float = 1.0,
     ) -> tuple[Any, Any, Any]:
         """One step of AdamW in one sweep over the four buffers."""
-        if not _fit(params, grads, m, v):
+        sizes = {one.shape for one in (params, grads, m, v)}
+        inside = not decayed.size or (0 <= decayed.min() and decayed.max() <= len(params))
+        if not (len(sizes) == params.ndim == 1 and inside and _fit(params, grads, m, v)):
             return super().adamw(
                 params, grads, m, v, decayed, lr=lr, step=step, beta1=beta1, beta2=beta2, eps=eps,
                 weight_decay=weight_decay, bias_correction=bias_correction, clip=clip,
@@ -306,20 +311,33 @@ def _fit(*arrays: Any) -> bool:
     )
 
 
-# x (T,A,D) -> memory (..,), pitch, dtype
-def _rows_of_heads(x: Any) -> tuple[np.ndarray, int, np.dtype] | None:
+def _laid_out(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """A gradient as the loops take it, copied where it is not."""
+    if x.shape == shape and x.dtype == dtype and x.flags.carray:
+        return x
+    return np.array(np.broadcast_to(x, shape), dtype, order="C")
+
+
+# x (T,A,D) -> memory (..,), pitch, what else has to agree
+def _rows_of_heads(x: Any) -> tuple[np.ndarray, int, Any] | None:
     """The stretch of memory from the first number of x to its last, and how far apart its rows are there."""
     pitch, odd = divmod(x.strides[0], x.itemsize)
     if odd or pitch < x[0].size or not _fit(x[:1]):
         return None
     memory = np.lib.stride_tricks.as_strided(x, ((len(x) - 1) * pitch + x[0].size,), (x.itemsize,))
-    return memory, pitch, x.dtype
+    return memory, pitch, (x.shape, x.dtype)
 
 
 def _within(ids: Any, count: int) -> bool:
     """Whether these are row numbers; what is not is left to NumPy, which knows what to say about it."""
     ids = np.asarray(ids)
     return not ids.size or (0 <= ids.min() and ids.max() < count)
+
+
+def _cover(cu_seqlens: np.ndarray, T: int) -> bool:
+    """Whether these are borders of sequences that make up a batch of T rows."""
+    lengths = np.diff(cu_seqlens)
+    return len(lengths) > 0 and cu_seqlens[0] == 0 and cu_seqlens[-1] == T and lengths.min() > 0
 
 
 def _step(ranges: list[tuple[int, int]]) -> int:
