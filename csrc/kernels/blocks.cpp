@@ -1,6 +1,7 @@
 #include "blocks.h"
 
 #include "elementary.h"
+#include "loops.h"
 
 namespace mb {
 namespace MB_ISA {
@@ -19,10 +20,6 @@ MB_INLINE void each(int64_t i, int64_t i_end, int64_t j, int64_t j_end, int64_t 
         }
     }
 }
-
-MB_INLINE vf load_some(const float *p, int n) { return n == VL ? load(p) : load(p, n); }
-
-MB_INLINE void store_some(float *p, vf v, int n) { n == VL ? store(p, v) : store(p, v, n); }
 
 // y += bias
 struct AddBias {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <new>
 
 #include "threads.h"
 
@@ -21,6 +22,20 @@ size_t rounded(size_t bytes) {
         step *= 2;
     }
     return (bytes + step - 1) / step * step;
+}
+
+// A large page for a small array would waste most of it.
+constexpr size_t kLarge = size_t{1} << 22;
+
+void *fresh(size_t bytes) {
+    if (bytes >= kLarge) {
+        return large_pages(bytes);
+    }
+    void *data = std::aligned_alloc(64, bytes);
+    if (data == nullptr) {
+        throw std::bad_alloc();
+    }
+    return data;
 }
 
 } // namespace
@@ -45,7 +60,7 @@ void *take(size_t bytes) {
         kept.erase(largest);
     }
     try {
-        return large_pages(bytes);
+        return fresh(bytes);
     } catch (...) {
         used_bytes -= bytes;
         throw;

@@ -6,7 +6,7 @@
 
 namespace mb {
 
-// At least `bytes` in large pages, not cleared. Throws std::bad_alloc.
+// At least `bytes`, in large pages where that is much; not cleared. Throws std::bad_alloc.
 void *take(size_t bytes);
 
 // What `take` gave, back; the same number of bytes.
