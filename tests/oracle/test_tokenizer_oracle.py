@@ -88,7 +88,7 @@ def google_module():
     package = importlib.util.find_spec("bert")
     file = Path(package.submodule_search_locations[0] if package else "nowhere") / "tokenization.py"
     if not file.exists():
-        pytest.skip("Google's tokenization.py is not here: pip install --no-deps bert-tensorflow==1.0.4")
+        pytest.skip("Google's tokenization.py is not installed: pip install --no-deps bert-tensorflow==1.0.4")
     stand_ins = {name: types.ModuleType(name) for name in ("absl", "six", "tensorflow", "tensorflow.compat")}
     stand_ins["tensorflow.compat.v1"] = types.ModuleType("tensorflow.compat.v1")
     stand_ins["tensorflow.compat"].v1 = stand_ins["tensorflow.compat.v1"]
