@@ -321,7 +321,7 @@ int64_t wp_count(wp_counter *self, const char *text, int64_t n_bytes, int32_t fl
             }
             n_invalid += found;
         }
-        next++;
+        next += next < end;
     }
     return n_invalid;
 }

@@ -28,9 +28,9 @@ typedef struct encoder {
     const wp_tokenizer *tokenizer;
     int32_t flags;
     int32_t *ids, *offsets, *words;
-    int64_t n; /* ids so far */
-    int64_t
-        n_invalid; /* stretches of invalid bytes within words of never_split, which the scanner leaps over */
+    int64_t n;         /* ids so far */
+    int64_t n_invalid; /* of stretches in words of never_split, which the scanner leaps over */
+    bool failed;       /* no memory */
 
     /* the word being read */
     int64_t first;   /* its first id */
@@ -224,6 +224,7 @@ static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, i
     uint8_t small[256], *cleaned = small;
     if (t->longest_kept + 4 > (int64_t)sizeof small &&
         (cleaned = malloc((size_t)t->longest_kept + 4)) == NULL) {
+        e->failed = true;
         return 0;
     }
     const uint8_t *from = text, *last = text;
@@ -258,7 +259,7 @@ static int64_t write_kept(void *sink, const uint8_t *text, const uint8_t *end, i
     }
     fixed wanted = {(char *)cleaned, n, 0};
     const fixed *found =
-        whole ? bsearch(&wanted, t->kept, (size_t)t->n_kept, sizeof wanted, compare_fixed) : NULL;
+        whole && n > 0 ? bsearch(&wanted, t->kept, (size_t)t->n_kept, sizeof wanted, compare_fixed) : NULL;
     if (cleaned != small) {
         free(cleaned);
     }
@@ -302,10 +303,10 @@ static int64_t scan_spans(encoder *e, const uint8_t *text, int64_t n_bytes, bool
 static int64_t scan(encoder *e, const uint8_t *text, int64_t n_bytes, wp_run *run) {
     bool raw = e->flags & WP_RAW;
     begin_word(e);
-    e->n_invalid = 0;
+    e->n_invalid = 0, e->failed = false;
     int64_t n_invalid =
         e->flags & WP_OFFSETS ? scan_spans(e, text, n_bytes, raw, run) : scan_ids(e, text, n_bytes, raw, run);
-    return n_invalid < 0 ? n_invalid : n_invalid + e->n_invalid;
+    return n_invalid < 0 || e->failed ? WP_NO_MEMORY : n_invalid + e->n_invalid;
 }
 
 /* A text, or what stands between two special tokens of it, that has to be brought into NFC first where it isn't. */
@@ -336,7 +337,7 @@ static int64_t split_and_compose(encoder *e, const uint8_t *text, int64_t n_byte
     const uint8_t *end = text + n_bytes, *part = text;
     int64_t n_invalid = 0;
     int32_t part_at = 0, at = 0, flags = e->flags;
-    while (part <= end) {
+    for (;;) {
         const fixed *special = NULL;
         while (text < end && (special = special_at(e->tokenizer, flags, text, end)) == NULL) {
             int n;

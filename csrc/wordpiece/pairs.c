@@ -330,7 +330,7 @@ void wp_rebound(wp_learner *self, int32_t symbol) {
         }
     }
     active->n = kept;
-    for (int64_t place = (self->n_heap - 2) / 4; many && place >= 0; place--) {
+    for (int64_t place = (self->n_heap - 2) / 4; many && self->n_heap > 1 && place >= 0; place--) {
         sink(self, place, self->heap[place]);
     }
 }

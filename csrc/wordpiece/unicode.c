@@ -2,9 +2,9 @@
 
 #include <stddef.h>
 
-typedef struct wp_pair {
+typedef struct wp_composition {
     uint32_t first, second, whole;
-} wp_pair;
+} wp_composition;
 
 #include "unicode_tables.h"
 
@@ -53,10 +53,10 @@ uint32_t wp_compose(uint32_t first, uint32_t second) {
     if (index < N_SYLLABLES && index % N_TRAILING == 0 && second - TRAILING - 1 < N_TRAILING - 1) {
         return first + second - TRAILING;
     }
-    size_t low = 0, high = sizeof wp_pairs / sizeof *wp_pairs;
+    size_t low = 0, high = sizeof wp_compositions / sizeof *wp_compositions;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const wp_pair *pair = &wp_pairs[middle];
+        const wp_composition *pair = &wp_compositions[middle];
         if (pair->first == first && pair->second == second) {
             return pair->whole;
         }

@@ -1,6 +1,6 @@
 /* What Unicode 15.0.0 says about characters: the twin of minibert/tokenizer/unicode.py, made from its table. */
-#ifndef MINIBERT_WORDPIECE_UNICODE_H
-#define MINIBERT_WORDPIECE_UNICODE_H
+#ifndef WP_UNICODE_H
+#define WP_UNICODE_H
 
 #include <stdint.h>
 

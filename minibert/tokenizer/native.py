@@ -265,7 +265,8 @@ class Counter:
         counts : (n,) int64.
         """
         ffi, lib = self._module.ffi, self._module.lib
-        n, n_bytes = lib.wp_counter_n_words(self._counter), lib.wp_counter_n_bytes(self._counter)
+        n = _counted(lib.wp_counter_n_words(self._counter))
+        n_bytes = _counted(lib.wp_counter_n_bytes(self._counter))
         words = bytearray(n_bytes)
         bounds, counts = np.empty(n + 1, np.int64), np.empty(n, np.int64)
         _counted(

@@ -303,6 +303,16 @@ static void words_that_are_never_split_stay_whole(void) {
     wp_tokenizer_free(tokenizer);
 }
 
+/* An empty word would stand before every special token, and make two ids of its one byte. */
+static void an_empty_word_is_never_kept(void) {
+    const int64_t bounds[] = {0, 5, 6}, nothing[] = {0, 0};
+    const int32_t special = 1;
+    wp_tokenizer *tokenizer =
+        wp_tokenizer_new(&UNCASED, 200, "[UNK]!", bounds, 2, 0, &special, 1, "", nothing, 1);
+    EXPECT(tokenizer, "!!!!", WP_SPECIAL, {1, 0, 1, 0}, {1, 1, 2, 1}, {1, 2, 3, 2}, {1, 3, 4, 3});
+    wp_tokenizer_free(tokenizer);
+}
+
 static void a_batch_is_its_texts_end_to_end_wrapped_as_asked(void) {
     wp_tokenizer *tokenizer = tokenizer_of(UNCASED, 200, "[UNK] [CLS] [SEP] a ##b");
     const int64_t bounds[] = {0, 2, 2, 3, 5}; /* "ab", "", "a", "\xFFa" */
@@ -358,6 +368,7 @@ int main(void) {
     RUN(invalid_bytes_are_replaced_and_counted_as_python_does);
     RUN(special_tokens_stay_whole_when_asked);
     RUN(words_that_are_never_split_stay_whole);
+    RUN(an_empty_word_is_never_kept);
     RUN(a_batch_is_its_texts_end_to_end_wrapped_as_asked);
     run_learning_tests();
     run_limit_tests();
