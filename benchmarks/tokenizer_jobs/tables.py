@@ -62,7 +62,7 @@ class Tables:
                 f"{speed['minibert offsets']:.0f} MB/s",
                 f"{speed['hf offsets']:.1f} MB/s",
                 times(speed["minibert offsets"] / speed["hf offsets"])
-                + f" ({times(speed['minibert offsets'] / speed['hf ids'])} fast)",
+                + f" ({times(speed['minibert offsets'] / speed['hf ids'])} of `fast`)",
             ]
 
     def short(self) -> Iterator[list[str]]:
