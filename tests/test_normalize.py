@@ -8,6 +8,7 @@ import time
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -215,7 +216,17 @@ def test_arguments_that_make_no_sense_are_refused():
     for wrong in ("[MASK]", [1], [None]):
         with pytest.raises(InputError, match="never_split=.* is no list of words"):
             BasicTokenizer(never_split=wrong)
+    with pytest.raises(InputError, match="never_split has an empty string"):
+        BasicTokenizer(never_split=["a", ""])
     assert BasicTokenizer(never_split=iter(["a", "b"])).never_split == ("a", "b")
+
+
+@pytest.mark.parametrize("name", ["lower_case", "strip_accents", "tokenize_chinese_chars"])
+def test_a_switch_is_true_or_false(name):
+    for wrong in ("no", 1, [], *(() if name == "strip_accents" else (None,))):
+        with pytest.raises(InputError, match=f"{name}=.* is neither True nor False"):
+            BasicTokenizer(**{name: wrong})
+    assert getattr(BasicTokenizer(**{name: np.bool_(False)}), name) is False
 
 
 @given(DENSE_TEXT, RULES)

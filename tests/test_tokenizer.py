@@ -221,6 +221,7 @@ def test_without_the_extension_python_does_the_work_and_c_is_refused(monkeypatch
         ([*SPECIAL_TOKENS, 7], r"vocab\[5\]=7 is not a string"),
         ("[PAD]", r"vocab='\[PAD\]' is no list of strings"),
         ({"[PAD]": 0}, "vocab=.* is no list of strings; give one, in order"),
+        (set(SPECIAL_TOKENS), "vocab=.* is no list of strings; give one, in order"),
     ],
 )
 def test_a_vocabulary_that_cannot_serve_is_refused(vocab, sentence):
@@ -238,17 +239,25 @@ def test_a_vocabulary_that_cannot_serve_is_refused(vocab, sentence):
         ({"max_input_chars_per_word": 0}, "max_input_chars_per_word=0 is not possible; .* at least 1"),
         ({"additional_special_tokens": ["[B]"]}, r"additional_special_tokens='\[B\]' is no piece"),
         ({"additional_special_tokens": ["a"]}, "additional_special_tokens='a' can't be told from words"),
+        ({"additional_special_tokens": [""]}, "additional_special_tokens='' can't be told from words"),
+        ({"additional_special_tokens": {"[B]"}}, "additional_special_tokens=.* is no list .* in order"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, sentence):
     with pytest.raises(InputError, match=sentence):
-        Tokenizer([*SPECIAL_TOKENS, "a"], **options)
+        Tokenizer([*SPECIAL_TOKENS, "a", ""], **options)
 
 
 def test_ids_outside_the_vocabulary_are_refused(tokenizer):
     for outside in (-1, tokenizer.vocab_size):
         with pytest.raises(InputError, match=f"id {outside} is outside the vocabulary"):
             tokenizer.decode([2, outside])
+
+
+@pytest.mark.parametrize("ids", ["ab", b"ab", 5, [1.7], ["a"], np.array(5), np.zeros((2, 2), np.int32)])
+def test_what_is_no_list_of_ids_is_refused(tokenizer, ids):
+    with pytest.raises(InputError, match="(?s)ids=.* is no list of ids.*; give whole numbers"):
+        tokenizer.decode(ids)
 
 
 def test_a_length_without_room_for_special_tokens_is_refused(tokenizer):

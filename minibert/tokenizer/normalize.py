@@ -11,6 +11,8 @@ from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
+
 from minibert.errors import InputError
 from minibert.tokenizer import unicode
 
@@ -78,7 +80,8 @@ class BasicTokenizer:
     Raises
     ------
     InputError
-        When `compat` is unknown or `never_split` is no collection of strings.
+        When `compat` is unknown, a switch is neither True nor False, or `never_split` is no collection of
+        strings that are not empty.
 
     Examples
     --------
@@ -104,9 +107,13 @@ class BasicTokenizer:
             raise InputError(
                 f"never_split={never_split!r} is no list of words; give one, such as ['[MASK]']."
             )
-        self.lower_case = lower_case
-        self.strip_accents = lower_case if strip_accents is None else strip_accents
-        self.tokenize_chinese_chars = tokenize_chinese_chars
+        if "" in kept:
+            raise InputError("never_split has an empty string, which is no word; leave it out.")
+        self.lower_case = _switch("lower_case", lower_case)
+        self.strip_accents = (
+            self.lower_case if strip_accents is None else _switch("strip_accents", strip_accents)
+        )
+        self.tokenize_chinese_chars = _switch("tokenize_chinese_chars", tokenize_chinese_chars)
         self.compat = compat
         self.never_split = kept
         self._kept = frozenset(kept)
@@ -218,16 +225,17 @@ class BasicTokenizer:
         return lowered
 
 
+def _switch(name: str, value: bool) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name}={value!r} is neither True nor False; give one of these.")
+    return bool(value)
+
+
 def split_at_whitespace(text: str) -> list[str]:
     """Split raw text into chunks that tokenize independently: the tokens of `text` are theirs in a row."""
     if _DELETED_SPACES.search(text):
         text = _DELETED_SPACES.sub("", text)
     return text.split()
-
-
-def is_ideograph(character: str) -> bool:
-    """Whether `character` lies in one of the CJK ideograph blocks, those of 2018."""
-    return bool(unicode.flags(ord(character)) & unicode.IDEOGRAPH)
 
 
 def is_punctuation(character: str) -> bool:

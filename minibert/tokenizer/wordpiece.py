@@ -4,8 +4,9 @@ The engine to read is `GreedyCore` in greedy.py; the one for speed is the core i
 made of their pieces, sequences for the model, is in encoding.py; files are in formats.py.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from itertools import chain
+from operator import index
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -91,7 +92,7 @@ class Tokenizer:
                 raise InputError(
                     f"additional_special_tokens={token!r} is no piece; add it to the vocabulary."
                 )
-            if not token.isascii() or not is_punctuation(token[0]):
+            if not can_be_special(token):
                 raise InputError(
                     f"additional_special_tokens={token!r} can't be told from words; "
                     "give one of ASCII that begins with a punctuation mark, such as '[NEW]'."
@@ -252,9 +253,9 @@ class Tokenizer:
         Raises
         ------
         InputError
-            When an id lies outside the vocabulary.
+            When an id is no whole number or lies outside the vocabulary.
         """
-        ids = [int(i) for i in ids]
+        ids = _list_of_ids(ids)
         for i in ids:
             if not 0 <= i < self.vocab_size:
                 raise InputError(
@@ -347,13 +348,27 @@ def _number(vocab: list[str]) -> dict[str, int]:
 
 def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
     """The values, if they are strings in an order."""
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+    if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
         raise InputError(f"{name}={short(values)} is no list of strings; give one, in order.")
     values = list(values)
     for number, value in enumerate(values):
         if not isinstance(value, str):
             raise InputError(f"{name}[{number}]={short(value)} is not a string; give strings only.")
     return values
+
+
+def _list_of_ids(ids: Iterable[int]) -> list[int]:
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise InputError(f"ids={short(ids)} is no list of ids; give whole numbers.")
+    try:
+        return [index(i) for i in ids]
+    except TypeError as error:
+        raise InputError(f"ids={short(ids)} is no list of ids ({error}); give whole numbers.") from error
+
+
+def can_be_special(token: str) -> bool:
+    """Whether a token can be told from the words around it: ASCII that begins with a punctuation mark."""
+    return token != "" and token.isascii() and is_punctuation(token[0])
 
 
 def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], type | None]:
