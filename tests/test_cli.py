@@ -167,6 +167,7 @@ def test_flags_are_not_abbreviated(capsys):
         ("vocab {corpus} --out {new} --alphabet-limit 0", "alphabet_limit=0"),
         ("vocab {corpus} --out {new} --unused -1", "unused=-1"),
         ("vocab {corpus} --out {new} --held-out 0.7", "held_out=0.7"),
+        ("vocab {corpus} --out {new} --held-out 1e-30", "held_out=1e-30 is so small"),
         ("vocab {corpus} --out {new} --threads 0", "threads=0"),
         ("vocab {corpus} --report-on {new}", "{new}"),
         ("gradcheck --operation nonsense", "nonsense"),

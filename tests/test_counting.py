@@ -292,6 +292,8 @@ def test_characters_of_words_are_their_code_points(texts, data):
     [
         ({"held_out": 1}, "held_out=1 leaves no text to learn from; give 2 or more"),
         ({"held_out": -3}, "held_out=-3 leaves no text"),
+        ({"held_out": 2**70}, f"held_out={2**70} is not possible; give a whole number up to 2..31"),
+        ({"held_out": 2.5}, "held_out=2.5 is not possible"),
         ({"threads": 0}, "threads=0 is too small; give 1 or more"),
         ({"max_chars": 0}, "max_chars=0 is too small; give 1 or more"),
         ({"engine": "rust"}, "engine='rust' is unknown; choose auto, c or python"),
@@ -300,6 +302,21 @@ def test_characters_of_words_are_their_code_points(texts, data):
 def test_what_makes_no_sense_is_said_in_a_sentence(tmp_path, options, sentence):
     with pytest.raises(InputError, match=sentence):
         count_files([write(tmp_path / "a.txt", b"a")], BasicTokenizer(), **options)
+
+
+@pytest.mark.parametrize(
+    "texts, sentence",
+    [
+        ("abc", "texts='abc' is one text; give a list of them"),
+        (b"abc", "texts=b'abc' is one text"),
+        (7, "texts=7 is no list of texts"),
+        (["a", None], r"texts\[1\]=None is NoneType; give strings or bytes"),
+        ([["a"]], r"texts\[0\]=\['a'\] is list"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(texts, sentence):
+    with pytest.raises(InputError, match=sentence):
+        count_words(texts, BasicTokenizer())
 
 
 @needs_c

@@ -295,6 +295,11 @@ def test_rare_pairs_are_not_merged():
     assert merges({"ab": 2, "cd": 3}, min_frequency=3) == ["cd"]
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_pair_is_as_frequent_as_the_largest_number(engine):
+    assert merges({"ab": 2**58}, min_frequency=2**70, engine=engine) == []
+
+
 def test_words_with_rare_characters_are_left_out_under_an_alphabet_limit():
     assert learn_vocab({"ab": 5, "azb": 2}, 100, alphabet_limit=2)[5:] == ["##b", "a", "ab"]
 
@@ -353,15 +358,20 @@ def test_progress_ends_at_the_vocabulary_size(engine):
         ({"d\ud800": 1}, {}, "there is no word"),
         (LOW, {"vocab_size": 12}, "vocab_size=12 is too small: special tokens and alphabet alone take 16"),
         (LOW, {"objective": "bpe"}, "objective='bpe' is unknown; choose one of likelihood, frequency"),
-        (LOW, {"min_frequency": 0}, "min_frequency=0 is too small"),
-        (LOW, {"alphabet_limit": -1}, "alphabet_limit=-1 leaves no character"),
-        (LOW, {"unused": -1}, "unused=-1 is no number of pieces"),
+        (LOW, {"vocab_size": 8.5}, "vocab_size=8.5 is not possible; give a whole number"),
+        (LOW, {"vocab_size": "8"}, "vocab_size='8' is not possible; give a whole number"),
+        (LOW, {"min_frequency": 0}, "min_frequency=0 is not possible; give a whole number of at least 1"),
+        (LOW, {"min_frequency": 1.5}, "min_frequency=1.5 is not possible"),
+        (LOW, {"alphabet_limit": -1}, "alphabet_limit=-1 is not possible; .* at least 1"),
+        (LOW, {"unused": -1}, "unused=-1 is not possible; .* at least 0"),
         (LOW, {"user_tokens": ["a b"]}, "user_tokens has 'a b'; give strings without white space"),
         (LOW, {"user_tokens": [""]}, "user_tokens has ''"),
         (LOW, {"user_tokens": ["[PAD]"]}, r"user_tokens has '\[PAD\]', which is in the vocabulary already"),
         (LOW, {"user_tokens": ["x", "x"]}, "user_tokens has 'x', which is in the vocabulary already"),
         (LOW, {"engine": "rust"}, "engine='rust' is unknown; choose auto, c or python"),
         ({"a": 2**63}, {}, "the count of 'a' is 9223372036854775808; give whole numbers below 2\\*\\*63"),
+        ({"a": 2, 7: 2}, {}, "the word 7 is no string; give strings with their counts"),
+        (["a"], {}, "'a'. tells no counts of words; give what count_words gives"),
         ({"a": 1.5}, {}, "the count of 'a' is 1.5; give whole numbers"),
         ({"a": 2**60, "b": 2**60}, {}, "word_counts adds up to more than 2\\*\\*60 characters"),
     ],

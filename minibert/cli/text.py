@@ -75,7 +75,8 @@ def _counting_flags(group: Any) -> None:
         type=float,
         default=0.02,
         metavar="SHARE",
-        help="of the lines, only measured on; 0: learn from all, measure nothing (default: 0.02)",
+        help="of the lines, rounded to one line of n, only measured on; 0: learn from all, measure nothing "
+        "(default: 0.02)",
     )
     group.add_argument(
         "--no-comparison", action="store_true", help="don't learn by the other objective to compare with"
@@ -149,6 +150,8 @@ def _modulus(share: float) -> int:
     """One line of how many is held out."""
     if not 0 <= share <= 0.5:
         raise InputError(f"held_out={share:g} is no share to measure on; give 0, or up to 0.5.")
+    if 0 < share < 2.0**-31:
+        raise InputError(f"held_out={share:g} is so small that no line would be held out; give 0, or more.")
     return round(1 / share) if share else 0
 
 

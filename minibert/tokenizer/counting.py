@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
+from reprlib import repr as short
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whi
 
 PIECE_BYTES = 1 << 22  # of text, counted at once
 CRC_BYTES = 256  # of a line, by which it is held out or not
+MAX_MODULUS = 1 << 31  # one line of more than that is none
 _TRAINING, _HELD_OUT, _BY_LINE = 0, 1, 2  # where the words of a piece go
 
 
@@ -55,10 +57,15 @@ class WordCounts(Mapping[str, int]):
         Raises
         ------
         InputError
-            When a count is no integer of 64 bits.
+            When a word is no string or a count no integer of 64 bits.
         """
         if isinstance(counts, WordCounts):
             return counts
+        if not isinstance(counts, Mapping):
+            raise InputError(f"{short(counts)} tells no counts of words; give what count_words gives.")
+        for word in counts:
+            if not isinstance(word, str):
+                raise InputError(f"the word {short(word)} is no string; give strings with their counts.")
         words = sorted(counts)
         encoded = [word.encode("utf-8", "surrogatepass") for word in words]
         bounds = np.zeros(len(words) + 1, np.int64)
@@ -168,13 +175,18 @@ def count_words(
     Raises
     ------
     InputError
-        When an argument is out of range, or engine="c" is asked for where it can't be had.
+        When a text is neither str nor bytes, an argument is out of range, or engine="c" is asked for where it
+        can't be had.
 
     Examples
     --------
     >>> count_words(["The cat, the hat."], BasicTokenizer())["the"]
     2
     """
+    if isinstance(texts, str | bytes):
+        raise InputError(f"texts={short(texts)} is one text; give a list of them.")
+    if not isinstance(texts, Iterable):
+        raise InputError(f"texts={short(texts)} is no list of texts; give strings or bytes.")
     with _Counting(basic_tokenizer, 0, max_chars, threads, engine) as counting:
         for piece in _joined(texts):
             counting.take(piece)
@@ -201,9 +213,9 @@ def count_files(
     ----------
     paths : files, see `minibert.data.corpus.find_files` for folders and globs. Their order changes nothing.
     basic_tokenizer, max_chars, threads, engine : as for `count_words`.
-    held_out : 0, or a number m >= 2: one line of m is counted as held out, namely that whose CRC-32 (of at
-        most its first 256 bytes, without the line end) is a multiple of m. The same line falls on the same
-        side wherever it stands, so text that is repeated is never on both.
+    held_out : 0, or a number m from 2 to 2**31: one line of m is counted as held out, namely that whose
+        CRC-32 (of at most its first 256 bytes, without the line end) is a multiple of m. The same line falls
+        on the same side wherever it stands, so text that is repeated is never on both.
     strict : raise at the first byte that is not UTF-8, instead of counting such stretches.
     progress : called from the calling thread with the bytes worked off and their total, both on the disk.
 
@@ -214,6 +226,8 @@ def count_files(
         with the file and the offset of the first one (after decompression).
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    if not isinstance(held_out, int | np.integer) or held_out > MAX_MODULUS:
+        raise InputError(f"held_out={held_out!r} is not possible; give a whole number up to 2**31, or 0.")
     if held_out == 1 or held_out < 0:
         raise InputError(f"held_out={held_out} leaves no text to learn from; give 2 or more, or 0 for none.")
     total = sum(_size(file) for file in files)
@@ -238,7 +252,11 @@ def _joined(texts: Iterable[str | bytes]) -> Iterator[_Piece]:
     """Texts with a line end between them, until a piece is full."""
     waiting: list[str | bytes] = []
     size = 0
-    for text in texts:
+    for number, text in enumerate(texts):
+        if not isinstance(text, str | bytes):
+            raise InputError(
+                f"texts[{number}]={short(text)} is {type(text).__name__}; give strings or bytes."
+            )
         if waiting and (size > PIECE_BYTES // 2 or isinstance(text, bytes) != isinstance(waiting[0], bytes)):
             yield _piece_of(waiting)
             waiting, size = [], 0

@@ -14,6 +14,7 @@ import numpy as np
 from minibert.errors import InputError
 from minibert.tokenizer import native
 from minibert.tokenizer.counting import WordCounts
+from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.formats import SPECIAL_TOKENS
 from minibert.tokenizer.merging import Merger
 from minibert.tokenizer.normalize import MAX_CHARS
@@ -22,6 +23,7 @@ OBJECTIVES = ("likelihood", "frequency")
 
 PROGRESS_PIECES = 64  # from one call of `progress` to the next
 _TOGETHER = 1 << 16  # words, or characters, that are looked at together
+_MAX_COUNT = 2**63 - 1
 _MAX_TOTAL = 2.0**60  # of characters in the text: a sum of two such numbers fits into 64 bits
 
 
@@ -86,8 +88,8 @@ def learn_vocab(
     Raises
     ------
     InputError
-        When there is no word, an argument is out of range, the alphabet alone does not fit in, or the counts
-        add up to more than 2**60 characters.
+        When there is no word, one is no string, an argument is out of range, the alphabet alone does not fit
+        in, or the counts add up to more than 2**60 characters.
 
     References
     ----------
@@ -102,12 +104,11 @@ def learn_vocab(
     """
     if objective not in OBJECTIVES:
         raise InputError(f"objective={objective!r} is unknown; choose one of {', '.join(OBJECTIVES)}.")
-    if min_frequency < 1:
-        raise InputError(f"min_frequency={min_frequency} is too small; give 1 or more.")
-    if alphabet_limit < 1:
-        raise InputError(f"alphabet_limit={alphabet_limit} leaves no character; give 1 or more.")
-    if unused < 0:
-        raise InputError(f"unused={unused} is no number of pieces; give 0 or more.")
+    whole_number("vocab_size", vocab_size, 1)
+    whole_number("min_frequency", min_frequency, 1)
+    whole_number("alphabet_limit", alphabet_limit, 1)
+    whole_number("unused", unused, 0)
+    min_frequency = min(int(min_frequency), _MAX_COUNT)  # no pair occurs more often
     vocab = [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(unused))]
     vocab += _checked_tokens(user_tokens, vocab)
     make_merger = native.Learner if native.choose(engine) else Merger
