@@ -379,6 +379,16 @@ def test_vocab_reports_on_a_vocabulary_that_exists(corpus, run, capsys):
     assert not (run / "vocab-report.json").exists()
 
 
+def test_vocab_finds_a_file_in_place_of_its_folder_before_it_counts(corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("minibert.pretraining.preparation.count_files", None)
+    file = tmp_path / "taken"
+    file.write_text("mine")
+    for out in (file, file / "deeper"):
+        line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(out))
+        assert f"{file} is a file; choose a folder" in line
+    assert file.read_text() == "mine"
+
+
 def test_vocab_leaves_the_vocabulary_of_a_model_alone(corpus, run, capsys):
     before = (run / "vocab.txt").read_bytes()
     assert "choose another --out" in ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(run))

@@ -90,6 +90,15 @@ def test_without_vocab_txt_our_tokenizer_json_says_nearly_the_same(tmp_path):
         assert loaded._options() == saved._options()  # compat and never_split aside, which it can't say
 
 
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    file = tmp_path / "vocabulary"
+    file.write_text("mine")
+    for folder in (file, file / "deeper"):
+        with pytest.raises(InputError, match="vocabulary is a file; choose a folder"):
+            Tokenizer(VOCAB).save_pretrained(folder)
+    assert file.read_text() == "mine"
+
+
 def test_the_files_say_what_they_should(tmp_path):
     Tokenizer(VOCAB, never_split=["a b"]).save_pretrained(tmp_path, model_max_length=128)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))

@@ -89,6 +89,7 @@ def run_vocab(arguments: argparse.Namespace) -> int:
     """Count, learn, measure, and write down; or measure only."""
     from minibert.pretraining.preparation import count_corpus, learn_tokenizer
     from minibert.tokenizer import BasicTokenizer, Tokenizer
+    from minibert.tokenizer.formats import check_folder
     from minibert.tokenizer.report import report_text, vocabulary_report
 
     engine = {"engine": arguments.engine}
@@ -97,6 +98,7 @@ def run_vocab(arguments: argparse.Namespace) -> int:
         basic = tokenizer.basic_tokenizer
     else:
         out = Path(arguments.out)
+        check_folder(out)
         if any((out / name).exists() for name in ("training.json", "config.json")):
             raise InputError(f"{out} holds a model, to which its vocabulary belongs; choose another --out.")
         basic = BasicTokenizer(not arguments.cased)

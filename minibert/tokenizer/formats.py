@@ -5,6 +5,7 @@ holds the options. `tokenizer.json` holds both, in the words of Hugging Face's `
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -233,10 +234,11 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     Raises
     ------
     InputError
-        When a piece holds a line end or is no UTF-8.
+        When a piece holds a line end or is no UTF-8, or `folder` is a file.
     RunError
         When the operating system refuses; files that were not there before are removed.
     """
+    check_folder(folder)
     for number, piece in enumerate(vocab):
         if "\n" in piece or piece.endswith("\r"):
             raise InputError(
@@ -255,8 +257,16 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
             atomic_text(path, text)
     except RunError:
         for path in fresh:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
         raise
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder to write into that is a file, or would stand in one."""
+    for path in (folder, *folder.parents):
+        if path.is_file():
+            raise InputError(f"{path} is a file; choose a folder to write the vocabulary into.")
 
 
 def _dumped(content: dict) -> str:
