@@ -78,6 +78,14 @@ def test_report_has_every_figure(cased):
     assert json.loads(json.dumps(report)) == report
 
 
+def test_pieces_that_were_asked_for_are_not_told_as_learned():
+    vocab = [*VOCAB, "[NEW]", "whale"]
+    tokenizer = Tokenizer(vocab, lower_case=False, additional_special_tokens=["[NEW]"])
+    report = vocabulary_report(tokenizer, WORDS, HELD_OUT, user_tokens=["[NEW]", "whale", "bab"])
+    assert report["never_used"] == {"count": 1, "pieces": ["babab"]}
+    assert [one["piece"] for one in report["longest"]] == ["ab", "##ab"]
+
+
 def test_report_text_says_the_figures(cased):
     text = report_text(vocabulary_report(cased, WORDS, HELD_OUT, {"frequency": cased}))
     assert "From 15 words, 5 different ones." in text

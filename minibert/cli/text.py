@@ -61,7 +61,8 @@ def _learning_flags(group: Any) -> None:
         action="append",
         default=[],
         metavar="PIECE",
-        help="a piece to have in any case; one like [ENTITY] becomes a special token; repeat it for more",
+        help="a piece to have in any case: a word as lower-casing leaves it, or, in ASCII and with "
+        "a punctuation mark first, a special token like [ENTITY]; repeat it for more",
     )
     group.add_argument(
         "--objective", choices=tuple(OTHER), default="likelihood", help="(default: likelihood)"
@@ -87,9 +88,10 @@ def _counting_flags(group: Any) -> None:
 
 def run_vocab(arguments: argparse.Namespace) -> int:
     """Count, learn, measure, and write down; or measure only."""
-    from minibert.pretraining.preparation import count_corpus, learn_tokenizer
+    from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
     from minibert.tokenizer import BasicTokenizer, Tokenizer
     from minibert.tokenizer.formats import check_folder
+    from minibert.tokenizer.learner import first_pieces
     from minibert.tokenizer.report import report_text, vocabulary_report
 
     engine = {"engine": arguments.engine}
@@ -101,6 +103,8 @@ def run_vocab(arguments: argparse.Namespace) -> int:
         check_folder(out)
         if any((out / name).exists() for name in ("training.json", "config.json")):
             raise InputError(f"{out} holds a model, to which its vocabulary belongs; choose another --out.")
+        first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
+        special_tokens(arguments.user_token, not arguments.cased)
         basic = BasicTokenizer(not arguments.cased)
     counted = count_corpus(
         arguments.corpus,
@@ -132,7 +136,7 @@ def run_vocab(arguments: argparse.Namespace) -> int:
         if not arguments.no_comparison and len(counted.held_out):
             other = OTHER[arguments.objective]
             others[other] = learn(other, tokenizer.vocab_size)
-    report = vocabulary_report(tokenizer, counted.words, counted.held_out, others)
+    report = vocabulary_report(tokenizer, counted.words, counted.held_out, others, arguments.user_token)
     if not arguments.report_on:
         report = {"objective": arguments.objective, **report}
         _save(tokenizer, report, out)

@@ -15,6 +15,7 @@ from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
+from minibert.tokenizer.wordpiece import can_be_special
 
 HELD_OUT_SEED = (
     20181011  # of every held-out masking, whatever the seed of the run: the day the paper came out
@@ -148,19 +149,42 @@ def learn_tokenizer(
     lower_case : uncased.
     show : draw a progress bar.
     learning : further arguments of `learn_vocab`. Of `user_tokens`, those that would not stay whole, such as
-        "[ENTITY]", become special tokens.
+        "[ENTITY]", become special tokens; see `special_tokens`.
     """
+    special = special_tokens(learning.get("user_tokens", ()), lower_case)
     desc = "learning pieces" + (f" by {learning['objective']}" if "objective" in learning else "")
     with _bar(show, total=vocab_size, desc=desc, unit="piece") as bar:
         pieces = learn_vocab(
             words, vocab_size, progress=lambda found, _: bar.update(found - bar.n), **learning
         )
-    basic = BasicTokenizer(lower_case)
-    own = [token for token in learning.get("user_tokens", ()) if not token.startswith("##")]
-    special = [token for token in own if basic.tokenize(token) != [token]]
     return Tokenizer(
         pieces, lower_case, additional_special_tokens=special, engine=learning.get("engine", "auto")
     )
+
+
+def special_tokens(user_tokens: Iterable[str], lower_case: bool) -> list[str]:
+    """Those of the user's tokens that must be special tokens, as no word of a text would be like them.
+
+    Raises
+    ------
+    InputError
+        When there is one that can't be special either, so that it would never be found.
+    """
+    special = []
+    for token in user_tokens:
+        word = token.removeprefix("##")
+        found = BasicTokenizer(lower_case).tokenize(word)
+        if found == [word]:
+            continue
+        if word != token or not can_be_special(token):
+            cased = BasicTokenizer(False).tokenize(word) == [word]
+            raise InputError(
+                f"--user-token {token!r} would never be found, as {word!r} in a text becomes "
+                f"{' '.join(found)!r}; {'learn with --cased, ' * cased}spell it as one such word, "
+                "or like '[ENTITY]', in ASCII with a punctuation mark first."
+            )
+        special.append(token)
+    return special
 
 
 def watched(stream: Any, what: str, show: bool) -> Iterator[str | None]:

@@ -107,10 +107,8 @@ def learn_vocab(
     whole_number("vocab_size", vocab_size, 1)
     whole_number("min_frequency", min_frequency, 1)
     whole_number("alphabet_limit", alphabet_limit, 1)
-    whole_number("unused", unused, 0)
     min_frequency = min(int(min_frequency), _MAX_COUNT)  # no pair occurs more often
-    vocab = [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(unused))]
-    vocab += _checked_tokens(user_tokens, vocab)
+    vocab = first_pieces(unused, user_tokens)
     make_merger = native.Learner if native.choose(engine) else Merger
 
     pieces, symbols, bounds, counts = _segment(WordCounts.of(word_counts), alphabet_limit)
@@ -140,16 +138,19 @@ def learn_vocab(
     return vocab
 
 
-def _checked_tokens(user_tokens: Iterable[str], reserved: list[str]) -> list[str]:
-    tokens = [user_tokens] if isinstance(user_tokens, str) else list(user_tokens)
-    seen = set(reserved)
-    for token in tokens:
+def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
+    """What a vocabulary begins with whatever the text: special tokens, unused ones, the user's."""
+    whole_number("unused", unused, 0)
+    pieces = [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(unused))]
+    seen = set(pieces)
+    for token in [user_tokens] if isinstance(user_tokens, str) else user_tokens:
         if not isinstance(token, str) or not token or token.split() != [token]:
             raise InputError(f"user_tokens has {token!r}; give strings without white space, not empty.")
         if token in seen:
             raise InputError(f"user_tokens has {token!r}, which is in the vocabulary already; give it once.")
         seen.add(token)
-    return tokens
+        pieces.append(token)
+    return pieces
 
 
 def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:

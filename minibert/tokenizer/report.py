@@ -4,7 +4,7 @@ Text is words with counts, so a report costs as much as the different words, how
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
@@ -78,6 +78,7 @@ def vocabulary_report(
     words: WordCounts,
     held_out: WordCounts,
     others: Mapping[str, Tokenizer] | None = None,
+    user_tokens: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Figures about a vocabulary, ready for JSON.
 
@@ -87,6 +88,7 @@ def vocabulary_report(
     words : of the text it was learned from; they give the probabilities and what is rare.
     held_out : words of other text, which gives all the rest; where it is empty, that is None.
     others : vocabularies to compare with, by name; only their size and cost are told.
+    user_tokens : pieces that were asked for; like special ones they are neither long, rare nor never used.
 
     Returns
     -------
@@ -107,7 +109,8 @@ def vocabulary_report(
         cost = measured and nats_per_byte(segmented(other, words), segmented(other, held_out))
         return {"vocab_size": other.vocab_size, "nats_per_byte": cost}
 
-    pieces = [number for number, piece in enumerate(tokenizer.vocab) if _is_merged(piece)]
+    given = {*SPECIAL_TOKENS, *tokenizer.additional_special_tokens, *user_tokens}
+    pieces = [i for i, piece in enumerate(tokenizer.vocab) if _is_merged(piece) and piece not in given]
     counts = learned.piece_counts
     used = [number for number in pieces if counts[number]]
     unused = [tokenizer.vocab[number] for number in pieces if not counts[number]]
@@ -142,8 +145,8 @@ def _measured(learned: Segmented, held_out: Segmented) -> dict[str, float]:
 
 
 def _is_merged(piece: str) -> bool:
-    """Whether a piece was put together: neither of the alphabet nor special nor reserved."""
-    reserved = piece in SPECIAL_TOKENS or (piece.startswith("[unused") and piece.endswith("]"))
+    """Whether a piece was put together: neither of the alphabet nor reserved."""
+    reserved = piece.startswith("[unused") and piece.endswith("]")
     return len(piece.removeprefix("##")) > 1 and not reserved
 
 
