@@ -93,7 +93,21 @@ def test_report_text_says_the_figures(cased):
     assert "coverage: words that are one piece    70.00%" in text
     assert "words that are [UNK]                  10.0000%" in text
     assert "of a vocabulary by frequency" in text
-    assert "bab 1" in text and "1 are never used" in text
+    assert "bab 1" in text and text.endswith("\n1 piece is never used: babab")
+
+
+@pytest.mark.parametrize(
+    "count, sentence",
+    [
+        (0, "Every piece is used."),
+        (2, "2 pieces are never used: p0 p1"),
+        (1234, "1,234 pieces are never used, such as: p0 p1 p2 p3 p4 p5 p6 p7 p8 p9"),
+    ],
+)
+def test_report_text_says_which_pieces_are_never_used(cased, count, sentence):
+    report = vocabulary_report(cased, WORDS, HELD_OUT)
+    report["never_used"] = {"count": count, "pieces": [f"p{i}" for i in range(min(count, 10))]}
+    assert report_text(report).endswith(f"\n{sentence}")
 
 
 def test_without_held_out_text_only_the_pieces_are_reported(cased):

@@ -15,6 +15,14 @@ from minibert.files import atomic_text, write_folder_atomically
 NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
 REPORT = "vocab-report.json"
+LEARNING = {  # what the flags are where they are not given
+    "vocab_size": 8192,
+    "alphabet_limit": 1000,
+    "min_frequency": 2,
+    "unused": 0,
+    "user_token": [],
+    "objective": "likelihood",
+}
 
 
 def add_vocab(commands: Any) -> None:
@@ -49,25 +57,38 @@ examples:
 
 
 def _learning_flags(group: Any) -> None:
-    for flag, default, text in (
-        ("--vocab-size", 8192, "pieces to learn"),
-        ("--alphabet-limit", 1000, "characters to keep, the most frequent ones"),
-        ("--min-frequency", 2, "rarer neighbours are never joined"),
-        ("--unused", 0, "reserved pieces [unused0], [unused1], ..."),
+    for name, text in (
+        ("vocab_size", "pieces to learn"),
+        ("alphabet_limit", "characters to keep, the most frequent ones"),
+        ("min_frequency", "rarer neighbours are never joined"),
+        ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
-        group.add_argument(flag, type=int, default=default, metavar="N", help=f"{text} (default: {default})")
+        group.add_argument(_flag(name), type=int, metavar="N", help=f"{text} (default: {LEARNING[name]})")
     group.add_argument(
         "--user-token",
         action="append",
-        default=[],
         metavar="PIECE",
         help="a piece to have in any case: a word as lower-casing leaves it, or, in ASCII and with "
         "a punctuation mark first, a special token like [ENTITY]; repeat it for more",
     )
-    group.add_argument(
-        "--objective", choices=tuple(OTHER), default="likelihood", help="(default: likelihood)"
-    )
+    group.add_argument("--objective", choices=tuple(OTHER), help=f"(default: {LEARNING['objective']})")
     group.add_argument("--cased", action="store_true", help="keep case and accents")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _fill_in(arguments: argparse.Namespace) -> None:
+    """Give the learning flags their defaults; refuse them where nothing is learned."""
+    given = [name for name in LEARNING if getattr(arguments, name) is not None]
+    if given and arguments.report_on:
+        raise InputError(
+            f"--report-on learns nothing, which {' and '.join(map(_flag, given))} would be for; "
+            "leave that out, or learn with --out."
+        )
+    for name in LEARNING.keys() - given:
+        setattr(arguments, name, LEARNING[name])
 
 
 def _counting_flags(group: Any) -> None:
@@ -94,6 +115,7 @@ def run_vocab(arguments: argparse.Namespace) -> int:
     from minibert.tokenizer.learner import first_pieces
     from minibert.tokenizer.report import report_text, vocabulary_report
 
+    _fill_in(arguments)
     engine = {"engine": arguments.engine}
     if arguments.report_on:
         tokenizer = Tokenizer.from_pretrained(arguments.report_on, **engine, **_case(arguments))

@@ -117,7 +117,7 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
-        raise InputError(f"--pair takes texts two by two; {len(arguments.texts)} were given.")
+        raise InputError(f"--pair takes texts two by two; {len(arguments.texts)} is an odd number.")
     options = {name: value for name, value in (("compat", arguments.compat),) if value}
     if arguments.cased:
         options |= {"lower_case": False, "strip_accents": False}

@@ -168,13 +168,19 @@ def report_text(report: Mapping[str, Any]) -> str:
             rows.append((f"  of a vocabulary by {name}", cost))
         lines.append(f"On {words['held_out']:,} words of lines that were held out:")
         lines += [f"  {name:<38}{value}" for name, value in rows]
-    unused = report["never_used"]
     columns = [
         ["the longest pieces", *(f"{one['piece']} {one['count']:,}" for one in report["longest"])],
         ["the rarest", *(f"{one['piece']} {one['count']:,}" for one in report["rarest"])],
-        [f"{unused['count']:,} are never used", *unused["pieces"]],
     ]
     widths = [max(map(len, column)) for column in columns]
     for row in zip_longest(*columns, fillvalue=""):
         lines.append("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    lines.append(_never_used(**report["never_used"]))
     return "\n".join(lines)
+
+
+def _never_used(count: int, pieces: list[str]) -> str:
+    if not count:
+        return "Every piece is used."
+    what = "1 piece is" if count == 1 else f"{count:,} pieces are"
+    return f"{what} never used{', such as' * (count > len(pieces))}: {' '.join(pieces)}"
