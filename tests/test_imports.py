@@ -47,7 +47,7 @@ tokenizer/counting      | tokenizer/normalize tokenizer/native                | 
 tokenizer/merging       |                                                     | numpy
 tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/formats tokenizer/normalize               |
-                        | tokenizer/native                                    | numpy
+                        | tokenizer/encoding tokenizer/native                 | numpy
 tokenizer/report        | tokenizer/counting tokenizer/wordpiece              | numpy
 data/*                  | data/* tokenizer/* batch                            | numpy
 corpora/*               | data/*                                              |

@@ -11,8 +11,6 @@ from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
-import numpy as np
-
 from minibert.errors import InputError
 from minibert.tokenizer import unicode
 
@@ -226,7 +224,7 @@ class BasicTokenizer:
 
 
 def _switch(name: str, value: bool) -> bool:
-    if not isinstance(value, bool | np.bool_):
+    if type(value).__name__ not in ("bool", "bool_"):  # NumPy's too, which is not imported for that
         raise InputError(f"{name}={value!r} is neither True nor False; give one of these.")
     return bool(value)
 
