@@ -43,7 +43,8 @@ def main(table: str, header: str) -> None:
     rows = ("{" + ", ".join(map(str, page)) + "}" for page in pages)
     text += array("uint16_t wp_pages", f"{len(pages)}][{PAGE}", rows)
     text += array("uint32_t wp_sequences", len(sequences.codes), sequences.codes, "static ")
-    text += array("wp_composition wp_compositions", len(pairs), (f"{{{a}, {b}, {c}}}" for a, b, c in pairs), "static ")
+    rows = (f"{{{first}, {second}, {whole}}}" for first, second, whole in pairs)
+    text += array("wp_composition wp_compositions", len(pairs), rows, "static ")
     Path(header).write_text(text, encoding="utf-8")
 
 
