@@ -38,8 +38,9 @@ template <typename Visit> MB_INLINE void each_vector(int64_t begin, int64_t end,
     }
 }
 
-MB_INLINE vf load_some(const float *p, int m) { return m == VL ? load(p) : load(p, m); }
-MB_INLINE void store_some(float *p, vf v, int m) { m == VL ? store(p, v) : store(p, v, m); }
+// X: float or bf16
+template <typename X> MB_INLINE vf load_some(const X *p, int m) { return m == VL ? load(p) : load(p, m); }
+template <typename X> MB_INLINE void store_some(X *p, vf v, int m) { m == VL ? store(p, v) : store(p, v, m); }
 
 // What is done to a row of N, two vectors at a time as one hash serves them: visit(half, c, m, kept) for m
 // columns from c on. `kept` means something where `drops`.

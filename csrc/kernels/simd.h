@@ -19,6 +19,12 @@
 #define MB_INLINE inline __attribute__((always_inline))
 
 namespace mb {
+
+// A number of 16 bits, bfloat16: the upper half of a float.
+struct bf16 {
+    uint16_t bits;
+};
+
 namespace MB_ISA {
 
 #if defined(__AVX512F__)
@@ -66,6 +72,44 @@ MB_INLINE void store(float *p, vf v, int64_t n) {
         p[i] = v[i];
     }
 #endif
+}
+
+// Floats as the nearest bfloat16, ties to even, in the upper halves of their bits; what is not a number stays so.
+// AVX-512 has an instruction for it (avx512_bf16 below), which differs where a float is denormal: it makes it 0.
+MB_INLINE vu rounded_bits(vf x) {
+    vu bits = (vu)x, up = bits + (0x7FFFu + ((bits >> 16) & 1u));
+    vi number = (vi)(bits & 0x7FFFFFFFu) <= 0x7F800000;
+    return ((up & (vu)number) | ((bits | 0x400000u) & ~(vu)number)) & 0xFFFF0000u;
+}
+
+// VL numbers of 16 bits, in memory and as the lower halves of lanes.
+typedef uint16_t vh __attribute__((vector_size(2 * VL)));
+
+MB_INLINE vf load(const bf16 *p) {
+    vh v;
+    std::memcpy(&v, p, sizeof v);
+    return (vf)(__builtin_convertvector(v, vu) << 16);
+}
+
+MB_INLINE void store(bf16 *p, vf x) {
+#if defined(__AVX512BF16__)
+    __m256bh v = _mm512_cvtneps_pbh((__m512)x);
+#else
+    vh v = __builtin_convertvector(rounded_bits(x) >> 16, vh);
+#endif
+    std::memcpy(p, &v, sizeof v);
+}
+
+MB_INLINE vf load(const bf16 *p, int64_t n) {
+    bf16 whole[VL] = {};
+    std::memcpy(whole, p, sizeof(bf16) * (size_t)n);
+    return load(whole);
+}
+
+MB_INLINE void store(bf16 *p, vf x, int64_t n) {
+    bf16 whole[VL];
+    store(whole, x);
+    std::memcpy(p, whole, sizeof(bf16) * (size_t)n);
 }
 
 MB_INLINE vf all(float x) { return x - vf{}; }
