@@ -12,9 +12,17 @@ struct Norm {
     float *mean, *inverse; // of this row
 };
 
+// Whether rows of X are rounded: then what is made of them is made of their floats, in memory of the thread's own.
+template <typename X> constexpr bool kRounds = sizeof(X) < sizeof(float);
+
+MB_INLINE float *floats_of(float *row, int64_t) { return row; }
+MB_INLINE float *floats_of(bf16 *, int64_t H) {
+    return static_cast<float *>(scratch(Slot::scratch, sizeof(float) * (size_t)H));
+}
+
 // y (H,) = dropout(gamma (x - mean) inverse + beta) of a row whose sum is known
-template <bool drops>
-MB_INLINE void normalise(const Norm &norm, const float *x, float sum_of_row, float *y, Key key,
+template <bool drops, typename X>
+MB_INLINE void normalise(const Norm &norm, const float *x, float sum_of_row, X *y, Key key,
                          const Drop &drop) {
     int64_t H = norm.H;
     float mean = sum_of_row / (float)H;
@@ -37,14 +45,16 @@ MB_INLINE void normalise(const Norm &norm, const float *x, float sum_of_row, flo
 }
 
 // sum = x + dropout(out + bias), y = LayerNorm(sum)
-template <bool drops, bool biased>
-void residual_rows(Pool &pool, int64_t T, int64_t H, const float *x, const float *out, const float *bias,
-                   const Drop &drop, const float *gamma, const float *beta, float eps, float *sums, float *y,
+template <typename X, bool drops, bool biased>
+void residual_rows(Pool &pool, int64_t T, int64_t H, const X *x, const float *out, const float *bias,
+                   const Drop &drop, const float *gamma, const float *beta, float eps, X *sums, X *y,
                    float *mean, float *inverse) {
     each_row(pool, T, H, [&](int64_t t) {
         Key key = drops ? row_key(drop, t) : Key{};
-        const float *past = x + t * H, *through = out + t * H;
-        float *both = sums + t * H;
+        const X *past = x + t * H;
+        const float *through = out + t * H;
+        X *kept_sums = sums + t * H;
+        float *both = floats_of(kept_sums, H);
         vf totals[2] = {};
         each_pair<drops>(H, key, drop.threshold, [&](int half, int64_t c, int m, Kept kept) {
             vf value = load_some(through + c, m);
@@ -56,6 +66,9 @@ void residual_rows(Pool &pool, int64_t T, int64_t H, const float *x, const float
             }
             value += load_some(past + c, m);
             store_some(both + c, value, m);
+            if (kRounds<X>) {
+                store_some(kept_sums + c, value, m);
+            }
             totals[half] += m < VL ? first(m, value, vf{}) : value;
         });
         normalise<false>({H, gamma, beta, eps, mean + t, inverse + t}, both, sum(totals[0] + totals[1]),
@@ -76,28 +89,34 @@ void layer_norm(Pool &pool, int64_t T, int64_t H, const float *x, const float *g
     });
 }
 
-void dropout_residual_layer_norm(Pool &pool, int64_t T, int64_t H, const float *x, const float *out,
+template <typename X>
+void dropout_residual_layer_norm(Pool &pool, int64_t T, int64_t H, const X *x, const float *out,
                                  const float *bias, Drop drop, const float *gamma, const float *beta,
-                                 float eps, float *sum, float *y, float *mean, float *inverse) {
-    auto rows = drop.row_keys ? (bias ? residual_rows<true, true> : residual_rows<true, false>)
-                              : (bias ? residual_rows<false, true> : residual_rows<false, false>);
+                                 float eps, X *sum, X *y, float *mean, float *inverse) {
+    auto rows = drop.row_keys ? (bias ? residual_rows<X, true, true> : residual_rows<X, true, false>)
+                              : (bias ? residual_rows<X, false, true> : residual_rows<X, false, false>);
     rows(pool, T, H, x, out, bias, drop, gamma, beta, eps, sum, y, mean, inverse);
 }
 
+template <typename X>
 void embedding_layer_norm(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const float *word,
                           const int32_t *positions, const float *position, const int32_t *segments,
                           const float *segment, const float *gamma, const float *beta, float eps, Drop drop,
-                          float *sums, float *y, float *mean, float *inverse) {
+                          X *sums, X *y, float *mean, float *inverse) {
     each_row(pool, T, H, [&](int64_t t) {
         if (t + 4 < T) {
             __builtin_prefetch(word + ids[t + 4] * H); // rows of the table are anywhere in memory
         }
         const float *a = word + ids[t] * H, *b = position + positions[t] * H, *c = segment + segments[t] * H;
-        float *total = sums + t * H;
+        X *kept_sums = sums + t * H;
+        float *total = floats_of(kept_sums, H);
         vf totals[2] = {};
         each_pair<false>(H, {}, 0, [&](int half, int64_t i, int m, Kept) {
             vf value = load_some(a + i, m) + load_some(b + i, m) + load_some(c + i, m);
             store_some(total + i, value, m);
+            if (kRounds<X>) {
+                store_some(kept_sums + i, value, m);
+            }
             totals[half] += value;
         });
         Norm norm{H, gamma, beta, eps, mean + t, inverse + t};
@@ -118,10 +137,11 @@ namespace {
 
 enum Sums { kGamma, kBeta, kBias, kSums };
 
-// drops_in: dy is that of dropout(y). drops_out: dout = dropout(dx) too. biased: its sums as well.
-template <bool drops_in, bool drops_out, bool biased>
-void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const float *x, const float *mean,
-                   const float *inverse, const float *gamma, const Drop &drop, float *dx, float *dout,
+// drops_in: dy is that of dropout(y). drops_out: dout = dropout(dx), else dx; null: not wanted. biased: its sums
+// as well.
+template <typename X, bool drops_in, bool drops_out, bool biased>
+void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const X *x, const float *mean,
+                   const float *inverse, const float *gamma, const Drop &drop, float *dx, X *dout,
                    float *const (&totals)[kSums], bool add) {
     int64_t rows = larger(larger(16, smaller(64, T / 16)), parts(T, 128)), count = parts(T, rows);
     constexpr int n_sums = biased ? kSums : kBias;
@@ -135,7 +155,8 @@ void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const floa
         }
         for (int64_t t = part * rows, end = smaller(T, t + rows); t < end; ++t) {
             Key key = drops_in || drops_out ? row_key(drop, t) : Key{};
-            const float *d = dy + t * H, *from = x + t * H;
+            const float *d = dy + t * H;
+            const X *from = x + t * H;
             float *to = dx + t * H, centre = mean[t], r = inverse[t];
             vf along[2] = {}, level[2] = {};
             each_pair<drops_in>(H, key, drop.threshold, [&](int half, int64_t c, int m, Kept kept) {
@@ -161,6 +182,8 @@ void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const floa
                 store_some(to + c, v, m);
                 if (drops_out) {
                     v = only(kept, v, drop.scale);
+                }
+                if (drops_out || dout) {
                     store_some(dout + t * H + c, v, m);
                 }
                 if (biased) {
@@ -179,26 +202,37 @@ void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const floa
 void layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const float *x, const float *mean,
                          const float *inverse, const float *gamma, float *dx, float *dgamma, float *dbeta,
                          bool add) {
-    backward_rows<false, false, false>(pool, T, H, dy, x, mean, inverse, gamma, {}, dx, nullptr,
-                                       {dgamma, dbeta, nullptr}, add);
+    backward_rows<float, false, false, false>(pool, T, H, dy, x, mean, inverse, gamma, {}, dx, nullptr,
+                                              {dgamma, dbeta, nullptr}, add);
 }
 
-void dropout_residual_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const float *sum,
+template <typename X>
+void dropout_residual_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const X *sum,
                                           const float *mean, const float *inverse, const float *gamma,
-                                          Drop drop, float *dsum, float *dout, float *dgamma, float *dbeta,
+                                          Drop drop, float *dsum, X *dout, float *dgamma, float *dbeta,
                                           float *dbias, bool add) {
     auto rows = drop.row_keys
-                    ? (dbias ? backward_rows<false, true, true> : backward_rows<false, true, false>)
-                    : (dbias ? backward_rows<false, false, true> : backward_rows<false, false, false>);
+                    ? (dbias ? backward_rows<X, false, true, true> : backward_rows<X, false, true, false>)
+                    : (dbias ? backward_rows<X, false, false, true> : backward_rows<X, false, false, false>);
     rows(pool, T, H, dy, sum, mean, inverse, gamma, drop, dsum, dout, {dgamma, dbeta, dbias}, add);
 }
 
-void embedding_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const float *sum,
+template <typename X>
+void embedding_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const X *sum,
                                    const float *mean, const float *inverse, const float *gamma, Drop drop,
                                    float *dsum, float *dgamma, float *dbeta, bool add) {
-    auto rows = drop.row_keys ? backward_rows<true, false, false> : backward_rows<false, false, false>;
+    auto rows = drop.row_keys ? backward_rows<X, true, false, false> : backward_rows<X, false, false, false>;
     rows(pool, T, H, dy, sum, mean, inverse, gamma, drop, dsum, nullptr, {dgamma, dbeta, nullptr}, add);
 }
+
+#define FOR_ACTIVATIONS_OF(X)                                                                                \
+    template decltype(dropout_residual_layer_norm<X>) dropout_residual_layer_norm<X>;                        \
+    template decltype(dropout_residual_layer_norm_backward<X>) dropout_residual_layer_norm_backward<X>;      \
+    template decltype(embedding_layer_norm<X>) embedding_layer_norm<X>;                                      \
+    template decltype(embedding_layer_norm_backward<X>) embedding_layer_norm_backward<X>;
+
+FOR_ACTIVATIONS_OF(float)
+FOR_ACTIVATIONS_OF(bf16)
 
 } // namespace MB_ISA
 } // namespace mb

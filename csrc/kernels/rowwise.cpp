@@ -76,7 +76,8 @@ namespace {
 constexpr int64_t kStrip = 1 << 15; // columns whose sums stay in L2
 
 // sums (n,) += R rows
-template <int R> void add_rows(int64_t n, const float *x, int64_t ld, const float *weights, float *sums) {
+template <int R, typename X>
+void add_rows(int64_t n, const X *x, int64_t ld, const float *weights, float *sums) {
     each_vector(0, n, [&](int64_t c, int m) {
         vf total = load_some(sums + c, m);
         for (int i = 0; i < R; ++i) {
@@ -88,21 +89,23 @@ template <int R> void add_rows(int64_t n, const float *x, int64_t ld, const floa
 
 // sums (n,) = sum of `count` rows. Short rows one by one, as memory is read ahead along a page; of long rows
 // eight together, which have a page each, so that the sums are less often fetched from L2.
-void sum_rows(int64_t count, int64_t n, const float *x, int64_t ld, const float *weights, float *sums) {
+template <typename X>
+void sum_rows(int64_t count, int64_t n, const X *x, int64_t ld, const float *weights, float *sums) {
     for (int64_t c = 0; c < n; ++c) {
         sums[c] = 0;
     }
     for (int64_t t = 0; t < count;) {
         bool many = n > 4096 && t + 8 <= count;
-        (many ? add_rows<8> : add_rows<1>)(n, x + t * ld, ld, weights ? weights + t : nullptr, sums);
+        (many ? add_rows<8, X> : add_rows<1, X>)(n, x + t * ld, ld, weights ? weights + t : nullptr, sums);
         t += many ? 8 : 1;
     }
 }
 
 } // namespace
 
-void column_sums(Pool &pool, int64_t T, int64_t N, const float *x, int64_t ld, const float *weights,
-                 float *sums, bool add) {
+template <typename X>
+void column_sums(Pool &pool, int64_t T, int64_t N, const X *x, int64_t ld, const float *weights, float *sums,
+                 bool add) {
     int64_t rows = larger(64, parts(T, 16)), n_rows = parts(T, rows), n_strips = parts(N, kStrip);
     auto *partial = static_cast<float *>(scratch(Slot::sums, sizeof(float) * (size_t)(n_rows * N)));
     pool.run(n_rows * n_strips, [&](int64_t part) {
@@ -113,15 +116,22 @@ void column_sums(Pool &pool, int64_t T, int64_t N, const float *x, int64_t ld, c
     add_partial_sums(pool, n_rows, N, partial, sums, add);
 }
 
-// nll = log(sum of e^(x - m)) - (x[label] - m) with m the largest x
+template decltype(column_sums<float>) column_sums<float>;
+template decltype(column_sums<bf16>) column_sums<bf16>;
+
+// With m the largest x:  nll = log(sum of e^(x - m)) - (x[label] - m),  d nll / dx = p - one-hot(label).
+// The label is left out of the sum and added last. Where nearly all of the probability is its own, m is x[label]:
+// what the others sum to is what matters, and 1 + that would round it away.
+template <typename G>
 void softmax_cross_entropy(Pool &pool, int64_t N, int64_t K, float *logits, int64_t ld, const int32_t *labels,
-                           float *nll, int32_t *best) {
+                           G *gradient, int64_t ldg, float *nll, int32_t *best) {
     constexpr int64_t kBlock = 64 * VL; // whose sum is a float; sums of blocks are added in double precision
-    const vf nothing = all(-__builtin_inff());
+    const float least = -__builtin_inff();
+    const vf nothing = all(least);
     each_row(pool, N, K, [&](int64_t row) {
         float *x = logits + row * ld;
         // The largest, and the block that it is in, which is searched afterwards.
-        float top = -__builtin_inff();
+        float top = least;
         int64_t found = 0;
         for (int64_t c = 0; c < K; c += kBlock) {
             vf largest[2] = {nothing, nothing};
@@ -141,8 +151,9 @@ void softmax_cross_entropy(Pool &pool, int64_t N, int64_t K, float *logits, int6
             }
         }
         best[row] = (int32_t)found;
-        float shifted = x[labels[row]] - top;
-        double total = 0;
+        int32_t label = labels[row];
+        double shifted = (double)x[label] - (double)top, others = 0;
+        x[label] = least;
         for (int64_t c = 0; c < K; c += kBlock) {
             vf sums[2] = {};
             each_pair<false>(smaller(kBlock, K - c), {}, 0, [&](int half, int64_t i, int m, Kept) {
@@ -150,21 +161,25 @@ void softmax_cross_entropy(Pool &pool, int64_t N, int64_t K, float *logits, int6
                 store_some(x + c + i, v, m);
                 sums[half] += m < VL ? first(m, v, vf{}) : v;
             });
-            total += (double)sum(sums[0] + sums[1]);
+            others += (double)sum(sums[0] + sums[1]);
         }
-        nll[row] = (float)(::log(total) - (double)shifted);
+        double own = ::exp(shifted), total = others + own;
+        nll[row] = (float)(::log1p(others + (own - 1)) - shifted);
         float inverse = (float)(1 / total);
-        each_vector(0, K, [&](int64_t c, int m) { store_some(x + c, load_some(x + c, m) * inverse, m); });
+        // The rounded gradient may lie in the first half of x: it never overtakes what is still to be read.
+        G *d = gradient + row * ldg;
+        each_vector(0, K, [&](int64_t c, int m) { store_some(d + c, load_some(x + c, m) * inverse, m); });
+        store(d + label, all((float)(-others / total)), 1);
     });
 }
 
-// d nll / d logits = softmax - one-hot(label)
-void softmax_cross_entropy_backward(Pool &pool, int64_t N, int64_t K, float *probabilities, int64_t ld,
-                                    const int32_t *labels, const float *dnll) {
-    each_row(pool, N, K, [&](int64_t row) {
-        float *p = probabilities + row * ld, d = dnll[row];
-        p[labels[row]] -= 1;
-        each_vector(0, K, [&](int64_t c, int m) { store_some(p + c, load_some(p + c, m) * d, m); });
+template decltype(softmax_cross_entropy<float>) softmax_cross_entropy<float>;
+template decltype(softmax_cross_entropy<bf16>) softmax_cross_entropy<bf16>;
+
+void scale_rows(Pool &pool, int64_t T, int64_t N, float *x, int64_t ld, const float *weights) {
+    each_row(pool, T, N, [&](int64_t t) {
+        float *row = x + t * ld, weight = weights[t];
+        each_vector(0, N, [&](int64_t c, int m) { store_some(row + c, load_some(row + c, m) * weight, m); });
     });
 }
 
@@ -176,10 +191,17 @@ bool in_range(int64_t n, const int32_t *ids, int64_t limit) {
     return all_are;
 }
 
-void gather(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const float *table, float *out) {
-    each_row(pool, T, H,
-             [&](int64_t t) { std::memcpy(out + t * H, table + ids[t] * H, sizeof(float) * (size_t)H); });
+template <typename X>
+void gather(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const X *table, float *out) {
+    each_row(pool, T, H, [&](int64_t t) {
+        const X *from = table + ids[t] * H;
+        float *to = out + t * H;
+        each_vector(0, H, [&](int64_t c, int m) { store_some(to + c, load_some(from + c, m), m); });
+    });
 }
+
+template decltype(gather<float>) gather<float>;
+template decltype(gather<bf16>) gather<bf16>;
 
 // Every thread has columns of its own and takes the rows in order, so that no sum depends on who is first.
 void scatter_add(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const float *rows, float *table) {

@@ -147,10 +147,10 @@ void test_residual(int64_t T, int64_t H, bool drops, bool biased, mb::Pool &pool
     CHECK(in_place == sum && rows.y == y);
 
     Floats dout((size_t)(T * H)), dbias((size_t)H, 1.0f);
-    dropout_residual_layer_norm_backward(pool, T, H, rows.dy.data(), sum.data(), rows.mean.data(),
-                                         rows.inverse.data(), rows.gamma.data(), drop, rows.dsum.data(),
-                                         drops ? dout.data() : nullptr, rows.dgamma.data(), rows.dbeta.data(),
-                                         biased ? dbias.data() : nullptr, true);
+    dropout_residual_layer_norm_backward<float>(
+        pool, T, H, rows.dy.data(), sum.data(), rows.mean.data(), rows.inverse.data(), rows.gamma.data(),
+        drop, rows.dsum.data(), drops ? dout.data() : nullptr, rows.dgamma.data(), rows.dbeta.data(),
+        biased ? dbias.data() : nullptr, true);
     rows.add_to(digest), digest.add(sum), digest.add(dout), digest.add(dbias);
     Floats dgamma = less_one(rows.dgamma), dbeta = less_one(rows.dbeta), db = less_one(dbias);
     double error = gradient_error(
@@ -252,21 +252,21 @@ void test_softmax(int64_t N, int64_t K, float scale, mb::Pool &pool, Digest &dig
         logits[(size_t)(row * ld + K)] = logits[(size_t)(row * ld + K + 1)] = 1e30f; // no column of it
         best[(size_t)row] = (int32_t)first;
     }
-    Floats p = logits;
+    Floats d = logits;
     Ints found((size_t)N);
-    softmax_cross_entropy(pool, N, K, p.data(), ld, labels.data(), nll.data(), found.data());
+    softmax_cross_entropy(pool, N, K, d.data(), ld, labels.data(), d.data(), ld, nll.data(), found.data());
     CHECK(found == best);
-    digest.add(p), digest.add(nll);
-    Floats d = p;
-    softmax_cross_entropy_backward(pool, N, K, d.data(), ld, labels.data(), dnll.data());
-    digest.add(d);
+    digest.add(d), digest.add(nll);
+    Floats scaled = d;
+    scale_rows(pool, N, K, scaled.data(), ld, dnll.data());
     for (int64_t row = 0; row < N; ++row) {
         const float *x = &logits[(size_t)(row * ld)];
-        double total = 0;
-        for (int64_t c = 0; c < K; ++c) {
-            total += std::exp((double)x[c] - 7.0 * scale);
-        }
         int32_t label = labels[(size_t)row];
+        double total = 0, others = 0;
+        for (int64_t c = 0; c < K; ++c) {
+            double e = std::exp((double)x[c] - 7.0 * scale);
+            total += e, others += c == label ? 0 : e;
+        }
         double expected = std::log(total) - (x[label] - 7.0 * scale);
         // The shift of a large logit is itself rounded.
         CHECK_AT_MOST(std::fabs(nll[(size_t)row] - expected),
@@ -274,11 +274,14 @@ void test_softmax(int64_t N, int64_t K, float scale, mb::Pool &pool, Digest &dig
         for (int64_t c = 0; c < K; ++c) {
             double exact = std::exp((double)x[c] - 7.0 * scale) / total, shift = 7.0 * scale - x[c];
             auto i = (size_t)(row * ld + c);
-            CHECK_AT_MOST(std::fabs(p[i] - exact), (8 + shift) * kEps * exact + 1e-38);
-            double expected_d = (exact - (c == label)) * dnll[(size_t)row];
-            CHECK_AT_MOST(std::fabs(d[i] - expected_d), (8 + shift) * kEps * std::fabs(dnll[(size_t)row]));
+            // The label's is what the others have: precise too where that is little.
+            double expected_d = c == label ? -others / total : exact;
+            CHECK_AT_MOST(std::fabs(d[i] - expected_d), (8 + shift) * kEps * std::fabs(expected_d) + 1e-38);
+            CHECK(scaled[i] == d[i] * dnll[(size_t)row]);
         }
-        CHECK(d[(size_t)(row * ld + K)] == 1e30f && p[(size_t)(row * ld + K + 1)] == 1e30f);
+        for (const Floats *one : {&d, &scaled}) {
+            CHECK((*one)[(size_t)(row * ld + K)] == 1e30f && (*one)[(size_t)(row * ld + K + 1)] == 1e30f);
+        }
     }
 }
 
@@ -347,8 +350,10 @@ void test_rows(mb::Pool &pool, Digest &digest) {
     // What is infinitely unlikely, and what is not a number.
     Floats logits{-INFINITY, 0, 0, NAN, 0, 1}, nll(2);
     Ints labels{1, 1}, best(2);
-    softmax_cross_entropy(pool, 2, 3, logits.data(), 3, labels.data(), nll.data(), best.data());
-    CHECK(logits[0] == 0 && logits[1] == 0.5f && nll[0] == (float)std::log(2.0) && std::isnan(nll[1]));
+    softmax_cross_entropy(pool, 2, 3, logits.data(), 3, labels.data(), logits.data(), 3, nll.data(),
+                          best.data());
+    CHECK(logits[0] == 0 && logits[1] == -0.5f && logits[2] == 0.5f && nll[0] == (float)std::log(2.0) &&
+          std::isnan(nll[1]));
 }
 
 void test_updates(mb::Pool &pool, Digest &digest) {
