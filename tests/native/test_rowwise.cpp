@@ -4,8 +4,79 @@
 #include "updates.h"
 
 using namespace mb::MB_ISA;
+using mb::bf16;
 
 namespace {
+
+// What a bfloat16 may be off by at x: half a unit in its last place, of 8 bits.
+double half_unit(double x) {
+    int exponent;
+    std::frexp(x, &exponent);
+    return std::ldexp(1.0, (exponent < -125 ? -125 : exponent) - 9);
+}
+
+// The nearest bfloat16, by arithmetic instead of bits.
+bf16 rounded(float x) {
+    double unit = 2 * half_unit(x);
+    auto nearest = std::isfinite(x) ? (float)(std::nearbyint(x / unit) * unit) : x; // ties to even
+    uint32_t bits;
+    std::memcpy(&bits, &nearest, sizeof bits);
+    return {(uint16_t)(bits >> 16)};
+}
+
+float value(float x) { return x; }
+float value(bf16 x) {
+    uint32_t bits = (uint32_t)x.bits << 16;
+    float y;
+    std::memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+// Activations of either type.
+template <typename X> using Many = std::vector<X>;
+
+template <typename X> constexpr bool kIsFloat = sizeof(X) == sizeof(float);
+
+template <typename X> Many<X> activations(const Floats &x) {
+    Many<X> y(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+        if constexpr (kIsFloat<X>) {
+            y[i] = x[i];
+        } else {
+            y[i] = rounded(x[i]);
+        }
+    }
+    return y;
+}
+
+template <typename X> Floats floats(const Many<X> &x) {
+    Floats y;
+    for (X one : x) {
+        y.push_back(value(one));
+    }
+    return y;
+}
+
+template <typename X> bool same(const Many<X> &x, const Many<X> &y) {
+    return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), sizeof(X) * x.size()) == 0);
+}
+
+template <typename X> void add_to(Digest &digest, const Many<X> &x) {
+    digest.add(x.data(), sizeof(X) * x.size());
+}
+
+// Within `bound` of what is expected, in norms over all; bfloat16 each within half a unit more.
+template <typename X> void check_near(const Many<X> &x, const Doubles &expected, double bound) {
+    if constexpr (kIsFloat<X>) {
+        CHECK_AT_MOST(distance(x, expected), bound);
+    } else {
+        CHECK(x.size() == expected.size());
+        for (size_t i = 0; i < x.size(); ++i) {
+            double e = expected[i];
+            CHECK_AT_MOST(std::fabs(value(x[i]) - e), half_unit(e) + bound * (1 + std::fabs(e)));
+        }
+    }
+}
 
 constexpr double kNormEps = 1e-12, kGradient = 1e-6; // a wrong term shows as 1e-3 or more
 constexpr uint32_t kThreshold = 13107, kSite = 5;    // dropout at 0.2
@@ -62,28 +133,71 @@ Doubles sum_of(const Doubles &x, const Doubles &y) {
     return z;
 }
 
+// dsum (T,H) of LayerNorm(sum) from dy, and what dgamma and dbeta sum up, in double precision.
+struct NormGradient {
+    Doubles dsum, dgamma, dbeta;
+};
+
+NormGradient norm_gradient(const Doubles &dy, const Doubles &sum, const Floats &mean, const Floats &inverse,
+                           const Floats &gamma) {
+    size_t H = gamma.size();
+    NormGradient d{Doubles(sum.size()), Doubles(H), Doubles(H)};
+    for (size_t t = 0; t < mean.size(); ++t) {
+        double along = 0, level = 0;
+        auto normal = [&](size_t c) { return (sum[t * H + c] - mean[t]) * inverse[t]; };
+        for (size_t c = 0; c < H; ++c) {
+            double g = dy[t * H + c] * gamma[c];
+            level += g / (double)H, along += g * normal(c) / (double)H;
+            d.dgamma[c] += dy[t * H + c] * normal(c), d.dbeta[c] += dy[t * H + c];
+        }
+        for (size_t c = 0; c < H; ++c) {
+            d.dsum[t * H + c] = inverse[t] * (dy[t * H + c] * gamma[c] - level - normal(c) * along);
+        }
+    }
+    return d;
+}
+
 // What LayerNorm tests share: a batch of rows and where its results go.
-struct Rows {
+template <typename X> struct Rows {
     int64_t T, H;
-    Floats gamma, beta, y, mean, inverse, dy, dsum, dgamma, dbeta;
+    Floats gamma, beta, mean, inverse, dy, dsum, dgamma, dbeta;
+    Many<X> y;
 
     Rows(int64_t T_, int64_t H_, Random &random)
-        : T(T_), H(H_), gamma(random.normals(H, 0.5f, 1)), beta(random.normals(H)), y(random.normals(T * H)),
-          mean((size_t)T), inverse((size_t)T), dy(random.normals(T * H)), dsum((size_t)(T * H)),
-          dgamma((size_t)H, 1.0f), dbeta((size_t)H, 1.0f) {}
+        : T(T_), H(H_), gamma(random.normals(H, 0.5f, 1)), beta(random.normals(H)), mean((size_t)T),
+          inverse((size_t)T), dy(random.normals(T * H)), dsum((size_t)(T * H)), dgamma((size_t)H, 1.0f),
+          dbeta((size_t)H, 1.0f), y(activations<X>(random.normals(T * H))) {}
 
-    // Rounding of a row is magnified by its spread, at most so many times here.
+    // Rounding of a row is magnified by its spread, at most so many times here. Statistics are those of the
+    // sums before they are rounded.
     void check_forward(const Doubles &sum, const Doubles &expected) const {
         Doubles means, inverses;
         normed(sum, doubles(gamma), doubles(beta), &means, &inverses);
-        CHECK_AT_MOST(distance(y, expected), 32 * kEps);
+        check_near(y, expected, 32 * kEps);
         CHECK_AT_MOST(distance(inverse, inverses), 32 * kEps);
         for (size_t t = 0; t < means.size(); ++t) {
-            CHECK_AT_MOST(std::fabs(mean[t] - means[t]), 8 * kEps * (std::fabs(means[t]) + 1 / inverses[t]));
+            CHECK_AT_MOST(std::fabs(mean[t] - means[t]), 8 * kEps * (1 + std::fabs(means[t])));
+        }
+    }
+    // Against the formula, from the sums that were stored and the gradient of LayerNorm's own result; dgamma and
+    // dbeta were added to `before`.
+    void check_backward(const Many<X> &sum, const Doubles &dnormed, float before) const {
+        NormGradient d = norm_gradient(dnormed, doubles(floats(sum)), mean, inverse, gamma);
+        CHECK_AT_MOST(distance(dsum, d.dsum), 32 * kEps);
+        auto H_ = (size_t)H;
+        for (size_t c = 0; c < H_; ++c) {
+            double along = before, level = before;
+            for (size_t i = c; i < dnormed.size(); i += H_) {
+                along += std::fabs(dnormed[i] * (value(sum[i]) - mean[i / H_]) * inverse[i / H_]);
+                level += std::fabs(dnormed[i]);
+            }
+            CHECK_AT_MOST(std::fabs(dgamma[c] - before - d.dgamma[c]), 8 * kEps * along);
+            CHECK_AT_MOST(std::fabs(dbeta[c] - before - d.dbeta[c]), 8 * kEps * level);
         }
     }
     void add_to(Digest &digest) const {
-        for (const Floats *one : {&y, &mean, &inverse, &dsum, &dgamma, &dbeta}) {
+        ::add_to(digest, y);
+        for (const Floats *one : {&mean, &inverse, &dsum, &dgamma, &dbeta}) {
             digest.add(*one);
         }
     }
@@ -99,7 +213,7 @@ Floats less_one(const Floats &x) {
 }
 
 void test_plain(int64_t T, int64_t H, mb::Pool &pool, Digest &digest, Random &random) {
-    Rows rows(T, H, random);
+    Rows<float> rows(T, H, random);
     Floats x = random.normals(T * H, 2, 0.5f);
     layer_norm(pool, T, H, x.data(), rows.gamma.data(), rows.beta.data(), kNormEps, rows.y.data(),
                rows.mean.data(), rows.inverse.data());
@@ -120,60 +234,93 @@ void test_plain(int64_t T, int64_t H, mb::Pool &pool, Digest &digest, Random &ra
     }
 }
 
+template <typename X>
 void test_residual(int64_t T, int64_t H, bool drops, bool biased, mb::Pool &pool, Digest &digest,
                    Random &random) {
-    Rows rows(T, H, random);
-    Floats x = random.normals(T * H), out = random.normals(T * H), bias = random.normals(H),
-           sum((size_t)(T * H));
+    Rows<X> rows(T, H, random);
+    Many<X> x = activations<X>(random.normals(T * H)), sum((size_t)(T * H));
+    Floats out = random.normals(T * H), bias = random.normals(H);
     std::vector<uint32_t> keys = drops ? some_keys(T, random) : std::vector<uint32_t>();
     mb::Drop drop{drops ? keys.data() : nullptr, kSite, kThreshold, kScale};
     if (drops && T == 0) {
         return;
     }
-    auto forward = [&](float *into) {
-        dropout_residual_layer_norm(pool, T, H, x.data(), into == sum.data() ? out.data() : into,
-                                    biased ? bias.data() : nullptr, drop, rows.gamma.data(), rows.beta.data(),
-                                    kNormEps, into, rows.y.data(), rows.mean.data(), rows.inverse.data());
+    auto forward = [&](const X *from, const float *through, X *into, X *y) {
+        dropout_residual_layer_norm(pool, T, H, from, through, biased ? bias.data() : nullptr, drop,
+                                    rows.gamma.data(), rows.beta.data(), kNormEps, into, y, rows.mean.data(),
+                                    rows.inverse.data());
     };
     auto sums = [&](const Doubles &past, const Doubles &through, const Doubles &b) {
         return sum_of(past, dropped(biased && T ? sum_of(through, b) : through, H, keys));
     };
-    forward(sum.data());
-    Doubles expected = sums(doubles(x), doubles(out), doubles(bias));
-    CHECK_AT_MOST(distance(sum, expected), 2 * kEps);
+    forward(x.data(), out.data(), sum.data(), rows.y.data());
+    Doubles expected = sums(doubles(floats(x)), doubles(out), doubles(bias));
+    check_near(sum, expected, 2 * kEps);
     rows.check_forward(expected, normed(expected, doubles(rows.gamma), doubles(rows.beta)));
-    Floats in_place = out, y = rows.y;
-    forward(in_place.data());
-    CHECK(in_place == sum && rows.y == y);
+    // In place: the sum in that of out or of x, y in that of x.
+    Many<X> in_place = x, y = x;
+    forward(y.data(), out.data(), in_place.data(), y.data());
+    CHECK(same(in_place, sum) && same(y, rows.y));
+    in_place = x;
+    forward(in_place.data(), out.data(), in_place.data(), y.data());
+    CHECK(same(in_place, sum) && same(y, rows.y));
+    if constexpr (kIsFloat<X>) {
+        in_place = out;
+        forward(x.data(), in_place.data(), in_place.data(), y.data());
+        CHECK(same(in_place, sum) && same(y, rows.y));
+    }
 
-    Floats dout((size_t)(T * H)), dbias((size_t)H, 1.0f);
-    dropout_residual_layer_norm_backward<float>(
-        pool, T, H, rows.dy.data(), sum.data(), rows.mean.data(), rows.inverse.data(), rows.gamma.data(),
-        drop, rows.dsum.data(), drops ? dout.data() : nullptr, rows.dgamma.data(), rows.dbeta.data(),
-        biased ? dbias.data() : nullptr, true);
-    rows.add_to(digest), digest.add(sum), digest.add(dout), digest.add(dbias);
-    Floats dgamma = less_one(rows.dgamma), dbeta = less_one(rows.dbeta), db = less_one(dbias);
-    double error = gradient_error(
-        {{x, rows.dsum},
-         {out, drops ? dout : rows.dsum},
-         {rows.gamma, dgamma},
-         {rows.beta, dbeta},
-         {bias, db}},
-        [&](const std::vector<Doubles> &at) {
-            return dot(rows.dy, normed(sums(at[0], at[1], at[4]), at[2], at[3]));
-        },
-        random);
-    CHECK_AT_MOST(error, kGradient);
+    bool gives = drops || !kIsFloat<X>;
+    Many<X> dout((size_t)(T * H)), same_dout = dout;
+    Floats dbias((size_t)H, 1.0f), over = rows.dy, none((size_t)H), none_either = none;
+    dropout_residual_layer_norm_backward(pool, T, H, rows.dy.data(), sum.data(), rows.mean.data(),
+                                         rows.inverse.data(), rows.gamma.data(), drop, rows.dsum.data(),
+                                         gives ? dout.data() : nullptr, rows.dgamma.data(), rows.dbeta.data(),
+                                         biased ? dbias.data() : nullptr, true);
+    rows.add_to(digest), digest.add(dbias), add_to(digest, sum), add_to(digest, dout);
+    rows.check_backward(sum, doubles(rows.dy), 1);
+    // out's gradient is that of the sum where it was kept, rounded only now.
+    Doubles through = dropped(doubles(rows.dsum), H, keys);
+    if (gives) {
+        CHECK(floats(dout) == floats(activations<X>(Floats(through.begin(), through.end()))));
+    }
+    for (size_t c = 0; biased && c < (size_t)H; ++c) {
+        double total = 1, size = 1;
+        for (size_t i = c; i < through.size(); i += (size_t)H) {
+            total += through[i], size += std::fabs(through[i]);
+        }
+        CHECK_AT_MOST(std::fabs(dbias[c] - total), 8 * kEps * size);
+    }
+    dropout_residual_layer_norm_backward(pool, T, H, over.data(), sum.data(), rows.mean.data(),
+                                         rows.inverse.data(), rows.gamma.data(), drop, over.data(),
+                                         gives ? same_dout.data() : nullptr, none.data(), none_either.data(),
+                                         (float *)nullptr, false);
+    CHECK(over == rows.dsum && same(same_dout, dout));
+    if constexpr (kIsFloat<X>) { // differences of the loss tell whether the formula is right
+        Floats dgamma = less_one(rows.dgamma), dbeta = less_one(rows.dbeta), db = less_one(dbias);
+        double error = gradient_error(
+            {{x, rows.dsum},
+             {out, drops ? dout : rows.dsum},
+             {rows.gamma, dgamma},
+             {rows.beta, dbeta},
+             {bias, db}},
+            [&](const std::vector<Doubles> &at) {
+                return dot(rows.dy, normed(sums(at[0], at[1], at[4]), at[2], at[3]));
+            },
+            random);
+        CHECK_AT_MOST(error, kGradient);
+    }
 }
 
+template <typename X>
 void test_embedding(int64_t T, int64_t H, bool drops, mb::Pool &pool, Digest &digest, Random &random) {
     constexpr int V = 99, P = 31, S = 2;
-    Rows rows(T, H, random);
+    Rows<X> rows(T, H, random);
     Floats word = random.normals(V * H), position = random.normals(P * H), segment = random.normals(S * H);
     Ints ids = random.ints(T, V), positions = random.ints(T, P), segments = random.ints(T, S);
     std::vector<uint32_t> keys = drops ? some_keys(T, random) : std::vector<uint32_t>();
     mb::Drop drop{drops ? keys.data() : nullptr, kSite, kThreshold, kScale};
-    Floats sum((size_t)(T * H));
+    Many<X> sum((size_t)(T * H));
     embedding_layer_norm(pool, T, H, ids.data(), word.data(), positions.data(), position.data(),
                          segments.data(), segment.data(), rows.gamma.data(), rows.beta.data(), kNormEps, drop,
                          sum.data(), rows.y.data(), rows.mean.data(), rows.inverse.data());
@@ -191,74 +338,88 @@ void test_embedding(int64_t T, int64_t H, bool drops, mb::Pool &pool, Digest &di
     };
     std::vector<Doubles> here{doubles(word), doubles(position), doubles(segment), doubles(rows.gamma),
                               doubles(rows.beta)};
-    rows.check_forward(sums(here[0], here[1], here[2]), result(here));
+    Doubles expected = sums(here[0], here[1], here[2]);
+    check_near(sum, expected, 4 * kEps);
+    rows.check_forward(expected, result(here));
 
     embedding_layer_norm_backward(pool, T, H, rows.dy.data(), sum.data(), rows.mean.data(),
                                   rows.inverse.data(), rows.gamma.data(), drop, rows.dsum.data(),
                                   rows.dgamma.data(), rows.dbeta.data(), false);
-    Floats dword((size_t)(V * H)), dposition((size_t)(P * H)), dsegment((size_t)(S * H));
-    scatter_add(pool, T, H, ids.data(), rows.dsum.data(), dword.data());
-    scatter_add(pool, T, H, positions.data(), rows.dsum.data(), dposition.data());
-    scatter_add(pool, T, H, segments.data(), rows.dsum.data(), dsegment.data());
-    rows.add_to(digest), digest.add(dword), digest.add(dsegment);
-    double error = gradient_error(
-        {{word, dword},
-         {position, dposition},
-         {segment, dsegment},
-         {rows.gamma, rows.dgamma},
-         {rows.beta, rows.dbeta}},
-        [&](const std::vector<Doubles> &at) { return dot(rows.dy, result(at)); }, random);
-    CHECK_AT_MOST(error, kGradient);
-}
-
-void test_column_sums(mb::Pool &pool, Digest &digest, Random &random) {
-    for (int64_t T : {0, 1, 3, 4, 61, 64, 65, 500}) {
-        for (int64_t N : {1, 2, 24, 37, 2048, 2051}) {
-            for (bool weighted : {false, true}) {
-                int64_t ld = N + 3;
-                Floats x = random.normals(T * ld), weights = random.normals(T), sums((size_t)N, 1.0f);
-                Doubles expected((size_t)N, 1.0), sizes((size_t)N, 1.0);
-                for (size_t i = 0; i < x.size(); ++i) {
-                    if (i % (size_t)ld < (size_t)N) {
-                        double term = x[i] * (weighted ? (double)weights[i / (size_t)ld] : 1);
-                        expected[i % (size_t)ld] += term;
-                        sizes[i % (size_t)ld] += std::fabs(term);
-                    }
-                }
-                column_sums(pool, T, N, x.data(), ld, weighted ? weights.data() : nullptr, sums.data(), true);
-                for (size_t c = 0; c < (size_t)N; ++c) {
-                    CHECK_AT_MOST(std::fabs(sums[c] - expected[c]), 4 * kEps * sizes[c]);
-                }
-                Floats fresh((size_t)N, NAN);
-                column_sums(pool, T, N, x.data(), ld, weighted ? weights.data() : nullptr, fresh.data(),
-                            false);
-                for (size_t c = 0; c < (size_t)N; ++c) {
-                    CHECK(sums[c] == 1 + fresh[c]);
-                }
-                digest.add(sums);
-            }
-        }
+    rows.check_backward(sum, dropped(doubles(rows.dy), H, keys), 0);
+    Floats over = rows.dy, dgamma((size_t)H), dbeta((size_t)H);
+    embedding_layer_norm_backward(pool, T, H, over.data(), sum.data(), rows.mean.data(), rows.inverse.data(),
+                                  rows.gamma.data(), drop, over.data(), dgamma.data(), dbeta.data(), false);
+    CHECK(over == rows.dsum);
+    rows.add_to(digest), add_to(digest, sum);
+    if constexpr (kIsFloat<X>) {
+        Floats dword((size_t)(V * H)), dposition((size_t)(P * H)), dsegment((size_t)(S * H));
+        scatter_add(pool, T, H, ids.data(), rows.dsum.data(), dword.data());
+        scatter_add(pool, T, H, positions.data(), rows.dsum.data(), dposition.data());
+        scatter_add(pool, T, H, segments.data(), rows.dsum.data(), dsegment.data());
+        digest.add(dword), digest.add(dsegment);
+        double error = gradient_error(
+            {{word, dword},
+             {position, dposition},
+             {segment, dsegment},
+             {rows.gamma, rows.dgamma},
+             {rows.beta, rows.dbeta}},
+            [&](const std::vector<Doubles> &at) { return dot(rows.dy, result(at)); }, random);
+        CHECK_AT_MOST(error, kGradient);
     }
 }
 
+template <typename X>
+void test_column_sums(int64_t T, int64_t N, bool weighted, mb::Pool &pool, Digest &digest, Random &random) {
+    int64_t ld = N + 3;
+    Many<X> x = activations<X>(random.normals(T * ld));
+    Floats weights = random.normals(T), sums((size_t)N, 1.0f);
+    Doubles expected((size_t)N, 1.0), sizes((size_t)N, 1.0);
+    for (size_t i = 0; i < x.size(); ++i) {
+        if (i % (size_t)ld < (size_t)N) {
+            double term = value(x[i]) * (weighted ? (double)weights[i / (size_t)ld] : 1);
+            expected[i % (size_t)ld] += term;
+            sizes[i % (size_t)ld] += std::fabs(term);
+        }
+    }
+    column_sums(pool, T, N, x.data(), ld, weighted ? weights.data() : nullptr, sums.data(), true);
+    for (size_t c = 0; c < (size_t)N; ++c) {
+        CHECK_AT_MOST(std::fabs(sums[c] - expected[c]), 4 * kEps * sizes[c]);
+    }
+    Floats fresh((size_t)N, NAN);
+    column_sums(pool, T, N, x.data(), ld, weighted ? weights.data() : nullptr, fresh.data(), false);
+    for (size_t c = 0; c < (size_t)N; ++c) {
+        CHECK(sums[c] == 1 + fresh[c]);
+    }
+    digest.add(sums);
+}
+
+// The gradient as G: in memory of its own, and in that of the logits.
+template <typename G>
 void test_softmax(int64_t N, int64_t K, float scale, mb::Pool &pool, Digest &digest, Random &random) {
-    int64_t ld = K + 2;
-    Floats logits = random.normals(N * ld, scale), nll((size_t)N), dnll = random.normals(N);
+    int64_t ld = K + 2, ldg = K + 1, ld_inside = kIsFloat<G> ? ld : 2 * ld;
+    Floats logits = random.normals(N * ld, scale), nll((size_t)N), weights = random.normals(N);
     Ints labels = random.ints(N, (int32_t)K), best((size_t)N);
     for (int64_t row = 0; row < N; ++row) { // the largest twice: the first of them counts
         auto first = (int64_t)random.below((uint32_t)K),
              second = first + (int64_t)random.below((uint32_t)(K - first));
+        if (row % 3 == 0) { // or once, and it is the label, nearly certain where `scale` is large
+            labels[(size_t)row] = (int32_t)(second = first);
+        }
         logits[(size_t)(row * ld + first)] = logits[(size_t)(row * ld + second)] = 7 * scale;
         logits[(size_t)(row * ld + K)] = logits[(size_t)(row * ld + K + 1)] = 1e30f; // no column of it
         best[(size_t)row] = (int32_t)first;
     }
-    Floats d = logits;
+    Floats inside = logits, used = logits, same_nll((size_t)N);
+    Many<G> d((size_t)(N * ldg), G{});
     Ints found((size_t)N);
-    softmax_cross_entropy(pool, N, K, d.data(), ld, labels.data(), d.data(), ld, nll.data(), found.data());
+    softmax_cross_entropy(pool, N, K, used.data(), ld, labels.data(), d.data(), ldg, nll.data(),
+                          found.data());
     CHECK(found == best);
-    digest.add(d), digest.add(nll);
-    Floats scaled = d;
-    scale_rows(pool, N, K, scaled.data(), ld, dnll.data());
+    add_to(digest, d), digest.add(nll);
+    auto *in_place = reinterpret_cast<G *>(inside.data());
+    softmax_cross_entropy(pool, N, K, inside.data(), ld, labels.data(), in_place, ld_inside, same_nll.data(),
+                          found.data());
+    CHECK(found == best && same_nll == nll);
     for (int64_t row = 0; row < N; ++row) {
         const float *x = &logits[(size_t)(row * ld)];
         int32_t label = labels[(size_t)row];
@@ -267,37 +428,66 @@ void test_softmax(int64_t N, int64_t K, float scale, mb::Pool &pool, Digest &dig
             double e = std::exp((double)x[c] - 7.0 * scale);
             total += e, others += c == label ? 0 : e;
         }
-        double expected = std::log(total) - (x[label] - 7.0 * scale);
-        // The shift of a large logit is itself rounded.
+        // Shifts of logits are rounded before they are exponents. Of a label that is nearly certain, both results
+        // are what the others have, and precise however little that is.
+        double shift = 7.0 * scale - x[label], spread = 14 * scale;
+        double expected = shift == 0 ? std::log1p(others) : std::log(total) + shift;
         CHECK_AT_MOST(std::fabs(nll[(size_t)row] - expected),
-                      4 * kEps * (1 + expected) + 16 * kEps * (scale > 100));
+                      (shift == 0 ? 8 + spread : 4) * kEps * expected);
         for (int64_t c = 0; c < K; ++c) {
-            double exact = std::exp((double)x[c] - 7.0 * scale) / total, shift = 7.0 * scale - x[c];
-            auto i = (size_t)(row * ld + c);
-            // The label's is what the others have: precise too where that is little.
-            double expected_d = c == label ? -others / total : exact;
-            CHECK_AT_MOST(std::fabs(d[i] - expected_d), (8 + shift) * kEps * std::fabs(expected_d) + 1e-38);
-            CHECK(scaled[i] == d[i] * dnll[(size_t)row]);
+            G result = d[(size_t)(row * ldg + c)];
+            double exact = std::exp((double)x[c] - 7.0 * scale) / total,
+                   expected_d = c == label ? -others / total : exact;
+            double bound = (8 + (c == label ? spread : 7.0 * scale - x[c])) * kEps * std::fabs(expected_d);
+            CHECK_AT_MOST(std::fabs(value(result) - expected_d),
+                          bound + (kIsFloat<G> ? 0 : half_unit(expected_d)) + 1.2e-38); // denormals may be 0
+            CHECK(std::memcmp(&result, in_place + row * ld_inside + c, sizeof result) == 0);
         }
-        for (const Floats *one : {&d, &scaled}) {
+        CHECK(value(d[(size_t)(row * ldg + K)]) == 0);
+        for (const Floats *one : {&inside, &used}) {
             CHECK((*one)[(size_t)(row * ld + K)] == 1e30f && (*one)[(size_t)(row * ld + K + 1)] == 1e30f);
         }
     }
 }
 
-void test_gather(mb::Pool &pool, Digest &digest, Random &random) {
+void test_scale_rows(mb::Pool &pool, Digest &digest, Random &random) {
+    for (int64_t T : {0, 1, 61}) {
+        for (int64_t N : {1, 24, 37, 99, 2051}) {
+            int64_t ld = N + 2;
+            Floats x = random.normals(T * ld), weights = random.normals(T), y = x;
+            scale_rows(pool, T, N, y.data(), ld, weights.data());
+            for (size_t i = 0; i < x.size(); ++i) {
+                CHECK(y[i] == (i % (size_t)ld < (size_t)N ? x[i] * weights[i / (size_t)ld] : x[i]));
+            }
+            digest.add(y);
+        }
+    }
+}
+
+template <typename X> void test_gather(mb::Pool &pool, Random &random) {
+    for (int64_t T : {0, 1, 61, 300}) {
+        for (int64_t H : {1, 24, 37, 64, 128}) {
+            constexpr int V = 99;
+            Many<X> table = activations<X>(random.normals(V * H));
+            Floats rows((size_t)(T * H), NAN);
+            Ints ids = random.ints(T, V);
+            gather(pool, T, H, ids.data(), table.data(), rows.data());
+            for (int64_t i = 0; i < T * H; ++i) {
+                CHECK(rows[(size_t)i] == value(table[(size_t)(ids[(size_t)(i / H)] * H + i % H)]));
+            }
+        }
+    }
+}
+
+void test_scatter_add(mb::Pool &pool, Digest &digest, Random &random) {
     for (int64_t T : {0, 1, 61, 300}) {
         for (int64_t H : {1, 24, 64, 100}) {
             constexpr int V = 13;
-            Floats table = random.normals(V * H), rows((size_t)(T * H));
+            Floats table = random.normals(V * H), rows = random.normals(T * H), expected = table;
             Ints ids = random.ints(T, V);
             CHECK(in_range(T, ids.data(), V));
-            gather(pool, T, H, ids.data(), table.data(), rows.data());
-            Floats expected = table;
             for (int64_t i = 0; i < T * H; ++i) {
-                size_t at = (size_t)ids[(size_t)(i / H)] * (size_t)H + (size_t)(i % H);
-                CHECK(rows[(size_t)i] == table[at]);
-                expected[at] += rows[(size_t)i];
+                expected[(size_t)(ids[(size_t)(i / H)] * H + i % H)] += rows[(size_t)i];
             }
             scatter_add(pool, T, H, ids.data(), rows.data(), table.data());
             CHECK(table == expected); // equal ids in the order of rows, to the bit
@@ -314,6 +504,54 @@ void test_gather(mb::Pool &pool, Digest &digest, Random &random) {
     }
 }
 
+// Every bfloat16 is loaded as itself. Floats are stored as the nearest one: those around each of them, in the
+// middle between it and the next, and a bit to either side. AVX-512's own instruction makes small ones 0.
+void test_bf16() {
+    for (uint32_t upper = 0; upper < 0x10000; upper += VL) {
+        bf16 from[VL], back[VL];
+        for (int i = 0; i < VL; ++i) {
+            from[i].bits = (uint16_t)(upper + (uint32_t)i);
+        }
+        vi bits = (vi)load(from);
+        for (int i = 0; i < VL; ++i) {
+            CHECK((uint32_t)bits[i] == (upper + (uint32_t)i) << 16);
+        }
+        for (uint32_t lower : {0u, 1u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
+            vf x = (vf)(bits | (int32_t)lower);
+            store(back, x);
+            for (int i = 0; i < VL; ++i) {
+                float exact = x[i], got = value(back[i]);
+                if (std::isnan(exact)) {
+                    CHECK(std::isnan(got) && std::signbit(got) == std::signbit(exact));
+#if defined(__AVX512BF16__)
+                } else if (std::fpclassify(exact) == FP_SUBNORMAL) {
+                    CHECK(got == 0 && std::signbit(got) == std::signbit(exact));
+#endif
+                } else {
+                    CHECK(back[i].bits == rounded(exact).bits);
+                }
+            }
+        }
+    }
+    CHECK(rounded(1 + 1.0f / 256).bits == 0x3F80 && rounded(1 + 3.0f / 256).bits == 0x3F82); // ties to even
+    CHECK(rounded(3.4028235e38f).bits == 0x7F80 && rounded(-INFINITY).bits == 0xFF80);
+    for (int n = 1; n <= VL; ++n) {
+        Many<bf16> few((size_t)n), copy((size_t)n + 1, bf16{0xFFFF});
+        for (int i = 0; i < n; ++i) {
+            few[(size_t)i] = rounded((float)(i + 1));
+        }
+        vf v = load(few.data(), n);
+        for (int i = 0; i < VL; ++i) {
+            CHECK(v[i] == (float)(i < n ? i + 1 : 0));
+        }
+        store(copy.data(), v + 0.5f, n);
+        for (int i = 0; i < n; ++i) {
+            CHECK(value(copy[(size_t)i]) == (float)i + 1.5f);
+        }
+        CHECK(copy.back().bits == 0xFFFF);
+    }
+}
+
 } // namespace
 
 void test_layer_norm(mb::Pool &pool, Digest &digest) {
@@ -322,9 +560,17 @@ void test_layer_norm(mb::Pool &pool, Digest &digest) {
         for (int64_t H : {5, 7, 16, 24, 37, 100, 256}) {
             test_plain(T, H, pool, digest, random);
             for (bool drops : {false, true}) {
-                test_embedding(T, H, drops, pool, digest, random);
+                test_embedding<float>(T, H, drops, pool, digest, random);
                 for (bool biased : {false, true}) {
-                    test_residual(T, H, drops, biased, pool, digest, random);
+                    test_residual<float>(T, H, drops, biased, pool, digest, random);
+                }
+            }
+        }
+        for (int64_t H : {1, 24, 37, 128}) {
+            for (bool drops : {false, true}) {
+                test_embedding<bf16>(T, H, drops, pool, digest, random);
+                for (bool biased : {false, true}) {
+                    test_residual<bf16>(T, H, drops, biased, pool, digest, random);
                 }
             }
         }
@@ -338,22 +584,48 @@ void test_layer_norm(mb::Pool &pool, Digest &digest) {
 
 void test_rows(mb::Pool &pool, Digest &digest) {
     Random random;
-    test_column_sums(pool, digest, random);
-    test_gather(pool, digest, random);
+    test_bf16();
+    for (int64_t T : {0, 1, 3, 4, 61, 64, 65, 500}) {
+        for (int64_t N : {1, 2, 24, 37, 99, 2048, 2051}) {
+            for (bool weighted : {false, true}) {
+                test_column_sums<float>(T, N, weighted, pool, digest, random);
+                test_column_sums<bf16>(T, N, weighted, pool, digest, random);
+            }
+        }
+    }
+    for (int64_t N : {4099, 33001}) { // rows that are taken eight together, and those cut into strips
+        test_column_sums<float>(19, N, true, pool, digest, random);
+        test_column_sums<bf16>(19, N, true, pool, digest, random);
+    }
+    test_scale_rows(pool, digest, random);
+    test_gather<float>(pool, random);
+    test_gather<bf16>(pool, random);
+    test_scatter_add(pool, digest, random);
     for (int64_t N : {0, 1, 9}) {
         for (int64_t K : {1, 2, 3, 15, 16, 17, 99, 1023, 1024, 1025, 5000}) {
-            for (float scale : {0.5f, 1000.0f}) {
-                test_softmax(N, K, scale, pool, digest, random);
+            for (float scale : {0.5f, 3.0f, 1000.0f}) {
+                test_softmax<float>(N, K, scale, pool, digest, random);
+                test_softmax<bf16>(N, K, scale, pool, digest, random);
             }
         }
     }
     // What is infinitely unlikely, and what is not a number.
-    Floats logits{-INFINITY, 0, 0, NAN, 0, 1}, nll(2);
+    const Floats logits{-INFINITY, 0, 0, NAN, 0, 1};
+    Floats gradient = logits, nll(2);
     Ints labels{1, 1}, best(2);
-    softmax_cross_entropy(pool, 2, 3, logits.data(), 3, labels.data(), logits.data(), 3, nll.data(),
+    softmax_cross_entropy(pool, 2, 3, gradient.data(), 3, labels.data(), gradient.data(), 3, nll.data(),
                           best.data());
-    CHECK(logits[0] == 0 && logits[1] == -0.5f && logits[2] == 0.5f && nll[0] == (float)std::log(2.0) &&
-          std::isnan(nll[1]));
+    CHECK(gradient[0] == 0 && gradient[1] == -0.5f && gradient[2] == 0.5f);
+    CHECK(nll[0] == (float)std::log(2.0) && std::isnan(nll[1]));
+    Floats used = logits;
+    Many<bf16> narrow(6);
+    softmax_cross_entropy(pool, 2, 3, used.data(), 3, labels.data(), narrow.data(), 3, nll.data(),
+                          best.data());
+    for (size_t i = 0; i < 6; ++i) {
+        CHECK(i < 3 ? value(narrow[i]) == gradient[i]
+                    : std::isnan(gradient[i]) && std::isnan(value(narrow[i])));
+    }
+    CHECK(nll[0] == (float)std::log(2.0) && std::isnan(nll[1]));
 }
 
 void test_updates(mb::Pool &pool, Digest &digest) {
