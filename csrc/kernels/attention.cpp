@@ -19,7 +19,7 @@ constexpr int64_t kKeys = 64;    // in a block of a panel
 static_assert(kQueries % VL == 0 && kQueries % kKeys == 0 && kKeys % 2 == 0, "the loops below count on it");
 
 // Keys [j, j + keys) of a panel of `queries` queries from i on, in rows of `width` floats. What stands behind the last
-// query is finished like the rest and read by nobody.
+// query is finished like the rest and counts for nothing.
 struct Block {
     int64_t j, keys, i, queries, width;
     bool diagonal; // causal, and some of its keys stand behind some of its queries
@@ -31,20 +31,25 @@ struct PanelKeys {
 };
 
 // What forward and backward have in common.
-struct Problem {
+template <typename X> struct Problem {
+    using E = Operand<X>;
+
     const int32_t *begins; // of sequences
     int64_t A, D;
     bool causal;
     Drop drop;
 
     int64_t width() const { return whole(D, VL); }
-    bool ragged() const { return D != width(); }
+    int64_t depth() const { return parts(D, kTogether<E>); } // operands along D
+    bool in_place() const {
+        return std::is_same_v<X, float> && D == width();
+    } // whether sums stand in the results
     float root() const { return static_cast<float>(1 / __builtin_sqrt(static_cast<double>(D))); }
 
-    Rows rows(ConstHeads x, int64_t row, int64_t a) const {
+    Rows<X> rows(ConstHeads<X> x, int64_t row, int64_t a) const {
         return {x.data + row * x.stride + a * D, x.stride};
     }
-    OutRows rows(Heads x, int64_t row, int64_t a) const {
+    OutRows<X> rows(Heads<X> x, int64_t row, int64_t a) const {
         return {x.data + row * x.stride + a * D, x.stride};
     }
 
@@ -65,16 +70,27 @@ struct Problem {
     }
 };
 
+// Parts of the thread's scratch memory, one after another.
+class Space {
+  public:
+    explicit Space(int64_t floats)
+        : next_(static_cast<float *>(scratch(Slot::scratch, sizeof(float) * static_cast<size_t>(floats)))) {}
+    float *take(int64_t floats) { return std::exchange(next_, next_ + floats); }
+
+  private:
+    float *next_;
+};
+
 MB_INLINE vf masked(vi mask, vf x) { return (vf)((vi)x & mask); } // 0 where the mask is, whatever x
 
 // Which of VL queries from i on may see key j.
 MB_INLINE vi sees(int64_t i, int64_t j) { return lanes() >= static_cast<int32_t>(j - i); }
 
-// one(r, kept) for every row r of a block; `kept` says which of VL queries from column c on keep that key. A hash serves
-// two neighbouring keys, the lower half the even one.
-template <bool dropout, typename One>
-MB_INLINE void each_key(const Block &block, int64_t c, const PanelKeys &keys, uint32_t threshold,
-                        const One &one) {
+// visit(r, two, even, odd) for rows r and r + 1 of a block, or for r alone; `even` and `odd` say which of VL queries from
+// column c on keep those keys. A hash serves two neighbouring keys, the lower half the even one.
+template <bool dropout, typename Visit>
+MB_INLINE void each_two_keys(const Block &block, int64_t c, const PanelKeys &keys, uint32_t threshold,
+                             const Visit &visit) {
     vu first, second;
     std::memcpy(&first, keys.first + c, sizeof first);
     std::memcpy(&second, keys.second + c, sizeof second);
@@ -88,12 +104,22 @@ MB_INLINE void each_key(const Block &block, int64_t c, const PanelKeys &keys, ui
             even = (vi)(x & 0xFFFFu) >= static_cast<int32_t>(threshold);
             odd = (vi)(x >> 16) >= static_cast<int32_t>(threshold);
         }
-        one(r, even);
-        if (r + 1 < block.keys) {
-            one(r + 1, odd);
-        }
+        visit(r, r + 1 < block.keys, even, odd);
     }
 }
+
+// Rows r and r + 1 of a block, VL queries from c on, as the left side of a product over keys.
+MB_INLINE void put_keys(float *to, const Block &block, int64_t r, int64_t c, bool two, vf even, vf odd) {
+    store(to + r * block.width + c, even);
+    if (two) {
+        store(to + (r + 1) * block.width + c, odd);
+    }
+}
+#if defined(__AVX512BF16__)
+MB_INLINE void put_keys(Pair *to, const Block &block, int64_t r, int64_t c, bool, vf even, vf odd) {
+    store(to + r / 2 * block.width + c, paired(rounded(even, odd)));
+}
+#endif
 
 // s (keys,width) -> highest (width), the maximum so far
 void raise_maxima(const Block &block, const float *s, float *highest) {
@@ -110,28 +136,37 @@ void raise_maxima(const Block &block, const float *s, float *highest) {
     }
 }
 
-// s (keys,width) -> exp(s - highest), 0 where dropped or hidden; sums (width) grow by what was there before dropout.
-template <bool dropout, bool diagonal>
-void exponentiate(const Block &block, float *s, const float *highest, float *sums, const PanelKeys &keys,
-                  uint32_t threshold) {
+// s (keys,width) -> p = exp(s - highest), 0 where dropped or hidden; sums (width) grow by what was there before dropout.
+// Pairs: s is still to be multiplied by `root`.
+template <typename E, bool dropout, bool diagonal>
+void exponentiate(const Block &block, const float *s, E *p, float root, const float *highest, float *sums,
+                  const PanelKeys &keys, uint32_t threshold) {
     for (int64_t c = 0; c < block.width; c += VL) {
         vf top = load(highest + c), sum = {};
-        each_key<dropout>(block, c, keys, threshold, [&](int64_t r, vi kept) {
-            float *here = s + r * block.width + c;
-            vf p = exp(load(here) - top);
-            if (diagonal) {
-                p = masked(sees(block.i + c, block.j + r), p);
-            }
-            sum += p;
-            store(here, dropout ? masked(kept, p) : p);
+        each_two_keys<dropout>(block, c, keys, threshold, [&](int64_t r, bool two, vi even, vi odd) {
+            auto probability = [&](int64_t row, vi kept) {
+                vf x = load(s + row * block.width + c);
+                vf one = exp(kTogether<E> == 2 ? x * root - top : x - top);
+                if (diagonal) {
+                    one = masked(sees(block.i + c, block.j + row), one);
+                }
+                sum += one;
+                return dropout ? masked(kept, one) : one;
+            };
+            vf first = probability(r, even), second = two ? probability(r + 1, odd) : vf{};
+            put_keys(p, block, r, c, two, first, second);
         });
         store(sums + c, load(sums + c) + sum);
     }
 }
 
-struct Forward : Problem {
-    ConstHeads q, k, v;
-    Heads y;
+template <typename X> struct Forward : Problem<X> {
+    using typename Problem<X>::E;
+    using Problem<X>::A, Problem<X>::D, Problem<X>::drop, Problem<X>::begins;
+    using Problem<X>::width, Problem<X>::depth, Problem<X>::in_place, Problem<X>::root, Problem<X>::rows,
+        Problem<X>::block;
+    ConstHeads<X> q, k, v;
+    Heads<X> y;
     float *softmax;
 
     // Long sequences get narrower panels, so that a panel of scores stays in L2.
@@ -145,45 +180,63 @@ struct Forward : Problem {
         if (p == last) {
             return;
         }
-        int64_t floats = kQueries * (D + width()) + panel(n) * n + (ragged() ? n * width() : 0);
-        auto *turned =
-            static_cast<float *>(scratch(Slot::scratch, sizeof(float) * static_cast<size_t>(floats)));
-        float *out = turned + kQueries * D, *scores = out + kQueries * width();
-        Rows keys = rows(k, begin, a), values = widened(rows(v, begin, a), n, D, scores + panel(n) * n);
+        int64_t left = left_space<X>(n, D), right = right_space<X>(n, D);
+        Space space(kQueries * (D + 1 + width()) + kQueries * kKeys + panel(n) * n + 2 * left + right +
+                    left_space<X>(kQueries, D));
+        auto *turned = reinterpret_cast<E *>(space.take(kQueries * depth()));
+        float *out = space.take(kQueries * width()), *scores = space.take(panel(n) * n);
+        Rows<E> keys = left_side(rows(k, begin, a), n, D, space.take(left));
+        Rows<E> values = right_side(rows(v, begin, a), left_side(rows(v, begin, a), n, D, space.take(left)),
+                                    n, D, space.take(right));
+        float *of_panel = space.take(left_space<X>(kQueries, D)), *rounded = space.take(kQueries * kKeys);
         for (; p < last; ++p) {
             int64_t i = p * panel(n), queries = std::min(panel(n), n - i);
-            OutRows answers = rows(y, begin + i, a), wide = ragged() ? OutRows{out, width()} : answers;
+            OutRows<X> answers = rows(y, begin + i, a);
             float *kept = softmax + 2 * ((begin + i) * A + a);
             PanelKeys bits;
-            draw_keys(begin + i, queries, a, bits);
-            turn_rows(rows(q, begin + i, a), queries, D, root(), turned, whole(queries, VL));
-            one_panel(i, queries, visible(i, queries, n), turned, keys, values, bits, scores, wide, kept);
-            if (ragged()) {
-                narrow(wide, queries, D, answers);
+            this->draw_keys(begin + i, queries, a, bits);
+            turn_rows(left_side(rows(q, begin + i, a), queries, D, of_panel), queries, depth(), root(),
+                      turned, whole(queries, VL));
+            OutRows<float> wide{out, width()};
+            if constexpr (std::is_same_v<X, float>) {
+                wide = in_place() ? answers : wide;
+            }
+            one_panel(i, queries, this->visible(i, queries, n), turned, keys, values, bits, scores,
+                      reinterpret_cast<E *>(rounded), wide, kept);
+            if (!in_place()) {
+                narrow(Rows<float>(wide), queries, D, answers);
             }
         }
     }
 
     // turned (D,width), q^T / sqrt(D)  keys values (end,D) -> y (queries,D), kept (queries,2) with rows 2 A apart
-    void one_panel(int64_t i, int64_t queries, int64_t end, float *turned, Rows keys, Rows values,
-                   const PanelKeys &bits, float *scores, OutRows y, float *kept) const {
-        constexpr decltype(&exponentiate<false, false>) forms[2][2] = {
-            {exponentiate<false, false>, exponentiate<false, true>},
-            {exponentiate<true, false>, exponentiate<true, true>}};
+    void one_panel(int64_t i, int64_t queries, int64_t end, const E *turned, Rows<E> keys, Rows<E> values,
+                   const PanelKeys &bits, float *scores, E *rounded, OutRows<float> y, float *kept) const {
+        constexpr decltype(&exponentiate<E, false, false>) forms[2][2] = {
+            {exponentiate<E, false, false>, exponentiate<E, false, true>},
+            {exponentiate<E, true, false>, exponentiate<E, true, true>}};
         alignas(64) float highest[kQueries], sums[kQueries] = {};
         std::fill(highest, highest + kQueries, -__builtin_inff());
         int64_t columns = whole(queries, VL);
         for (int64_t j = 0; j < end; j += kKeys) {
             Block b = block(i, queries, j, end);
-            OutRows s{scores + j * columns, columns};
-            product(b.keys, columns, D, keys.from(j), {turned, columns}, s);
+            OutRows<float> s{scores + j * columns, columns};
+            product(b.keys, columns, depth(), keys.from(j), {turned, columns}, s);
             raise_maxima(b, s.data, highest);
+        }
+        for (int64_t c = 0; kTogether<E> == 2 && c < columns; c += VL) {
+            store(highest + c, load(highest + c) * root());
         }
         for (int64_t j = 0; j < end; j += kKeys) {
             Block b = block(i, queries, j, end);
-            OutRows s{scores + j * columns, columns};
-            forms[drop.row_keys != nullptr][b.diagonal](b, s.data, highest, sums, bits, drop.threshold);
-            product<true>(queries, width(), b.keys, s, values.from(j), y, j > 0);
+            float *s = scores + j * columns;
+            E *p = rounded;
+            if constexpr (kTogether<E> == 1) {
+                p = s;
+            }
+            forms[drop.row_keys != nullptr][b.diagonal](b, s, p, root(), highest, sums, bits, drop.threshold);
+            product<true>(queries, width(), parts(b.keys, kTogether<E>), Rows<E>{p, columns},
+                          values.from(j / kTogether<E>), y, j > 0);
         }
         for (int64_t r = 0; r < queries; ++r, kept += 2 * A) {
             kept[0] = highest[r], kept[1] = 1 / sums[r];
@@ -197,9 +250,10 @@ struct Forward : Problem {
 
 } // namespace
 
-void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q,
-               ConstHeads k, ConstHeads v, bool causal, const Drop &drop, Heads y, float *softmax) {
-    Forward forward{{cu_seqlens, A, D, causal, drop}, q, k, v, y, softmax};
+template <typename X>
+void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads<X> q,
+               ConstHeads<X> k, ConstHeads<X> v, bool causal, const Drop &drop, Heads<X> y, float *softmax) {
+    Forward<X> forward{{cu_seqlens, A, D, causal, drop}, q, k, v, y, softmax};
     // Where heads are too few for all threads to be busy to the end, their panels are shared out as well.
     int64_t heads = S * A, shares = heads > 0 && pool.threads() > 1 ? parts(4 * pool.threads(), heads) : 1;
     pool.run(heads * shares, [&](int64_t part) {
@@ -219,31 +273,69 @@ struct Statistics {
     alignas(64) float highest[kQueries] = {}, inverse[kQueries] = {}, delta[kQueries];
 };
 
-// s dp (keys,width) -> p m in the place of s, ds / sqrt(D) in the place of dp
-template <bool dropout, bool diagonal>
-void score_gradients(const Block &block, float *s, float *dp, const Statistics &of, float root,
-                     const PanelKeys &keys, const Drop &drop) {
+// Where the blocks of backward go as the left sides of its products: over queries as they lie, over keys turned. Floats
+// stay where s and dp were.
+template <typename E> struct Gradients {
+    E *p, *ds, *ds_by_keys;
+};
+
+// Rows r and r + 1 of a block as the left side of a product over queries.
+MB_INLINE void put_queries(float *to, const Block &block, int64_t r, int64_t c, bool two, vf even, vf odd) {
+    put_keys(to, block, r, c, two, even, odd);
+}
+#if defined(__AVX512BF16__)
+MB_INLINE void put_queries(Pair *to, const Block &block, int64_t r, int64_t c, bool two, vf even, vf odd) {
+    auto *row = reinterpret_cast<bf16 *>(to) + r * block.width + c;
+    store(row, even);
+    if (two) {
+        store(row + block.width, odd);
+    }
+}
+#endif
+
+// s dp (keys,width) -> p m, ds / sqrt(D)
+template <typename E, bool dropout, bool diagonal>
+void score_gradients(const Block &block, const float *s, const float *dp, const Gradients<E> &to,
+                     const Statistics &of, float root, const PanelKeys &keys, const Drop &drop) {
     for (int64_t c = 0; c < block.width; c += VL) {
         vf top = load(of.highest + c), inverse = load(of.inverse + c), delta = load(of.delta + c);
-        each_key<dropout>(block, c, keys, drop.threshold, [&](int64_t r, vi kept) {
-            float *here = s + r * block.width + c, *there = dp + r * block.width + c;
-            vf p = exp(load(here) - top) * inverse, d = load(there);
-            if (diagonal) {
-                p = masked(sees(block.i + c, block.j + r), p), d = masked(sees(block.i + c, block.j + r), d);
+        each_two_keys<dropout>(block, c, keys, drop.threshold, [&](int64_t r, bool two, vi even, vi odd) {
+            vf p[2] = {}, ds[2] = {};
+            auto row = [&](int h, vi kept) {
+                int64_t at = (r + h) * block.width + c;
+                vf x = load(s + at), d = load(dp + at);
+                vf one = exp(kTogether<E> == 2 ? x * root - top : x - top) * inverse;
+                if (diagonal) {
+                    vi seen = sees(block.i + c, block.j + r + h);
+                    one = masked(seen, one), d = masked(seen, d);
+                }
+                if (dropout) {
+                    d = masked(kept, d * drop.scale);
+                }
+                ds[h] = one * (d - delta) * root;
+                p[h] = dropout ? masked(kept, one * drop.scale) : one;
+            };
+            row(0, even);
+            if (two) {
+                row(1, odd);
             }
-            if (dropout) {
-                d = masked(kept, d * drop.scale);
+            put_queries(to.p, block, r, c, two, p[0], p[1]);
+            put_keys(to.ds_by_keys, block, r, c, two, ds[0], ds[1]);
+            if constexpr (kTogether<E> == 2) {
+                put_queries(to.ds, block, r, c, two, ds[0], ds[1]);
             }
-            store(there, p * (d - delta) * root);
-            store(here, dropout ? masked(kept, p * drop.scale) : p);
         });
     }
 }
 
-struct Backward : Problem {
-    ConstHeads q, k, v, dy, y;
+template <typename X> struct Backward : Problem<X> {
+    using typename Problem<X>::E;
+    using Problem<X>::A, Problem<X>::D, Problem<X>::causal, Problem<X>::drop, Problem<X>::begins;
+    using Problem<X>::width, Problem<X>::depth, Problem<X>::in_place, Problem<X>::root, Problem<X>::rows,
+        Problem<X>::block;
+    ConstHeads<X> q, k, v, dy, y;
     const float *softmax;
-    Heads dq, dk, dv;
+    Heads<X> dq, dk, dv;
 
     // What a sweep over the blocks of a head covers, and what it computes of it.
     struct Sweep {
@@ -267,73 +359,110 @@ struct Backward : Problem {
     }
 
     void sweep(int64_t begin, int64_t n, int64_t a, Sweep over) const {
-        constexpr decltype(&score_gradients<false, false>) forms[2][2] = {
-            {score_gradients<false, false>, score_gradients<false, true>},
-            {score_gradients<true, false>, score_gradients<true, true>}};
-        int64_t W = width(), wide = ragged() ? n * W : 0;
-        int64_t floats = 2 * kQueries * D + 2 * kKeys * kQueries + 6 * wide;
-        auto *space =
-            static_cast<float *>(scratch(Slot::scratch, sizeof(float) * static_cast<size_t>(floats)));
-        auto take = [&](int64_t size) { return std::exchange(space, space + size); };
-        float *turned_q = take(kQueries * D), *turned_dy = take(kQueries * D);
-        float *p = take(kKeys * kQueries), *ds = take(kKeys * kQueries);
-        auto whole_rows = [&](ConstHeads x) { return widened(rows(x, begin, a), n, D, take(wide)); };
-        auto out = [&](Heads x) { return ragged() ? OutRows{take(wide), W} : rows(x, begin, a); };
-        Rows queries = whole_rows(q), keys = whole_rows(k), values = rows(v, begin, a),
-             d_answers = whole_rows(dy);
-        OutRows d_queries = out(dq), d_keys = out(dk), d_values = out(dv);
+        constexpr decltype(&score_gradients<E, false, false>) forms[2][2] = {
+            {score_gradients<E, false, false>, score_gradients<E, false, true>},
+            {score_gradients<E, true, false>, score_gradients<E, true, true>}};
+        constexpr int64_t kBlock = kKeys * kQueries;
+        int64_t W = width(), sums = in_place() ? 0 : n * W;
+        int64_t left = left_space<X>(n, D), right = right_space<X>(n, D);
+        Space space(2 * kQueries * (D + 1) + 4 * kBlock + 3 * sums + 4 * left + 3 * right);
+        auto *turned_q = reinterpret_cast<E *>(space.take(kQueries * depth()));
+        auto *turned_dy = reinterpret_cast<E *>(space.take(kQueries * depth()));
+        float *s = space.take(kBlock), *dp = space.take(kBlock);
+        Gradients<E> blocks;
+        if constexpr (kTogether<E> == 1) {
+            blocks = {s, dp, dp};
+        } else {
+            blocks.p = reinterpret_cast<E *>(space.take(kBlock / 2));
+            blocks.ds = reinterpret_cast<E *>(space.take(kBlock / 2));
+            blocks.ds_by_keys = reinterpret_cast<E *>(space.take(kBlock / 2));
+        }
+        auto on_left = [&](ConstHeads<X> x) { return left_side(rows(x, begin, a), n, D, space.take(left)); };
+        auto on_right = [&](ConstHeads<X> x, Rows<E> other) {
+            return right_side(rows(x, begin, a), other, n, D, space.take(right));
+        };
+        Rows<E> left_q = on_left(q), left_k = on_left(k), left_v = on_left(v), left_dy = on_left(dy);
+        Rows<E> right_q = on_right(q, left_q), right_k = on_right(k, left_k),
+                right_dy = on_right(dy, left_dy);
+        auto out = [&](Heads<X> x) {
+            if constexpr (std::is_same_v<X, float>) {
+                if (in_place()) {
+                    return rows(x, begin, a);
+                }
+            }
+            return OutRows<float>{space.take(sums), W};
+        };
+        OutRows<float> d_queries = out(dq), d_keys = out(dk), d_values = out(dv);
         Statistics of;
         PanelKeys bits;
 
         for (int64_t i = over.i; i < over.i_end; i += kQueries) {
             int64_t count = std::min(kQueries, n - i), columns = whole(count, VL);
-            draw_keys(begin + i, count, a, bits);
-            turn_rows(rows(q, begin + i, a), count, D, root(), turned_q, columns);
-            turn_rows(rows(dy, begin + i, a), count, D, 1, turned_dy, columns);
+            this->draw_keys(begin + i, count, a, bits);
+            turn_rows(left_q.from(i), count, depth(), root(), turned_q, columns);
+            turn_rows(left_dy.from(i), count, depth(), 1, turned_dy, columns);
             row_products(rows(dy, begin + i, a), rows(y, begin + i, a), count, D, of.delta, columns);
             for (int64_t r = 0; r < count; ++r) {
                 const float *kept = softmax + 2 * ((begin + i + r) * A + a);
                 of.highest[r] = kept[0], of.inverse[r] = kept[1];
             }
-            int64_t end = std::min(over.j_end, visible(i, count, n));
+            // A pair may hold one query too many: its p and ds are 0.
+            std::fill(of.highest + count, of.highest + columns, __builtin_inff());
+            int64_t end = std::min(over.j_end, this->visible(i, count, n));
             for (int64_t j = over.j; j < end; j += kKeys) {
                 Block b = block(i, count, j, end);
-                OutRows p_block{p, columns}, ds_block{ds, columns};
-                product(b.keys, columns, D, rows(k, begin + j, a), {turned_q, columns}, p_block);
-                product(b.keys, columns, D, values.from(j), {turned_dy, columns}, ds_block);
-                forms[drop.row_keys != nullptr][b.diagonal](b, p, ds, of, root(), bits, drop);
+                product(b.keys, columns, depth(), left_k.from(j), {turned_q, columns},
+                        OutRows<float>{s, columns});
+                product(b.keys, columns, depth(), left_v.from(j), {turned_dy, columns},
+                        OutRows<float>{dp, columns});
+                forms[drop.row_keys != nullptr][b.diagonal](b, s, dp, blocks, of, root(), bits, drop);
                 if (over.keys) {
                     bool add = i > (causal ? j / kQueries * kQueries : 0); // not the first to see these keys
-                    product(b.keys, W, count, p_block, d_answers.from(i), d_values.from(j), add);
-                    product(b.keys, W, count, ds_block, queries.from(i), d_keys.from(j), add);
+                    int64_t K = parts(count, kTogether<E>), stride = columns / kTogether<E>,
+                            at = i / kTogether<E>;
+                    product(b.keys, W, K, {blocks.p, stride}, right_dy.from(at), d_values.from(j), add);
+                    product(b.keys, W, K, {blocks.ds, stride}, right_q.from(at), d_keys.from(j), add);
                 }
                 if (over.queries) {
-                    product<true>(count, W, b.keys, ds_block, keys.from(j), d_queries.from(i), j > 0);
+                    product<true>(count, W, parts(b.keys, kTogether<E>), {blocks.ds_by_keys, columns},
+                                  right_k.from(j / kTogether<E>), d_queries.from(i), j > 0);
                 }
             }
         }
-        if (ragged() && over.queries) {
-            narrow(d_queries.from(over.i), over.i_end - over.i, D, rows(dq, begin + over.i, a));
+        if (!in_place() && over.queries) {
+            narrow(Rows<float>(d_queries.from(over.i)), over.i_end - over.i, D, rows(dq, begin + over.i, a));
         }
-        if (ragged() && over.keys) {
-            narrow(d_keys.from(over.j), over.j_end - over.j, D, rows(dk, begin + over.j, a));
-            narrow(d_values.from(over.j), over.j_end - over.j, D, rows(dv, begin + over.j, a));
+        if (!in_place() && over.keys) {
+            narrow(Rows<float>(d_keys.from(over.j)), over.j_end - over.j, D, rows(dk, begin + over.j, a));
+            narrow(Rows<float>(d_values.from(over.j)), over.j_end - over.j, D, rows(dv, begin + over.j, a));
         }
     }
 };
 
 } // namespace
 
-void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q,
-                        ConstHeads k, ConstHeads v, bool causal, const Drop &drop, ConstHeads dy,
-                        ConstHeads y, const float *softmax, Heads dq, Heads dk, Heads dv) {
-    Backward backward{{cu_seqlens, A, D, causal, drop}, q, k, v, dy, y, softmax, dq, dk, dv};
+template <typename X>
+void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D,
+                        ConstHeads<X> q, ConstHeads<X> k, ConstHeads<X> v, bool causal, const Drop &drop,
+                        ConstHeads<X> dy, ConstHeads<X> y, const float *softmax, Heads<X> dq, Heads<X> dk,
+                        Heads<X> dv) {
+    Backward<X> backward{{cu_seqlens, A, D, causal, drop}, q, k, v, dy, y, softmax, dq, dk, dv};
     // A share costs 7/5 of its part of a head, so only heads that are fewer than threads are shared out.
     int64_t heads = S * A, shares = heads > 0 && heads < pool.threads() ? parts(pool.threads(), heads) : 1;
     pool.run(heads * shares, [&](int64_t part) {
         backward.head(part / shares / A, part / shares % A, part % shares, shares);
     });
 }
+
+#define MB_FOR(X)                                                                                            \
+    template void attention(Pool &, int64_t, const int32_t *, int64_t, int64_t, ConstHeads<X>,               \
+                            ConstHeads<X>, ConstHeads<X>, bool, const Drop &, Heads<X>, float *);            \
+    template void attention_backward(Pool &, int64_t, const int32_t *, int64_t, int64_t, ConstHeads<X>,      \
+                                     ConstHeads<X>, ConstHeads<X>, bool, const Drop &, ConstHeads<X>,        \
+                                     ConstHeads<X>, const float *, Heads<X>, Heads<X>, Heads<X>);
+MB_FOR(float)
+MB_FOR(bf16)
+#undef MB_FOR
 
 } // namespace MB_ISA
 } // namespace mb

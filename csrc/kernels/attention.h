@@ -10,13 +10,13 @@
 namespace mb {
 
 // A tensor (T,A,D) inside something larger, such as the queries in (T,3,A,D): the heads of a token lie side by side,
-// tokens `stride` floats apart.
-struct Heads {
-    float *data;
+// tokens `stride` elements apart. X: float or bf16.
+template <typename X> struct Heads {
+    X *data;
     int64_t stride;
 };
-struct ConstHeads {
-    const float *data;
+template <typename X> struct ConstHeads {
+    const X *data;
     int64_t stride;
 };
 
@@ -27,13 +27,18 @@ namespace MB_ISA {
 // number, their log-sum-exp would carry its rounding into every probability: 4e-6 where scores reach 80.
 // cu_seqlens (S+1) says where sequences begin; dropout's key is (query row key, head, key position); `causal` hides what stands behind a token.
 // Bits do not depend on the number of threads.
-void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q,
-               ConstHeads k, ConstHeads v, bool causal, const Drop &drop, Heads y, float *softmax);
+// Of bfloat16 only what is stored is rounded, and the operands of products where the processor multiplies bfloat16: there
+// probabilities and the gradients of scores as well. Everything else is float32.
+template <typename X>
+void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads<X> q,
+               ConstHeads<X> k, ConstHeads<X> v, bool causal, const Drop &drop, Heads<X> y, float *softmax);
 
 // dq dk dv (T,A,D), each written once and whole, from dy; y and softmax are those of the forward.
-void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads q,
-                        ConstHeads k, ConstHeads v, bool causal, const Drop &drop, ConstHeads dy,
-                        ConstHeads y, const float *softmax, Heads dq, Heads dk, Heads dv);
+template <typename X>
+void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D,
+                        ConstHeads<X> q, ConstHeads<X> k, ConstHeads<X> v, bool causal, const Drop &drop,
+                        ConstHeads<X> dy, ConstHeads<X> y, const float *softmax, Heads<X> dq, Heads<X> dk,
+                        Heads<X> dv);
 
 } // namespace MB_ISA
 } // namespace mb

@@ -1,26 +1,29 @@
 // Products of matrices that lie in cache, such as those of one head of attention: operands are read where they are,
-// without the packing that gemm.h does for large ones. All in float32, rows in one piece, any number of rows.
+// without the packing that gemm.h does for large ones. Sums are float32, rows in one piece, any number of rows.
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
+#include "loops.h"
+#include "pairs.h"
 #include "simd.h"
 #include "threads.h"
 
 namespace mb {
 namespace MB_ISA {
 
-struct Rows {
-    const float *data;
-    int64_t stride; // floats from row to row
+template <typename X> struct Rows {
+    const X *data;
+    int64_t stride; // elements from row to row
     Rows from(int64_t row) const { return {data + row * stride, stride}; }
 };
 
-struct OutRows {
-    float *data;
+template <typename X> struct OutRows {
+    X *data;
     int64_t stride;
     OutRows from(int64_t row) const { return {data + row * stride, stride}; }
-    operator Rows() const { return {data, stride}; }
+    operator Rows<X>() const { return {data, stride}; }
 };
 
 constexpr int64_t whole(int64_t n, int64_t size) { return parts(n, size) * size; }
@@ -34,10 +37,11 @@ constexpr int kTileVectors = 2;
 constexpr int kTileRows[] = {0, 8, 6};
 #endif
 
-// C (R, NV VL) = or += A B with B (K, NV VL), and A (R,K), or A^T (K,R) where `turned`. Every element of C is one chain
-// of additions in the order of k, however the matrix is cut into tiles and K into blocks: bits do not depend on that.
-template <bool turned, int NV, int R>
-__attribute__((noinline)) void tile(int64_t K, Rows A, Rows B, OutRows C, bool add) {
+// C (R, NV VL) = or += A B with B (K, NV VL), and A (R,K), or A^T (K,R) where `turned`; K counts floats, or pairs. Every
+// element of C is one chain of additions in the order of k, however the matrix is cut into tiles and K into blocks: bits
+// do not depend on that.
+template <bool turned, int NV, int R, typename E>
+__attribute__((noinline)) void tile(int64_t K, Rows<E> A, Rows<E> B, OutRows<float> C, bool add) {
     vf sums[R][NV];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
@@ -55,7 +59,8 @@ __attribute__((noinline)) void tile(int64_t K, Rows A, Rows B, OutRows C, bool a
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
             for (int j = 0; j < NV; ++j) {
-                sums[r][j] += A.data[turned ? k * A.stride + r : r * A.stride + k] * right[j];
+                sums[r][j] =
+                    add_product(sums[r][j], A.data[turned ? k * A.stride + r : r * A.stride + k], right[j]);
             }
     }
 #pragma GCC unroll 8
@@ -66,8 +71,8 @@ __attribute__((noinline)) void tile(int64_t K, Rows A, Rows B, OutRows C, bool a
         }
 }
 
-template <bool turned, int NV, int R>
-MB_INLINE void tile_of(int64_t rows, int64_t K, Rows A, Rows B, OutRows C, bool add) {
+template <bool turned, int NV, int R, typename E>
+MB_INLINE void tile_of(int64_t rows, int64_t K, Rows<E> A, Rows<E> B, OutRows<float> C, bool add) {
     if (rows >= R) {
         tile<turned, NV, R>(K, A, B, C, add);
     } else if constexpr (R > 1) {
@@ -75,19 +80,20 @@ MB_INLINE void tile_of(int64_t rows, int64_t K, Rows A, Rows B, OutRows C, bool 
     }
 }
 
-template <bool turned, int NV>
-MB_INLINE void columns(int64_t M, int64_t K, Rows A, Rows B, OutRows C, bool add) {
+template <bool turned, int NV, typename E>
+MB_INLINE void columns(int64_t M, int64_t K, Rows<E> A, Rows<E> B, OutRows<float> C, bool add) {
     constexpr int R = kTileRows[NV];
     for (int64_t groups = parts(M, R), i = 0; groups > 0; --groups) {
         int64_t rows = parts(M - i, groups); // tiles of equal height
-        tile_of<turned, NV, R>(rows, K, turned ? Rows{A.data + i, A.stride} : A.from(i), B, C.from(i), add);
+        tile_of<turned, NV, R>(rows, K, turned ? Rows<E>{A.data + i, A.stride} : A.from(i), B, C.from(i),
+                               add);
         i += rows;
     }
 }
 
-// C (M,N) = or += A (M,K) B (K,N), or A^T (K,M) in the place of A. N is a multiple of VL.
-template <bool turned = false>
-void product(int64_t M, int64_t N, int64_t K, Rows A, Rows B, OutRows C, bool add = false) {
+// C (M,N) = or += A (M,K) B (K,N), or A^T (K,M) in the place of A. N is a multiple of VL; K counts floats, or pairs.
+template <bool turned = false, typename E>
+void product(int64_t M, int64_t N, int64_t K, Rows<E> A, Rows<E> B, OutRows<float> C, bool add = false) {
     int64_t vectors = N / VL;
     for (int64_t groups = parts(vectors, kTileVectors); groups > 0; --groups) {
         int64_t here = parts(vectors, groups); // columns of equal width
@@ -138,10 +144,11 @@ MB_INLINE void turn(vf *rows) {
     }
 }
 
-// x (n,D) -> scale x^T (D,width), n > 0. Columns behind n repeat the last row: nothing that counts may read them.
-inline void turn_rows(Rows x, int64_t n, int64_t D, float scale, float *to, int64_t width) {
+// x (n,D) -> scale x^T (D,width), n > 0; pairs are turned as they are. Columns behind n repeat the last row: nothing that
+// counts may read them.
+template <typename E> void turn_rows(Rows<E> x, int64_t n, int64_t D, float scale, E *to, int64_t width) {
     for (int64_t i = 0; i < width; i += VL, to += VL) {
-        const float *rows[VL];
+        const E *rows[VL];
         for (int r = 0; r < VL; ++r) {
             rows[r] = x.data + std::min(i + r, n - 1) * x.stride;
         }
@@ -150,7 +157,7 @@ inline void turn_rows(Rows x, int64_t n, int64_t D, float scale, float *to, int6
         for (; d + VL <= D; d += VL) {
 #pragma GCC unroll 16
             for (int r = 0; r < VL; ++r) {
-                block[r] = load(rows[r] + d) * scale;
+                block[r] = scaled<E>(load(rows[r] + d), scale);
             }
             turn(block);
 #pragma GCC unroll 16
@@ -161,7 +168,7 @@ inline void turn_rows(Rows x, int64_t n, int64_t D, float scale, float *to, int6
         if (d < D) {
 #pragma GCC unroll 16
             for (int r = 0; r < VL; ++r) {
-                block[r] = load(rows[r] + d, D - d) * scale;
+                block[r] = scaled<E>(load(rows[r] + d, D - d), scale);
             }
             turn(block);
             for (int64_t r = 0; r < D - d; ++r) {
@@ -172,13 +179,14 @@ inline void turn_rows(Rows x, int64_t n, int64_t D, float scale, float *to, int6
 }
 
 // x y (n,D) -> sum_d x y (width); behind n as above
-inline void row_products(Rows x, Rows y, int64_t n, int64_t D, float *sums, int64_t width) {
+template <typename X>
+void row_products(Rows<X> x, Rows<X> y, int64_t n, int64_t D, float *sums, int64_t width) {
     for (int64_t i = 0; i < width; i += VL) {
         vf block[VL];
 #pragma GCC unroll 16
         for (int r = 0; r < VL; ++r) {
             int64_t row = std::min(i + r, n - 1);
-            const float *a = x.from(row).data, *b = y.from(row).data;
+            const X *a = x.from(row).data, *b = y.from(row).data;
             vf sum = {};
             int64_t d = 0;
             for (; d + VL <= D; d += VL) {
@@ -196,23 +204,102 @@ inline void row_products(Rows x, Rows y, int64_t n, int64_t D, float *sums, int6
     }
 }
 
-// x (n,D) with rows that may be read in whole vectors: x itself, or a copy in `space` with zeros behind each row.
-inline Rows widened(Rows x, int64_t n, int64_t D, float *space) {
+#if defined(__AVX512BF16__)
+// x (n,D) -> pairs of neighbours in a row (n,D/2): x itself, or a copy in `space` with zeros behind each row where D or
+// the distance of rows is odd.
+inline Rows<Pair> pairs_along(Rows<bf16> x, int64_t n, int64_t D, float *space) {
+    if (D % 2 == 0 && x.stride % 2 == 0) {
+        return {reinterpret_cast<const Pair *>(x.data), x.stride / 2};
+    }
+    int64_t width = whole(D, 2);
+    auto *to = reinterpret_cast<bf16 *>(space);
+    for (int64_t i = 0; i < n; ++i) {
+        std::memcpy(to + i * width, x.from(i).data, sizeof(bf16) * static_cast<size_t>(D));
+        if (D < width) {
+            to[i * width + D] = {0};
+        }
+    }
+    return {reinterpret_cast<const Pair *>(to), width / 2};
+}
+
+// x as above -> pairs of neighbours in a column (n/2,width), zeros behind n and D
+inline Rows<Pair> pairs_down(Rows<Pair> x, int64_t n, int64_t D, float *space) {
+    int64_t width = whole(D, VL), words = parts(D, 2);
+    auto *to = reinterpret_cast<Pair *>(space);
+    for (int64_t i = 0; i < n; i += 2) {
+        const Pair *even = x.from(i).data, *odd = even + x.stride;
+        Pair *row = to + i / 2 * width;
+        for (int64_t w = 0; w < words; w += VL) {
+            int64_t m = std::min<int64_t>(VL, words - w);
+            vf a = load(even + w, m), b = i + 1 < n ? load(odd + w, m) : vf{};
+            store(row + 2 * w, interleaved(a, b, 0));
+            if (2 * w + VL < width) {
+                store(row + 2 * w + VL, interleaved(a, b, VL));
+            }
+        }
+    }
+    return {to, width};
+}
+#endif
+
+// x (n,D) as floats in rows that may be read in whole vectors: x itself, or a copy in `space` with zeros behind each
+// row.
+template <typename X> Rows<float> widened(Rows<X> x, int64_t n, int64_t D, float *space) {
     int64_t width = whole(D, VL);
-    if (D == width) {
-        return x;
+    if constexpr (std::is_same_v<X, float>) {
+        if (D == width) {
+            return x;
+        }
     }
     for (int64_t i = 0; i < n; ++i) {
-        std::memcpy(space + i * width, x.from(i).data, sizeof(float) * static_cast<size_t>(D));
-        std::fill(space + i * width + D, space + (i + 1) * width, 0.0f);
+        each_vector(0, D, [&](int64_t d, int m) {
+            store(space + i * width + d, load_some(x.data + i * x.stride + d, m));
+        });
     }
     return {space, width};
 }
 
-// The way back: the first D columns of x (n,..) to y.
-inline void narrow(Rows x, int64_t n, int64_t D, OutRows y) {
+// The way back: the first D columns of x (n,..) to y, rounded where y is bfloat16.
+template <typename X> void narrow(Rows<float> x, int64_t n, int64_t D, OutRows<X> y) {
     for (int64_t i = 0; i < n; ++i) {
-        std::memcpy(y.from(i).data, x.from(i).data, sizeof(float) * static_cast<size_t>(D));
+        each_vector(0, D, [&](int64_t d, int m) {
+            store_some(y.data + i * y.stride + d, load_some(x.data + i * x.stride + d, m), m);
+        });
+    }
+}
+
+// The two sides of a product of activations. On the left they are read operand by operand, K along the rows; on the right
+// in whole vectors, K down the rows. Each takes `space` of so many floats, where it cannot read x as it is.
+template <typename X> constexpr int64_t left_space(int64_t n, int64_t D) {
+    return std::is_same_v<X, float> ? 0 : n * whole(D, VL) / kTogether<Operand<X>>;
+}
+template <typename X> constexpr int64_t right_space(int64_t n, int64_t D) {
+    int64_t width = whole(D, VL);
+    return kTogether<Operand<X>> == 2               ? parts(n, 2) * width
+           : std::is_same_v<X, float> && D != width ? n * width
+                                                    : 0;
+}
+
+// x (n,D) -> (n,D), floats or pairs
+template <typename X> Rows<Operand<X>> left_side(Rows<X> x, int64_t n, int64_t D, float *space) {
+    if constexpr (std::is_same_v<X, float>) {
+        return x;
+    } else if constexpr (kTogether<Operand<X>> == 1) {
+        return widened(x, n, D, space);
+    } else {
+        return pairs_along(x, n, D, space);
+    }
+}
+
+// x (n,D), of which `left` is the other side -> (n,whole(D,VL)), floats or pairs
+template <typename X>
+Rows<Operand<X>> right_side(Rows<X> x, Rows<Operand<X>> left, int64_t n, int64_t D, float *space) {
+    if constexpr (std::is_same_v<X, float>) {
+        return widened(x, n, D, space);
+    } else if constexpr (kTogether<Operand<X>> == 1) {
+        return left;
+    } else {
+        return pairs_down(left, n, D, space);
     }
 }
 
