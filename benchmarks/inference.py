@@ -15,7 +15,9 @@ import numpy as np
 from peers import ways
 from peers.bench import Case, Kind, main, parser
 from peers.report import INFERENCE_LIMITS
-from peers.work import Work, encoder_operations, pooler_operations
+from peers.work import Work
+
+from minibert.flops import encoder_operations, pooler_operations
 
 SLOW = ("numpy", "numba")
 PLAN = (

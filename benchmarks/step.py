@@ -15,7 +15,9 @@ import sys
 from peers import ways
 from peers.bench import Case, Kind, main, parser
 from peers.report import STEP_LIMITS
-from peers.work import Work, step_operations
+from peers.work import Work
+
+from minibert.flops import step_operations
 
 SLOW = ("numpy", "Hugging Face")  # beyond mini
 PLAN = (

@@ -4,14 +4,16 @@
 
 A run folder holds `training.json` (the options), `vocab.txt`, `shards/`, `checkpoints/`, `metrics.jsonl`,
 what Hugging Face reads (`config.json`, `model.safetensors`, `tokenizer_config.json`), and at the end
-`report.json` and `loss.png`.
+`report.json` and `loss.png`, with `trace.json` where one was asked for.
 """
 
+import dataclasses
 import json
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,11 @@ from minibert.pretraining.predict import Guess, fill_masks, held_out_gaps
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.task import Pretraining
 from minibert.runlog import RunLog, say
+from minibert.trace import Trace, watch
 from minibert.train import Loop, State, train
 
+LOOKS = "looks at held-out text"
+TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
 N_EXAMPLES = 3  # of gaps in held-out sentences
 MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
@@ -44,6 +49,7 @@ def pretrain(
     resume: bool = False,
     show: bool = True,
     began: float | None = None,
+    trace: bool = False,
 ) -> dict[str, Any]:
     """Pre-train a BERT and leave a run folder behind.
 
@@ -55,6 +61,8 @@ def pretrain(
         stored there, except for the length of the run.
     show : tell the person watching how it goes, on the error stream.
     began : `time.monotonic()` when the command began, from where `minutes` count; now, when left out.
+    trace : print on the error stream, when training ends or is stopped, where its time went; `trace.json` in
+        the run folder has the same.
 
     Returns
     -------
@@ -80,7 +88,7 @@ def pretrain(
     try:
         task = Pretraining(options, prepare_text(options, run, show), ops)
         tell(f"Engine {engine}.")
-        state = _train(task, run, resume, show, tell, began)
+        state = _train(task, run, resume, show, tell, began, trace)
         return _finish(task, state, run, tell, began)
     except KeyboardInterrupt:
         tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
@@ -119,7 +127,9 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     options.save(run / "training.json")
 
 
-def _train(task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, began: float) -> State:
+def _train(
+    task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, began: float, trace: bool
+) -> State:
     options, folder = task.options, run / "checkpoints"
     task.require_instances()
     checkpoint = latest(folder, task.config, say) if resume else None  # damage is told of to everyone
@@ -130,6 +140,7 @@ def _train(task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, b
     total = plan_steps(task, state, folder, began, tell)
     options.save(run / "training.json")  # with a new length, now that it is known to do
     tell(_headline(task, state, total))
+    peak = _peak(task, tell)
     loop = Loop(
         total_steps=total,
         rate=task.rate(total),
@@ -142,10 +153,38 @@ def _train(task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, b
         look=task.looker(total),
         saved=lambda state: save_hf(run, config, state.params),
     )
-    with RunLog(run, state.step, total, show) as log:
+    with RunLog(run, state.step, total, show, peak) as log:
         batches = task.batches(total, state.step, state.position)
-        train(task.ops, state, batches, task.gradients(config), loop, log)
+        if not trace:
+            train(task.ops, state, batches, task.gradients(config), loop, log)
+            return state
+        with _traced(task, state, run, peak) as seen:
+            loop = dataclasses.replace(loop, look=seen.as_one(LOOKS, loop.look))
+            train(task.ops, state, batches, task.gradients(config), loop, log)
     return state
+
+
+def _peak(task: Pretraining, tell: Tell) -> float | None:
+    """The machine's peak for the run's precision, by as many threads as compute."""
+    options = task.options
+    threads = options.threads or (options.recipe.threads if task.ops.name == "numpy" else None)
+    found = backends.peak(threads or backends.cores(), options.dtype)
+    if found:
+        tell(f"This machine multiplies and adds at {found:,.0f} GFLOP/s at most ({options.dtype}).")
+    return found
+
+
+@contextmanager
+def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> Iterator[Trace]:
+    """Watch the engine; at the end, whatever it was, print where the time went and write it down."""
+    first = state.step
+    try:
+        with watch(task.ops) as seen:
+            yield seen
+    finally:
+        steps = state.step - first
+        seen.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
+        say(f"Where the {seen.seconds:,.1f} s of {steps:,} steps went:\n{seen.table(peak)}\n{TRACE_NOTE}")
 
 
 def _headline(task: Pretraining, state: State, total: int) -> str:

@@ -15,6 +15,11 @@ from minibert.files import atomic_text
 
 METRICS = "metrics.jsonl"
 SMOOTHING = 0.95  # of the figures on the screen; the files hold every step as it was
+SPEEDS = {  # as they are recorded, and as they are shown
+    "tokens_per_second": "{:,.0f} tokens/s",
+    "useful_gflops": "{:,.0f} GFLOP/s",
+    "peak_share": "{:.0%} of peak",
+}
 QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two looks of TensorBoard
 
 
@@ -30,9 +35,12 @@ class RunLog:
     step : the step the run goes on from.
     total : the step it ends with.
     show : False: files only.
+    peak : GFLOP/s of the machine; speeds are shown as shares of it, too.
     """
 
-    def __init__(self, folder: str | Path, step: int, total: int, show: bool = True) -> None:
+    def __init__(
+        self, folder: str | Path, step: int, total: int, show: bool = True, peak: float | None = None
+    ) -> None:
         self._folder = Path(folder)
         path = self._folder / METRICS
         if path.exists():
@@ -43,7 +51,7 @@ class RunLog:
         self._events = _event_file(self._folder / "tensorboard", step)
         self._bar = tqdm(total=total, initial=step, unit="step", disable=None if show else True, leave=False)
         self._lines = show and self._bar.disable  # no terminal: lines, now and then
-        self._first, self._tokens = step, 0
+        self._first, self._peak = step, peak
         self._began = self._shown = time.monotonic()
         self._smooth: dict[str, float] = {}
 
@@ -75,7 +83,9 @@ class RunLog:
                 "free some space."
             ) from error
 
-    def step(self, step: int, tokens: int, values: dict[str, float]) -> None:
+    def step(
+        self, step: int, tokens: int, values: dict[str, float], seconds: float = 0.0, operations: float = 0.0
+    ) -> None:
         """Record one step of training, and show it.
 
         Parameters
@@ -83,13 +93,16 @@ class RunLog:
         step : its number, from 1.
         tokens : how many tokens it took in.
         values : what to record; losses, accuracies and the rate are shown.
+        seconds : how long it took.
+        operations : how many floating-point operations it had to do.
         """
-        self._tokens += tokens
-        for name, value in values.items():
+        spent = {"step_tokens": tokens, "step_operations": operations, "step_seconds": seconds}
+        spent = spent if seconds else {}
+        for name, value in (values | spent).items():
             before = self._smooth.get(name, value)
             self._smooth[name] = SMOOTHING * before + (1 - SMOOTHING) * value
         self._smooth["learning_rate"] = values["learning_rate"]
-        self.record(step, values)
+        self.record(step, values | self._speed(spent))
         if not self._bar.disable:
             self._bar.set_postfix_str(self._figures(), refresh=False)
             self._bar.update(step - self._bar.n)
@@ -102,8 +115,21 @@ class RunLog:
         """Losses, accuracies, rate and speed in one line."""
         shown = {name: value for name, value in self._smooth.items() if name.endswith(("loss", "accuracy"))}
         figures = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in shown.items()]
-        speed = self._tokens / max(1e-9, time.monotonic() - self._began)
-        return "  ".join([*figures, f"rate {self._smooth['learning_rate']:.1e}", f"{speed:,.0f} tokens/s"])
+        figures.append(f"rate {self._smooth['learning_rate']:.1e}")
+        speed = self._speed(self._smooth)
+        return "  ".join([*figures, *(SPEEDS[name].format(value) for name, value in speed.items())])
+
+    def _speed(self, spent: dict[str, float]) -> dict[str, float]:
+        """Tokens and useful operations a second, and their share of the machine's peak, as far as known."""
+        if "step_seconds" not in spent:
+            return {}
+        speed = {"tokens_per_second": round(spent["step_tokens"] / spent["step_seconds"], 1)}
+        if spent["step_operations"]:
+            rate = spent["step_operations"] / spent["step_seconds"] / 1e9
+            speed["useful_gflops"] = round(rate, 2)
+            if self._peak:
+                speed["peak_share"] = round(rate / self._peak, 4)
+        return speed
 
 
 def say(text: str) -> None:

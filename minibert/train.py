@@ -26,7 +26,7 @@ from minibert.params import Parameters
 from minibert.runlog import RunLog, say
 
 # (params tree, grads tree, batch, step) -> figures; adds the gradient into grads. Figures of micro-batches,
-# like their losses, add up to those of the batch.
+# like their losses, add up to those of the batch; so do "operations", the useful ones in floating point.
 Gradients = Callable[[dict, dict, Batch, int], dict[str, float]]
 _END = object()
 
@@ -118,13 +118,15 @@ def train(
     clock = saved_at = time.monotonic()
     with closing(prefetch(batches)) as waiting, Interrupt() as interrupt:
         while state.step < loop.total_steps:
+            began = time.monotonic()  # behind looks and checkpoints
             batch, position = next(waiting)
             figures = one_step(ops, state, grads, batch, gradients, loop)
             state.position, state.tokens = position, state.tokens + batch.T
             clock, before = time.monotonic(), clock
             state.seconds += clock - before
             progress = {"tokens": state.tokens, "seconds": round(state.seconds, 3)}
-            log.step(state.step, batch.T, figures | progress)
+            operations = figures.pop("operations", 0.0)
+            log.step(state.step, batch.T, figures | progress, clock - began, operations)
             if loop.look and loop.look_steps and state.step % loop.look_steps == 0:
                 log.record(state.step, loop.look(state))
             if interrupt.asked or _due(loop, state, clock - saved_at):

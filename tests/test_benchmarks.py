@@ -16,11 +16,12 @@ import inference  # noqa: E402
 import peak  # noqa: E402
 import step  # noqa: E402
 from peers import bench, children, machine, report, ways  # noqa: E402
-from peers.work import PHRASES, Rectangle, Work, encoder_operations, step_operations, weights  # noqa: E402
+from peers.work import PHRASES, Rectangle, Work, weights  # noqa: E402
 
 from minibert import backends, bert  # noqa: E402
 from minibert.config import BertConfig  # noqa: E402
 from minibert.errors import InputError  # noqa: E402
+from minibert.flops import encoder_operations, step_operations  # noqa: E402
 from minibert.ops import Ops  # noqa: E402
 from minibert.params import Parameters  # noqa: E402
 

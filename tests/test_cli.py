@@ -201,7 +201,7 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path,
     ],
 )
 def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status):
-    def fail():
+    def fail(*_):
         raise error
 
     monkeypatch.setattr("minibert.cli.info.information", fail)
@@ -210,7 +210,7 @@ def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status):
 
 
 def test_a_fault_in_the_program_is_not_disguised(monkeypatch):
-    def fail():
+    def fail(*_):
         raise KeyError("a bug")
 
     monkeypatch.setattr("minibert.cli.info.information", fail)

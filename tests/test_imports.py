@@ -28,6 +28,7 @@ bert                    | config batch                                        |
 heads                   | config batch                                        |
 bilstm                  |                                                     | numpy
 optim                   |                                                     | numpy
+flops                   | config                                              | numpy
 backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
 backends/numba_*        | ops/* backends/numba_*                              | numpy numba
 backends/cpp_ops        | ops/* backends/_kernels                             | numpy
@@ -57,7 +58,7 @@ model                   | bert hub params config batch backends/__init__      |
                         | tokenizer/*                                         | numpy
 
 metrics                 |                                                     | numpy
-trace                   |                                                     | numpy
+trace                   | flops                                               | numpy
 viz                     |                                                     | numpy matplotlib
 gradcases               | ops/* bert params config batch                      | numpy
 gradcheck               | ops/* gradcases params                              | numpy
@@ -71,14 +72,14 @@ pretraining/preparation | pretraining/options data/* tokenizer/*              | 
 pretraining/evaluation  | bert config batch data/*                            | numpy
 pretraining/task        | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options train bert optim hub params     |
-                        | config batch data/*                                 | numpy
+                        | config batch data/* flops                           | numpy
 pretraining/budget      | pretraining/task pretraining/evaluation train       |
                         | params                                              |
 pretraining/predict     | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options model backends/__init__         |
                         | data/* tokenizer/*                                  | numpy
 pretraining/__init__    |                                                     |
-pretrain                | pretraining/* train runlog viz model hub            |
+pretrain                | pretraining/* train runlog viz model hub trace      |
                         | checkpoint backends/__init__ data/* tokenizer/*     | numpy
 finetune                | train runlog heads bilstm optim metrics viz model   |
                         | hub checkpoint                                      |

@@ -1,4 +1,4 @@
-"""What every way of doing it is given: a model, a batch, and the floating-point operations that it takes."""
+"""What every way of doing it is given: a model and a batch."""
 
 from typing import NamedTuple
 
@@ -105,31 +105,3 @@ class Rectangle(NamedTuple):
     @property
     def has_padding(self) -> bool:
         return not self.real.all()
-
-
-def encoder_operations(config: BertConfig, lengths: np.ndarray) -> int:
-    """Floating-point operations of all matrix products from the embeddings to the last layer.
-
-    Only what has to be done counts: real tokens, no padding; a multiply-add is two.
-    """
-    T, squares = int(lengths.sum()), int((lengths.astype(np.int64) ** 2).sum())
-    projections = 2 * T * (4 * config.H**2 + 2 * config.H * config.F)  # qkv, output; in, out
-    attention = 2 * squares * config.H * 2  # scores, and the sum of values
-    return config.L * (projections + attention)
-
-
-def pooler_operations(config: BertConfig, n_sequences: int) -> int:
-    """Of the pooler, one [CLS] a sequence."""
-    return 2 * n_sequences * config.H**2
-
-
-def step_operations(config: BertConfig, lengths: np.ndarray, n_masked: int) -> int:
-    """Of a pre-training step: forward, and twice as many backward, for each operand's gradient.
-
-    Vocabulary scores count for masked positions only. What is computed a second time for backward does not
-    count, nor does anything that is no matrix product.
-    """
-    head = 2 * n_masked * (config.H**2 + config.H * config.V)
-    next_sentence = 2 * len(lengths) * config.H * 2
-    forward = encoder_operations(config, lengths) + pooler_operations(config, len(lengths))
-    return 3 * (forward + head + next_sentence)

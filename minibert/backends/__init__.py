@@ -1,4 +1,4 @@
-"""Engines by name, and the threads and memory that they are run with."""
+"""Engines by name, the threads and memory that they are run with, and the speed that none of them exceeds."""
 
 import ctypes
 import importlib.util
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from minibert.errors import InputError
 from minibert.ops import Ops
 
+PEAK_SECONDS = 0.1  # to measure the machine's peak in
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
 _forced: dict[str, str] = {}  # what `force_isa` was told
 
@@ -115,6 +116,38 @@ def cores() -> int:
     """Cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only; honours containers and taskset
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def instruction_sets() -> list[str]:
+    """What `force_isa` may be told, the fastest first; nothing without the kernels in C++."""
+    try:
+        return import_module("minibert.backends.cpp_ops")._kernels.available()
+    except ImportError:
+        return []
+
+
+def peak(threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS) -> float | None:
+    """How fast this machine multiplies and adds at most, from registers, whichever engine computes.
+
+    Parameters
+    ----------
+    threads : that do so at once.
+    dtype : "float32", "float64" or "bfloat16" (added to float32; float32's own on processors without).
+    seconds : it may take.
+
+    Returns
+    -------
+    GFLOP/s, a multiply-add being two; None without the kernels in C++, which measure it.
+    """
+    try:
+        fastest = import_module("minibert.backends.cpp_ops").CppOps(threads=threads)
+    except ImportError:
+        return None
+    measure = getattr(fastest._run, "multiply_add_rate", None)
+    if measure is None:
+        return None
+    rate = measure(seconds, dtype == "bfloat16")
+    return rate / 2 if dtype == "float64" else rate  # half as many numbers in a vector
 
 
 def limit_threads(threads: int | None, ops: Ops | None = None) -> Any:

@@ -269,14 +269,19 @@ def add_info(commands: Any) -> None:
     """The parser of `minibert info`."""
     parser = commands.add_parser(
         "info",
-        description="Prints versions, cores, the matrix library, engines, the tokenizer, extras.",
+        description="""
+Prints versions, cores, the matrix library, engines, the tokenizer, extras; of
+one engine also its instruction set, its threads, and how many floating-point
+operations a second the machine can do with so many at most.
+""",
         epilog="""
 examples:
   minibert info
-  minibert info --json
+  minibert info --threads 1 --json
 """,
     )
     parser.set_defaults(run=run_info)
+    add_engine(parser)
     add_json(parser)
 
 
@@ -284,7 +289,7 @@ def run_info(arguments: argparse.Namespace) -> int:
     """Look around, and print."""
     from minibert.cli.info import information
 
-    facts = information()
+    facts = information(arguments.backend, arguments.threads)
     if arguments.json:
         print(json.dumps(facts, indent=2))
         return DONE

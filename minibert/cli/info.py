@@ -14,6 +14,7 @@ from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 
 REQUIRED = ("numpy", "numba", "cffi", "safetensors", "tqdm", "threadpoolctl")
+PEAKS = ("float32", "bfloat16")
 EXTRAS = {
     "matplotlib": "pictures",
     "tensorboardX": "TensorBoard events",
@@ -21,8 +22,13 @@ EXTRAS = {
 }
 
 
-def information() -> dict[str, Any]:
-    """Everything `minibert info` prints, by heading; also what --json prints."""
+def information(backend: str = "auto", threads: int | None = None) -> dict[str, Any]:
+    """Everything `minibert info` prints, by heading; also what --json prints.
+
+    Parameters
+    ----------
+    backend, threads : the engine that is told more of.
+    """
     return {
         "minibert": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
@@ -30,6 +36,7 @@ def information() -> dict[str, Any]:
         "libraries": {name: _version(name) or "missing: pip install " + name for name in REQUIRED},
         "matrix library": _blas(),
         "engines": {name: _engine(name) for name in ("auto", *backends.ENGINES)},
+        "engine": _chosen(backend, threads),
         "tokenizer": _tokenizer(),
         "extras": {name: _version(name) or f"not there; it gives {gift}" for name, gift in EXTRAS.items()},
         "corpus": _corpus(),
@@ -62,6 +69,22 @@ def _engine(name: str) -> str:
     except InputError as error:
         return f"not available: {error}"
     return text if name == "auto" else f"ready ({text.partition(': ')[2]})"
+
+
+def _chosen(name: str, threads: int | None) -> dict[str, Any]:
+    """The engine that `--backend` chooses, and how fast the machine lets it be."""
+    ops, found = backends.create(name, threads), {}
+    if sets := backends.instruction_sets():
+        if ops.name == "cpp":
+            found["instruction set"] = ops._run.isa
+        found["instruction sets of the kernels here"] = ", ".join(sets)
+    threads = threads or backends.cores()
+    found = {"name": ops.name, "threads": threads} | found
+    for dtype in PEAKS:
+        peak = backends.peak(threads, dtype)
+        title = f"peak in {dtype}, GFLOP/s"
+        found[title] = round(peak, 1) if peak else "not measured: that takes the kernels in C++"
+    return found
 
 
 def _tokenizer() -> str:

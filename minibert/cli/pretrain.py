@@ -66,7 +66,14 @@ def run_pretrain(arguments: argparse.Namespace) -> int:
         options = PretrainOptions.resumed(folder / "training.json", **said)
     else:
         options = PretrainOptions(**said)
-    report = pretrain(options, folder, resume=arguments.resume, show=not arguments.quiet, began=began)
+    report = pretrain(
+        options,
+        folder,
+        resume=arguments.resume,
+        show=not arguments.quiet,
+        began=began,
+        trace=arguments.trace,
+    )
     print(json.dumps(report, indent=2) if arguments.json else report_text(report))
     return 0
 
@@ -124,6 +131,12 @@ def _run_flags(group: Any) -> None:
     _flag(group, "--save-every", int, "steps between checkpoints; 0: by the clock alone", "checkpoint_steps")
     _flag(group, "--save-seconds", float, "seconds between checkpoints", "checkpoint_seconds")
     _flag(group, "--keep", int, "checkpoints to keep; 0: all")
+    group.add_argument(
+        "--trace",
+        action="store_true",
+        help="when training ends or is stopped, print what each operation took and reached; also as "
+        "trace.json in the run folder",
+    )
     group.add_argument("--quiet", action="store_true", help="no progress, only the report")
     add_json(group)
 

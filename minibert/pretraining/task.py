@@ -13,6 +13,7 @@ from minibert.bert import pretraining_loss, pretraining_loss_backward
 from minibert.config import BertConfig
 from minibert.data.instances import BEGINNING, Instances, Position
 from minibert.errors import InputError
+from minibert.flops import step_operations
 from minibert.hub import load_hf
 from minibert.optim import AdamW, warmup_linear
 from minibert.params import Parameters, initialise
@@ -91,6 +92,7 @@ class Pretraining:
                 right = np.asarray(loss.mlm_predicted) == batch.masked_labels
                 next_right = np.asarray(loss.nsp_predicted) == batch.next_sentence_labels
                 figures = {"loss": float(loss.loss), "mlm_loss": float(loss.mlm_loss)}
+                figures["operations"] = step_operations(config, np.diff(batch.cu_seqlens), batch.M)
                 figures["mlm_accuracy"] = float(batch.masked_weights @ right)
                 if batch.next_sentence_weights.any():
                     figures["nsp_loss"] = float(loss.nsp_loss)

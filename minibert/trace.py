@@ -1,0 +1,400 @@
+"""Where the time of a run goes: operation by operation, with what each computed and moved.
+
+`watch` lays itself around the public operations of an engine, and around the kernels under them where there
+are any, and takes itself off again; an engine that is not watched pays nothing. Time is exclusive: what runs
+inside an operation is counted there and nowhere else. Operations and bytes come from the shapes and dtypes of
+the arrays alone.
+"""
+
+import functools
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.files import atomic_text
+from minibert.flops import attention_pairs
+
+FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
+UPDATES = ("global_norm", "adamw", "lamb")
+OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
+# Nothing is computed in these themselves; a cast belongs to whoever changes precision.
+GLUE = ("layers", "layers_backward", "prepare", "step", "cast")
+OUTSIDE, ITSELF = "outside (data, files, Python)", "this trace itself"
+ARGUMENTS = 40  # at most, of a kernel that does not tell their names
+SMALL = 0.001  # share of the time under which rows are shown together
+
+Arguments = dict[str, Any]
+
+
+def _product(a: str, b: str) -> Callable[[Arguments], int]:
+    """2 M N K of a (M,K) times b (K,N)."""
+    return lambda given: 2 * given[a].size * given[b].shape[-1]
+
+
+def _attention(products: int) -> Callable[[Arguments], int]:
+    """So many products of queries with keys, of real lengths; two forward, four backward."""
+
+    def count(given: Arguments) -> int:
+        lengths, (_, A, D) = np.diff(given["cu_seqlens"]), given["q"].shape
+        return products * 2 * attention_pairs(lengths, given.get("causal", False)) * A * D
+
+    return count
+
+
+# What multiplies matrices, by the names of its arguments. Nothing else counts as floating-point operations:
+# the sum over a step is `flops.step_operations`. A backward that is given no more than dy and `saved` takes
+# twice what its forward took.
+OPERATIONS: dict[str, Callable[[Arguments], int]] = {
+    "linear": _product("x", "weight"),
+    "gemm": _product("a", "b"),
+    "linear_gelu": _product("x", "weight"),
+    "linear_gelu_backward": _product("dy", "weight"),
+    "attention": _attention(2),
+    "attention_backward": _attention(4),
+    "attention_probabilities": _attention(1),
+}
+
+# What kernels read and write in one place: every other argument is one or the other.
+UPDATED = {
+    "accumulate": ("total",),
+    "linear_gelu_backward": ("u",),
+    "adamw": ("params", "m", "v"),
+}
+ADDED_TO = {"gemm": "out", "column_sums": "sums"}  # where the argument `add` says so
+
+# Tables of which some rows are read, by who says which; `scatter_add` reads and writes rows of its table.
+TABLES = {
+    "embedding": {"table": "ids"},
+    "take_rows": {"x": "rows"},
+    "gather": {"table": "ids"},
+    "embedding_layer_norm": {"word": "ids", "position": "positions", "segment": "segments"},
+    "scatter_add": {"table": "ids", "total": "ids"},
+}
+
+
+class Row(NamedTuple):
+    """One operation in one direction, all its calls together.
+
+    Attributes
+    ----------
+    op, direction : its name; forward, backward or update, or "" for what is none of these.
+    calls : how often it ran.
+    seconds : in it, but in no other operation that has a row.
+    share : of the time that was watched.
+    operations : floating-point operations of matrix products, the useful ones.
+    moved : bytes read and written, every array once.
+    """
+
+    op: str
+    direction: str
+    calls: int
+    seconds: float
+    share: float
+    operations: int
+    moved: int
+
+    @property
+    def gflops(self) -> float:
+        """Giga floating-point operations a second."""
+        return self.operations / max(1e-12, self.seconds) / 1e9
+
+    @property
+    def gigabytes(self) -> float:
+        """Giga bytes a second."""
+        return self.moved / max(1e-12, self.seconds) / 1e9
+
+
+@dataclass
+class _Sum:
+    """What a row adds up."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    operations: int = 0
+    moved: int = 0
+
+
+@dataclass
+class _Frame:
+    """An operation that is running."""
+
+    key: tuple[str, str]
+    inside: float = 0.0  # seconds in operations that it called, and in tracing them
+    leaf: bool = True  # whether it called none
+    closed: bool = False  # whether what it calls counts as its own
+
+
+class Trace:
+    """What was seen; made by `watch`.
+
+    Attributes
+    ----------
+    seconds : how long the engine was watched; it grows until then.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str], _Sum] = {}
+        self._running: list[_Frame] = []
+        self._forward: dict[int, int] = {}  # id of what was saved -> operations of who saved it
+        self._itself = 0.0
+        self._began, self._ended = perf_counter(), None
+
+    @property
+    def seconds(self) -> float:
+        """How long the engine has been watched."""
+        return (self._ended or perf_counter()) - self._began
+
+    def as_one(self, op: str, function: Callable) -> Callable:
+        """The same function, with a row of its own that takes in every operation it calls."""
+
+        @functools.wraps(function)
+        def whole(*args: Any, **kwargs: Any) -> Any:
+            return self._timed((op, ""), function, args, kwargs, None, closed=True)
+
+        return whole
+
+    def rows(self) -> list[Row]:
+        """What took longest first; at the end what is in no operation."""
+        total = self.seconds
+        found = [
+            Row(*key, s.calls, s.seconds, s.seconds / total, s.operations, s.moved)
+            for key, s in self._sums.items()
+        ]
+        found.sort(key=lambda row: -row.seconds)
+        rest = max(0.0, total - self._itself - sum(row.seconds for row in found))
+        outside = [(ITSELF, self._itself), (OUTSIDE, rest)]
+        return found + [Row(name, "", 0, seconds, seconds / total, 0, 0) for name, seconds in outside]
+
+    def table(self, peak: float | None = None) -> str:
+        """The rows as a table.
+
+        Parameters
+        ----------
+        peak : GFLOP/s of the machine; with it there is a column of shares of it.
+        """
+        rows = self.rows()
+        shown = [row for row in rows if row.calls == 0 or row.share >= SMALL]
+        small = [row for row in rows if row not in shown]
+        if small:
+            sums = [sum(column) for column in list(zip(*small, strict=True))[2:]]
+            shown.insert(len(shown) - 2, Row(f"{len(small)} others, each under {SMALL:.1%}", "", *sums))
+        total = Row("all", "", 0, self.seconds, 1.0, sum(row.operations for row in rows), 0)
+        head = ["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]
+        lines = [head, *(_cells(row, peak) for row in [*shown, total])]
+        if peak is None:
+            lines = [line[:6] + line[7:] for line in lines]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        aligned = [str.ljust] * 2 + [str.rjust] * (len(widths) - 2)
+        return "\n".join(
+            "  ".join(
+                align(cell, width) for align, cell, width in zip(aligned, line, widths, strict=True)
+            ).rstrip()
+            for line in lines
+        )
+
+    def save(self, path: str | Path, **facts: Any) -> None:
+        """Write the rows as JSON, with whatever else is to stand beside them."""
+        rows = [
+            {
+                "op": row.op,
+                "direction": row.direction,
+                "calls": row.calls,
+                "milliseconds": round(1e3 * row.seconds, 3),
+                "share": round(row.share, 6),
+                "operations": row.operations,
+                "bytes": row.moved,
+                "gflops": round(row.gflops, 3),
+                "gigabytes_per_second": round(row.gigabytes, 3),
+            }
+            for row in self.rows()
+        ]
+        atomic_text(path, json.dumps(facts | {"seconds": self.seconds, "rows": rows}, indent=1) + "\n")
+
+    def _around(self, name: str, function: Callable, names: list[str], kernel: bool, saves: bool) -> Callable:
+        """The same operation, seen.
+
+        Parameters
+        ----------
+        names : of its arguments.
+        kernel : whether it writes into arguments, not into new arrays.
+        saves : whether it returns (y, saved).
+        """
+
+        def work(args: tuple, kwargs: dict, result: Any) -> tuple[int, int]:
+            given = dict(zip(names, args, strict=False)) | kwargs
+            try:
+                return self._operations(name, given, result), _moved(name, given, result, kernel, saves)
+            except KeyError:  # an argument goes by another name: a figure less, but the run goes on
+                return 0, 0
+
+        @functools.wraps(function)
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            return self._timed(self._key(name), function, args, kwargs, work)
+
+        return seen
+
+    def _timed(
+        self,
+        key: tuple[str, str],
+        function: Callable,
+        args: tuple,
+        kwargs: dict,
+        work: Callable | None,
+        closed: bool = False,
+    ) -> Any:
+        """Call a function, and add what it took to the row of `key`."""
+        came = perf_counter()
+        caller = self._running[-1] if self._running else None
+        if caller and caller.closed:
+            return function(*args, **kwargs)
+        frame = _Frame(key, closed=closed)
+        self._running.append(frame)
+        own = self._sums[key] = self._sums.get(key) or _Sum()
+        began = perf_counter()
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            ended = perf_counter()
+            self._running.pop()
+            own.seconds += ended - began - frame.inside
+            own.calls += caller is None or caller.key != key  # a kernel in the operation of the same name
+            if caller:
+                caller.leaf = False
+                caller.inside += ended - came
+        if frame.leaf and work:
+            operations, moved = work(args, kwargs, result)
+            own.operations += operations
+            own.moved += moved
+        left = perf_counter()
+        self._itself += (began - came) + (left - ended)
+        if caller:
+            caller.inside += left - ended
+        return result
+
+    def _key(self, name: str) -> tuple[str, str]:
+        """Name and direction of the row that a call belongs to."""
+        caller = self._running[-1].key[1] if self._running else ""
+        if name in UPDATES:
+            return name, UPDATE
+        if name.endswith("_backward"):
+            return name.removesuffix("_backward"), BACKWARD
+        return name, caller or (BACKWARD if name in OF_BACKWARD else FORWARD)
+
+    def _operations(self, name: str, given: Arguments, result: Any) -> int:
+        """Floating-point operations of a call in which no other was seen."""
+        if "saved" in given:
+            known = name.removesuffix("_backward") in OPERATIONS
+            return 2 * self._forward.pop(id(given["saved"]), 0) if known else 0
+        found = OPERATIONS[name](given) if name in OPERATIONS else 0
+        if found and isinstance(result, tuple):  # y, saved
+            self._forward[id(result[1])] = found
+        return found
+
+
+@contextmanager
+def watch(ops: Any) -> Iterator[Trace]:
+    """See what an engine does, from one thread, until the end of the block. No result changes by a bit.
+
+    Parameters
+    ----------
+    ops : the engine; its own again afterwards.
+
+    Examples
+    --------
+    >>> from minibert.ops import Ops
+    >>> ops, x = Ops(), np.ones((3, 2))
+    >>> with watch(ops) as trace:
+    ...     y, saved = ops.linear(x, np.ones((2, 5)), np.ones(5))
+    >>> [(row.op, row.direction, row.calls, row.operations, row.moved) for row in trace.rows()][0]
+    ('linear', 'forward', 1, 60, 288)
+    """
+    trace, kernels = Trace(), vars(ops).get("_run")
+    names = [name for name in dir(type(ops)) if not name.startswith("_") and name not in GLUE]
+    operations = [name for name in names if callable(getattr(type(ops), name))]
+    for name in operations:
+        function = getattr(ops, name)
+        arguments, saves = list(inspect.signature(function).parameters), f"{name}_backward" in names
+        setattr(ops, name, trace._around(name, function, arguments, False, saves))
+    if kernels is not None:
+        ops._run = _Kernels(kernels, trace)
+    try:
+        yield trace
+    finally:
+        trace._ended = perf_counter()
+        for name in operations:
+            delattr(ops, name)
+        if kernels is not None:
+            ops._run = kernels
+
+
+class _Kernels:
+    """The kernels of an engine, each of them seen."""
+
+    def __init__(self, kernels: Any, trace: Trace) -> None:
+        self._kernels, self._trace = kernels, trace
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._kernels, name)
+        if callable(found):
+            found = self._trace._around(name, found, _argument_names(found), True, False)
+            setattr(self, name, found)
+        return found
+
+
+def _argument_names(kernel: Callable) -> list[str]:
+    """As pybind11 writes them into the docstring, of the first overload: `name(self: T, a: T, b: T) -> T`."""
+    line = next((line for line in (kernel.__doc__ or "").splitlines() if "(self: " in line), "")
+    return re.findall(r"(\w+): ", line)[1:] or [str(number) for number in range(ARGUMENTS)]
+
+
+def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) -> int:
+    """Bytes of all arrays that go into a call and come out of it, of tables the rows that are asked for."""
+    tables, total = TABLES.get(name, {}), 0
+    for argument, value in given.items():
+        if argument in tables:
+            taken = given[tables[argument]].size * value.nbytes // max(1, len(value))
+            total += min(taken, value.nbytes) * (2 if name == "scatter_add" else 1)
+        elif isinstance(value, np.ndarray):
+            total += value.nbytes
+        else:
+            total += sum(array.nbytes for array in _arrays(value))
+    if kernel:
+        again = [*UPDATED.get(name, ()), *([ADDED_TO[name]] if given.get("add") and name in ADDED_TO else [])]
+        return total + sum(given[argument].nbytes for argument in again)
+    if name == "scatter_add":  # in place
+        return total
+    y, saved = result if saves else (result, ())
+    known = {id(array) for array in _arrays((y, *given.values()))}
+    new = [array for array in _arrays(saved) if id(array) not in known]
+    return total + sum(array.nbytes for array in [*_arrays(y), *new])
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    """The arrays in nested tuples and lists."""
+    if isinstance(value, tuple | list):
+        for one in value:
+            yield from _arrays(one)
+    elif hasattr(value, "nbytes") and hasattr(value, "shape"):
+        yield value
+
+
+def _cells(row: Row, peak: float | None) -> list[str]:
+    """A line of the table."""
+    return [
+        row.op,
+        row.direction,
+        f"{row.calls:,}" if row.calls else "",
+        f"{1e3 * row.seconds:,.1f}",
+        f"{row.share:.1%}",
+        f"{row.gflops:,.1f}" if row.operations else "",
+        f"{row.gflops / peak:.0%}" if row.operations and peak else "",
+        f"{row.gigabytes:,.1f}" if row.moved else "",
+    ]

@@ -1,0 +1,318 @@
+"""Where the time of a run goes: what is counted, what is timed, and that looking changes nothing."""
+
+import json
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+from command import notice, start  # noqa: F401 (a fixture)
+from engines import ENGINES
+from small_corpus import write_corpus
+
+from minibert import backends, bert, cli, flops, trace
+from minibert.gradcases import SIZES, config_of, dropout_of, random_batch, random_parameters
+from minibert.ops import Ops
+from minibert.optim import AdamW
+from minibert.runlog import RunLog, read_metrics
+from minibert.trace import watch
+
+every_engine = pytest.mark.parametrize("engine", [*ENGINES, "cpp without blocks"], indirect=True)
+FLAGS = "--vocab-size 120 --seq-length 16 --batch-size 8 --held-out 0.2 --threads 1".split()
+
+
+@pytest.fixture
+def engine(request):
+    name = request.param.removesuffix(" without blocks")
+    made = pytest.importorskip("minibert.backends.cpp_ops", reason="not built") if name == "cpp" else None
+    return made.CppOps(fuse=name == request.param) if made else backends.create(name, threads=1)
+
+
+def one_step(ops, causal=False, size="ugly"):
+    """A step of training with dropout; parameters and gradient at its end."""
+    config, rng = config_of(SIZES[size], is_decoder=causal), np.random.default_rng(0)
+    batch = random_batch(SIZES[size], SIZES[size].M, rng)
+    params = random_parameters(config, rng).astype(np.float32)
+    grads, optimizer = params.zeros_like(), AdamW(params.flat, params.decayed)
+    _, saved = bert.pretraining_loss(ops, config, params.tree, batch, dropout_of(ops, batch))
+    bert.pretraining_loss_backward(ops, config, saved, params.tree, grads.tree)
+    optimizer.step(ops, params.flat, grads.flat, 1e-3)
+    return config, batch, params.flat, grads.flat
+
+
+def by_name(seen):
+    return {(row.op, row.direction): row for row in seen.rows()}
+
+
+def numbers(*shape, dtype="float32"):
+    return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+
+
+# What is counted
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_linear_counts_its_multiply_adds_twice_and_its_arrays_once(dtype):
+    ops, (x, weight, bias) = Ops(), (numbers(*shape, dtype=dtype) for shape in ((3, 2), (2, 5), (5,)))
+    with watch(ops) as seen:
+        y, saved = ops.linear(x, weight, bias)
+        ops.linear_backward(y, saved)
+    rows, wide = by_name(seen), x.itemsize
+    assert rows["linear", "forward"].operations == 2 * 3 * 2 * 5
+    assert rows["linear", "forward"].moved == (6 + 10 + 5 + 15) * wide  # x, weight, bias; y
+    assert rows["linear", "backward"].operations == 2 * 2 * 3 * 2 * 5
+    assert rows["linear", "backward"].moved == (15 + 6 + 10 + 6 + 10 + 5) * wide  # dy, x, weight; gradients
+
+
+@pytest.mark.parametrize(("causal", "pairs"), [(False, 3 * 3 + 5 * 5), (True, 3 * 4 // 2 + 5 * 6 // 2)])
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_attention_counts_the_pairs_of_real_lengths(engine, causal, pairs):
+    q, k, v = (numbers(8, 2, 4) for _ in "qkv")
+    with watch(engine) as seen:
+        y, saved = engine.attention(q, k, v, np.array([0, 3, 8], np.int32), causal)
+        engine.attention_backward(y, saved)
+    forward, backward = (by_name(seen)["attention", direction] for direction in ("forward", "backward"))
+    assert (forward.calls, backward.calls) == (1, 1)
+    assert forward.operations == 2 * 2 * pairs * 2 * 4  # scores, and the sum of values; two heads of four
+    assert backward.operations == 2 * forward.operations
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_of_tables_only_the_rows_taken_count(engine):
+    table, ids, rows = numbers(1000, 4), np.array([7, 7, 9], np.int32), numbers(3, 4)
+    with watch(engine) as seen:
+        engine.embedding(ids, table)
+        engine.scatter_add(table, ids, rows)
+    moved = {row.op: row.moved for row in seen.rows() if row.moved}
+    scattered = moved.pop("scatter_add")
+    assert list(moved.values()) == [12 + 48 + 48]  # ids; three rows read and written
+    assert scattered == 12 + 48 + 2 * 48  # ids, rows; three rows of the table read and written
+
+
+class Kernels:
+    """Kernels as pybind11 shows them, which do nothing."""
+
+    def gemm(self, *given):
+        """gemm(self: Engine, a: numpy.ndarray, b: numpy.ndarray, out: numpy.ndarray, add: bool) -> None"""
+
+    def adamw(self, *given):
+        """adamw(*args, **kwargs)
+        Overloaded function.
+
+        1. adamw(self: Engine, params: numpy.ndarray, grads: numpy.ndarray, m: tuple[int, int], v: object)
+        """
+
+    def novelty(self, *given):
+        """Nobody knows its arguments."""
+
+
+def test_bytes_are_those_of_the_dtype_whatever_it_is():
+    ops, narrow = Ops(), np.zeros((6, 4), np.uint16)  # how bfloat16 is carried
+    ops._run = Kernels()
+    with watch(ops) as seen:
+        ops._run.gemm(narrow, narrow.T, np.zeros((6, 6), np.float32), True)
+        ops._run.adamw(*(np.zeros(10, np.float32) for _ in range(4)))
+        ops._run.novelty(narrow, (narrow, None), 3, np.zeros(2))
+    rows = by_name(seen)
+    assert rows["gemm", "forward"].operations == 2 * 6 * 6 * 4
+    assert rows["gemm", "forward"].moved == 2 * (24 + 24) + 2 * 4 * 36  # added to: read and written
+    assert rows["adamw", "update"].moved == 4 * 10 * (4 + 3)
+    assert rows["novelty", "forward"].moved == 2 * (24 + 24) + 16
+
+
+@every_engine
+@pytest.mark.parametrize("causal", [False, True], ids=["both ways", "left to right"])
+def test_operations_of_a_step_are_the_useful_ones(engine, causal):
+    with watch(engine) as seen:
+        config, batch, *_ = one_step(engine, causal)
+    expected = flops.step_operations(config, np.diff(batch.cu_seqlens), batch.M)
+    assert sum(row.operations for row in seen.rows()) == expected
+
+
+def test_left_to_right_half_of_the_pairs_are_useful():
+    assert flops.attention_pairs([1, 4, 7]) == 1 + 16 + 49
+    assert flops.attention_pairs([1, 4, 7], causal=True) == 1 + 10 + 28
+
+
+# What is timed
+
+
+class Clock:
+    """Stands still but for `passes`."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(trace, "perf_counter", lambda: self.now)
+
+    def passes(self, seconds):
+        self.now += seconds
+
+
+def test_time_is_exclusive_and_adds_up(monkeypatch):
+    clock = Clock(monkeypatch)
+
+    class Slow(Ops):
+        def linear(self, x, weight, bias):
+            clock.passes(3)
+            return super().linear(x, weight, bias)
+
+        def tanh(self, x):
+            clock.passes(2)
+            return super().tanh(x)
+
+        def pooler(self, x, first_rows, params):
+            clock.passes(7)
+            return super().pooler(x, first_rows, params)
+
+    ops, x, params = Slow(), numbers(4, 3), {"weight": numbers(3, 3), "bias": numbers(3)}
+    with watch(ops) as seen:
+        clock.passes(10)
+        ops.pooler(x, np.array([0, 2]), params)
+        ops.tanh(x)
+        seen.as_one("a look", lambda: (clock.passes(1), ops.tanh(x)))()
+    clock.passes(1000)
+    assert seen.seconds == 10 + 7 + 3 + 2 + 2 + 3
+    rows = {row.op: (row.calls, row.seconds) for row in seen.rows() if row.seconds}
+    assert rows == {
+        trace.OUTSIDE: (0, 10),
+        "pooler": (1, 7),
+        "tanh": (2, 4),
+        "linear": (1, 3),
+        "a look": (1, 3),  # what it calls has no row
+    }
+
+
+@every_engine
+def test_rows_add_up_to_the_time_that_was_watched_and_most_of_it_is_in_operations(engine):
+    one_step(engine, size="aligned")
+    with watch(engine) as seen:
+        for _ in range(5):
+            one_step(engine, size="aligned")
+    rows = seen.rows()
+    assert sum(row.seconds for row in rows) == pytest.approx(seen.seconds, rel=1e-9)
+    assert min(row.seconds for row in rows) >= 0
+    assert {row.direction for row in rows} == {"forward", "backward", "update", ""}
+    assert [row.calls for row in rows if row.op == "adamw"] == [5]
+
+
+@every_engine
+def test_looking_changes_no_bit_and_leaves_the_engine_as_it_was(engine):
+    before = dict(vars(engine))
+    *_, params, grads = one_step(engine)
+    with watch(engine):
+        *_, watched_params, watched_grads = one_step(engine)
+    assert params.tobytes() == watched_params.tobytes()
+    assert grads.tobytes() == watched_grads.tobytes()
+    assert vars(engine) == before
+    with pytest.raises(KeyboardInterrupt), watch(engine):
+        raise KeyboardInterrupt
+    assert vars(engine) == before
+
+
+# What is shown
+
+
+def test_the_table_is_aligned_in_a_hundred_columns_and_gathers_what_is_small(monkeypatch):
+    clock = Clock(monkeypatch)
+    with watch(Ops()) as seen:
+        for op in ("dropout_residual_layer_norm", "gemm", "attention"):
+            seen.as_one(op, lambda: clock.passes(400))()
+        for op in ("tiny", "tinier"):
+            seen.as_one(op, lambda: clock.passes(0.5))()
+    head, *rows = seen.table(peak=230.0).splitlines()
+    assert head.split() == "op direction calls ms share GFLOP/s of peak GB/s".split()
+    assert max(map(len, [head, *rows])) <= 100
+    ends = {line.rfind("%") for line in rows}
+    assert ends == {head.index("share") + len("share") - 1}
+    assert [line.split("  ")[0] for line in rows[3:]] == [
+        "2 others, each under 0.1%", trace.ITSELF, trace.OUTSIDE, "all",
+    ]  # fmt: skip
+    assert rows[-1].split() == ["all", "1,201,000.0", "100.0%"]
+    assert "of peak" not in seen.table()
+
+
+def test_speeds_are_told_of_steps_that_were_timed(tmp_path, capsys):
+    with RunLog(tmp_path, 0, 3, peak=200.0) as log:
+        log.step(1, 1000, {"loss": 1.5, "learning_rate": 1e-3}, seconds=0.5, operations=50e9)
+        log.step(2, 1000, {"loss": 1.5, "learning_rate": 1e-3}, seconds=0.25, operations=100e9)
+        log.step(3, 1000, {"loss": 1.5, "learning_rate": 1e-3})
+    first, second, third = read_metrics(tmp_path)
+    assert (first["tokens_per_second"], first["useful_gflops"], first["peak_share"]) == (2000, 100, 0.5)
+    assert (second["tokens_per_second"], second["useful_gflops"], second["peak_share"]) == (4000, 400, 2)
+    assert "tokens_per_second" not in third
+    # Shown are 0.95 of what came before and 0.05 of the last: 1000 tokens and 52.5 operations in 0.4875 s.
+    assert "2,051 tokens/s  108 GFLOP/s  54% of peak" in capsys.readouterr().err
+
+
+# A run
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt")
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_pretrain_traces_and_ends_with_the_same_weights(name, corpus, tmp_path, capsys):
+    command = ["pretrain", str(corpus), *FLAGS, "--steps", "6", "--evaluations", "2", "--quiet"]
+    for out, more in (("plain", []), ("traced", ["--trace"])):
+        assert cli.main([*command, "--backend", name, "--out", str(tmp_path / out), *more]) == 0
+    weights = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("plain", "traced")]
+    assert weights[0] == weights[1]
+    errors = capsys.readouterr().err
+    assert errors.count("s of 6 steps went:") == 1
+    found = json.loads((tmp_path / "traced" / "trace.json").read_text())
+    assert (found["engine"], found["steps"]) == (name, 6)
+    calls = {(row["op"], row["direction"]): row["calls"] for row in found["rows"]}
+    assert calls["adamw", "update"] == 6 and calls["attention", "backward"] == 12
+    assert calls["looks at held-out text", ""] == 2
+    assert sum(row["share"] for row in found["rows"]) == pytest.approx(1, abs=1e-4)
+    assert not (tmp_path / "plain" / "trace.json").exists()
+
+
+def test_the_log_of_a_run_has_its_speed(corpus, tmp_path, capsys):
+    assert cli.main(["pretrain", str(corpus), *FLAGS, "--steps", "2", "--out", str(tmp_path / "run")]) == 0
+    assert "GFLOP/s" in capsys.readouterr().err
+    lines = [line for line in read_metrics(tmp_path / "run") if "loss" in line]
+    assert len(lines) == 2 and all(line["useful_gflops"] > 0 for line in lines)
+    if backends.peak(1):
+        assert all(0 < line["peak_share"] < 1.5 for line in lines)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is sent as a signal")
+def test_ctrl_c_prints_the_trace_of_what_was_done(corpus, tmp_path):
+    out = tmp_path / "run"
+    process = start("pretrain", corpus, "--out", out, "--steps", "100000", *FLAGS, "--trace")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not ((out / "metrics.jsonl").exists() and read_metrics(out)):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    found = json.loads((out / "trace.json").read_text())
+    assert f"s of {found['steps']:,} steps went:" in errors
+    assert "adamw" in errors and "Traceback" not in errors
+
+
+# The machine
+
+
+def test_the_peak_is_a_speed_that_a_processor_can_have():
+    one = backends.peak(1)
+    if one is None:
+        pytest.skip("the kernels in C++ are not built")
+    # Two units of 16 lanes, two operations each, 6 GHz: 384; a loop that the compiler took out shows more.
+    assert 0.1 < one < 400 and 0.1 < backends.peak(1, "bfloat16") < 1600
+    assert backends.peak(1, "float64") < 200
+
+
+def test_info_tells_of_the_engine_that_is_chosen(capsys):
+    assert cli.main(["info", "--json", "--backend", "numpy", "--threads", "1"]) == 0
+    engine = json.loads(capsys.readouterr().out)["engine"]
+    assert (engine["name"], engine["threads"]) == ("numpy", 1)
+    assert "peak in float32, GFLOP/s" in engine
+    if sets := backends.instruction_sets():
+        assert cli.main(["info", "--json", "--backend", "cpp", "--threads", "2"]) == 0
+        engine = json.loads(capsys.readouterr().out)["engine"]
+        assert engine["instruction set"] == sets[0]
