@@ -13,7 +13,7 @@ from minibert.config import BertConfig
 from minibert.hub import to_hf
 from minibert.params import Parameters
 from peers.schedule import BETAS, CLIP_NORM, EPS, RATE, WEIGHT_DECAY, TrainingStep
-from peers.work import Rectangle
+from peers.work import IGNORED, Rectangle
 
 Named = dict[str, torch.nn.Parameter]
 
@@ -37,6 +37,11 @@ class PyTorchStep:
     def loss(self) -> torch.Tensor:
         raise NotImplementedError
 
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the steps to come."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+
     def run(self) -> TrainingStep:
         self._optimizer.zero_grad(set_to_none=True)
         with precision(self._dtype):
@@ -56,24 +61,44 @@ class HuggingFace(PyTorchStep):
 
     def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, dtype: str) -> None:
         transformers.utils.logging.disable_progress_bar()
-        self._model = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))
-        load_weights(self._model, config, flat)
-        self._model.train()
+        self.model = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))
+        load_weights(self.model, config, flat)
+        self.model.train()
         split: dict[bool, list] = {True: [], False: []}
-        for name, parameter in self._model.named_parameters():
+        for name, parameter in self.model.named_parameters():
             split["LayerNorm" not in name and not name.endswith("bias")].append(parameter)
-        padded = Rectangle.of(batch)
-        self._inputs = {
-            "input_ids": torch.from_numpy(padded.input_ids),
-            "token_type_ids": torch.from_numpy(padded.token_type_ids),
-            "attention_mask": torch.from_numpy(padded.real.astype(np.int64)),
-            "labels": torch.from_numpy(padded.labels),
-            "next_sentence_label": torch.from_numpy(padded.next_sentence_labels),
-        }
+        self._inputs = padded_inputs(Rectangle.of(batch))
         super().__init__(split[True], split[False], threads, dtype)
 
     def loss(self) -> torch.Tensor:
-        return self._model(**self._inputs).loss
+        if "next_sentence_label" in self._inputs:
+            return self.model(**self._inputs).loss
+        # What BertForMaskedLM computes; BertForPreTraining has no loss without next sentences. Their weights
+        # get gradients of zero, not none: the optimizer counts the step for them, as minibert's does.
+        inputs = {name: value for name, value in self._inputs.items() if name != "labels"}
+        found = self.model(**inputs)
+        scores, labels = found.prediction_logits.flatten(0, 1), self._inputs["labels"].flatten()
+        return F.cross_entropy(scores, labels, ignore_index=IGNORED) + 0 * found.seq_relationship_logits.sum()
+
+    def run_on(self, inputs: dict[str, torch.Tensor], rate: float) -> TrainingStep:
+        """A step on another batch, at this learning rate."""
+        self._inputs = inputs
+        self.set_rate(rate)
+        return self.run()
+
+
+def padded_inputs(padded: Rectangle) -> dict[str, torch.Tensor]:
+    """A batch as Hugging Face's model takes it; one without pairs has no label of them."""
+    inputs = {
+        "input_ids": torch.from_numpy(padded.input_ids),
+        "token_type_ids": torch.from_numpy(padded.token_type_ids),
+        "attention_mask": torch.from_numpy(padded.real.astype(np.int64)),
+        "labels": torch.from_numpy(padded.labels),
+        "next_sentence_label": torch.from_numpy(padded.next_sentence_labels),
+    }
+    if (padded.next_sentence_labels < 0).all():
+        del inputs["next_sentence_label"]
+    return inputs
 
 
 def load_weights(model: torch.nn.Module, config: BertConfig, flat: np.ndarray) -> None:
