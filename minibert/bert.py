@@ -73,10 +73,10 @@ def encoder_backward(ops: Any, config: BertConfig, dy: Any, saved: Any, params: 
 def hidden_states(ops: Any, config: BertConfig, params: Tree, batch: Batch) -> Iterator[Any]:
     """What leaves the embeddings and then each layer, one by one; no dropout, nothing kept for backward."""
     x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
-    yield x
+    yield ops.widen(x)
     for number, one in enumerate(params["layers"]):
         x, _ = encoder_layer(ops, config, x, one, batch, None, number)
-        yield x
+        yield ops.widen(x)
 
 
 # x (T,H), what enters the layer -> one (A,n,n) for each sequence

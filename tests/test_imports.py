@@ -31,7 +31,8 @@ optim                   |                                                     | 
 flops                   | config                                              | numpy
 backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
 backends/numba_*        | ops/* backends/numba_*                              | numpy numba
-backends/cpp_ops        | ops/* backends/_kernels                             | numpy
+backends/cpp_primitives | ops/* backends/_kernels                             | numpy
+backends/cpp_ops        | ops/* backends/cpp_primitives                       | numpy
 backends/jax_ops        | ops/*                                               | numpy jax
 
 tokenizer/__init__      | tokenizer/*                                         |
@@ -93,7 +94,7 @@ cli/*                   | any                                                 | 
 """
 OPEN_TO_ALL = {"errors", "files"}
 # Compiled, each with the one file that imports it; no * stands for one of them.
-EXTENSIONS = {"tokenizer/_wordpiece": "tokenizer/native", "backends/_kernels": "backends/cpp_ops"}
+EXTENSIONS = {"tokenizer/_wordpiece": "tokenizer/native", "backends/_kernels": "backends/cpp_primitives"}
 
 
 class Row(NamedTuple):

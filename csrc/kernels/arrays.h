@@ -21,19 +21,47 @@ namespace {
 
 std::string shape_of(const py::array &array) { return py::str(array.attr("shape")).cast<std::string>(); }
 
-template <typename T> const char *type_name();
-template <> const char *type_name<float>() { return "float32"; }
-template <> const char *type_name<int32_t>() { return "int32"; }
-template <> const char *type_name<int64_t>() { return "int64"; }
-template <> const char *type_name<uint32_t>() { return "uint32"; }
+// What NumPy calls a type, and its own type for it.
+template <typename T> struct Numpy;
+template <> struct Numpy<float> {
+    using Type = float;
+    static constexpr const char *name = "float32";
+};
+template <> struct Numpy<bf16> {
+    using Type = uint16_t;
+    static constexpr const char *name = "uint16 (the bits of bfloat16)";
+};
+template <> struct Numpy<int32_t> {
+    using Type = int32_t;
+    static constexpr const char *name = "int32";
+};
+template <> struct Numpy<int64_t> {
+    using Type = int64_t;
+    static constexpr const char *name = "int64";
+};
+template <> struct Numpy<uint32_t> {
+    using Type = uint32_t;
+    static constexpr const char *name = "uint32";
+};
+
+bool is_narrow(const py::array &array) { return py::isinstance<py::array_t<uint16_t>>(array); }
+
+// call(float{}) or call(bf16{}), by the type of an array.
+template <typename Call> void by_type(const py::array &array, Call call) {
+    if (is_narrow(array)) {
+        call(bf16{});
+    } else {
+        call(float{});
+    }
+}
 
 // An array of T with `dimensions` dimensions, rows in one piece when `contiguous`.
 template <typename T>
 T *checked(const char *name, const py::array &array, int dimensions, bool written, bool contiguous) {
     using Plain = std::remove_const_t<T>;
-    if (!py::isinstance<py::array_t<Plain>>(array)) {
+    if (!py::isinstance<py::array_t<typename Numpy<Plain>::Type>>(array)) {
         refuse(name,
-               "is " + py::str(array.dtype()).cast<std::string>() + "; it has to be " + type_name<Plain>());
+               "is " + py::str(array.dtype()).cast<std::string>() + "; it has to be " + Numpy<Plain>::name);
     }
     if (array.ndim() != dimensions) {
         refuse(name, "has shape " + shape_of(array) + "; it has to have " + std::to_string(dimensions) +
@@ -148,7 +176,20 @@ inline float *same(const char *name, const py::array &array, int64_t size) {
     return found.data;
 }
 
-template <typename T> View view(const Matrix<T> &m) { return {m.data, m.row, m.column}; }
+// An operand of a matrix product.
+struct Operand {
+    View view;
+    int64_t rows, columns;
+};
+
+inline Operand operand(const char *name, const py::array &array) {
+    Operand found;
+    by_type(array, [&](auto zero) {
+        auto m = any_matrix<const decltype(zero)>(name, array);
+        found = {{m.data, m.row, m.column, sizeof zero == sizeof(bf16)}, m.rows, m.columns};
+    });
+    return found;
+}
 
 // A tensor (T,A,D) in which the heads of a token lie side by side.
 template <typename T> struct Tokens {
@@ -172,8 +213,8 @@ template <typename T> Tokens<T> tokens(const char *name, const py::array &array,
     return found;
 }
 
-template <typename T>
-void like(const char *name, const Tokens<T> &given, const Tokens<const float> &expected) {
+template <typename T, typename U>
+void like(const char *name, const Tokens<T> &given, const Tokens<U> &expected) {
     expect(name, given.T_, expected.T_, "tokens");
     expect(name, given.A, expected.A, "heads");
     expect(name, given.D, expected.D, "elements in a head");

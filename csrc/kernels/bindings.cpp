@@ -15,12 +15,12 @@ namespace mb {
 namespace {
 
 // An array whose memory goes back to the pool of memory when the array is dropped.
-py::array_t<float> empty(const std::vector<py::ssize_t> &shape) {
+template <typename T> py::array taken(const std::vector<py::ssize_t> &shape) {
     struct Owner {
         void *data;
         size_t bytes;
     };
-    size_t bytes = sizeof(float);
+    size_t bytes = sizeof(T);
     for (py::ssize_t n : shape) {
         if (n < 0) {
             throw py::value_error("shape has a negative number in it");
@@ -28,21 +28,27 @@ py::array_t<float> empty(const std::vector<py::ssize_t> &shape) {
         bytes *= static_cast<size_t>(n);
     }
     if (bytes < (size_t{1} << 16)) { // the C library keeps small ones itself
-        return py::array_t<float>(shape);
+        return py::array_t<T>(shape);
     }
     auto owner = std::make_unique<Owner>(Owner{take(bytes), bytes});
-    auto *data = static_cast<float *>(owner->data);
+    auto *data = static_cast<T *>(owner->data);
     py::capsule back(owner.release(), [](void *p) {
         std::unique_ptr<Owner> owner(static_cast<Owner *>(p));
         give(owner->data, owner->bytes);
     });
-    return py::array_t<float>(shape, data, back);
+    return py::array_t<T>(shape, data, back);
 }
 
-// An instruction set and a pool of threads.
+// Of float32, or of uint16 for bfloat16.
+py::array empty(const std::vector<py::ssize_t> &shape, bool narrow) {
+    return narrow ? taken<uint16_t>(shape) : taken<float>(shape);
+}
+
+// An instruction set, a pool of threads, and whether matrix products are those of bfloat16.
 class Engine {
   public:
-    Engine(const std::string &isa, int threads) : kernels_(find(isa.c_str())), pool_(threads) {
+    Engine(const std::string &isa, int threads, bool narrow)
+        : kernels_(find(isa.c_str())), pool_(threads), narrow_(narrow) {
         if (kernels_ == nullptr) {
             std::string names;
             for (const Kernels *one : available()) {
@@ -59,87 +65,100 @@ class Engine {
     int threads() const { return pool_.threads(); }
 
     void gemm(const py::array &a, const py::array &b, const py::array &out, bool add) {
-        auto A = any_matrix<const float>("a", a), B = any_matrix<const float>("b", b);
+        auto A = operand("a", a), B = operand("b", b);
         auto C = rows_out<float>("out", out);
         expect("b", B.rows, A.columns, "rows");
         expect("out", C.rows, A.rows, "rows");
         expect("out", C.columns, B.columns, "columns");
         py::gil_scoped_release released;
-        kernels_->gemm(pool_, A.rows, B.columns, A.columns, view(A), view(B), C.data, C.row, add, {});
+        kernels_->gemm(pool_, A.rows, B.columns, A.columns, A.view, B.view, C.data, C.row, add, {}, narrow_);
     }
 
     void linear(const py::array &x, const py::array &weight, const py::object &bias, const py::array &y) {
-        auto X = any_matrix<const float>("x", x), W = any_matrix<const float>("weight", weight);
-        auto Y = rows_out<float>("y", y);
-        auto b = line_or_none<float>("bias", bias);
-        expect("weight", W.rows, X.columns, "rows");
-        expect("y", Y.rows, X.rows, "rows");
-        expect("y", Y.columns, W.columns, "columns");
-        if (b.data != nullptr) {
-            expect("bias", b.size, W.columns, "elements");
-        }
-        py::gil_scoped_release released;
-        kernels_->linear(pool_, X.rows, W.columns, X.columns, view(X), view(W), b.data, Y.data, Y.row);
+        by_type(y, [&](auto zero) {
+            auto X = operand("x", x), W = operand("weight", weight);
+            auto Y = rows_out<decltype(zero)>("y", y);
+            auto b = line_or_none<float>("bias", bias);
+            expect("weight", W.rows, X.columns, "rows");
+            expect("y", Y.rows, X.rows, "rows");
+            expect("y", Y.columns, W.columns, "columns");
+            if (b.data != nullptr) {
+                expect("bias", b.size, W.columns, "elements");
+            }
+            py::gil_scoped_release released;
+            kernels_->on<decltype(zero)>().linear(pool_, X.rows, W.columns, X.columns, X.view, W.view, b.data,
+                                                  Y.data, Y.row, narrow_);
+        });
     }
 
     void linear_gelu(const py::array &x, const py::array &weight, const py::array &bias, bool tanh_form,
                      const py::array &u, const py::array &y) {
-        auto X = any_matrix<const float>("x", x), W = any_matrix<const float>("weight", weight);
-        auto b = line<float>("bias", bias);
-        auto U = whole<float>("u", u, X.rows, W.columns, true),
-             Y = whole<float>("y", y, X.rows, W.columns, true);
-        expect("weight", W.rows, X.columns, "rows");
-        expect("bias", b.size, W.columns, "elements");
-        py::gil_scoped_release released;
-        kernels_->linear_gelu(pool_, X.rows, W.columns, X.columns, view(X), view(W), b.data, tanh_form,
-                              U.data, Y.data);
+        by_type(y, [&](auto zero) {
+            using T = decltype(zero);
+            auto X = operand("x", x), W = operand("weight", weight);
+            auto b = line<float>("bias", bias);
+            auto *U = whole<T>("u", u, X.rows, W.columns, true).data;
+            auto *Y = whole<T>("y", y, X.rows, W.columns, true).data;
+            expect("weight", W.rows, X.columns, "rows");
+            expect("bias", b.size, W.columns, "elements");
+            py::gil_scoped_release released;
+            kernels_->on<T>().linear_gelu(pool_, X.rows, W.columns, X.columns, X.view, W.view, b.data,
+                                          tanh_form, U, Y, narrow_);
+        });
     }
 
     void linear_gelu_backward(const py::array &dy, const py::array &weight, bool tanh_form,
                               const py::array &u, const py::array &du) {
-        auto dY = any_matrix<const float>("dy", dy), W = any_matrix<const float>("weight", weight);
-        auto U = whole<float>("u", u, dY.rows, W.columns, true);
-        auto dU = whole<float>("du", du, dY.rows, W.columns, true);
-        expect("weight", W.rows, dY.columns, "rows");
-        py::gil_scoped_release released;
-        kernels_->linear_gelu_backward(pool_, dY.rows, W.columns, dY.columns, view(dY), view(W), tanh_form,
-                                       U.data, dU.data);
+        by_type(u, [&](auto zero) {
+            using T = decltype(zero);
+            auto dY = operand("dy", dy), W = operand("weight", weight);
+            auto *U = whole<T>("u", u, dY.rows, W.columns, true).data;
+            auto *dU = whole<T>("du", du, dY.rows, W.columns, true).data;
+            expect("weight", W.rows, dY.columns, "rows");
+            py::gil_scoped_release released;
+            kernels_->on<T>().linear_gelu_backward(pool_, dY.rows, W.columns, dY.columns, dY.view, W.view,
+                                                   tanh_form, U, dU, narrow_);
+        });
     }
 
     void attention(const py::array &q, const py::array &k, const py::array &v, const py::array &cu_seqlens,
                    bool causal, const py::tuple &drop, const py::array &y, const py::array &softmax) {
-        auto Q = tokens<const float>("q", q), K = tokens<const float>("k", k),
-             V = tokens<const float>("v", v);
-        auto Y = tokens<float>("y", y, true);
-        auto S = whole<float>("softmax", softmax, Q.T_ * Q.A, 2, true);
-        auto sequence = sequences(cu_seqlens, Q.T_);
-        like("k", K, Q), like("v", V, Q), like("y", Y, Q);
-        Drop dropped = dropout_of(drop, Q.T_);
-        py::gil_scoped_release released;
-        kernels_->attention(pool_, sequence.size - 1, sequence.data, Q.A, Q.D, {Q.data, Q.stride},
-                            {K.data, K.stride}, {V.data, V.stride}, causal, dropped, {Y.data, Y.stride},
-                            S.data);
+        by_type(q, [&](auto zero) {
+            using X = decltype(zero);
+            auto Q = tokens<const X>("q", q), K = tokens<const X>("k", k), V = tokens<const X>("v", v);
+            auto Y = tokens<X>("y", y, true);
+            auto S = whole<float>("softmax", softmax, Q.T_ * Q.A, 2, true);
+            auto sequence = sequences(cu_seqlens, Q.T_);
+            like("k", K, Q), like("v", V, Q), like("y", Y, Q);
+            Drop dropped = dropout_of(drop, Q.T_);
+            py::gil_scoped_release released;
+            kernels_->on<X>().attention(pool_, sequence.size - 1, sequence.data, Q.A, Q.D, {Q.data, Q.stride},
+                                        {K.data, K.stride}, {V.data, V.stride}, causal, dropped,
+                                        {Y.data, Y.stride}, S.data);
+        });
     }
 
     void attention_backward(const py::array &dy, const py::array &q, const py::array &k, const py::array &v,
                             const py::array &cu_seqlens, bool causal, const py::tuple &drop,
                             const py::array &y, const py::array &softmax, const py::array &dq,
                             const py::array &dk, const py::array &dv) {
-        auto Q = tokens<const float>("q", q), K = tokens<const float>("k", k),
-             V = tokens<const float>("v", v);
-        auto Y = tokens<const float>("y", y), dY = tokens<const float>("dy", dy);
-        auto dQ = tokens<float>("dq", dq, true), dK = tokens<float>("dk", dk, true);
-        auto dV = tokens<float>("dv", dv, true);
-        auto S = whole<const float>("softmax", softmax, Q.T_ * Q.A, 2);
-        auto sequence = sequences(cu_seqlens, Q.T_);
-        like("k", K, Q), like("v", V, Q), like("y", Y, Q), like("dy", dY, Q);
-        like("dq", dQ, Q), like("dk", dK, Q), like("dv", dV, Q);
-        Drop dropped = dropout_of(drop, Q.T_);
-        py::gil_scoped_release released;
-        kernels_->attention_backward(pool_, sequence.size - 1, sequence.data, Q.A, Q.D, {Q.data, Q.stride},
-                                     {K.data, K.stride}, {V.data, V.stride}, causal, dropped,
-                                     {dY.data, dY.stride}, {Y.data, Y.stride}, S.data, {dQ.data, dQ.stride},
-                                     {dK.data, dK.stride}, {dV.data, dV.stride});
+        by_type(q, [&](auto zero) {
+            using X = decltype(zero);
+            auto Q = tokens<const X>("q", q), K = tokens<const X>("k", k), V = tokens<const X>("v", v);
+            auto Y = tokens<const X>("y", y), dY = tokens<const X>("dy", dy);
+            auto dQ = tokens<X>("dq", dq, true), dK = tokens<X>("dk", dk, true);
+            auto dV = tokens<X>("dv", dv, true);
+            auto S = whole<const float>("softmax", softmax, Q.T_ * Q.A, 2);
+            auto sequence = sequences(cu_seqlens, Q.T_);
+            like("k", K, Q), like("v", V, Q), like("y", Y, Q), like("dy", dY, Q);
+            like("dq", dQ, Q), like("dk", dK, Q), like("dv", dV, Q);
+            Drop dropped = dropout_of(drop, Q.T_);
+            py::gil_scoped_release released;
+            kernels_->on<X>().attention_backward(
+                pool_, sequence.size - 1, sequence.data, Q.A, Q.D, {Q.data, Q.stride}, {K.data, K.stride},
+                {V.data, V.stride}, causal, dropped, {dY.data, dY.stride}, {Y.data, Y.stride}, S.data,
+                {dQ.data, dQ.stride}, {dK.data, dK.stride}, {dV.data, dV.stride});
+        });
     }
 
     void gelu(const py::array &x, const py::array &y, bool tanh_form) {
@@ -181,15 +200,25 @@ class Engine {
     }
 
     void column_sums(const py::array &x, const py::object &weights, const py::array &sums, bool add) {
-        auto X = rows<const float>("x", x);
-        auto W = line_or_none<float>("weights", weights);
-        auto S = line_out<float>("sums", sums);
-        if (W.data != nullptr) {
-            expect("weights", W.size, X.rows, "elements");
-        }
-        expect("sums", S.size, X.columns, "elements");
+        by_type(x, [&](auto zero) {
+            auto X = rows<const decltype(zero)>("x", x);
+            auto W = line_or_none<float>("weights", weights);
+            auto S = line_out<float>("sums", sums);
+            if (W.data != nullptr) {
+                expect("weights", W.size, X.rows, "elements");
+            }
+            expect("sums", S.size, X.columns, "elements");
+            py::gil_scoped_release released;
+            kernels_->on<decltype(zero)>().column_sums(pool_, X.rows, X.columns, X.data, X.row, W.data,
+                                                       S.data, add);
+        });
+    }
+
+    void scale_rows(const py::array &x, const py::array &weights) {
+        auto X = rows<float>("x", x, true);
+        auto *w = sized<const float>("weights", weights, X.rows);
         py::gil_scoped_release released;
-        kernels_->column_sums(pool_, X.rows, X.columns, X.data, X.row, W.data, S.data, add);
+        kernels_->scale_rows(pool_, X.rows, X.columns, X.data, X.row, w);
     }
 
     void layer_norm(const py::array &x, const py::array &gamma, const py::array &beta, float eps,
@@ -221,16 +250,20 @@ class Engine {
                                      const py::tuple &drop, const py::array &gamma, const py::array &beta,
                                      float eps, const py::array &sum, const py::array &y,
                                      const py::array &mean, const py::array &inverse) {
-        auto X = whole_rows<const float>("x", x);
-        int64_t T = X.rows, H = X.columns;
-        auto *o = whole<const float>("out", out, T, H).data;
-        auto *c = sized<const float>("bias", bias, H);
-        auto *g = sized<const float>("gamma", gamma, H), *b = sized<const float>("beta", beta, H);
-        auto *s = whole<float>("sum", sum, T, H, true).data, *result = whole<float>("y", y, T, H, true).data;
-        auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
-        Drop dropped = dropout_of(drop, T);
-        py::gil_scoped_release released;
-        kernels_->dropout_residual_layer_norm(pool_, T, H, X.data, o, c, dropped, g, b, eps, s, result, m, i);
+        by_type(x, [&](auto zero) {
+            using A = decltype(zero);
+            auto X = whole_rows<const A>("x", x);
+            int64_t T = X.rows, H = X.columns;
+            auto *o = whole<const float>("out", out, T, H).data;
+            auto *c = sized<const float>("bias", bias, H);
+            auto *g = sized<const float>("gamma", gamma, H), *b = sized<const float>("beta", beta, H);
+            auto *s = whole<A>("sum", sum, T, H, true).data, *result = whole<A>("y", y, T, H, true).data;
+            auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
+            Drop dropped = dropout_of(drop, T);
+            py::gil_scoped_release released;
+            kernels_->on<A>().dropout_residual_layer_norm(pool_, T, H, X.data, o, c, dropped, g, b, eps, s,
+                                                          result, m, i);
+        });
     }
 
     void dropout_residual_layer_norm_backward(const py::array &dy, const py::array &sum,
@@ -239,22 +272,25 @@ class Engine {
                                               const py::array &dsum, const py::object &dout,
                                               const py::array &dgamma, const py::array &dbeta,
                                               const py::array &dbias) {
-        auto S = whole_rows<const float>("sum", sum);
-        int64_t T = S.rows, H = S.columns;
-        auto *upstream = whole<const float>("dy", dy, T, H).data;
-        auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
-        auto *g = sized<const float>("gamma", gamma, H);
-        auto *ds = whole<float>("dsum", dsum, T, H, true).data;
-        float *d_out = nullptr;
-        if (!drop.empty()) {
-            d_out = whole<float>("dout", dout.cast<py::array>(), T, H, true).data;
-        }
-        auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
-        auto *dc = sized<float>("dbias", dbias, H);
-        Drop dropped = dropout_of(drop, T);
-        py::gil_scoped_release released;
-        kernels_->dropout_residual_layer_norm_backward(pool_, T, H, upstream, S.data, m, i, g, dropped, ds,
-                                                       d_out, dg, db, dc, true);
+        by_type(sum, [&](auto zero) {
+            using X = decltype(zero);
+            auto S = whole_rows<const X>("sum", sum);
+            int64_t T = S.rows, H = S.columns;
+            auto *upstream = whole<const float>("dy", dy, T, H).data;
+            auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
+            auto *g = sized<const float>("gamma", gamma, H);
+            auto *ds = whole<float>("dsum", dsum, T, H, true).data;
+            X *d_out = nullptr;
+            if (!drop.empty() || !dout.is_none()) {
+                d_out = whole<X>("dout", dout.cast<py::array>(), T, H, true).data;
+            }
+            auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
+            auto *dc = sized<float>("dbias", dbias, H);
+            Drop dropped = dropout_of(drop, T);
+            py::gil_scoped_release released;
+            kernels_->on<X>().dropout_residual_layer_norm_backward(pool_, T, H, upstream, S.data, m, i, g,
+                                                                   dropped, ds, d_out, dg, db, dc, true);
+        });
     }
 
     void embedding_layer_norm(const py::array &ids, const py::array &word, const py::array &positions,
@@ -271,59 +307,62 @@ class Engine {
         expect("position", P.columns, H, "columns"), expect("segment", G.columns, H, "columns");
         expect("positions", p.size, T, "elements"), expect("segments", s.size, T, "elements");
         auto *g = sized<const float>("gamma", gamma, H), *b = sized<const float>("beta", beta, H);
-        auto *total = whole<float>("sum", sum, T, H, true).data,
-             *result = whole<float>("y", y, T, H, true).data;
         auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
         Drop dropped = dropout_of(drop, T);
-        py::gil_scoped_release released;
-        kernels_->embedding_layer_norm(pool_, T, H, w.data, W.data, p.data, P.data, s.data, G.data, g, b, eps,
-                                       dropped, total, result, m, i);
+        by_type(y, [&](auto zero) {
+            using X = decltype(zero);
+            auto *total = whole<X>("sum", sum, T, H, true).data, *result = whole<X>("y", y, T, H, true).data;
+            py::gil_scoped_release released;
+            kernels_->on<X>().embedding_layer_norm(pool_, T, H, w.data, W.data, p.data, P.data, s.data,
+                                                   G.data, g, b, eps, dropped, total, result, m, i);
+        });
     }
 
     void embedding_layer_norm_backward(const py::array &dy, const py::array &sum, const py::array &mean,
                                        const py::array &inverse, const py::array &gamma,
                                        const py::tuple &drop, const py::array &dsum, const py::array &dgamma,
                                        const py::array &dbeta) {
-        auto S = whole_rows<const float>("sum", sum);
-        int64_t T = S.rows, H = S.columns;
-        auto *upstream = whole<const float>("dy", dy, T, H).data;
-        auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
-        auto *g = sized<const float>("gamma", gamma, H);
-        auto *ds = whole<float>("dsum", dsum, T, H, true).data;
-        auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
-        Drop dropped = dropout_of(drop, T);
-        py::gil_scoped_release released;
-        kernels_->embedding_layer_norm_backward(pool_, T, H, upstream, S.data, m, i, g, dropped, ds, dg, db,
-                                                true);
+        by_type(sum, [&](auto zero) {
+            using X = decltype(zero);
+            auto S = whole_rows<const X>("sum", sum);
+            int64_t T = S.rows, H = S.columns;
+            auto *upstream = whole<const float>("dy", dy, T, H).data;
+            auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
+            auto *g = sized<const float>("gamma", gamma, H);
+            auto *ds = whole<float>("dsum", dsum, T, H, true).data;
+            auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
+            Drop dropped = dropout_of(drop, T);
+            py::gil_scoped_release released;
+            kernels_->on<X>().embedding_layer_norm_backward(pool_, T, H, upstream, S.data, m, i, g, dropped,
+                                                            ds, dg, db, true);
+        });
     }
 
-    void softmax_cross_entropy(const py::array &logits, const py::array &labels, const py::array &nll,
-                               const py::array &best) {
-        auto L = rows<float>("logits", logits, true);
-        auto l = indices("labels", labels, L.columns);
-        expect("labels", l.size, L.rows, "elements");
-        auto *n = sized<float>("nll", nll, L.rows);
-        auto *b = sized<int32_t>("best", best, L.rows);
-        py::gil_scoped_release released;
-        kernels_->softmax_cross_entropy(pool_, L.rows, L.columns, L.data, L.row, l.data, n, b);
-    }
-
-    void softmax_cross_entropy_backward(const py::array &probabilities, const py::array &labels,
-                                        const py::array &dnll) {
-        auto P = rows<float>("probabilities", probabilities, true);
-        auto l = indices("labels", labels, P.columns);
-        expect("labels", l.size, P.rows, "elements");
-        auto *d = sized<const float>("dnll", dnll, P.rows);
-        py::gil_scoped_release released;
-        kernels_->softmax_cross_entropy_backward(pool_, P.rows, P.columns, P.data, P.row, l.data, d);
+    // The gradient lies in the memory of the logits, in their place or in the first half of each of their rows.
+    void softmax_cross_entropy(const py::array &logits, const py::array &labels, const py::array &gradient,
+                               const py::array &nll, const py::array &best) {
+        by_type(gradient, [&](auto zero) {
+            auto L = rows<float>("logits", logits, true);
+            auto G = rows<decltype(zero)>("gradient", gradient, true);
+            auto l = indices("labels", labels, L.columns);
+            expect("labels", l.size, L.rows, "elements");
+            expect("gradient", G.rows, L.rows, "rows"), expect("gradient", G.columns, L.columns, "columns");
+            auto *n = sized<float>("nll", nll, L.rows);
+            auto *b = sized<int32_t>("best", best, L.rows);
+            py::gil_scoped_release released;
+            kernels_->on<decltype(zero)>().softmax_cross_entropy(pool_, L.rows, L.columns, L.data, L.row,
+                                                                 l.data, G.data, G.row, n, b);
+        });
     }
 
     void gather(const py::array &ids, const py::array &table, const py::array &out) {
-        auto W = whole_rows<const float>("table", table);
-        auto i = indices("ids", ids, W.rows);
-        auto *o = whole<float>("out", out, i.size, W.columns, true).data;
-        py::gil_scoped_release released;
-        kernels_->gather(pool_, i.size, W.columns, i.data, W.data, o);
+        by_type(table, [&](auto zero) {
+            auto W = whole_rows<const decltype(zero)>("table", table);
+            auto i = indices("ids", ids, W.rows);
+            auto *o = whole<float>("out", out, i.size, W.columns, true).data;
+            py::gil_scoped_release released;
+            kernels_->on<decltype(zero)>().gather(pool_, i.size, W.columns, i.data, W.data, o);
+        });
     }
 
     void scatter_add(const py::array &ids, const py::array &rows, const py::array &table) {
@@ -367,9 +406,15 @@ class Engine {
                         {lr, beta1, beta2, eps, weight_decay, lr_scale, v_scale, clip});
     }
 
+    double multiply_add_rate(double seconds, bool narrow) {
+        py::gil_scoped_release released;
+        return kernels_->multiply_add_rate(pool_, seconds, narrow);
+    }
+
   private:
     const Kernels *kernels_;
     Pool pool_;
+    bool narrow_;
 };
 
 } // namespace
@@ -385,11 +430,11 @@ PYBIND11_MODULE(_kernels, m) {
         }
         return names;
     });
-    m.def("empty", &empty, py::arg("shape"));
+    m.def("empty", &empty, py::arg("shape"), py::arg("narrow") = false);
     m.def("release", &release);
     using namespace py::literals;
     py::class_<Engine>(m, "Engine")
-        .def(py::init<const std::string &, int>(), "isa"_a, "threads"_a)
+        .def(py::init<const std::string &, int, bool>(), "isa"_a, "threads"_a, "narrow"_a = false)
         .def_property_readonly("isa", &Engine::isa)
         .def_property_readonly("threads", &Engine::threads)
         .def("gemm", &Engine::gemm, "a"_a, "b"_a, "out"_a, "add"_a = false)
@@ -421,14 +466,14 @@ PYBIND11_MODULE(_kernels, m) {
              "mean"_a, "inverse"_a)
         .def("embedding_layer_norm_backward", &Engine::embedding_layer_norm_backward, "dy"_a, "sum"_a,
              "mean"_a, "inverse"_a, "gamma"_a, "drop"_a, "dsum"_a, "dgamma"_a, "dbeta"_a)
-        .def("softmax_cross_entropy", &Engine::softmax_cross_entropy, "logits"_a, "labels"_a, "nll"_a,
-             "best"_a)
-        .def("softmax_cross_entropy_backward", &Engine::softmax_cross_entropy_backward, "probabilities"_a,
-             "labels"_a, "dnll"_a)
+        .def("softmax_cross_entropy", &Engine::softmax_cross_entropy, "logits"_a, "labels"_a, "gradient"_a,
+             "nll"_a, "best"_a)
+        .def("scale_rows", &Engine::scale_rows, "x"_a, "weights"_a)
         .def("gather", &Engine::gather, "ids"_a, "table"_a, "out"_a)
         .def("scatter_add", &Engine::scatter_add, "ids"_a, "rows"_a, "table"_a)
         .def("accumulate", &Engine::accumulate, "total"_a, "extra"_a)
         .def("global_norm", &Engine::global_norm, "x"_a)
         .def("adamw", &Engine::adamw, "params"_a, "grads"_a, "m"_a, "v"_a, "decayed"_a, "lr"_a, "beta1"_a,
-             "beta2"_a, "eps"_a, "weight_decay"_a, "lr_scale"_a, "v_scale"_a, "clip"_a);
+             "beta2"_a, "eps"_a, "weight_decay"_a, "lr_scale"_a, "v_scale"_a, "clip"_a)
+        .def("multiply_add_rate", &Engine::multiply_add_rate, "seconds"_a, "narrow"_a = false);
 }

@@ -7,89 +7,107 @@ namespace mb {
 namespace MB_ISA {
 namespace {
 
-// Call visit(offset from the beginning of the matrix, column, how many of VL) over a strip of it.
+// Call visit(row, column, how many of VL) over a strip of the result.
 template <typename Visit>
-MB_INLINE void each(int64_t i, int64_t i_end, int64_t j, int64_t j_end, int64_t ld, Visit visit) {
+MB_INLINE void each(int64_t i, int64_t i_end, int64_t j, int64_t j_end, Visit visit) {
     for (; i < i_end; ++i) {
-        int64_t c = j;
-        for (; c + VL <= j_end; c += VL) {
-            visit(i * ld + c, c, VL);
-        }
-        if (c < j_end) {
-            visit(i * ld + c, c, static_cast<int>(j_end - c));
-        }
+        each_vector(j, j_end, [&](int64_t c, int n) { visit(i, c, n); });
     }
 }
 
-// y += bias
-struct AddBias {
+// Each of these takes finished sums to where they belong, which may be where they stand.
+// y = sums + bias
+template <typename X> struct AddBias {
     const float *bias;
-    float *y;
+    X *y;
     int64_t ldy;
 
-    static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end) {
+    static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end, float *sums,
+                       int64_t ld) {
         auto &s = *static_cast<const AddBias *>(self);
-        each(i, i_end, j, j_end, s.ldy, [&](int64_t at, int64_t c, int n) {
-            store_some(s.y + at, load_some(s.y + at, n) + load_some(s.bias + c, n), n);
+        each(i, i_end, j, j_end, [&](int64_t row, int64_t c, int n) {
+            vf x = load_some(sums + (row - i) * ld + c - j, n);
+            store_some(s.y + row * s.ldy + c, s.bias ? x + load_some(s.bias + c, n) : x, n);
         });
     }
 };
 
-// u += bias, y = gelu(u)
-template <bool tanh_form> struct BiasGelu {
+// u = sums + bias, y = gelu(u)
+template <typename X, bool tanh_form> struct BiasGelu {
     const float *bias;
-    float *u, *y;
-    int64_t ld;
+    X *u, *y;
+    int64_t N;
 
-    static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end) {
+    static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end, float *sums,
+                       int64_t ld) {
         auto &s = *static_cast<const BiasGelu *>(self);
-        each(i, i_end, j, j_end, s.ld, [&](int64_t at, int64_t c, int n) {
-            vf x = load_some(s.u + at, n) + load_some(s.bias + c, n);
-            store_some(s.u + at, x, n);
-            store_some(s.y + at, x * gelu_parts_of<tanh_form>(x).cdf, n);
+        each(i, i_end, j, j_end, [&](int64_t row, int64_t c, int n) {
+            vf x = load_some(sums + (row - i) * ld + c - j, n) + load_some(s.bias + c, n);
+            store_some(s.u + row * s.N + c, x, n);
+            store_some(s.y + row * s.N + c, x * gelu_parts_of<tanh_form>(x).cdf, n);
         });
     }
 };
 
-// du *= gelu'(u), u = gelu(u)
-template <bool tanh_form> struct GeluSlope {
-    float *u, *du;
-    int64_t ld;
+// du = sums gelu'(u), u = gelu(u)
+template <typename X, bool tanh_form> struct GeluSlope {
+    X *u, *du;
+    int64_t N;
 
-    static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end) {
+    static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end, float *sums,
+                       int64_t ld) {
         auto &s = *static_cast<const GeluSlope *>(self);
-        each(i, i_end, j, j_end, s.ld, [&](int64_t at, int64_t, int n) {
-            vf x = load_some(s.u + at, n);
+        each(i, i_end, j, j_end, [&](int64_t row, int64_t c, int n) {
+            X *at = s.u + row * s.N + c;
+            vf x = load_some(at, n);
             GeluParts parts = gelu_parts_of<tanh_form>(x);
-            store_some(s.du + at, load_some(s.du + at, n) * (parts.cdf + x * parts.slope), n);
-            store_some(s.u + at, x * parts.cdf, n);
+            vf dy = load_some(sums + (row - i) * ld + c - j, n);
+            store_some(s.du + row * s.N + c, dy * (parts.cdf + x * parts.slope), n);
+            store_some(at, x * parts.cdf, n);
         });
     }
 };
+
+// Where sums of float32 may stand before they are finished: in a result of their own type.
+float *place_for_sums(float *y) { return y; }
+float *place_for_sums(bf16 *) { return nullptr; }
 
 } // namespace
 
-void linear(Pool &pool, int64_t M, int64_t N, int64_t K, View x, View weight, const float *bias, float *y,
-            int64_t ldy) {
-    AddBias behind{bias, y, ldy};
-    gemm(pool, M, N, K, x, weight, y, ldy, false, bias ? Epilogue{behind.finish, &behind} : Epilogue{});
+template <typename X>
+void linear(Pool &pool, int64_t M, int64_t N, int64_t K, View x, View weight, const float *bias, X *y,
+            int64_t ldy, bool narrow) {
+    AddBias<X> behind{bias, y, ldy};
+    float *sums = place_for_sums(y);
+    bool done = sums != nullptr && bias == nullptr;
+    gemm(pool, M, N, K, x, weight, sums, ldy, false, done ? Epilogue{} : Epilogue{behind.finish, &behind},
+         narrow);
 }
 
+template <typename X>
 void linear_gelu(Pool &pool, int64_t M, int64_t N, int64_t K, View x, View weight, const float *bias,
-                 bool tanh_form, float *u, float *y) {
-    BiasGelu<true> with_tanh{bias, u, y, N};
-    BiasGelu<false> with_erf{bias, u, y, N};
-    gemm(pool, M, N, K, x, weight, u, N, false,
-         tanh_form ? Epilogue{with_tanh.finish, &with_tanh} : Epilogue{with_erf.finish, &with_erf});
+                 bool tanh_form, X *u, X *y, bool narrow) {
+    BiasGelu<X, true> with_tanh{bias, u, y, N};
+    BiasGelu<X, false> with_erf{bias, u, y, N};
+    gemm(pool, M, N, K, x, weight, place_for_sums(u), N, false,
+         tanh_form ? Epilogue{with_tanh.finish, &with_tanh} : Epilogue{with_erf.finish, &with_erf}, narrow);
 }
 
+template <typename X>
 void linear_gelu_backward(Pool &pool, int64_t M, int64_t N, int64_t K, View dy, View weight, bool tanh_form,
-                          float *u, float *du) {
-    GeluSlope<true> with_tanh{u, du, N};
-    GeluSlope<false> with_erf{u, du, N};
-    gemm(pool, M, N, K, dy, weight, du, N, false,
-         tanh_form ? Epilogue{with_tanh.finish, &with_tanh} : Epilogue{with_erf.finish, &with_erf});
+                          X *u, X *du, bool narrow) {
+    GeluSlope<X, true> with_tanh{u, du, N};
+    GeluSlope<X, false> with_erf{u, du, N};
+    gemm(pool, M, N, K, dy, weight, place_for_sums(du), N, false,
+         tanh_form ? Epilogue{with_tanh.finish, &with_tanh} : Epilogue{with_erf.finish, &with_erf}, narrow);
 }
+
+template decltype(linear<float>) linear<float>;
+template decltype(linear<bf16>) linear<bf16>;
+template decltype(linear_gelu<float>) linear_gelu<float>;
+template decltype(linear_gelu<bf16>) linear_gelu<bf16>;
+template decltype(linear_gelu_backward<float>) linear_gelu_backward<float>;
+template decltype(linear_gelu_backward<bf16>) linear_gelu_backward<bf16>;
 
 } // namespace MB_ISA
 } // namespace mb

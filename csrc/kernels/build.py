@@ -20,7 +20,7 @@ ROOT = HERE.parent.parent
 ONCE = ("threads.cpp", "memory.cpp", "dispatch.cpp", "bindings.cpp")
 KERNELS = (
     *("attention.cpp", "blocks.cpp", "gemm.cpp", "layer_norm.cpp", "rowwise.cpp"),
-    *("table.cpp", "updates.cpp"),
+    *("peak.cpp", "table.cpp", "updates.cpp"),
 )
 # Sums may be contracted to fused multiply-adds; nothing else may change what the source says.
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fvisibility=hidden", "-g0"]
@@ -30,7 +30,12 @@ AVX512 = [
     *("-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw"),
     *(*AVX2, "-mprefer-vector-width=512"),
 ]
-ON_X86 = {"portable": [], "avx2": AVX2, "avx512": AVX512}
+ON_X86 = {
+    "portable": [],
+    "avx2": AVX2,
+    "avx512": AVX512,
+    "avx512_bf16": [*AVX512, "-mavx512bf16"],
+}
 NAME = "minibert.backends._kernels"
 
 

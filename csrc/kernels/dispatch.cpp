@@ -14,6 +14,9 @@ extern const Kernels kernels;
 namespace avx512 {
 extern const Kernels kernels;
 }
+namespace avx512_bf16 {
+extern const Kernels kernels;
+}
 #endif
 
 std::vector<const Kernels *> available() {
@@ -21,8 +24,12 @@ std::vector<const Kernels *> available() {
 #if defined(MB_X86)
     __builtin_cpu_init();
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")) {
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+    if (avx512 && __builtin_cpu_supports("avx512bf16")) {
+        found.push_back(&mb::avx512_bf16::kernels);
+    }
+    if (avx512) {
         found.push_back(&mb::avx512::kernels);
     }
     if (avx2) {

@@ -8,23 +8,33 @@
 
 namespace mb {
 
-// A matrix as it lies in memory: element (i, j) at data[i * row + j * column]. Transposing is exchanging strides.
+// A matrix as it lies in memory, of floats or of bf16: element (i, j) is number i * row + j * column of `data`.
+// Transposing is exchanging strides.
 struct View {
-    const float *data;
+    const void *data;
     int64_t row, column;
+    bool narrow = false; // bf16
+
+    const void *at(int64_t i, int64_t j) const {
+        return static_cast<const char *>(data) + (i * row + j * column) * (narrow ? 2 : 4);
+    }
 };
 
-// What to do with rows [i, i_end) and columns [j, j_end) of C once they are final and still in cache.
+// What to do with rows [i, i_end) and columns [j, j_end) of C once they are final and still in cache. `sums` is where
+// (i, j) stands, in rows of ld floats.
 struct Epilogue {
-    void (*finish)(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end) = nullptr;
+    void (*finish)(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end, float *sums,
+                   int64_t ld) = nullptr;
     const void *self = nullptr;
 };
 
 namespace MB_ISA {
 
-// C (M,N) = A (M,K) B (K,N), or C += A B. C has rows of ldc floats. Bits do not depend on the number of threads.
+// C (M,N) = A (M,K) B (K,N), or C += A B. C has rows of ldc floats; where it is null, nobody but the epilogue sees the
+// sums. `narrow` multiplies in bfloat16, to which floats are rounded, and adds up in float32. Bits do not depend on the
+// number of threads.
 void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C, int64_t ldc,
-          bool add = false, Epilogue epilogue = {});
+          bool add = false, Epilogue epilogue = {}, bool narrow = false);
 
 } // namespace MB_ISA
 } // namespace mb

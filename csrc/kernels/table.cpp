@@ -8,33 +8,40 @@ namespace MB_ISA {
 
 extern const Kernels kernels;
 
+template <typename X>
+constexpr Typed<X> typed = {
+    linear<X>,
+    linear_gelu<X>,
+    linear_gelu_backward<X>,
+    attention<X>,
+    attention_backward<X>,
+    column_sums<X>,
+    dropout_residual_layer_norm<X>,
+    dropout_residual_layer_norm_backward<X>,
+    embedding_layer_norm<X>,
+    embedding_layer_norm_backward<X>,
+    softmax_cross_entropy<X>,
+    gather<X>,
+};
+
 const Kernels kernels = {
     MB_NAME(MB_ISA),
+    typed<float>,
+    typed<bf16>,
     gemm,
-    linear,
-    linear_gelu,
-    linear_gelu_backward,
-    attention,
-    attention_backward,
     gelu,
     gelu_backward,
     tanh_forward,
     tanh_backward,
     dropout,
-    column_sums,
     layer_norm,
     layer_norm_backward,
-    dropout_residual_layer_norm,
-    dropout_residual_layer_norm_backward,
-    embedding_layer_norm,
-    embedding_layer_norm_backward,
-    softmax_cross_entropy,
-    softmax_cross_entropy_backward,
-    gather,
+    scale_rows,
     scatter_add,
     accumulate,
     global_norm,
     adamw,
+    multiply_add_rate,
 };
 
 } // namespace MB_ISA

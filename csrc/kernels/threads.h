@@ -47,10 +47,13 @@ void *large_pages(size_t bytes);
 
 // Memory that each thread keeps between calls, at least `bytes` large, aligned to 64 bytes. `slot` tells apart what
 // is in use at the same time; whatever was in it is lost.
-enum class Slot { left, right, scratch, sums, count };
+enum class Slot { left, right, strip, scratch, sums, count };
 void *scratch(Slot slot, size_t bytes);
 
 // Division of n things into parts of `size`.
 constexpr int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+// The next multiple of `size`.
+constexpr int64_t whole(int64_t n, int64_t size) { return parts(n, size) * size; }
 
 } // namespace mb

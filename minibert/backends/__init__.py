@@ -19,15 +19,16 @@ class _MissingEngine(InputError):
     """What an engine needs is not installed."""
 
 
-def _numpy(threads: int) -> Ops:
+def _numpy(threads: int, dtype: str) -> Ops:
     return Ops()
 
 
-def _cpp(threads: int) -> Ops:
-    return import_module("minibert.backends.cpp_ops").CppOps(threads=threads, isa=_forced.get("isa", ""))
+def _cpp(threads: int, dtype: str) -> Ops:
+    cpp_ops = import_module("minibert.backends.cpp_ops")
+    return cpp_ops.CppOps(threads=threads, isa=_forced.get("isa", ""), dtype=dtype)
 
 
-def _numba(threads: int) -> Ops:
+def _numba(threads: int, dtype: str) -> Ops:
     return import_module("minibert.backends.numba_ops").NumbaOps(threads=threads)
 
 
@@ -35,16 +36,18 @@ class Engine(NamedTuple):
     """One engine: what it is, and how it comes to be."""
 
     about: str
-    make: Callable[[int], Ops]  # with a number of threads; ImportError where something is missing
+    make: Callable[[int, str], Ops]  # with threads and a dtype; ImportError where something is missing
     lacking: str  # what to do then
+    dtypes: tuple[str, ...] = ("float32", "float64")
 
 
 TABLE = {
     "numpy": Engine("the reference, plain NumPy", _numpy, ""),
     "cpp": Engine(
-        "kernels in C++ for float32",
+        "kernels in C++ for float32 and bfloat16",
         _cpp,
         "install a C++ compiler (GCC or Clang) and Python's headers, then minibert anew",
+        ("float32", "bfloat16", "float64"),
     ),
     "numba": Engine("loops compiled by Numba for float32 and float64", _numba, "pip install numba"),
 }
@@ -52,23 +55,25 @@ ENGINES = {name: engine.about for name, engine in TABLE.items()}
 FASTEST_FIRST = ("cpp", "numba", "numpy")
 
 
-def create(name: str = "auto", threads: int | None = None) -> Ops:
+def create(name: str = "auto", threads: int | None = None, dtype: str = "float32") -> Ops:
     """The engine of that name; "auto" takes the fastest there is.
 
     Parameters
     ----------
     name : "auto" or one of `ENGINES`.
     threads : of the engine itself; one for each core when left out. NumPy's are `limit_threads`'s matter.
+    dtype : "float32", "float64" or "bfloat16". The first two are those of the parameters; bfloat16 is that of
+        the operands of matrix products and of activations, with parameters in float32.
 
     Raises
     ------
     InputError
-        When there is no such engine, or what it needs is not installed.
+        When there is no such engine, it does not compute in that dtype, or what it needs is not installed.
     """
-    return choose(name, threads)[0]
+    return choose(name, threads, dtype)[0]
 
 
-def choose(name: str = "auto", threads: int | None = None) -> tuple[Ops, str]:
+def choose(name: str = "auto", threads: int | None = None, dtype: str = "float32") -> tuple[Ops, str]:
     """The engine that `create` gives, and a sentence that says which it is and why.
 
     Examples
@@ -79,25 +84,31 @@ def choose(name: str = "auto", threads: int | None = None) -> tuple[Ops, str]:
     _require_positive(threads)
     if name not in ("auto", *TABLE):
         raise InputError(f"backend={name!r} is not an engine; use auto or one of {', '.join(TABLE)}.")
+    able = [one for one in FASTEST_FIRST if dtype in TABLE[one].dtypes]
+    if not able or name not in ("auto", *able):
+        raise InputError(
+            f"dtype={dtype!r} is not one that backend={name!r} computes in; "
+            + (f"{', '.join(able)} can." if able else "use float32, bfloat16 or float64.")
+        )
     if name != "auto":
-        ops = _make(name, threads)
+        ops = _make(name, threads, dtype)
         return ops, _described(ops)
     missing = []
-    for one in FASTEST_FIRST:
+    for one in able:
         try:
-            ops = _make(one, threads)
+            ops = _make(one, threads, dtype)
         except _MissingEngine as error:
             missing.append(str(error))
             continue
         why = f"; {' '.join(missing)}" if missing else ", the fastest engine there is"
         return ops, _described(ops) + why
-    raise AssertionError("numpy is always there")
+    raise InputError(f"No engine that computes in {dtype} is installed. {' '.join(missing)}")
 
 
-def _make(name: str, threads: int | None) -> Ops:
+def _make(name: str, threads: int | None, dtype: str) -> Ops:
     engine = TABLE[name]
     try:
-        return engine.make(threads or cores())
+        return engine.make(threads or cores(), dtype)
     except ImportError as error:
         raise _MissingEngine(f"backend={name!r} is not installed ({error}): {engine.lacking}.") from None
 
@@ -121,7 +132,7 @@ def cores() -> int:
 def instruction_sets() -> list[str]:
     """What `force_isa` may be told, the fastest first; nothing without the kernels in C++."""
     try:
-        return import_module("minibert.backends.cpp_ops")._kernels.available()
+        return import_module("minibert.backends.cpp_primitives").available()
     except ImportError:
         return []
 
@@ -140,13 +151,10 @@ def peak(threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS) ->
     GFLOP/s, a multiply-add being two; None without the kernels in C++, which measure it.
     """
     try:
-        fastest = import_module("minibert.backends.cpp_ops").CppOps(threads=threads)
+        cpp = import_module("minibert.backends.cpp_primitives")
     except ImportError:
         return None
-    measure = getattr(fastest._run, "multiply_add_rate", None)
-    if measure is None:
-        return None
-    rate = measure(seconds, dtype == "bfloat16")
+    rate = cpp.multiply_add_rate(threads, seconds, narrow=dtype == "bfloat16")
     return rate / 2 if dtype == "float64" else rate  # half as many numbers in a vector
 
 
@@ -176,9 +184,7 @@ def limit_threads(threads: int | None, ops: Ops | None = None) -> Any:
 
 def _require_positive(threads: int | None) -> None:
     if threads is not None and threads < 1:
-        raise InputError(
-            f"threads={threads} is not a positive number; leave it out for one thread a core."
-        )
+        raise InputError(f"threads={threads} is not a positive number; leave it out for one thread a core.")
 
 
 def keep_freed_memory() -> bool:

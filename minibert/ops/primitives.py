@@ -32,6 +32,10 @@ class Primitives:
         """The one place where precision changes."""
         return self.xp.asarray(x).astype(dtype)
 
+    def widen(self, x: Any) -> Any:
+        """Activations for others to look at, where an engine keeps its own in a precision below float32."""
+        return x
+
     def accumulate(self, total: Any, extra: Any) -> Any:
         """Accumulators are consumed and returned: NumPy adds in place, immutable arrays make a new one."""
         total += extra

@@ -1,0 +1,201 @@
+// How operands of a matrix product are laid out for its register tile: panels of `width` rows (or columns), for each
+// step of k the `width` numbers side by side. A part of gemm.cpp.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "loops.h"
+#include "simd.h"
+#include "threads.h"
+
+namespace mb {
+namespace MB_ISA {
+namespace {
+
+// A tile is made of units of 32 bits, which hold kDepth neighbours along k. Each way of multiplying has units of its own.
+
+struct Exact { // floats as they are
+    static constexpr int64_t kDepth = 1;
+
+    // Units of VL columns, from their elements at k (and k + 1, where a unit has two).
+    template <typename X> static MB_INLINE vf unit(vf first, vf) { return first; }
+
+    // VL units, or the first of them, from `n` elements of one row.
+    template <typename X> static MB_INLINE vf units(const X *p, int64_t n) { return load_some(p, (int)n); }
+
+    static MB_INLINE vf multiply_add(vf sums, const float *left, vf right) { return sums + *left * right; }
+};
+
+struct Rounded : Exact { // floats of the precision of bfloat16, where there is no instruction for pairs
+    template <typename X> static MB_INLINE vf unit(vf first, vf) {
+        return sizeof(X) == 2 ? first : (vf)rounded_bits(first);
+    }
+    template <typename X> static MB_INLINE vf units(const X *p, int64_t n) {
+        return unit<X>(load_some(p, (int)n), vf{});
+    }
+};
+
+#if defined(__AVX512BF16__)
+struct Pairs { // two bfloat16, for the instruction that multiplies and adds both
+    static constexpr int64_t kDepth = 2;
+
+    template <typename X> static MB_INLINE vf unit(vf first, vf second) {
+        if constexpr (sizeof(X) == 2) {
+            return (vf)(((vu)first >> 16) | (vu)second); // the lower halves of both are 0
+        }
+        // first 0 .. 15, second 0 .. 15  ->  first 0, second 0, first 1 ..
+        __m512i order = _mm512_add_epi32(_mm512_set1_epi32(16 << 16),
+                                         _mm512_mullo_epi32((__m512i)lanes(), _mm512_set1_epi32(0x10001)));
+        __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+        return (vf)_mm512_maskz_permutexvar_epi16(~0u, order, both);
+    }
+    static MB_INLINE vf units(const float *p, int64_t n) {
+        vf first = load_some(p, (int)smaller(VL, n)), second = {};
+        if (n > VL) {
+            second = load_some(p + VL, (int)smaller(VL, n - VL));
+        }
+        __m512bh both = _mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+        return (vf)(__m512i)both;
+    }
+    static MB_INLINE vf units(const bf16 *p, int64_t n) {
+        if (n >= 2 * VL) {
+            return load((const float *)p);
+        }
+        bf16 whole[2 * VL] = {};
+        std::memcpy(whole, p, sizeof(bf16) * (size_t)n);
+        return load((const float *)whole);
+    }
+
+    static MB_INLINE vf multiply_add(vf sums, const float *left, vf right) {
+        int32_t bits;
+        std::memcpy(&bits, left, sizeof bits);
+        return (vf)_mm512_dpbf16_ps((__m512)sums, (__m512bh)_mm512_set1_epi32(bits), (__m512bh)right);
+    }
+};
+using Narrow = Pairs;
+#else
+using Narrow = Rounded;
+#endif
+
+// Lanes of two vectors exchanged, so that in blocks of `step` lanes  a0 a1  become  a0 b0,
+//                                                                     b0 b1          a1 b1.
+template <int step, int... lane> MB_INLINE void exchange(vf &a, vf &b, std::integer_sequence<int, lane...>) {
+    vf upper = __builtin_shufflevector(a, b, (lane & step ? lane - step + VL : lane)...);
+    b = __builtin_shufflevector(a, b, (lane & step ? lane + VL : lane + step)...);
+    a = upper;
+}
+
+template <int step> MB_INLINE void exchange_all(vf *rows) {
+#pragma GCC unroll 16
+    for (int i = 0; i < VL; ++i) {
+        if (!(i & step)) {
+            exchange<step>(rows[i], rows[i + step], std::make_integer_sequence<int, VL>());
+        }
+    }
+}
+
+// VL vectors of VL units, rows to columns
+MB_INLINE void transpose(vf *rows) {
+    exchange_all<1>(rows);
+    exchange_all<2>(rows);
+    if constexpr (VL > 4) {
+        exchange_all<4>(rows);
+    }
+    if constexpr (VL > 8) {
+        exchange_all<8>(rows);
+    }
+}
+
+// A vector of which the panel has `n` units left. What is written beyond a panel narrower than a vector is overwritten
+// by the next k; past the end there is room for it.
+template <int width> MB_INLINE void store_units(float *p, vf units, int n) {
+    if (n >= VL || width < VL) {
+        store(p, units);
+    } else {
+        store(p, units, n % VL);
+    }
+}
+
+// VL units along k (fewer where !whole: `left` elements are left) of `count` rows, each of which lies in one piece.
+template <int width, typename How, bool whole, typename X>
+MB_INLINE void pack_square(const X *panel, int64_t stride, int64_t count, int64_t left, float *packed) {
+    constexpr int64_t kElements = VL * How::kDepth;
+    int64_t steps = whole ? VL : parts(left, How::kDepth);
+#pragma GCC unroll 8
+    for (int first = 0; first < width; first += VL) {
+        constexpr int kWidth = width; // of which the last vector may hold fewer than VL
+        int here = std::min(VL, kWidth - first);
+        vf rows[VL] = {};
+#pragma GCC unroll 16
+        for (int i = 0; i < VL; ++i) {
+            if (i < here) {
+                const X *row = panel + smaller(first + i, count - 1) * stride;
+                rows[i] = How::units(row, whole ? kElements : left);
+            }
+        }
+        transpose(rows);
+#pragma GCC unroll 16
+        for (int k = 0; k < VL; ++k) {
+            if (whole || k < steps) {
+                store_units<width>(packed + k * width + first, rows[k], here);
+            }
+        }
+    }
+}
+
+// One step of k of `count` columns that lie side by side.
+template <int width, typename How, typename X>
+MB_INLINE void pack_row(const X *first, const X *second, int64_t count, float *packed) {
+#pragma GCC unroll 8
+    for (int c = 0; c < width; c += VL) {
+        int n = (int)smaller(std::min(VL, width - c), count - c);
+        if (n > 0) {
+            vf below = second ? load_some(second + c, n) : vf{};
+            store_units<width>(packed + c, How::template unit<X>(load_some(first + c, n), below), width - c);
+        }
+    }
+}
+
+// `count` rows (or columns) of a matrix and K of its columns (rows) as panels: packed[panel][k][width]. What stands in
+// the last panel behind the last row is some number or other, which no result contains.
+template <int width, typename How, typename X>
+void pack(const void *data, int64_t stride, int64_t k_stride, int64_t count, int64_t K, float *packed) {
+    constexpr int64_t kElements = VL * How::kDepth;
+    auto *from = static_cast<const X *>(data);
+    int64_t units = parts(K, How::kDepth);
+    for (; count > 0; count -= width, from += width * stride, packed += width * units) {
+        int64_t here = smaller(width, count);
+        if (k_stride == 1 && stride != 1) {
+            int64_t k = 0;
+            for (; k + kElements <= K; k += kElements) {
+                pack_square<width, How, true>(from + k, stride, here, K - k,
+                                              packed + k / How::kDepth * width);
+            }
+            if (k < K) {
+                pack_square<width, How, false>(from + k, stride, here, K - k,
+                                               packed + k / How::kDepth * width);
+            }
+            continue;
+        }
+        for (int64_t u = 0; u < units; ++u) {
+            const X *first = from + u * How::kDepth * k_stride;
+            const X *second = How::kDepth > 1 && 2 * u + 1 < K ? first + k_stride : nullptr;
+            if (stride == 1 && here == width) {
+                pack_row<width, How>(first, second, width, packed + u * width);
+            } else if (stride == 1) {
+                pack_row<width, How>(first, second, here, packed + u * width);
+            } else {
+                for (int64_t i = 0; i < here; ++i) { // a matrix with both strides: one by one
+                    vf below = second ? load(second + i * stride, 1) : vf{};
+                    store(packed + u * width + i, How::template unit<X>(load(first + i * stride, 1), below),
+                          1);
+                }
+            }
+        }
+    }
+}
+
+} // namespace
+} // namespace MB_ISA
+} // namespace mb
