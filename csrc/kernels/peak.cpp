@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <thread>
+#include <vector>
 
 #include "simd.h"
 
@@ -13,8 +15,9 @@ namespace {
 // Independent sums: the four cycles of a multiply-add times the two units that begin one each are eight on today's
 // cores, and sixteen registers, the fewest that an instruction set here has, hold twelve beside the two factors.
 constexpr int kSums = 12;
-constexpr int64_t kTimes = 20000; // some tens of microseconds between two looks at the clock
-constexpr int kRounds = 5;
+constexpr int64_t kTimes = 5000;   // some microseconds between two looks at the clock
+constexpr int kRounds = 50;        // at most, and short: in one of them no other program wants a core
+constexpr double kPatience = 0.02; // seconds to wait for a thread that is still asleep
 
 struct Wide {
     static constexpr int operations = 2 * VL;
@@ -52,22 +55,29 @@ template <typename Unit> float multiply_adds(float start) {
 
 template <typename Unit> double rate_of(Pool &pool, double seconds) {
     using Clock = std::chrono::steady_clock;
-    auto since = [](Clock::time_point began) {
-        return std::chrono::duration<double>(Clock::now() - began).count();
-    };
+    auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
+    const int threads = pool.threads();
+    const double each = seconds / kRounds;
+    std::vector<Clock::time_point> begins(threads), ends(threads);
     std::atomic<float> sink{0}; // what nobody reads is not computed
     double best = 0;
-    for (int round = 0; round < kRounds; ++round) {
+    for (auto first = Clock::now(); since(first) < seconds;) {
+        std::atomic<int> here{0};
         std::atomic<int64_t> done{0};
-        auto began = Clock::now();
-        // All stop at one time: who comes late does less, and who gets two parts does hardly more.
-        pool.run(pool.threads(), [&](int64_t) {
+        pool.run(threads, [&](int64_t part) {
+            begins[part] = Clock::now();
+            for (++here; here < threads && since(begins[part]) < kPatience;) {
+                std::this_thread::yield(); // all begin together
+            }
+            begins[part] = Clock::now();
             do { // from another number each time, or the compiler would compute it once
                 sink.store(multiply_adds<Unit>((float)(done++ % 8)), std::memory_order_relaxed);
-            } while (since(began) < seconds / kRounds);
+            } while (since(begins[part]) < each);
+            ends[part] = Clock::now();
         });
-        double took = since(began);
-        best = std::max(best, (double)done * kTimes * kSums * Unit::operations / took / 1e9);
+        std::chrono::duration<double> took =
+            *std::max_element(ends.begin(), ends.end()) - *std::min_element(begins.begin(), begins.end());
+        best = std::max(best, (double)done * kTimes * kSums * Unit::operations / took.count() / 1e9);
     }
     return best;
 }

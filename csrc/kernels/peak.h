@@ -7,7 +7,7 @@ namespace mb {
 namespace MB_ISA {
 
 // Giga floating-point operations a second of all threads together, a multiply-add being two, from registers; the
-// best of a few rounds that take so many seconds in all. `narrow`: products of bfloat16 added to float32, where the
+// best of many rounds that take so many seconds in all. `narrow`: products of bfloat16 added to float32, where the
 // instruction set has them; float32 elsewhere.
 double multiply_add_rate(Pool &pool, double seconds, bool narrow);
 
