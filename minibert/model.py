@@ -13,7 +13,7 @@ from minibert.batch import Batch, Sequence
 from minibert.config import BertConfig
 from minibert.errors import InputError
 from minibert.hub import load_hf, save_hf
-from minibert.params import Parameters
+from minibert.params import Parameters, precision_for
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Bert:
         cls,
         folder: str | Path,
         backend: str = "auto",
-        dtype: Any = np.float32,
+        dtype: Any = "float32",
         threads: int | None = None,
     ) -> "Bert":
         """Load the folder of a run of minibert, or of a BERT in Hugging Face's format.
@@ -94,7 +94,8 @@ class Bert:
         ----------
         folder : has `config.json` and `model.safetensors`.
         backend : the engine by name.
-        dtype : in which to compute, float32 or float64.
+        dtype : in which to compute: "float32", "float64", or "bfloat16" for matrix products and activations
+            with everything else in float32. What comes out is float32 or float64.
         threads : of the engine; one for each core when left out.
 
         Raises
@@ -102,10 +103,9 @@ class Bert:
         InputError
             When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
         """
-        ops = backends.create(backend, threads)
-        if np.dtype(dtype) not in (np.float32, np.float64):
-            raise InputError(f"dtype={np.dtype(dtype)} is not one to compute in; give float32 or float64.")
-        config, params, report = load_hf(folder, dtype)
+        dtype = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        ops = backends.create(backend, threads, dtype)
+        config, params, report = load_hf(folder, precision_for(dtype))
         if report.missing:
             lacking = ", ".join(report.missing)
             warnings.warn(f"{folder} lacks {lacking}; train these before relying on them.", stacklevel=2)

@@ -172,6 +172,17 @@ class Parameters:
         return sum(entry.size for entry in self.table if entry.name.startswith(prefixes or ("",)))
 
 
+def precision_for(arithmetic: str) -> np.dtype:
+    """What parameters, gradients and moments are kept in where products are computed in `arithmetic`.
+
+    Examples
+    --------
+    >>> precision_for("bfloat16")
+    dtype('float32')
+    """
+    return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
+
+
 def initialise(config: BertConfig, seed: int, dtype: Any = np.float32) -> Parameters:
     """The paper's initial values: truncated normal weights, zero biases, LayerNorm at one and zero.
 

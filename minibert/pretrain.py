@@ -79,7 +79,7 @@ def pretrain(
     """
     run, began = Path(out), time.monotonic() if began is None else began
     options = options.resolved()
-    ops, engine = backends.choose(options.backend, options.threads)
+    ops, engine = backends.choose(options.backend, options.threads, options.dtype)
     backends.keep_freed_memory()
     fresh = not run.exists()
     _claim_folder(options, run, resume)

@@ -12,9 +12,17 @@ from minibert.params import Parameters
 class Minibert:
     """What a user calls; it returns the hidden states of every layer and the pooled vectors."""
 
-    def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, engine: str) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        batch: Batch,
+        flat: np.ndarray,
+        threads: int,
+        engine: str,
+        dtype: str = "float32",
+    ) -> None:
         backends.keep_freed_memory()
-        ops = backends.create(engine, threads)
+        ops = backends.create(engine, threads, dtype)
         self._limits = backends.limit_threads(threads, ops)
         self._model = Bert(config, Parameters(config, flat), ops)
         self._batch = batch

@@ -17,9 +17,17 @@ from peers.schedule import RATE, TrainingStep
 class Minibert:
     """The training loop's own step: gradients, clipping, AdamW."""
 
-    def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, engine: str) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        batch: Batch,
+        flat: np.ndarray,
+        threads: int,
+        engine: str,
+        dtype: str = "float32",
+    ) -> None:
         backends.keep_freed_memory()
-        self._ops, self._batch = backends.create(engine, threads), batch
+        self._ops, self._batch = backends.create(engine, threads, dtype), batch
         self._limits = backends.limit_threads(threads, self._ops)
         options = PretrainOptions(seed=3, bias_correction=True)
         task = Pretraining(options, None, self._ops)

@@ -18,9 +18,18 @@ class Way(NamedTuple):
         return f"{self.engine}, {self.dtype}"
 
 
+def _minibert(factory: str) -> list[Way]:
+    return [
+        Way(name, dtype, factory, {"engine": name, "dtype": dtype})
+        for name, engine in backends.TABLE.items()
+        for dtype in ("float32", "bfloat16")
+        if dtype in engine.dtypes
+    ]
+
+
 def training() -> list[Way]:
     """Every engine of minibert's, then every peer."""
-    found = [Way(name, "float32", "train_minibert:Minibert", {"engine": name}) for name in backends.ENGINES]
+    found = _minibert("train_minibert:Minibert")
     for dtype in ("float32", "bfloat16"):
         found += [
             Way("Hugging Face", dtype, "train_pytorch:HuggingFace", {"dtype": dtype}),
@@ -32,7 +41,7 @@ def training() -> list[Way]:
 
 def encoding() -> list[Way]:
     """The same for sentences to hidden states."""
-    found = [Way(name, "float32", "encode_minibert:Minibert", {"engine": name}) for name in backends.ENGINES]
+    found = _minibert("encode_minibert:Minibert")
     for dtype in ("float32", "bfloat16"):
         found += [
             Way("PyTorch", dtype, "encode_pytorch:PyTorch", {"dtype": dtype}),

@@ -166,7 +166,13 @@ def _model_flags(group: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="begin the output bias at the log-frequencies of the text instead of zero (default: by size)",
     )
-    _choice(group, "--dtype", ("float32", "float64"), "float32 or float64, of weights and arithmetic")
+    _choice(
+        group,
+        "--dtype",
+        ("float32", "bfloat16", "float64"),
+        "precision: float32 or float64 throughout; bfloat16 for products and activations, with weights, sums "
+        "and losses in float32 (engine cpp; fast where the processor has AVX512-BF16)",
+    )
 
 
 def _batch_flags(group: Any) -> None:

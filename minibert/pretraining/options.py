@@ -44,7 +44,7 @@ class PretrainOptions:
     max_positions: int = 512
     dropout: float | None = None
     unigram_bias: bool | None = None
-    dtype: str = "float32"
+    dtype: str = "float32"  # "bfloat16": of products and activations; parameters stay float32
     # length of the run: at most one of the two
     steps: int | None = None
     minutes: float | None = None
@@ -103,7 +103,8 @@ class PretrainOptions:
         self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
         self._require("at least 0 and below 1", lambda x: 0 <= x < 1, "dropout", "warmup", "beta1", "beta2")
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "held_out")
-        self._require("'float32' or 'float64'", lambda x: x in ("float32", "float64"), "dtype")
+        dtypes = ("float32", "bfloat16", "float64")
+        self._require("'float32', 'bfloat16' or 'float64'", lambda x: x in dtypes, "dtype")
         if self.seq_length is not None:
             object.__setattr__(self, "seq_length", str(self.seq_length))
         for length, _ in parse_lengths(self.seq_length or "128"):

@@ -16,7 +16,7 @@ from minibert.errors import InputError
 from minibert.flops import step_operations
 from minibert.hub import load_hf
 from minibert.optim import AdamW, warmup_linear
-from minibert.params import Parameters, initialise
+from minibert.params import Parameters, initialise, precision_for
 from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
@@ -162,7 +162,7 @@ class Pretraining:
 
 def _fresh(options: PretrainOptions, text: Text) -> Parameters:
     config = options.model_config(text.tokenizer.vocab_size)
-    params = initialise(config, options.seed, np.dtype(options.dtype))
+    params = initialise(config, options.seed, precision_for(options.dtype))
     if options.unigram_bias:
         params["mlm.output_bias"][...] = text.log_unigram()
     return params
@@ -186,4 +186,4 @@ def _loaded(options: PretrainOptions, text: Text) -> Parameters:
         "attention_probs_dropout_prob": options.dropout,
         "is_decoder": options.left_to_right,
     }
-    return Parameters(BertConfig.from_dict(config), params.flat.astype(options.dtype))
+    return Parameters(BertConfig.from_dict(config), params.flat.astype(precision_for(options.dtype)))
