@@ -65,6 +65,7 @@ OPERATIONS: dict[str, Callable[[Arguments], int]] = {
 # What kernels read and write in one place: every other argument is one or the other.
 UPDATED = {
     "accumulate": ("total",),
+    "scale_rows": ("x",),
     "linear_gelu_backward": ("u",),
     "adamw": ("params", "m", "v"),
 }

@@ -18,15 +18,19 @@ from minibert.optim import AdamW
 from minibert.runlog import RunLog, read_metrics
 from minibert.trace import watch
 
-every_engine = pytest.mark.parametrize("engine", [*ENGINES, "cpp without blocks"], indirect=True)
+every_engine = pytest.mark.parametrize(
+    "engine", [*ENGINES, "cpp without blocks", "cpp in bfloat16"], indirect=True
+)
 FLAGS = "--vocab-size 120 --seq-length 16 --batch-size 8 --held-out 0.2 --threads 1".split()
 
 
 @pytest.fixture
 def engine(request):
-    name = request.param.removesuffix(" without blocks")
-    made = pytest.importorskip("minibert.backends.cpp_ops", reason="not built") if name == "cpp" else None
-    return made.CppOps(fuse=name == request.param) if made else backends.create(name, threads=1)
+    name, _, how = request.param.partition(" ")
+    if not how:
+        return backends.create(name, threads=1)
+    made = pytest.importorskip("minibert.backends.cpp_ops", reason="the kernels in C++ are not built")
+    return made.CppOps(fuse=how != "without blocks", dtype="bfloat16" if "bfloat16" in how else "float32")
 
 
 def one_step(ops, causal=False, size="ugly"):
