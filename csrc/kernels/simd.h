@@ -101,15 +101,26 @@ MB_INLINE void store(bf16 *p, vf x) {
 }
 
 MB_INLINE vf load(const bf16 *p, int64_t n) {
+#if defined(__AVX512BW__)
+    vh v = (vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
+    return (vf)(__builtin_convertvector(v, vu) << 16);
+#else
     bf16 whole[VL] = {};
     std::memcpy(whole, p, sizeof(bf16) * (size_t)n);
     return load(whole);
+#endif
 }
 
 MB_INLINE void store(bf16 *p, vf x, int64_t n) {
     bf16 whole[VL];
     store(whole, x);
+#if defined(__AVX512BW__)
+    __m256i v;
+    std::memcpy(&v, whole, sizeof v);
+    _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), v);
+#else
     std::memcpy(p, whole, sizeof(bf16) * (size_t)n);
+#endif
 }
 
 MB_INLINE vf all(float x) { return x - vf{}; }
