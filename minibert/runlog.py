@@ -20,6 +20,7 @@ SPEEDS = {  # as they are recorded, and as they are shown
     "useful_gflops": "{:,.0f} GFLOP/s",
     "peak_share": "{:.0%} of peak",
 }
+BAR = "{n_fmt}/{total_fmt}  {remaining} left{postfix}"
 QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two looks of TensorBoard
 
 
@@ -49,7 +50,9 @@ class RunLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(path, "a", encoding="utf-8")
         self._events = _event_file(self._folder / "tensorboard", step)
-        self._bar = tqdm(total=total, initial=step, unit="step", disable=None if show else True, leave=False)
+        self._bar = tqdm(
+            total=total, initial=step, bar_format=BAR, disable=None if show else True, leave=False
+        )
         self._lines = show and self._bar.disable  # no terminal: lines, now and then
         self._first, self._peak = step, peak
         self._began = self._shown = time.monotonic()
@@ -112,12 +115,17 @@ class RunLog:
             say(f"step {step:,}/{self._bar.total:,}  {self._figures()}  {tqdm.format_interval(left)} left")
 
     def _figures(self) -> str:
-        """Losses, accuracies, rate and speed in one line."""
-        shown = {name: value for name, value in self._smooth.items() if name.endswith(("loss", "accuracy"))}
-        figures = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in shown.items()]
-        figures.append(f"rate {self._smooth['learning_rate']:.1e}")
+        """Losses (accuracies), speed and rate in one line; what a narrow terminal cuts off is the rate."""
+        losses = [name for name in self._smooth if name.endswith("loss")]
+        parts = [name for name in losses if name != "loss"]  # which say more than their sum
+        figures = []
+        for name in parts or losses:
+            right = self._smooth.get(name.removesuffix("loss") + "accuracy")
+            text = f"{name.replace('_', ' ')} {self._smooth[name]:.3f}"
+            figures.append(text if right is None else f"{text} ({right:.0%})")
         speed = self._speed(self._smooth)
-        return "  ".join([*figures, *(SPEEDS[name].format(value) for name, value in speed.items())])
+        figures += [text.format(speed[name]) for name, text in SPEEDS.items() if name in speed]
+        return "  ".join([*figures, f"rate {self._smooth['learning_rate']:.1e}"])
 
     def _speed(self, spent: dict[str, float]) -> dict[str, float]:
         """Tokens and useful operations a second, and their share of the machine's peak, as far as known."""

@@ -27,8 +27,10 @@ follows another. It learns a vocabulary, writes the text as token shards,
 trains, measures itself on documents that were held out, draws the loss curve,
 and leaves a folder that `transformers` loads as it is.
 
-Progress goes to the error stream, the report at the end to the output. Ctrl-C
-saves; --resume goes on exactly where the run stopped, with its own options.
+Progress goes to the error stream: losses (accuracies), speed, and the share of
+the floating-point operations a second that the machine can do at most. The
+report at the end goes to the output. Ctrl-C saves; --resume goes on exactly
+where the run stopped, with its own options.
 """
 EXAMPLES = """
 examples:
