@@ -32,9 +32,10 @@ NATIVE_C = -Icsrc/wordpiece -I$(NATIVE) -include tests/native/allocator.h $(wild
 # The kernels in C++: for each instruction set a program of its own, which says so where the processor lacks it.
 KERNELS = $(filter-out %/bindings.cpp %/dispatch.cpp %/table.cpp,$(wildcard csrc/kernels/*.cpp)) \
   $(wildcard tests/native/test_*.cpp)
-KERNEL_SETS := portable $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512)
+KERNEL_SETS := portable $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512 avx512_bf16)
 FLAGS_avx2 := -mavx2 -mfma
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -mavx512bw -mprefer-vector-width=512
+FLAGS_avx512_bf16 := $(FLAGS_avx512) -mavx512bf16
 KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall -Wextra -Werror -pthread \
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
@@ -73,12 +74,12 @@ gradcheck: $(VENV)/.with-plots ## every gradient against the complex step: the p
 lint: $(VENV)/.with-lint ## ruff over the Python, clang-format over the C
 	$(BIN)/ruff check . $(ARGS)
 	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/wordpiece/*.[ch] tests/native/*.[ch] \
-	  benchmarks/ladder/*.cpp benchmarks/ladder/*.h)
+	  $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
 
 bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, hours; ARGS=--quick for a look
 	@for script in benchmarks/*.py; do echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
 
-ladder: ## a matrix product from three loops to the product's kernel, each step checked and timed; THREADS=2, ISA=avx2
+ladder: ## matrix product, attention and LayerNorm from loops to the product's kernels, each step checked and timed; LADDER=gemm, THREADS=2, ISA=avx2
 	@$(MAKE) --no-print-directory -C benchmarks/ladder
 
 fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,000,000 random texts

@@ -242,6 +242,9 @@ int main() {
     __builtin_cpu_init();
 #if defined(__AVX512F__)
     bool can = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+#if defined(__AVX512BF16__)
+    can = can && __builtin_cpu_supports("avx512bf16");
+#endif
 #elif defined(__AVX2__)
     bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else

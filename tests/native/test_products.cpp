@@ -67,10 +67,109 @@ void test_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest &diges
     CHECK_AT_MOST(difference(du, slopes), 2 * bound * size);
 }
 
+// The nearest number of eight significant bits, ties to even.
+float rounded(float x) {
+    int exponent;
+    double digits = std::frexp((double)x, &exponent);
+    return (float)std::ldexp(std::nearbyint(digits * 256) / 256, exponent);
+}
+
+// A matrix (M,N) as floats and as bfloat16, each as it is and transposed.
+struct Stored {
+    Floats exact, turned;
+    std::vector<mb::bf16> narrow, narrow_turned;
+    int64_t M, N;
+
+    Stored(int64_t M, int64_t N, Random &random)
+        : exact(random.normals(M * N)), turned(exact.size()), narrow(exact.size()),
+          narrow_turned(exact.size()), M(M), N(N) {
+        for (int64_t i = 0; i < M * N; ++i) {
+            auto at = (size_t)i, there = (size_t)(i % N * M + i / N);
+            float near = rounded(exact[at]);
+            uint32_t bits;
+            std::memcpy(&bits, &near, sizeof bits);
+            narrow[at] = narrow_turned[there] = {(uint16_t)(bits >> 16)};
+            turned[there] = exact[at];
+        }
+    }
+    Floats near() const {
+        Floats all = exact;
+        for (float &one : all) {
+            one = rounded(one);
+        }
+        return all;
+    }
+    mb::View view(bool turns, bool narrows) const {
+        const void *data = narrows ? (const void *)(turns ? narrow_turned : narrow).data()
+                                   : (const void *)(turns ? turned : exact).data();
+        return {data, turns ? 1 : N, turns ? M : 1, narrows};
+    }
+};
+
+double widened(mb::bf16 x) {
+    uint32_t bits = (uint32_t)x.bits << 16;
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// Products of bfloat16, whatever operands are stored as and however they lie: all are those of the rounded numbers.
+void test_narrow_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest &digest, Random &random) {
+    Stored x(M, K, random), y(K, N, random);
+    Doubles expected = product(M, N, K, doubles(x.near()), doubles(y.near()));
+    double size = std::sqrt((double)(M * N * (K + 1))), bound = (4 + std::sqrt((double)K)) * kEps;
+    Floats first;
+    for (int way = 0; way < 16; ++way) {
+        Floats z((size_t)(M * N), NAN);
+        gemm(pool, M, N, K, x.view(way & 1, way & 2), y.view(way & 4, way & 8), z.data(), N, false, {}, true);
+        CHECK_AT_MOST(difference(z, expected), bound * size);
+        first = way == 0 ? z : first;
+        CHECK(z == first);
+    }
+    digest.add(first);
+    // What is stored as bfloat16 is exact as a float: nothing is rounded without being told to.
+    Floats mixed((size_t)(M * N), NAN);
+    gemm(pool, M, N, K, x.view(false, true), y.view(true, false), mixed.data(), N);
+    CHECK_AT_MOST(difference(mixed, product(M, N, K, doubles(x.near()), doubles(y.exact))), bound * size);
+
+    Floats bias = random.normals(N);
+    std::vector<mb::bf16> z((size_t)(M * N)), u(z.size()), active(z.size()), du(z.size());
+    linear(pool, M, N, K, x.view(false, true), y.view(false, false), bias.data(), z.data(), N, true);
+    linear_gelu(pool, M, N, K, x.view(false, true), y.view(false, false), bias.data(), false, u.data(),
+                active.data(), true);
+    std::vector<mb::bf16> again = u;
+    linear_gelu_backward(pool, M, N, K, x.view(false, true), y.view(false, false), false, again.data(),
+                         du.data(), true);
+    for (size_t i = 0; i < z.size(); ++i) {
+        // Half a unit in the last of eight places, and the rounding of the sum.
+        double sum = expected[i] + bias[i % (size_t)N], near = 1.01 / 256,
+               noise = 8 * bound * std::sqrt(K + 2.0);
+        CHECK_AT_MOST(std::fabs(widened(z[i]) - sum), std::fabs(sum) * near + noise);
+        CHECK(z[i].bits == u[i].bits);
+        CHECK_AT_MOST(std::fabs(widened(active[i]) - gelu_of(sum)),
+                      std::fabs(gelu_of(sum)) * near + 2 * noise);
+        double stored = widened(u[i]), h = 1e-5;
+        double slope = (gelu_of(stored + h) - gelu_of(stored - h)) / (2 * h);
+        CHECK_AT_MOST(std::fabs(widened(du[i]) - expected[i] * slope),
+                      std::fabs(expected[i] * slope) * near + 2 * noise + 1e-8);
+        CHECK_AT_MOST(std::fabs(widened(again[i]) - gelu_of(stored)),
+                      std::fabs(gelu_of(stored)) * near + 1e-8);
+    }
+    digest.add(z.data(), z.size() * sizeof z[0]), digest.add(active.data(), z.size() * sizeof z[0]);
+    digest.add(du.data(), z.size() * sizeof z[0]);
+}
+
 } // namespace
 
 void test_gemm(mb::Pool &pool, Digest &digest) {
     Random random;
+    for (int64_t M : {0, 1, 13, 61, 180}) {
+        for (int64_t N : {1, 37, 99}) {
+            for (int64_t K : {0, 1, 8, 37, 1500}) {
+                test_narrow_product(M, N, K, pool, digest, random);
+            }
+        }
+    }
     for (int64_t M : {0, 1, 2, 13, 61, 200}) {
         for (int64_t N : {1, 24, 37, 99}) {
             for (int64_t K : {0, 1, 8, 37, 400}) {
