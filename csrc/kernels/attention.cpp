@@ -14,8 +14,9 @@ namespace mb {
 namespace MB_ISA {
 namespace {
 
-constexpr int64_t kQueries = 64; // in a panel
-constexpr int64_t kKeys = 64;    // in a block of a panel
+constexpr int64_t kQueries = VL == 16 ? 128 : 64; // in a panel at most
+constexpr int64_t kKeys = 64;                     // in a block of a panel
+constexpr int64_t kAhead = 256; // tokens of a sequence that the caches are told of in advance
 static_assert(kQueries % VL == 0 && kQueries % kKeys == 0 && kKeys % 2 == 0, "the loops below count on it");
 
 // Keys [j, j + keys) of a panel of `queries` queries from i on, in rows of `width` floats. What stands behind the last
@@ -51,6 +52,25 @@ template <typename X> struct Problem {
     }
     OutRows<X> rows(Heads<X> x, int64_t row, int64_t a) const {
         return {x.data + row * x.stride + a * D, x.stride};
+    }
+
+    // Tell the caches what a head of at most kAhead tokens will read and write. Inlined, since GCC 12 leaves out calls of
+    // functions that do nothing else.
+    template <typename... All>
+    MB_INLINE void ask_for(int64_t head, int64_t heads, const All &...tensors) const {
+        if (head >= heads) {
+            return;
+        }
+        int64_t begin = begins[head / A], n = begins[head / A + 1] - begin;
+        for (int64_t i = 0; n <= kAhead && i < n; ++i) {
+            (prefetch(rows(tensors, begin + i, head % A).data), ...);
+        }
+    }
+
+    MB_INLINE void prefetch(const X *row) const {
+        for (int64_t d = 0; d < D; d += 64 / static_cast<int64_t>(sizeof(X))) {
+            __builtin_prefetch(row + d, 0, 2);
+        }
     }
 
     // Keys that a panel sees: those of the whole sequence, or up to its last query.
@@ -170,7 +190,7 @@ template <typename X> struct Forward : Problem<X> {
     float *softmax;
 
     // Long sequences get narrower panels, so that a panel of scores stays in L2.
-    static int64_t panel(int64_t n) { return n <= 1024 ? kQueries : n <= 2048 ? kQueries / 2 : kQueries / 4; }
+    static int64_t panel(int64_t n) { return n <= 1024 ? 64 : n <= 2048 ? 32 : 16; }
 
     // One share of the panels of one head of one sequence.
     void head(int64_t sequence, int64_t a, int64_t share, int64_t shares) const {
@@ -257,6 +277,9 @@ void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int6
     // Where heads are too few for all threads to be busy to the end, their panels are shared out as well.
     int64_t heads = S * A, shares = heads > 0 && pool.threads() > 1 ? parts(4 * pool.threads(), heads) : 1;
     pool.run(heads * shares, [&](int64_t part) {
+        if (shares == 1) {
+            forward.ask_for(part + pool.threads(), heads, q, k, v, y);
+        }
         forward.head(part / shares / A, part / shares % A, part % shares, shares);
     });
 }
@@ -450,6 +473,9 @@ void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_
     // A share costs 7/5 of its part of a head, so only heads that are fewer than threads are shared out.
     int64_t heads = S * A, shares = heads > 0 && heads < pool.threads() ? parts(pool.threads(), heads) : 1;
     pool.run(heads * shares, [&](int64_t part) {
+        if (shares == 1) {
+            backward.ask_for(part + pool.threads(), heads, q, k, v, dy, y, dq, dk, dv);
+        }
         backward.head(part / shares / A, part / shares % A, part % shares, shares);
     });
 }
