@@ -29,7 +29,7 @@ OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
 GLUE = ("layers", "layers_backward", "prepare", "step", "cast")
 OUTSIDE, ITSELF = "outside (data, files, Python)", "this trace itself"
 ARGUMENTS = 40  # at most, of a kernel that does not tell their names
-SMALL = 0.001  # share of the time under which rows are shown together
+SMALL = 0.005  # share of the time under which rows are shown together
 
 Arguments = dict[str, Any]
 

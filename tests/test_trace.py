@@ -230,7 +230,7 @@ def test_the_table_is_aligned_in_a_hundred_columns_and_gathers_what_is_small(mon
     ends = {line.rfind("%") for line in rows}
     assert ends == {head.index("share") + len("share") - 1}
     assert [line.split("  ")[0] for line in rows[3:]] == [
-        "2 others, each under 0.1%", trace.ITSELF, trace.OUTSIDE, "all",
+        "2 others, each under 0.5%", trace.ITSELF, trace.OUTSIDE, "all",
     ]  # fmt: skip
     assert rows[-1].split() == ["all", "1,201,000.0", "100.0%"]
     assert "of peak" not in seen.table()

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <thread>
+#include <ctime>
+#include <numeric>
 #include <vector>
 
 #include "simd.h"
@@ -15,9 +16,9 @@ namespace {
 // Independent sums: the four cycles of a multiply-add times the two units that begin one each are eight on today's
 // cores, and sixteen registers, the fewest that an instruction set here has, hold twelve beside the two factors.
 constexpr int kSums = 12;
-constexpr int64_t kTimes = 5000;   // some microseconds between two looks at the clock
-constexpr int kRounds = 50;        // at most, and short: in one of them no other program wants a core
-constexpr double kPatience = 0.02; // seconds to wait for a thread that is still asleep
+constexpr int64_t kTimes = 50000; // near a tenth of a millisecond between two looks at the clock
+constexpr int kRounds = 20;       // of which the best counts
+constexpr double kPatience = 5;   // times as long as asked for, where other programs are busy
 
 struct Wide {
     static constexpr int operations = 2 * VL;
@@ -53,33 +54,33 @@ template <typename Unit> float multiply_adds(float start) {
     return sum(s[0]);
 }
 
+// Seconds that the calling thread has computed: those that other programs had the core for do not count.
+double computed() {
+    timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 template <typename Unit> double rate_of(Pool &pool, double seconds) {
     using Clock = std::chrono::steady_clock;
-    auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
-    const int threads = pool.threads();
-    const double each = seconds / kRounds;
-    std::vector<Clock::time_point> begins(threads), ends(threads);
+    auto first = Clock::now();
+    auto since = [first] { return std::chrono::duration<double>(Clock::now() - first).count(); };
+    std::vector<double> rates(pool.threads());
     std::atomic<float> sink{0}; // what nobody reads is not computed
     double best = 0;
-    for (auto first = Clock::now(); since(first) < seconds;) {
-        std::atomic<int> here{0};
-        std::atomic<int64_t> done{0};
-        pool.run(threads, [&](int64_t part) {
-            begins[part] = Clock::now();
-            for (++here; here < threads && since(begins[part]) < kPatience;) {
-                std::this_thread::yield(); // all begin together
-            }
-            begins[part] = Clock::now();
-            do { // from another number each time, or the compiler would compute it once
+    for (int round = 0; round < kRounds && since() < kPatience * seconds; ++round) {
+        pool.run(pool.threads(), [&](int64_t part) {
+            double began = computed(), took = 0;
+            int64_t done = 0;
+            while (took < seconds / kRounds) { // from another number each time, or it would be computed once
                 sink.store(multiply_adds<Unit>((float)(done++ % 8)), std::memory_order_relaxed);
-            } while (since(begins[part]) < each);
-            ends[part] = Clock::now();
+                took = computed() - began;
+            }
+            rates[part] = (double)done * kTimes * kSums * Unit::operations / took;
         });
-        std::chrono::duration<double> took =
-            *std::max_element(ends.begin(), ends.end()) - *std::min_element(begins.begin(), begins.end());
-        best = std::max(best, (double)done * kTimes * kSums * Unit::operations / took.count() / 1e9);
+        best = std::max(best, std::accumulate(rates.begin(), rates.end(), 0.0));
     }
-    return best;
+    return best / 1e9;
 }
 
 } // namespace
