@@ -271,9 +271,10 @@ def test_an_instruction_set_can_be_forced():
 
 def test_without_its_extension_auto_says_why_it_takes_another(monkeypatch):
     monkeypatch.setitem(sys.modules, "minibert.backends._kernels", None)
-    monkeypatch.delitem(sys.modules, "minibert.backends.cpp_ops")
-    monkeypatch.delattr(backends, "_kernels", raising=False)
-    monkeypatch.delattr(backends, "cpp_ops", raising=False)
+    for name in ("cpp_ops", "cpp_primitives"):
+        monkeypatch.delitem(sys.modules, f"minibert.backends.{name}")
+    for name in ("_kernels", "cpp_ops", "cpp_primitives"):
+        monkeypatch.delattr(backends, name, raising=False)
     with pytest.raises(InputError, match=r"backend='cpp' is not installed.*install a C\+\+ compiler"):
         backends.create("cpp")
     ops, text = backends.choose("auto")

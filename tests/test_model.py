@@ -213,7 +213,7 @@ def test_parameters_of_another_configuration_are_refused():
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float16])
 def test_a_dtype_that_nothing_is_computed_in_is_refused(dtype):
-    with pytest.raises(InputError, match=f"dtype={np.dtype(dtype)} is not one to compute in"):
+    with pytest.raises(InputError, match=f"dtype='{np.dtype(dtype)}' is not one to compute in"):
         Bert.from_pretrained("nowhere", dtype=dtype)
 
 

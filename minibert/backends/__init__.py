@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from minibert.errors import InputError
 from minibert.ops import Ops
 
-PEAK_SECONDS = 0.2  # to measure the machine's peak in
+PEAK_SECONDS = 0.1  # to measure the machine's peak in
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
 _forced: dict[str, str] = {}  # what `force_isa` was told
 
@@ -85,10 +85,11 @@ def choose(name: str = "auto", threads: int | None = None, dtype: str = "float32
     if name not in ("auto", *TABLE):
         raise InputError(f"backend={name!r} is not an engine; use auto or one of {', '.join(TABLE)}.")
     able = [one for one in FASTEST_FIRST if dtype in TABLE[one].dtypes]
-    if not able or name not in ("auto", *able):
+    if not able:
+        raise InputError(f"dtype={dtype!r} is not one to compute in; use float32, bfloat16 or float64.")
+    if name not in ("auto", *able):
         raise InputError(
-            f"dtype={dtype!r} is not one that backend={name!r} computes in; "
-            + (f"{', '.join(able)} can." if able else "use float32, bfloat16 or float64.")
+            f"dtype={dtype!r} is not one that backend={name!r} computes in; {', '.join(able)} can."
         )
     if name != "auto":
         ops = _make(name, threads, dtype)
@@ -142,9 +143,9 @@ def peak(threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS) ->
 
     Parameters
     ----------
-    threads : that do so at once.
+    threads : that do so at once, on a core each; more than there are cores are no faster.
     dtype : "float32", "float64" or "bfloat16" (added to float32; float32's own on processors without).
-    seconds : it may take.
+    seconds : it takes; more where other programs are busy, whose share does not lower the figure.
 
     Returns
     -------
@@ -154,7 +155,7 @@ def peak(threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS) ->
         cpp = import_module("minibert.backends.cpp_primitives")
     except ImportError:
         return None
-    rate = cpp.multiply_add_rate(threads, seconds, narrow=dtype == "bfloat16")
+    rate = cpp.multiply_add_rate(min(threads, cores()), seconds, narrow=dtype == "bfloat16")
     return rate / 2 if dtype == "float64" else rate  # half as many numbers in a vector
 
 
