@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import inference  # noqa: E402
+import ops  # noqa: E402
 import peak  # noqa: E402
 import step  # noqa: E402
-from peers import bench, children, machine, report, ways  # noqa: E402
+from peers import bench, children, machine, operations, ops_report, report, ways  # noqa: E402
+from peers.ops_minibert import Cpp, Reference  # noqa: E402
 from peers.work import PHRASES, Rectangle, Work, weights  # noqa: E402
 
 from minibert import backends, bert  # noqa: E402
@@ -273,8 +276,164 @@ def test_rows_of_an_earlier_run_become_tables_again(tmp_path, capsys, monkeypatc
 
 
 def test_the_readme_has_a_place_for_each_table():
-    for kind in (step.KIND, inference.KIND):
-        assert kind.mark in (ROOT / "README.md").read_text("utf-8").splitlines()
+    for mark in (step.KIND.mark, inference.KIND.mark, ops.MARK):
+        assert mark in (ROOT / "README.md").read_text("utf-8").splitlines()
+
+
+def single(title, quick=True):
+    """A case of the plan by its title."""
+    [case] = [case for case in operations.plan(quick) if case.title == title]
+    return case
+
+
+def test_single_operations_are_counted_by_hand():
+    assert single("x W, 2048 × 3072 × 768", False).operations == 2 * 2048 * 3072 * 768
+    forward = single("attention, dropout 0.1, length 512", False)
+    assert forward.operations == 8 * 4 * (2 * 2 * 512 * 512 * 64)  # sequences, heads, two products
+    assert single("attention's gradient, dropout 0.1, length 512", False).operations == 2 * forward.operations
+    norm = single("LayerNorm(x + dropout(out + b)), 4096 × 768", False)
+    assert norm.moved(4) == 4096 * 768 * 4 * (2 + 2) == 2 * norm.moved(2)  # x and out; the sum and y
+    assert single("rows of a table, 4096 × 256 × 30522", False).moved(4) == 4096 * 256 * 4 * 2
+    assert single("AdamW, 11000000", False).moved(2) == 11_000_000 * 4 * (4 + 3)  # never in two bytes
+
+
+def cpp_or_skip(dtype="float32"):
+    pytest.importorskip("minibert.backends._kernels")
+    return Cpp(2, dtype)
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        pytest.param(case, dtype, id=f"{case.title}, {dtype}")
+        for case in operations.plan(True)
+        for dtype in ops.WIDE
+        if case.comes_in(dtype)
+    ],
+)
+def test_everyone_finds_what_the_reference_finds_in_float64(case, dtype):
+    reference = Reference(1, dtype="float64")
+    everyone = [way for way in ops.WAYS if way.dtype == dtype and way.own_dropout and way.does(case)]
+    for way in everyone:
+        made = cpp_or_skip(dtype) if way.engine == "cpp" else Reference(1, **way.options)
+        for dropout in {False, case.dropout}:
+            reference.choose(case._replace(dropout=dropout), dtype)
+            made.choose(case._replace(dropout=dropout))
+            complaint = ops.wrongness(made.result(), reference.result(), ops.TOLERANCES[dtype])
+            assert complaint is None, (way, dropout, complaint)
+            made.run()
+
+
+def test_one_wrong_element_of_a_single_operation_is_found_out():
+    reference, case = Reference(1, dtype="float64"), single("x W, 64 × 96 × 48")
+    reference.choose(case)
+    [right] = reference.result()
+    wrong = right.copy()
+    wrong[63, 95] += right.std()
+    for found in (wrong, wrong * np.nan, right[:, :9]):
+        assert ops.wrongness([found], [right], ops.TOLERANCES["float32"]) is not None
+    assert "2 results, not 1" in ops.wrongness([right, right], [right], 1.0)
+    assert ops.wrongness([right], [right], 0.0) is None
+
+
+def test_dropout_of_single_operations_is_really_there():
+    reference = Reference(1, dtype="float64")
+    for title in ("attention, dropout 0.1, length 16", "LayerNorm(x + dropout(out + b)), 128 × 64"):
+        found = []
+        for dropout in (False, True):
+            reference.choose(single(title)._replace(dropout=dropout))
+            found.append(reference.result())
+        assert ops.wrongness(found[1], found[0], ops.TOLERANCES["bfloat16"]) is not None
+
+
+def test_arguments_in_bfloat16_are_rounded_once_and_the_same_for_all():
+    x = np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8, -3.3e-39, 1e30], np.float32)
+    rounded = operations.rounded(x)
+    assert rounded.tolist()[:3] == [1.0, 1.0, 1 + 4 * 2**-8]  # ties to even
+    np.testing.assert_array_equal(operations.rounded(rounded), rounded)
+    case = single("LayerNorm(x + dropout(out + b)), 128 × 64")
+    wide, narrow = case.given("float32"), case.given("bfloat16")
+    np.testing.assert_array_equal(narrow["x"], operations.rounded(wide["x"]))
+    np.testing.assert_array_equal(narrow["gamma"], wide["gamma"])
+
+
+def operation(engine, speed, **changes):
+    """A row of `ops.py`."""
+    made = ops.Bench(ops.parser().parse_args([])).row(
+        single("x W, 64 × 96 × 48"),
+        ops.Way(engine, "float32", "", {}),
+        1,
+        [(589824e-9 / speed, 1.0)],
+        100.0,
+        None,
+    )
+    return json.loads(json.dumps(made | changes))
+
+
+def test_tables_of_single_operations_show_shares_and_ratios():
+    row = operation("cpp", 90)
+    assert row["useful_gflops"] == pytest.approx(90) and row["peak_share"] == pytest.approx(0.9)
+    assert row["gigabytes_per_second"] is None
+    moves = {"title": "AdamW", "useful_gflops": None, "gigabytes_per_second": 20.0, "copy_share": 0.5}
+    rows = [row, operation("PyTorch", 45), operation("numba", 30), operation("cpp", 1, **moves)]
+    text = ops_report.tables(rows)
+    for line in (
+        "**GFLOP/s (share of the peak)**, fp32, 1 thread:",
+        "|  | cpp | numba | PyTorch | cpp / PyTorch |",
+        "| x W, 64 × 96 × 48 | 90 (90%) | 30 (30%) | 45 (45%) | **2.0×** |",
+        "**GB/s (share of a copy)**, fp32, 1 thread:",
+        "| AdamW | 20 (50%) |",
+    ):
+        assert line in text.splitlines(), text
+
+
+def test_ops_ends_with_a_sentence_for_wrong_options(capsys, tmp_path):
+    for words, sentence in (
+        (["--only", "convolution"], "--only convolution is none of gemm, "),
+        (["--engines", "jax"], "--engines jax is none of cpp, "),
+        (["--threads", "0"], "--threads 0 is none of 1"),
+    ):
+        assert ops.main(words) == 2
+        assert sentence in capsys.readouterr().err
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([operation("cpp", 90, busy="others are at work.")]))
+    assert ops.main(["--rows", str(path), "--write-readme"]) == 2
+    assert "quiet machine" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        ops.main(["--help"])
+    assert "share of what a copy of as many bytes reached" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.slow
+def test_a_quick_run_measures_single_operations(compiler):
+    command = [sys.executable, str(ROOT / "benchmarks" / "ops.py"), "--quick", "--json", "--threads", "1"]
+    done = subprocess.run(
+        [*command, "--engines", "numpy", "cpp", "--dtype", "float32"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert {(row["engine"], row["title"]) for row in rows} >= {
+        ("numpy", case.title) for case in operations.plan(True)
+    }
+    for row in rows:
+        assert (row["useful_gflops"] or row["gigabytes_per_second"]) > 0 and row["quick"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", ["portable", ""])
+def test_every_rung_of_the_ladders_computes_what_double_precision_does(isa, tmp_path):
+    if not (shutil.which("make") and shutil.which("g++")):
+        pytest.skip("no make or no g++")
+    command = ["make", "--silent", "-C", str(ROOT / "benchmarks" / "ladder"), "check", f"BUILD={tmp_path}"]
+    done = subprocess.run(
+        [*command, *([f"ISA={isa}"] if isa else [])], capture_output=True, text=True, timeout=500
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 @pytest.mark.slow

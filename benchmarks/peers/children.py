@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizer_jobs.learn import peak_memory
 
+from minibert.batch import Batch
+from minibert.config import BertConfig
 from minibert.errors import RunError
 from peers.work import Work
 
@@ -31,11 +33,24 @@ class Unavailable(RunError):
 
 
 class Job(NamedTuple):
-    """What a process is to work on."""
+    """What a process is to work on: a model and a batch."""
 
     work: Work
     weights: str  # path of a .npy
     dropout: float
+
+    def arguments(self) -> tuple[BertConfig, Batch, np.ndarray]:
+        """What the object is made with, before threads and options."""
+        config = self.work.config(self.dropout)
+        return config, self.work.make_batch(config), np.load(self.weights)
+
+
+class NoJob(NamedTuple):
+    """For an object that is told later what to work on."""
+
+    def arguments(self) -> tuple:
+        """Nothing."""
+        return ()
 
 
 class Child:
@@ -43,14 +58,14 @@ class Child:
 
     Parameters
     ----------
-    factory : "module:class" within `peers`. It is given a configuration, a batch, flat weights, a number of
-        threads and the options; its method `run()` does one unit of the work.
+    factory : "module:class" within `peers`. It is given what `job.arguments()` returns, a number of threads
+        and the options; its method `run()` does one unit of the work.
     job : what the work is.
     threads : of everything in the process; it is held to as many cores.
     options : more arguments of the class.
     """
 
-    def __init__(self, factory: str, job: Job, threads: int, options: dict[str, Any]) -> None:
+    def __init__(self, factory: str, job: Job | NoJob, threads: int, options: dict[str, Any]) -> None:
         context = multiprocessing.get_context("spawn")
         self._log = tempfile.NamedTemporaryFile("r", errors="replace")
         self._pipe, theirs = context.Pipe()
@@ -112,7 +127,9 @@ def _environment(threads: int) -> Any:
         os.environ.update(before)
 
 
-def _serve(pipe: Any, log: str, factory: str, job: Job, threads: int, options: dict[str, Any]) -> None:
+def _serve(
+    pipe: Any, log: str, factory: str, job: Job | NoJob, threads: int, options: dict[str, Any]
+) -> None:
     """The child's side."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     sys.stdout.flush()
@@ -124,8 +141,7 @@ def _serve(pipe: Any, log: str, factory: str, job: Job, threads: int, options: d
         module, _, name = factory.partition(":")
         make = getattr(import_module(f"peers.{module}"), name)
         pipe.send(("done", resident_memory()))
-        config = job.work.config(job.dropout)
-        made = make(config, job.work.make_batch(config), np.load(job.weights), threads, **options)
+        made = make(*job.arguments(), threads, **options)
         forget_peak()
         pipe.send(("done", None))
         while (request := pipe.recv()) is not None:

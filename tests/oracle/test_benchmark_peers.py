@@ -11,8 +11,10 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import agreement  # noqa: E402
 import inference  # noqa: E402
+import ops  # noqa: E402
 import step  # noqa: E402
-from peers import children, ways  # noqa: E402
+from peers import children, operations, ways  # noqa: E402
+from peers.ops_minibert import Reference  # noqa: E402
 from peers.work import Work, weights  # noqa: E402
 
 from minibert.params import initialise  # noqa: E402
@@ -50,6 +52,25 @@ def test_everyone_s_steps_have_the_reference_s_losses(way, given):
 def test_everyone_s_hidden_states_are_the_reference_s(way, given):
     expected = found(ways.encoding()[0], given)
     assert inference.complaint(found(way, given), expected, way.dtype) is None
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        pytest.param(case, dtype, id=f"{case.title}, {dtype}")
+        for case in operations.plan(True)
+        for dtype in ops.WIDE
+        if case.comes_in(dtype)
+    ],
+)
+def test_pytorch_s_single_operations_are_the_reference_s(case, dtype):
+    pytest.importorskip("torch")
+    pytorch, reference = __import__("peers.ops_pytorch", fromlist=["PyTorch"]), Reference(1, dtype="float64")
+    case = case._replace(dropout=False)
+    made = pytorch.PyTorch(1, dtype)
+    made.choose(case), reference.choose(case, dtype)
+    bound = ops.OF_PYTORCH.get((case.op, dtype), ops.TOLERANCES[dtype])
+    assert ops.wrongness(made.result(), reference.result(), bound) is None
 
 
 def test_a_peer_that_computes_something_else_is_found_out(given, monkeypatch):
