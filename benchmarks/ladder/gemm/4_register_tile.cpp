@@ -6,7 +6,7 @@
 //
 // What limits it now: the rows of B are N floats apart, so a strip of B lies scattered over pages and over few sets of
 // L1. The faster the tile, the more that hurts, and most where N is a large power of two.
-#include "ladder.h"
+#include "gemm_rungs.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 // whole vectors, one packed B for all threads, threads and buffers that stay, edges apart from whole tiles, and an
 // epilogue on each strip of C while it is in cache.
 #include "gemm.h"
-#include "ladder.h"
+#include "gemm_rungs.h"
 
 void product(int64_t M, int64_t N, int64_t K, const float *A, const float *B, float *C) {
     static mb::Pool pool(thread_count);

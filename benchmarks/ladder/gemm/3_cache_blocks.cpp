@@ -3,7 +3,7 @@
 // By itself it wins where rows of B are long (N = 3072: 25 instead of 19 GFLOP/s on a Zen 4 core) and loses where B came
 // from L2 fast enough (N = 768: 22 instead of 28), because the inner loop is the same and became shorter. It pays with
 // what follows, once the registers are no longer the narrow place.
-#include "ladder.h"
+#include "gemm_rungs.h"
 
 #include <algorithm>
 

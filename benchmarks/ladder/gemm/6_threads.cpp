@@ -3,7 +3,7 @@
 // Threads share nothing but what they read, so results have the same bits on any number of them. Each packs all of B
 // anew, and starting a thread takes as long as a hundred thousand multiply-adds: the product packs B once, together,
 // and keeps its threads between calls.
-#include "ladder.h"
+#include "gemm_rungs.h"
 
 #include <algorithm>
 #include <thread>

@@ -1,4 +1,4 @@
-// The ladder: one matrix product, made fast in steps. Every numbered file is complete and changes one thing.
+// The ladder of the matrix product: made fast in steps. Every numbered file is complete and changes one thing.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // A row of C grows by a row of B times one element of A. Everything is read and written along rows, elements of C don't
 // depend on each other, and the compiler makes vectors of it by itself. What limits it now: for each multiply-add a
 // vector of B and one of C are loaded and one of C is stored.
-#include "ladder.h"
+#include "gemm_rungs.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 //
 // A column of B is read across its rows: every step touches another cache line for the sake of four bytes, and each
 // addition waits for the one before. The sum can't be reordered by the compiler, so there are no vectors either.
-#include "ladder.h"
+#include "gemm_rungs.h"
 
 void naive(int64_t M, int64_t N, int64_t K, const float *A, const float *B, float *C) {
     for (int64_t i = 0; i < M; ++i) {
