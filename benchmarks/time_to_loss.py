@@ -151,7 +151,7 @@ class Race:
                 self.rows.append(row)
                 left = (time.monotonic() - began) * (self.plan.marks - mark) / mark if mark else math.nan
                 self.tell(row, left)
-                if name != PEER and self.final is not None and row["difference"] <= 0:
+                if mark and name != PEER and self.final is not None and row["difference"] <= 0:
                     break
             if name == PEER:
                 self.final = found
@@ -237,15 +237,19 @@ def text(rows: list[Row]) -> str:
     ]
     lines.append(table("|steps|minutes|tokens/s|held-out loss", iter(cells)))
     if {PEER, OURS} <= found.keys():
-        lines.append(verdict(found[PEER][-1], found[OURS]))
+        lines.append(verdict(found[PEER], found[OURS]))
     return "\n\n".join(lines)
 
 
-def verdict(final: Row, own: list[Row]) -> str:
+def verdict(theirs: list[Row], own: list[Row]) -> str:
     """When minibert was as good as Hugging Face at its end."""
-    last = own[-1]
+    final, last = theirs[-1], own[-1]
     if final["step"] < final["steps"] or last["difference"] is None:
         return f"{PEER} did not come to the end of its schedule."
+    if final["loss"] >= theirs[0]["loss"]:
+        return (
+            f"{PEER} has learned nothing that shows; its first weights are as good. Give more time."
+        )
     share = f"{last['seconds'] / final['seconds']:.0%} of its time"
     faster = times(final["seconds"] / last["seconds"])
     if last["difference"] <= 0:

@@ -16,7 +16,7 @@ class Minibert(Runner):
 
     def __init__(self, course: Course, threads: int, engine: str, dtype: str) -> None:
         backends.keep_freed_memory()
-        self._ops = backends.create(engine, threads)
+        self._ops = backends.create(engine, threads, dtype)
         self._limits = backends.limit_threads(threads, self._ops)
         super().__init__(course, course.task(self._ops, dtype))
         self._state = self.task.start()
