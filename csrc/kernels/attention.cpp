@@ -211,31 +211,25 @@ template <typename X> struct Forward : Problem<X> {
         float *of_panel = space.take(left_space<X>(kQueries, D)), *rounded = space.take(kQueries * kKeys);
         for (; p < last; ++p) {
             int64_t i = p * panel(n), queries = std::min(panel(n), n - i);
-            OutRows<X> answers = rows(y, begin + i, a);
             float *kept = softmax + 2 * ((begin + i) * A + a);
             PanelKeys bits;
             this->draw_keys(begin + i, queries, a, bits);
             turn_rows(left_side(rows(q, begin + i, a), queries, D, of_panel), queries, depth(), root(),
                       turned, whole(queries, VL));
-            OutRows<float> wide{out, width()};
-            if constexpr (std::is_same_v<X, float>) {
-                wide = in_place() ? answers : wide;
-            }
             one_panel(i, queries, this->visible(i, queries, n), turned, keys, values, bits, scores,
-                      reinterpret_cast<E *>(rounded), wide, kept);
-            if (!in_place()) {
-                narrow(Rows<float>(wide), queries, D, answers);
-            }
+                      reinterpret_cast<E *>(rounded), {out, width()}, rows(y, begin + i, a), kept);
         }
     }
 
-    // turned (D,width), q^T / sqrt(D)  keys values (end,D) -> y (queries,D), kept (queries,2) with rows 2 A apart
+    // turned (D,width), q^T / sqrt(D)  keys values (end,D) -> y (queries,D), kept (queries,2) with rows 2 A apart; in sums
+    // (queries,width) is y before it is divided
     void one_panel(int64_t i, int64_t queries, int64_t end, const E *turned, Rows<E> keys, Rows<E> values,
-                   const PanelKeys &bits, float *scores, E *rounded, OutRows<float> y, float *kept) const {
+                   const PanelKeys &bits, float *scores, E *rounded, OutRows<float> sums, OutRows<X> y,
+                   float *kept) const {
         constexpr decltype(&exponentiate<E, false, false>) forms[2][2] = {
             {exponentiate<E, false, false>, exponentiate<E, false, true>},
             {exponentiate<E, true, false>, exponentiate<E, true, true>}};
-        alignas(64) float highest[kQueries], sums[kQueries] = {};
+        alignas(64) float highest[kQueries], totals[kQueries] = {};
         std::fill(highest, highest + kQueries, -__builtin_inff());
         int64_t columns = whole(queries, VL);
         for (int64_t j = 0; j < end; j += kKeys) {
@@ -254,16 +248,17 @@ template <typename X> struct Forward : Problem<X> {
             if constexpr (kTogether<E> == 1) {
                 p = s;
             }
-            forms[drop.row_keys != nullptr][b.diagonal](b, s, p, root(), highest, sums, bits, drop.threshold);
+            forms[drop.row_keys != nullptr][b.diagonal](b, s, p, root(), highest, totals, bits,
+                                                        drop.threshold);
             product<true>(queries, width(), parts(b.keys, kTogether<E>), Rows<E>{p, columns},
-                          values.from(j / kTogether<E>), y, j > 0);
+                          values.from(j / kTogether<E>), sums, j > 0);
         }
         for (int64_t r = 0; r < queries; ++r, kept += 2 * A) {
-            kept[0] = highest[r], kept[1] = 1 / sums[r];
-            float share = drop.row_keys ? kept[1] * drop.scale : kept[1], *row = y.from(r).data;
-            for (int64_t d = 0; d < width(); d += VL) {
-                store(row + d, load(row + d) * share);
-            }
+            kept[0] = highest[r], kept[1] = 1 / totals[r];
+            float share = drop.row_keys ? kept[1] * drop.scale : kept[1];
+            const float *from = sums.data + r * sums.stride;
+            X *to = y.data + r * y.stride;
+            each_vector(0, D, [&](int64_t d, int m) { store_some(to + d, load(from + d) * share, m); });
         }
     }
 };
@@ -388,7 +383,7 @@ template <typename X> struct Backward : Problem<X> {
         constexpr int64_t kBlock = kKeys * kQueries;
         int64_t W = width(), sums = in_place() ? 0 : n * W;
         int64_t left = left_space<X>(n, D), right = right_space<X>(n, D);
-        Space space(2 * kQueries * (D + 1) + 4 * kBlock + 3 * sums + 4 * left + 3 * right);
+        Space space(kQueries * (2 * D + 2 + W) + 4 * kBlock + 2 * sums + 4 * left + 3 * right);
         auto *turned_q = reinterpret_cast<E *>(space.take(kQueries * depth()));
         auto *turned_dy = reinterpret_cast<E *>(space.take(kQueries * depth()));
         float *s = space.take(kBlock), *dp = space.take(kBlock);
@@ -407,20 +402,23 @@ template <typename X> struct Backward : Problem<X> {
         Rows<E> left_q = on_left(q), left_k = on_left(k), left_v = on_left(v), left_dy = on_left(dy);
         Rows<E> right_q = on_right(q, left_q), right_k = on_right(k, left_k),
                 right_dy = on_right(dy, left_dy);
-        auto out = [&](Heads<X> x) {
+        // Sums of x from a row of the sequence on: in x itself, or in a place of their own.
+        auto out = [&](Heads<X> x, int64_t row, float *place) {
             if constexpr (std::is_same_v<X, float>) {
                 if (in_place()) {
-                    return rows(x, begin, a);
+                    return rows(x, begin + row, a);
                 }
             }
-            return OutRows<float>{space.take(sums), W};
+            return OutRows<float>{place, W};
         };
-        OutRows<float> d_queries = out(dq), d_keys = out(dk), d_values = out(dv);
+        OutRows<float> d_keys = out(dk, 0, space.take(sums)), d_values = out(dv, 0, space.take(sums));
+        float *of_panel = space.take(kQueries * W);
         Statistics of;
         PanelKeys bits;
 
         for (int64_t i = over.i; i < over.i_end; i += kQueries) {
             int64_t count = std::min(kQueries, n - i), columns = whole(count, VL);
+            OutRows<float> d_queries = out(dq, i, of_panel);
             this->draw_keys(begin + i, count, a, bits);
             turn_rows(left_q.from(i), count, depth(), root(), turned_q, columns);
             turn_rows(left_dy.from(i), count, depth(), 1, turned_dy, columns);
@@ -446,18 +444,25 @@ template <typename X> struct Backward : Problem<X> {
                     product(b.keys, W, K, {blocks.p, stride}, right_dy.from(at), d_values.from(j), add);
                     product(b.keys, W, K, {blocks.ds, stride}, right_q.from(at), d_keys.from(j), add);
                 }
+                if (over.keys && i + kQueries >= n) {
+                    finish(d_keys.from(j), b.keys, dk, begin + j, a);
+                    finish(d_values.from(j), b.keys, dv, begin + j, a);
+                }
                 if (over.queries) {
                     product<true>(count, W, parts(b.keys, kTogether<E>), {blocks.ds_by_keys, columns},
-                                  right_k.from(j / kTogether<E>), d_queries.from(i), j > 0);
+                                  right_k.from(j / kTogether<E>), d_queries, j > 0);
                 }
             }
+            if (over.queries) {
+                finish(d_queries, count, dq, begin + i, a);
+            }
         }
-        if (!in_place() && over.queries) {
-            narrow(Rows<float>(d_queries.from(over.i)), over.i_end - over.i, D, rows(dq, begin + over.i, a));
-        }
-        if (!in_place() && over.keys) {
-            narrow(Rows<float>(d_keys.from(over.j)), over.j_end - over.j, D, rows(dk, begin + over.j, a));
-            narrow(Rows<float>(d_values.from(over.j)), over.j_end - over.j, D, rows(dv, begin + over.j, a));
+    }
+
+    // Sums that are complete, to where they belong.
+    void finish(Rows<float> sums, int64_t n, Heads<X> x, int64_t row, int64_t a) const {
+        if (!in_place()) {
+            narrow(sums, n, D, rows(x, row, a));
         }
     }
 };

@@ -262,9 +262,9 @@ template <typename X> Rows<float> widened(Rows<X> x, int64_t n, int64_t D, float
 // The way back: the first D columns of x (n,..) to y, rounded where y is bfloat16.
 template <typename X> void narrow(Rows<float> x, int64_t n, int64_t D, OutRows<X> y) {
     for (int64_t i = 0; i < n; ++i) {
-        each_vector(0, D, [&](int64_t d, int m) {
-            store_some(y.data + i * y.stride + d, load_some(x.data + i * x.stride + d, m), m);
-        });
+        const float *from = x.data + i * x.stride;
+        X *to = y.data + i * y.stride;
+        each_vector(0, D, [&](int64_t d, int m) { store_some(to + d, load_some(from + d, m), m); });
     }
 }
 
