@@ -182,9 +182,9 @@ def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> I
         with watch(task.ops) as seen:
             yield seen
     finally:
-        steps = state.step - first
-        seen.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
-        say(f"Where the {seen.seconds:,.1f} s of {steps:,} steps went:\n{seen.table(peak)}\n{TRACE_NOTE}")
+        if steps := state.step - first:
+            say(f"Where the {seen.seconds:,.1f} s of {steps:,} steps went:\n{seen.table(peak)}\n{TRACE_NOTE}")
+            seen.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
 
 
 def _headline(task: Pretraining, state: State, total: int) -> str:

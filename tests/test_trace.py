@@ -274,6 +274,8 @@ def test_pretrain_traces_and_ends_with_the_same_weights(name, corpus, tmp_path, 
     assert calls["looks at held-out text", ""] == 2
     assert sum(row["share"] for row in found["rows"]) == pytest.approx(1, abs=1e-4)
     assert not (tmp_path / "plain" / "trace.json").exists()
+    assert cli.main(["pretrain", "--out", str(tmp_path / "traced"), "--resume", "--trace", "--quiet"]) == 0
+    assert "steps went" not in capsys.readouterr().err  # there were none
 
 
 def test_the_log_of_a_run_has_its_speed(corpus, tmp_path, capsys):
