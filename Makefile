@@ -40,7 +40,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle gradcheck lint bench ladder fuzz sanitize notebooks clean
+.PHONY: help pretrain test test-all test-oracle gradcheck lint bench ladder fuzz sanitize emulate notebooks clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -87,6 +87,8 @@ fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,00
 
 sanitize: sanitized-tests sanitized-kernels sanitized-fuzzing ## the native code under Address-, UndefinedBehavior- and ThreadSanitizer, libFuzzer
 
+emulate: emulated-x86 emulated-aarch64 ## the kernels on processors that QEMU imitates: AVX2 only, SSE only, aarch64
+
 notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, from their sources notebooks/*.py
 	@for source in notebooks/*.py; do echo "minibert: running $$source"; \
 	  $(BIN)/jupytext --quiet --to ipynb --execute "$$source" || exit 1; done
@@ -129,6 +131,38 @@ $(NATIVE)/kernels-%: $(KERNELS) $(wildcard csrc/kernels/*.h tests/native/*.h)
 $(NATIVE)/kernels-threads: $(KERNELS) $(wildcard csrc/kernels/*.h tests/native/*.h)
 	@mkdir -p $(@D)
 	$(KERNEL_TESTS) -DMB_ISA=portable -fsanitize=thread -o $@
+
+# The wheel on x86 processors with less than this one may have: what it chooses there, and the same bits as here.
+EMULATED := build/emulated
+IMITATED := Haswell:avx2 Nehalem:portable
+APT = (Debian, Ubuntu: apt install
+.PHONY: emulated-x86 emulated-aarch64
+emulated-x86: $(VENV)/.with-test
+	@if [ "$$(uname -m)" != x86_64 ] || ! command -v qemu-x86_64 >/dev/null; then \
+	  echo "minibert: nothing was tried on other x86 processors: this is none, or there is no qemu-x86_64" \
+	    "$(APT) qemu-user)"; exit; fi; \
+	rm -rf $(EMULATED) && mkdir -p $(EMULATED) && echo "minibert: building the wheel, some minutes" && \
+	{ $(BIN)/python -m pip wheel --no-deps --no-build-isolation --wheel-dir $(EMULATED) . >$(EMULATED)/log 2>&1 || \
+	  { cat $(EMULATED)/log; exit 1; }; } && \
+	$(BIN)/python -m zipfile -e $(EMULATED)/*.whl $(EMULATED)/wheel && \
+	for one in $(IMITATED); do cpu=$${one%:*} isa=$${one#*:}; \
+	  steps="$(BIN)/python tests/emulated_steps.py"; export PYTHONPATH=$(EMULATED)/wheel OMP_NUM_THREADS=1; \
+	  found=$$(qemu-x86_64 -cpu $$cpu $$steps 2>$(EMULATED)/log) || { cat $(EMULATED)/log; exit 1; }; \
+	  if [ "$$found" != "$$($$steps $$isa)" ]; then \
+	    echo "minibert: $$cpu has $$found, which is not what $$isa has here: $$($$steps $$isa)"; exit 1; fi; \
+	  echo "minibert: $$cpu chooses $$isa, and has the same bits as $$isa has here"; done
+
+emulated-aarch64:
+	@if ! command -v qemu-aarch64 >/dev/null || ! command -v $(AARCH64) >/dev/null; then \
+	  echo "minibert: nothing was tried on aarch64, for want of qemu-aarch64 or $(AARCH64) $(APT) qemu-user" \
+	    "g++-aarch64-linux-gnu)"; exit; fi; \
+	$(MAKE) --no-print-directory $(NATIVE)/kernels-aarch64 && qemu-aarch64 $(NATIVE)/kernels-aarch64
+
+AARCH64 := aarch64-linux-gnu-g++
+$(NATIVE)/kernels-aarch64: CXX := $(AARCH64)
+$(NATIVE)/kernels-aarch64: $(KERNELS) $(wildcard csrc/kernels/*.h tests/native/*.h)
+	@mkdir -p $(@D)
+	$(KERNEL_TESTS) -DMB_ISA=portable -O2 -static -o $@
 
 sanitized-fuzzing: libfuzzer $(NATIVE)/unicode_tables.h
 	$(CLANG) $(SANITIZED) -fsanitize=fuzzer $(NATIVE_C) tests/native/fuzz_wordpiece.c -o $(NATIVE)/fuzz_wordpiece -lm
