@@ -117,7 +117,7 @@ class CppOps(CppPrimitives):
     ) -> tuple[Any, Saved]:
         """LayerNorm(x + dropout(output(attention(query(x), key(x), value(x)))))."""
         if not (self._fits(x, params) and indices(cu_seqlens)):
-            return super().attention_block(x, params, cu_seqlens, config, drop, layer)
+            return super().attention_block(self.widen(x), params, cu_seqlens, config, drop, layer)
         attention_site, output_site, _ = layer_sites(layer)
         T, H = x.shape
         qkv, context = self._activations(T, 3 * H), self._activations(T, config.A, config.D)
@@ -161,7 +161,7 @@ class CppOps(CppPrimitives):
     ) -> tuple[Any, Saved]:
         """LayerNorm(x + dropout(W2 gelu(W1 x))). What gelu makes is not kept: its backward makes it again."""
         if not self._fits(x, params):
-            return super().feed_forward_block(x, params, config, drop, layer)
+            return super().feed_forward_block(self.widen(x), params, config, drop, layer)
         *_, output_site = layer_sites(layer)
         T, F = len(x), params["in_bias"].shape[0]
         u, inner, out = self._activations(T, F), self._activations(T, F), empty(x.shape)

@@ -46,7 +46,11 @@ class CppPrimitives(Ops):
 
     def widen(self, x: Any) -> Any:
         """An array as float32, if it is one of bfloat16."""
-        return (x.astype(np.uint32) << 16).view(FLOAT) if x.dtype == BFLOAT16 else x
+        return (x.astype(np.uint32) << 16).view(FLOAT) if self._is_narrow(x) else x
+
+    def _is_narrow(self, x: Any) -> bool:
+        """Whether x is an activation in bfloat16; to an engine that makes none, uint16 is what it says."""
+        return self._narrow and x.dtype == BFLOAT16
 
     def accumulate(self, total: Any, extra: Any) -> Any:
         """total += extra, in place."""
@@ -58,6 +62,7 @@ class CppPrimitives(Ops):
     # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
     def linear(self, x: Any, weight: Any, bias: Any) -> tuple[Any, Saved]:
         """x @ weight + bias."""
+        x = self.widen(x)
         if not (_matrices(x, weight) and whole(bias)):
             return super().linear(x, weight, bias)
         y = empty((x.shape[0], weight.shape[1]))
@@ -145,12 +150,13 @@ class CppPrimitives(Ops):
     def take_rows_backward(self, dy: Any, saved: Saved) -> Any:
         """Zero wherever no row was taken; float32 also where x was not."""
         rows, x = saved
-        if x.dtype != BFLOAT16:
+        if not self._is_narrow(x):
             return super().take_rows_backward(dy, saved)
         return self.scatter_add(np.zeros(x.shape, FLOAT), rows, dy)
 
     def _rows(self, ids: Any, table: Any) -> Any:
-        if not (indices(ids) and (whole(table) or stored(table)) and table.ndim == 2):
+        one_of_ours = stored(table) if self._is_narrow(table) else whole(table)
+        if not (indices(ids) and one_of_ours and table.ndim == 2):
             return self.widen(table[ids])
         out = empty((len(ids), table.shape[1]))
         self._run.gather(ids, table, out)
