@@ -282,3 +282,13 @@ def test_other_numbers_of_16_bits_are_no_bfloat16():
     out = np.zeros((2, 2), np.float32)
     with pytest.raises(ValueError, match="a is float16; it has to be float32"):
         _kernels.Engine("", 1, True).gemm(np.zeros((2, 2), np.float16), out, out.copy(), False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint16"])
+def test_gradients_of_logits_elsewhere_than_in_their_memory_are_refused(dtype):
+    both, labels, nll = np.zeros((4, 8), np.float32), np.zeros(3, np.int32), np.zeros(3, np.float32)
+    inside, run = both.view(dtype), _kernels.Engine("", 1, True)
+    run.softmax_cross_entropy(both[:3], labels, inside[:3, :8], nll, labels.copy())
+    for elsewhere in (inside[1:, :8], inside[:3, :8].copy(), inside[::-1][:3, :8]):
+        with pytest.raises(ValueError, match="gradient has rows that"):
+            run.softmax_cross_entropy(both[:3], labels, elsewhere, nll, labels.copy())

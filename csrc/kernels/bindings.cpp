@@ -347,6 +347,11 @@ class Engine {
             auto l = indices("labels", labels, L.columns);
             expect("labels", l.size, L.rows, "elements");
             expect("gradient", G.rows, L.rows, "rows"), expect("gradient", G.columns, L.columns, "columns");
+            bool together = static_cast<void *>(G.data) == L.data &&
+                            (L.rows == 1 || gradient.strides(0) == logits.strides(0));
+            if (L.rows > 0 && !together) {
+                refuse("gradient", "has rows that do not begin where those of the logits do");
+            }
             auto *n = sized<float>("nll", nll, L.rows);
             auto *b = sized<int32_t>("best", best, L.rows);
             py::gil_scoped_release released;
