@@ -49,7 +49,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 
 pretrain: $(VENV)/.with-plots ## train a small BERT for MINUTES on the books in the package, into runs/
-	$(BIN)/minibert pretrain --minutes $(MINUTES) $(ARGS)
+	$(BIN)/minibert pretrain --size 2-128-4 --dtype auto --minutes $(MINUTES) $(ARGS)
 
 test: $(VENV)/.with-test ## the tests and the notebooks, without what is slow
 	$(PYTEST) -m "not slow" $(TESTS) $(ARGS)

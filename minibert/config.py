@@ -7,9 +7,10 @@ from typing import Any
 from minibert.errors import InputError
 
 # Layers, hidden size, heads. tiny to medium: Turc et al. 2019; base and large: Devlin et al. 2019, section 3;
-# the L-H-A names: the remaining rows of its Table 6.
+# the L-H-A names: the remaining rows of its Table 6, and 2-128-4, which is tiny with twice the heads.
 SIZES = {
     "tiny": (2, 128, 2),
+    "2-128-4": (2, 128, 4),
     "mini": (4, 256, 4),
     "small": (4, 512, 8),
     "medium": (8, 512, 8),
@@ -109,18 +110,12 @@ class BertConfig:
             raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")
         kind = values.get("model_type", "bert")
         if kind != "bert":
-            raise InputError(
-                f"model_type={kind!r} is not a BERT; give a model with model_type 'bert'."
-            )
+            raise InputError(f"model_type={kind!r} is not a BERT; give a model with model_type 'bert'.")
         positions = values.get("position_embedding_type", "absolute")
         if positions != "absolute":
-            raise InputError(
-                f"position_embedding_type={positions!r} is not BERT's; it has to be 'absolute'."
-            )
+            raise InputError(f"position_embedding_type={positions!r} is not BERT's; it has to be 'absolute'.")
         if values.get("add_cross_attention"):
-            raise InputError(
-                "add_cross_attention=true is no BERT encoder; there is nothing to attend to."
-            )
+            raise InputError("add_cross_attention=true is no BERT encoder; there is nothing to attend to.")
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 

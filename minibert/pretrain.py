@@ -79,6 +79,8 @@ def pretrain(
     """
     run, began = Path(out), time.monotonic() if began is None else began
     options = options.resolved()
+    if options.dtype == "auto":
+        options = dataclasses.replace(options, dtype=backends.quickest_dtype(options.backend))
     ops, engine = backends.choose(options.backend, options.threads, options.dtype)
     backends.keep_freed_memory()
     fresh = not run.exists()

@@ -24,3 +24,15 @@ def test_every_engine_multiplies(name):
 def test_a_c_library_without_the_switch_is_left_as_it_is(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert backends.keep_freed_memory() is False
+
+
+def test_bfloat16_is_the_quickest_only_where_the_processor_multiplies_it(monkeypatch):
+    def found(*sets, forced=None):
+        monkeypatch.setattr(backends, "instruction_sets", lambda: list(sets))
+        monkeypatch.setattr(backends, "_forced", {"isa": forced} if forced else {})
+        return [backends.quickest_dtype(name) for name in ("auto", "cpp", "numba", "numpy")]
+
+    wide = ["float32"] * 4
+    assert found("avx512_bf16", "avx512", "portable") == ["bfloat16", "bfloat16", "float32", "float32"]
+    assert found("avx512", "portable") == found() == wide  # and without the kernels in C++
+    assert found("avx512_bf16", "avx2", forced="avx2") == wide

@@ -106,9 +106,9 @@ def test_the_last_stage_ends_the_run_though_the_shares_are_rounded():
 
 
 def test_short_first_stages_have_no_pairs_and_the_last_stage_has():
-    options = PretrainOptions(seq_length="10:0.5,16:0.2,32:0.2,64:0.1").resolved()
+    options = PretrainOptions(seq_length="10:0.5,32:0.2,64:0.2,128:0.1").resolved()
     paired = {length: options.instance_options(length).pairs for length, _ in options.lengths}
-    assert paired == {10: False, 16: False, 32: True, 64: True}
+    assert paired == {10: False, 32: False, 64: True, 128: True}
     assert PretrainOptions(seq_length="16").resolved().instance_options(16).pairs
     assert not dataclasses.replace(options, next_sentence=False).instance_options(64).pairs
 
@@ -161,6 +161,19 @@ def test_options_survive_json(tmp_path):
 def test_options_out_of_range_are_refused_by_name(wrong, message):
     with pytest.raises(InputError, match=message):
         PretrainOptions(**wrong)
+
+
+def test_a_dtype_left_to_the_machine_is_stored_and_gone_on_with(corpus, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    options = small_options(corpus, steps=2, dtype="auto", backend="numpy")
+    pretrain(options, out, show=False)
+    assert PretrainOptions.load(out / "training.json").dtype == "float32"
+    monkeypatch.setattr(pretraining.backends, "quickest_dtype", lambda name: "bfloat16")
+    wished = PretrainOptions.resumed(out / "training.json", dtype="auto", steps=3)
+    assert wished.dtype == "float32"
+    pretrain(wished, out, resume=True, show=False)
+    with pytest.raises(InputError, match="dtype='bfloat16' is not one that backend='numpy' computes in"):
+        pretrain(options, tmp_path / "other", show=False)
 
 
 def test_going_on_with_other_options_names_those_that_differ(tmp_path):

@@ -11,6 +11,7 @@ from minibert.errors import InputError
 from minibert.ops import Ops
 
 PEAK_SECONDS = 0.1  # to measure the machine's peak in
+BFLOAT16_ISA = "avx512_bf16"  # the instruction set that multiplies pairs of bfloat16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
 _forced: dict[str, str] = {}  # what `force_isa` was told
 
@@ -122,6 +123,18 @@ def _described(ops: Ops) -> str:
 def force_isa(name: str) -> None:
     """Let engines made from now on use this instruction set instead of the best one the processor has."""
     _forced["isa"] = name
+
+
+def quickest_dtype(name: str = "auto") -> str:
+    """The precision for an engine of that name: "bfloat16" where the processor multiplies it, else "float32".
+
+    Examples
+    --------
+    >>> quickest_dtype("numpy")
+    'float32'
+    """
+    chosen = _forced.get("isa") or next(iter(instruction_sets()), "")
+    return "bfloat16" if name in ("auto", "cpp") and chosen == BFLOAT16_ISA else "float32"
 
 
 def cores() -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from minibert.cli.flags import add_corpus, add_engine, add_json, add_layout
 from minibert.config import GELU_FORMS, SIZES
 from minibert.errors import InputError
-from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.options import DTYPES, PretrainOptions
 from minibert.pretraining.recipes import MINUTES, RECIPES
 
 RUNS = Path("runs")  # where run folders go that were given no name
@@ -171,9 +171,9 @@ def _model_flags(group: Any) -> None:
     _choice(
         group,
         "--dtype",
-        ("float32", "bfloat16", "float64"),
+        DTYPES,
         "precision: float32 or float64 throughout; bfloat16 for products and activations, with weights, sums "
-        "and losses in float32 (engine cpp; fast where the processor has AVX512-BF16)",
+        "and losses in float32 (engine cpp); auto: bfloat16 if the processor has AVX512-BF16, else float32",
     )
 
 

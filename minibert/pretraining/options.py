@@ -14,7 +14,8 @@ from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.pretraining.recipes import MINUTES, RECIPES, Recipe, Stage, parse_lengths
 
-PAIRS_FROM = 32  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
+PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
+DTYPES = ("auto", "float32", "bfloat16", "float64")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class PretrainOptions:
     max_positions: int = 512
     dropout: float | None = None
     unigram_bias: bool | None = None
-    dtype: str = "float32"  # "bfloat16": of products and activations; parameters stay float32
+    dtype: str = "float32"  # "bfloat16": of products and activations; "auto": that, where it is faster
     # length of the run: at most one of the two
     steps: int | None = None
     minutes: float | None = None
@@ -81,9 +82,7 @@ class PretrainOptions:
     keep: int = 2
 
     # What may differ when a run goes on: its length, and what has no influence on the weights.
-    FREE = frozenset(
-        {"steps", "minutes", "evaluations", "keep", "checkpoint_seconds", "checkpoint_steps"}
-    )
+    FREE = frozenset({"steps", "minutes", "evaluations", "keep", "checkpoint_seconds", "checkpoint_steps"})
 
     def __post_init__(self) -> None:
         paths = [self.corpus] if isinstance(self.corpus, str | Path) else self.corpus
@@ -103,8 +102,7 @@ class PretrainOptions:
         self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
         self._require("at least 0 and below 1", lambda x: 0 <= x < 1, "dropout", "warmup", "beta1", "beta2")
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "held_out")
-        dtypes = ("float32", "bfloat16", "float64")
-        self._require("'float32', 'bfloat16' or 'float64'", lambda x: x in dtypes, "dtype")
+        self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
         if self.seq_length is not None:
             object.__setattr__(self, "seq_length", str(self.seq_length))
         for length, _ in parse_lengths(self.seq_length or "128"):
@@ -231,6 +229,8 @@ class PretrainOptions:
             When something given differs from what is stored and the weights depend on it.
         """
         stored = cls.load(path)
+        if given.get("dtype") == "auto":  # what it came to is stored
+            given = {name: value for name, value in given.items() if name != "dtype"}
         wished = dataclasses.replace(stored, **_one_budget(given)).resolved()
         wished.require_same_run(stored)
         return wished
