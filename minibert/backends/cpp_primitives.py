@@ -46,7 +46,11 @@ class CppPrimitives(Ops):
 
     def widen(self, x: Any) -> Any:
         """An array as float32, if it is one of bfloat16."""
-        return (x.astype(np.uint32) << 16).view(FLOAT) if self._is_narrow(x) else x
+        if not self._is_narrow(x):
+            return x
+        bits = x.astype(np.uint32)
+        bits <<= 16
+        return bits.view(FLOAT)
 
     def _is_narrow(self, x: Any) -> bool:
         """Whether x is an activation in bfloat16; to an engine that makes none, uint16 is what it says."""
