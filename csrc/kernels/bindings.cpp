@@ -427,7 +427,7 @@ class Engine {
 
 PYBIND11_MODULE(_kernels, m) {
     using namespace mb;
-    m.doc() = "Kernels in C++ (csrc/kernels), for minibert.backends.cpp_ops alone.";
+    m.doc() = "Kernels in C++ (csrc/kernels), for minibert.backends.cpp_primitives alone.";
     m.def("available", [] {
         std::vector<std::string> names;
         for (const Kernels *one : available()) {

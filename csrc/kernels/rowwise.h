@@ -58,7 +58,8 @@ void embedding_layer_norm(Pool &pool, int64_t T, int64_t H, const int32_t *ids, 
                           const int32_t *positions, const float *position, const int32_t *segments,
                           const float *segment, const float *gamma, const float *beta, float eps, Drop drop,
                           X *sum, X *y, float *mean, float *inverse);
-// dsum (T,H) is the gradient of all three; scatter_add takes it to the tables.
+// dsum (T,H) is the gradient of all three; scatter_add takes it to the tables. With dropout it may not take
+// the place of sum.
 template <typename X>
 void embedding_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const X *sum,
                                    const float *mean, const float *inverse, const float *gamma, Drop drop,
