@@ -13,6 +13,7 @@
 #include "elementary.h"
 #include "tiles.h"
 
+using namespace mb;
 using namespace mb::MB_ISA;
 
 namespace {
