@@ -110,6 +110,29 @@ def test_products_of_every_shape_layout_and_storage(isa, shape):
 
 
 @every_isa
+@pytest.mark.parametrize("narrow", [*itertools.product([False, True], repeat=2)], ids=str)
+def test_products_of_matrices_that_lie_anyhow(isa, narrow):
+    """Elements apart, backwards, or the same row again and again; K odd and even."""
+    rng, run = np.random.default_rng(0), _kernels.Engine(isa, 2, True)
+    ways = [
+        lambda x: np.repeat(np.repeat(x, 3, axis=0), 2, axis=1)[::3, ::2],
+        lambda x: x[::-1].copy()[::-1],
+        lambda x: x[:, ::-1].copy()[:, ::-1],
+        lambda x: np.broadcast_to(x[:1].copy(), x.shape),
+    ]
+    for K, way_of_a, way_of_b in itertools.product([7, 66], ways, ways):
+        exact = [rounded(rng.standard_normal(shape).astype(np.float32)) for shape in ((29, K), (K, 35))]
+        a, b = (
+            way(carried(x) if is_narrow else x)
+            for way, x, is_narrow in zip((way_of_a, way_of_b), exact, narrow, strict=True)
+        )
+        of_a, of_b = (np.float64(way(x)) for way, x in zip((way_of_a, way_of_b), exact, strict=True))
+        out = np.full((29, 35), np.nan, np.float32)
+        run.gemm(a, b, out, False)
+        assert (np.abs(out - of_a @ of_b) <= (K + 2) * 2.0**-24 * (np.abs(of_a) @ np.abs(of_b))).all()
+
+
+@every_isa
 def test_bits_do_not_depend_on_the_number_of_threads(isa):
     model = model_and_batch(LARGE)
     nll, grads = loss_and_gradients(cpp_ops.CppOps(threads=1, isa=isa, dtype="bfloat16"), *model)
