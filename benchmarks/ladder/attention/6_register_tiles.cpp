@@ -13,7 +13,6 @@
 #include "elementary.h"
 #include "tiles.h"
 
-using namespace mb;
 using namespace mb::MB_ISA;
 
 namespace {
@@ -22,12 +21,12 @@ constexpr int64_t kQueries = 64;
 
 void register_tiles(const Batch &b, const float *q, const float *k, const float *v, float *y) {
     std::vector<float> turned, scores, queries, values, answers;
-    int64_t D = b.D, step = b.A * b.D, columns = whole(D, VL);
+    int64_t D = b.D, step = b.A * b.D, columns = mb::whole(D, VL);
     float root = 1 / std::sqrt(static_cast<float>(D));
     queries.resize(static_cast<size_t>(kQueries * D)),
         answers.resize(static_cast<size_t>(kQueries * columns));
     for (int64_t s = 0; s < b.S; ++s) {
-        int64_t n = b.length(s), wide = whole(n, VL);
+        int64_t n = b.length(s), wide = mb::whole(n, VL);
         turned.resize(static_cast<size_t>(D * wide)), scores.resize(static_cast<size_t>(kQueries * wide));
         values.resize(static_cast<size_t>(n * columns));
         float *p = scores.data();

@@ -12,7 +12,6 @@
 #include "elementary.h"
 #include "tiles.h"
 
-using namespace mb;
 using namespace mb::MB_ISA;
 
 namespace {
@@ -21,7 +20,7 @@ constexpr int64_t kQueries = 64;
 
 void queries_across(const Batch &b, const float *q, const float *k, const float *v, float *y) {
     std::vector<float> turned, scores, values, answers;
-    int64_t D = b.D, step = b.A * b.D, columns = whole(D, VL);
+    int64_t D = b.D, step = b.A * b.D, columns = mb::whole(D, VL);
     float root = 1 / std::sqrt(static_cast<float>(D));
     turned.resize(static_cast<size_t>(kQueries * D)), answers.resize(static_cast<size_t>(kQueries * columns));
     for (int64_t s = 0; s < b.S; ++s) {
@@ -32,7 +31,7 @@ void queries_across(const Batch &b, const float *q, const float *k, const float 
             Rows<float> K{k + b.at(s, a), step};
             Rows<float> V = widened(Rows<float>{v + b.at(s, a), step}, n, D, values.data());
             for (int64_t i = 0; i < n; i += kQueries) {
-                int64_t count = std::min(kQueries, n - i), wide = whole(count, VL);
+                int64_t count = std::min(kQueries, n - i), wide = mb::whole(count, VL);
                 turn_rows({q + b.at(s, a) + i * step, step}, count, D, root, turned.data(), wide);
                 product(n, wide, D, K, {turned.data(), wide}, {p, wide});
                 float share[kQueries];

@@ -143,7 +143,7 @@ int main(int count, char **arguments) {
     double limit = peak();
     std::printf(
         "Attention, 4 heads of 64, %s, float32: useful GFLOP/s, and share of multiply-adds from registers "
-        "(%.0f GFLOP/s)\n%-18s",
+        "(%.0f GFLOP/s on one thread)\n%-18s",
         MB_NAME(MB_ISA), limit, "sequences");
     for (const Work &work : kTimed) {
         std::printf("%14s", work.name);

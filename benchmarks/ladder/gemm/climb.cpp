@@ -69,9 +69,9 @@ int main(int count, char **arguments) {
         return 0;
     }
     double limit = peak();
-    std::printf(
-        "Matrix product, %s, float32: GFLOP/s, and share of multiply-adds from registers (%.0f GFLOP/s)\n",
-        MB_NAME(MB_ISA), limit);
+    std::printf("Matrix product, %s, float32: GFLOP/s, and share of multiply-adds from registers (%.0f "
+                "GFLOP/s on one thread)\n",
+                MB_NAME(MB_ISA), limit);
     std::printf("%-16s", "M,N,K");
     for (Shape s : kTimed) {
         std::printf("%6d,%4d,%4d      ", static_cast<int>(s.M), static_cast<int>(s.N), static_cast<int>(s.K));
