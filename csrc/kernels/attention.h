@@ -25,7 +25,8 @@ namespace MB_ISA {
 // y (T,A,D) = dropout(softmax(q k^T / sqrt(D))) v, sequence by sequence and head by head, and of each softmax (T,A,2)
 // the highest score and 1 / sum_j exp(score_j - highest). Backward needs nothing else that forward has computed. As one
 // number, their log-sum-exp would carry its rounding into every probability: 4e-6 where scores reach 80.
-// cu_seqlens (S+1) says where sequences begin; dropout's key is (query row key, head, key position); `causal` hides what stands behind a token.
+// cu_seqlens (S+1) says where sequences begin; dropout's key is (query row key, head, key position); `causal` hides what
+// stands behind a token.
 // Bits do not depend on the number of threads.
 // Of bfloat16 only what is stored is rounded, and the operands of products where the processor multiplies bfloat16: there
 // probabilities and the gradients of scores as well. Everything else is float32.
