@@ -26,8 +26,6 @@ template <typename X> struct OutRows {
     operator Rows<X>() const { return {data, stride}; }
 };
 
-constexpr int64_t whole(int64_t n, int64_t size) { return parts(n, size) * size; }
-
 // The register tile: up to kTileVectors vectors of columns; kTileRows[vectors] rows then fill the registers.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kTileVectors = 4;
