@@ -74,7 +74,7 @@ gradcheck: $(VENV)/.with-plots ## every gradient against the complex step: the p
 lint: $(VENV)/.with-lint ## ruff over the Python, clang-format over the C
 	$(BIN)/ruff check . $(ARGS)
 	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/wordpiece/*.[ch] tests/native/*.[ch] \
-	  $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
+	  $(addprefix csrc/kernels/,*.h *.cpp) tests/native/*.cpp $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
 
 bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, hours; ARGS=--quick for a look
 	@for script in benchmarks/*.py; do echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <utility>
 
 #include "loops.h"
-#include "simd.h"
+#include "pairs.h"
 #include "threads.h"
+#include "turn.h"
 
 namespace mb {
 namespace MB_ISA {
@@ -44,19 +44,11 @@ struct Pairs { // two bfloat16, for the instruction that multiplies and adds bot
         if constexpr (sizeof(X) == 2) {
             return (vf)(((vu)first >> 16) | (vu)second); // the lower halves of both are 0
         }
-        // first 0 .. 15, second 0 .. 15  ->  first 0, second 0, first 1 ..
-        __m512i order = _mm512_add_epi32(_mm512_set1_epi32(16 << 16),
-                                         _mm512_mullo_epi32((__m512i)lanes(), _mm512_set1_epi32(0x10001)));
-        __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
-        return (vf)_mm512_maskz_permutexvar_epi16(~0u, order, both);
+        return paired(rounded(first, second));
     }
     static MB_INLINE vf units(const float *p, int64_t n) {
-        vf first = load_some(p, (int)smaller(VL, n)), second = {};
-        if (n > VL) {
-            second = load_some(p + VL, (int)smaller(VL, n - VL));
-        }
-        __m512bh both = _mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
-        return (vf)(__m512i)both;
+        vf first = load_some(p, (int)smaller(VL, n));
+        return (vf)rounded(first, n > VL ? load_some(p + VL, (int)smaller(VL, n - VL)) : vf{});
     }
     static MB_INLINE vf units(const bf16 *p, int64_t n) {
         if (n >= 2 * VL) {
@@ -68,9 +60,9 @@ struct Pairs { // two bfloat16, for the instruction that multiplies and adds bot
     }
 
     static MB_INLINE vf multiply_add(vf sums, const float *left, vf right) {
-        int32_t bits;
-        std::memcpy(&bits, left, sizeof bits);
-        return (vf)_mm512_dpbf16_ps((__m512)sums, (__m512bh)_mm512_set1_epi32(bits), (__m512bh)right);
+        Pair both;
+        std::memcpy(&both, left, sizeof both);
+        return add_product(sums, both, right);
     }
 };
 using Narrow = Pairs;
@@ -78,42 +70,13 @@ using Narrow = Pairs;
 using Narrow = Rounded;
 #endif
 
-// Lanes of two vectors exchanged, so that in blocks of `step` lanes  a0 a1  become  a0 b0,
-//                                                                     b0 b1          a1 b1.
-template <int step, int... lane> MB_INLINE void exchange(vf &a, vf &b, std::integer_sequence<int, lane...>) {
-    vf upper = __builtin_shufflevector(a, b, (lane & step ? lane - step + VL : lane)...);
-    b = __builtin_shufflevector(a, b, (lane & step ? lane + VL : lane + step)...);
-    a = upper;
-}
-
-template <int step> MB_INLINE void exchange_all(vf *rows) {
-#pragma GCC unroll 16
-    for (int i = 0; i < VL; ++i) {
-        if (!(i & step)) {
-            exchange<step>(rows[i], rows[i + step], std::make_integer_sequence<int, VL>());
-        }
-    }
-}
-
-// VL vectors of VL units, rows to columns
-MB_INLINE void transpose(vf *rows) {
-    exchange_all<1>(rows);
-    exchange_all<2>(rows);
-    if constexpr (VL > 4) {
-        exchange_all<4>(rows);
-    }
-    if constexpr (VL > 8) {
-        exchange_all<8>(rows);
-    }
-}
-
 // A vector of which the panel has `n` units left. What is written beyond a panel narrower than a vector is overwritten
 // by the next k; past the end there is room for it.
 template <int width> MB_INLINE void store_units(float *p, vf units, int n) {
     if (n >= VL || width < VL) {
         store(p, units);
     } else {
-        store(p, units, n % VL);
+        store(p, units, n % VL); // which is n; GCC 12 warns of more than VL otherwise
     }
 }
 
@@ -134,7 +97,7 @@ MB_INLINE void pack_square(const X *panel, int64_t stride, int64_t count, int64_
                 rows[i] = How::units(row, whole ? kElements : left);
             }
         }
-        transpose(rows);
+        turn(rows);
 #pragma GCC unroll 16
         for (int k = 0; k < VL; ++k) {
             if (whole || k < steps) {

@@ -183,14 +183,6 @@ void scale_rows(Pool &pool, int64_t T, int64_t N, float *x, int64_t ld, const fl
     });
 }
 
-bool in_range(int64_t n, const int32_t *ids, int64_t limit) {
-    bool all_are = true;
-    for (int64_t i = 0; i < n; ++i) {
-        all_are &= (int64_t)(uint32_t)ids[i] < limit;
-    }
-    return all_are;
-}
-
 template <typename X>
 void gather(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const X *table, float *out) {
     each_row(pool, T, H, [&](int64_t t) {

@@ -72,10 +72,7 @@ template <typename G>
 void softmax_cross_entropy(Pool &pool, int64_t N, int64_t K, float *logits, int64_t ld, const int32_t *labels,
                            G *gradient, int64_t ldg, float *nll, int32_t *best);
 
-// Whether all of ids (n,) are in [0, limit): gather and scatter_add take that for granted.
-bool in_range(int64_t n, const int32_t *ids, int64_t limit);
-
-// out (T,H) = table[ids]      ids (T,)  table (V,H)
+// out (T,H) = table[ids]      ids (T,)  table (V,H), whose rows they are: whoever calls has looked
 template <typename X>
 void gather(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const X *table, float *out);
 // table[ids[t]] += rows[t], in the order of t

@@ -9,6 +9,7 @@
 #include "pairs.h"
 #include "simd.h"
 #include "threads.h"
+#include "turn.h"
 
 namespace mb {
 namespace MB_ISA {
@@ -103,42 +104,6 @@ void product(int64_t M, int64_t N, int64_t K, Rows<E> A, Rows<E> B, OutRows<floa
             here == 3 ? columns<turned, 3>(M, K, A, B, C, add) : columns<turned, 4>(M, K, A, B, C, add);
         }
         vectors -= here, B.data += here * VL, C.data += here * VL;
-    }
-}
-
-// a0 b0 a1 b1 ...: the first half in the place of a, the second in the place of b
-MB_INLINE void zip(vf &a, vf &b) {
-#if defined(__clang__)
-#define MB_SHUFFLE(...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define MB_SHUFFLE(...) __builtin_shuffle(a, b, vi{__VA_ARGS__})
-#endif
-#if defined(__AVX512F__)
-    vf low = MB_SHUFFLE(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    vf high = MB_SHUFFLE(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-#elif defined(__AVX2__)
-    vf low = MB_SHUFFLE(0, 8, 1, 9, 2, 10, 3, 11), high = MB_SHUFFLE(4, 12, 5, 13, 6, 14, 7, 15);
-#else
-    vf low = MB_SHUFFLE(0, 4, 1, 5), high = MB_SHUFFLE(2, 6, 3, 7);
-#endif
-#undef MB_SHUFFLE
-    a = low, b = high;
-}
-
-// VL vectors as a square matrix, turned: row r and row r + VL/2 are zipped to rows 2r and 2r + 1, log2(VL) times.
-MB_INLINE void turn(vf *rows) {
-#pragma GCC unroll 4
-    for (int step = 1; step < VL; step *= 2) {
-        vf from[VL];
-#pragma GCC unroll 16
-        for (int r = 0; r < VL; ++r) {
-            from[r] = rows[r];
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < VL / 2; ++r) {
-            zip(from[r], from[r + VL / 2]);
-            rows[2 * r] = from[r], rows[2 * r + 1] = from[r + VL / 2];
-        }
     }
 }
 

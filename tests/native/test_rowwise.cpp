@@ -485,21 +485,12 @@ void test_scatter_add(mb::Pool &pool, Digest &digest, Random &random) {
             constexpr int V = 13;
             Floats table = random.normals(V * H), rows = random.normals(T * H), expected = table;
             Ints ids = random.ints(T, V);
-            CHECK(in_range(T, ids.data(), V));
             for (int64_t i = 0; i < T * H; ++i) {
                 expected[(size_t)(ids[(size_t)(i / H)] * H + i % H)] += rows[(size_t)i];
             }
             scatter_add(pool, T, H, ids.data(), rows.data(), table.data());
             CHECK(table == expected); // equal ids in the order of rows, to the bit
             digest.add(table);
-            if (T == 0) {
-                continue;
-            }
-            for (int32_t wrong : {-1, V, INT32_MAX, INT32_MIN}) {
-                Ints bad = ids;
-                bad[random.below((uint32_t)T)] = wrong;
-                CHECK(!in_range(T, bad.data(), V));
-            }
         }
     }
 }
