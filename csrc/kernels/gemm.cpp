@@ -110,9 +110,11 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                 way.right[B.narrow](B.at(pc, jc + j), B.column, B.row, std::min<int64_t>(8 * NR, nc - j),
                                     depth, right + j * units);
             });
-            // Blocks of rows, and where those are too few for all threads to be busy to the end, columns too.
-            int64_t n_rows = parts(M, MC), n_columns = 1;
-            while (n_rows * n_columns < 4 * pool.threads() && n_columns * 4 * NR < nc) {
+            // Blocks of rows, and where those are too few for all threads to be busy to the end, columns too. One
+            // block of rows is cut as seldom as possible, as every part packs it anew.
+            int64_t n_rows = parts(M, MC), n_columns = 1, threads = pool.threads();
+            int64_t enough = n_rows == 1 || threads == 1 ? threads : 4 * threads;
+            while (n_rows * n_columns < enough && n_columns * 4 * NR < nc) {
                 n_columns *= 2;
             }
             int64_t mc = whole(parts(M, n_rows), MR), width = whole(parts(nc, n_columns), NR);
