@@ -12,6 +12,7 @@ from minibert.files import write_atomically
 INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
 PIECE_COLOURS = ("#dbe7f3", "#f6e3c5", "#dcefd9", "#f3d9e1", "#e4def2")
 ROW_CHARACTERS = 60  # of pieces in a row
+STAGE_WIDTH = 56.0  # points that "length 512" takes, with some room
 
 
 # values (n,) -> (n,)
@@ -104,12 +105,18 @@ def _draw_floor(axes: Any, unigram: float, last: int) -> None:
 
 
 def _mark_stages(axes: Any, stages: Sequence[tuple[int, int]]) -> None:
-    """A thin line where each stage begins, its sequence length beside it."""
+    """A thin line where each stage begins, its sequence length beside it, lower where another stands."""
+    low, high = axes.get_xlim()
+    width = axes.get_window_extent().width * 72 / axes.figure.dpi  # in points
+    ends: list[float] = []  # of the last label of each line
     for begin, length in stages:
         if begin:
             axes.axvline(begin, color=INK, linewidth=0.6, alpha=0.5)
+        at = (begin - low) / (high - low) * width
+        line = next((number for number, end in enumerate(ends) if end <= at), len(ends))
+        ends[line : line + 1] = [at + STAGE_WIDTH]
         axes.annotate(
-            f"length {length}", (begin, 1), (4, -10), xycoords=("data", "axes fraction"),
+            f"length {length}", (begin, 1), (4, -10 - 11 * line), xycoords=("data", "axes fraction"),
             textcoords="offset points", color=INK, fontsize=8,
         )  # fmt: skip
 

@@ -285,7 +285,7 @@ def test_one_token_and_nothing_masked_train_as_any_batch():
 def test_auto_takes_an_engine_that_can_and_says_so():
     ops, text = backends.choose("auto", dtype="bfloat16")
     assert ops.name == "cpp"
-    assert "bfloat16, " in text
+    assert "in bfloat16, " in text
 
 
 @pytest.mark.parametrize("name", ["numpy", "numba"])

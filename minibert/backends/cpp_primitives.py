@@ -41,7 +41,7 @@ class CppPrimitives(Ops):
     @property
     def _details(self) -> str:
         count = f"{self._run.threads} thread" + ("s" if self._run.threads > 1 else "")
-        dtype = "bfloat16, " if self._narrow else ""
+        dtype = "in bfloat16, " if self._narrow else ""
         return f"{dtype}{self._run.isa} of {', '.join(available())}, {count}"
 
     def widen(self, x: Any) -> Any:

@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
 #                     rate  lengths                         batch accumulate warm-up dropout paper threads
 RECIPES = {
     "tiny":    Recipe(2e-3, "10:0.25,16:0.2,32:0.55",          32,      1,   0.10,   0.0,  False, 1),
-    "2-128-4": Recipe(2e-3, "10:0.06,16:0.04,32:0.2,64:0.7",   32,      1,   0.05,   0.0,  False, 1),
+    "2-128-4": Recipe(2e-3, "10:0.06,16:0.04,32:0.2,64:0.7",   32,      1,   0.05,   0.0,  False, None),
     "mini":    Recipe(1e-3, "10:0.1,16:0.1,32:0.3,64:0.5",     32,      1,   0.10,   0.0,  False, None),
     "small":   Recipe(7e-4, "10:0.05,32:0.35,128:0.6",         32,      2,   0.10,   0.1,  False, None),
     "medium":  Recipe(4e-4, "10:0.05,32:0.35,128:0.6",         64,      4,   0.10,   0.1,  False, None),
