@@ -6,15 +6,15 @@ import sys
 
 import numpy as np
 import pytest
+from training_cases import LARGE, loss_and_gradients, losses_of_training, model_and_batch
 
 from minibert import backends, bert
 from minibert.batch import Batch, Sequence
 from minibert.config import BertConfig
 from minibert.errors import InputError
-from minibert.gradcases import SIZES, Size, config_of, dropout_of, random_batch, random_parameters
+from minibert.gradcases import SIZES, dropout_of
 from minibert.gradcheck import proof_sheet
 from minibert.ops import Ops
-from minibert.optim import AdamW
 from minibert.params import Parameters, initialise
 
 cpp_ops = pytest.importorskip("minibert.backends.cpp_ops", reason="the kernels in C++ are not built")
@@ -22,25 +22,12 @@ from minibert.backends import _kernels  # noqa: E402
 
 every_isa = pytest.mark.parametrize("isa", _kernels.available())
 fused_or_not = pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unfused"])
-# Large enough for several blocks of rows and columns, and for several parts of every loop.
-LARGE = Size((3, 90, 128, 1, 77, 64, 128, 31, 100), H=48, A=4, F=200, V=1999, M=90)
-
-
-def model_and_batch(size, seed=0):
-    """Parameters as training begins with, larger; and a batch."""
-    rng = np.random.default_rng(seed)
-    config = config_of(size)
-    parameters = random_parameters(config, rng).astype(np.float32)
-    parameters.flat *= 0.3
-    return config, parameters, random_batch(size, size.M, rng)
 
 
 def loss_and_gradient(ops, config, parameters, batch):
     """Losses of every masked row, and the flat gradient, with dropout."""
-    loss, saved = bert.pretraining_loss(ops, config, parameters.tree, batch, dropout_of(ops, batch))
-    grads = parameters.zeros_like()
-    bert.pretraining_loss_backward(ops, config, saved, parameters.tree, grads.tree)
-    return loss.mlm_nll, grads.flat
+    nll, grads = loss_and_gradients(ops, config, parameters, batch)
+    return nll, grads.flat
 
 
 # Right on every instruction set
@@ -99,24 +86,8 @@ def test_training_stays_as_close_to_numpy_as_float32_allows(fuse):
     float32 from float64 is the measure: the engine may be twice as far from float64, hence three times as far
     from NumPy's float32 (here it is about as far as NumPy).
     """
-    size = Size((12, 5, 16, 9, 16, 7), H=32, A=4, F=64, V=120, M=10)
-    config = config_of(size)
-
-    def losses(ops, dtype):
-        parameters = initialise(config, seed=1, dtype=dtype)
-        optimizer, found = AdamW(parameters.flat, parameters.decayed), []
-        for step in range(200):
-            batch = random_batch(size, size.M, np.random.default_rng(step % 8))
-            drop = ops.dropout(batch, 0.1, 0.1, seed=0, step=step)
-            loss, saved = bert.pretraining_loss(ops, config, parameters.tree, batch, drop)
-            grads = parameters.zeros_like()
-            bert.pretraining_loss_backward(ops, config, saved, parameters.tree, grads.tree)
-            optimizer.step(ops, parameters.flat, grads.flat, 2e-3)
-            found.append(float(loss.loss))
-        return np.array(found)
-
-    exact, single = losses(Ops(), np.float64), losses(Ops(), np.float32)
-    found = losses(cpp_ops.CppOps(threads=2, fuse=fuse), np.float32)
+    exact, single = losses_of_training(Ops(), np.float64), losses_of_training(Ops())
+    found = losses_of_training(cpp_ops.CppOps(threads=2, fuse=fuse))
     assert exact[-8:].mean() < exact[:8].mean() - 1  # it does learn
     noise = np.abs(single - exact).max()
     assert 0 < noise < 1e-3
