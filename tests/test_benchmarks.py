@@ -404,18 +404,23 @@ def test_ops_ends_with_a_sentence_for_wrong_options(capsys, tmp_path):
     assert "share of what a copy of as many bytes reached" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.slow
-def test_a_quick_run_measures_single_operations(compiler):
-    command = [sys.executable, str(ROOT / "benchmarks" / "ops.py"), "--quick", "--json", "--threads", "1"]
+def rows_of_a_quick_run(script, *chosen):
+    """What a benchmark prints with --quick --json, in float32 on one thread."""
+    command = [sys.executable, str(ROOT / "benchmarks" / script), "--quick", "--json", "--threads", "1"]
     done = subprocess.run(
-        [*command, "--engines", "numpy", "cpp", "--dtype", "float32"],
+        [*command, *chosen, "--dtype", "float32"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=500,
     )
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_quick_run_measures_single_operations(compiler):
+    rows = rows_of_a_quick_run("ops.py", "--engines", "numpy", "cpp")
     assert {(row["engine"], row["title"]) for row in rows} >= {
         ("numpy", case.title) for case in operations.plan(True)
     }
@@ -438,16 +443,7 @@ def test_every_rung_of_the_ladders_computes_what_double_precision_does(isa, tmp_
 
 @pytest.mark.slow
 def test_a_quick_run_measures_the_engines(compiler):
-    command = [sys.executable, str(ROOT / "benchmarks" / "step.py"), "--quick", "--json", "--threads", "1"]
-    done = subprocess.run(
-        [*command, "--only", "numpy", "cpp", "--dtype", "float32"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    rows = rows_of_a_quick_run("step.py", "--only", "numpy", "cpp")
     assert {(row["engine"], row["lengths"]) for row in rows} >= {("numpy", "full")}
     for row in rows:
         assert row["quick"] and row["tokens_per_second"] > 0 and row["peak_rss_mb"] > row["imported_rss_mb"]
