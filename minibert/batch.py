@@ -3,12 +3,13 @@
 import dataclasses
 from collections.abc import Iterator, Sequence as Many
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minibert.config import BertConfig
 from minibert.errors import InputError
+from minibert.params import Head
 
 
 class Sequence(NamedTuple):
@@ -19,6 +20,15 @@ class Sequence(NamedTuple):
     masked_positions: np.ndarray  # (m,) positions within the sequence, ascending
     masked_labels: np.ndarray  # (m,) the ids that stood there
     next_sentence_label: int = -1  # 0 IsNext, 1 NotNext, -1 not asked
+
+
+class Feature(NamedTuple):
+    """One thing that a fine-tuned model is asked: a sequence, or one for each of several choices."""
+
+    sequences: tuple[Sequence, ...]
+    label: Any = None  # a class or choice; a float; (start, end); (n,) a tag for each of `rows`
+    rows: np.ndarray | None = None  # (n,) positions in the sequence that have a tag: first pieces of words
+    example: int = 0  # which example it was made from; a long paragraph makes several
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,11 @@ class Batch:
         """Masked positions."""
         return len(self.masked_rows)
 
+    @property
+    def E(self) -> int:
+        """Examples: what a batch can be split into."""
+        return self.S
+
     @classmethod
     def pack(cls, sequences: Many[Sequence]) -> "Batch":
         """Lay sequences end to end, as one global batch.
@@ -68,9 +83,7 @@ class Batch:
             raise InputError("sequences=[] makes no batch; give at least one sequence.")
         lengths = np.array([len(sequence.input_ids) for sequence in sequences])
         if not lengths.all():
-            raise InputError(
-                f"Sequence {int(lengths.argmin())} is empty; give it at least [CLS] and [SEP]."
-            )
+            raise InputError(f"Sequence {int(lengths.argmin())} is empty; give it at least [CLS] and [SEP].")
         for number, sequence in enumerate(sequences):
             for one, other in (("input_ids", "token_type_ids"), ("masked_positions", "masked_labels")):
                 counts = len(getattr(sequence, one)), len(getattr(sequence, other))
@@ -97,7 +110,7 @@ class Batch:
         )
 
     def take(self, first: int, last: int) -> "Batch":
-        """Sequences `first` to `last` (exclusive), with their weights and numbers in the global batch."""
+        """Examples `first` to `last` (exclusive), with their weights and numbers in the global batch."""
         begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
         masked = (self.masked_rows >= begin) & (self.masked_rows < end)
         return dataclasses.replace(
@@ -115,12 +128,10 @@ class Batch:
         )
 
     def split(self, parts: int) -> Iterator["Batch"]:
-        """Micro-batches of about as many sequences each, whose losses and gradients sum to this batch's."""
-        if not 1 <= parts <= self.S:
-            raise InputError(
-                f"parts={parts} does not split {self.S} sequences; choose from 1 to {self.S}."
-            )
-        borders = [self.S * part // parts for part in range(parts + 1)]
+        """Micro-batches of about as many examples each, whose losses and gradients sum to this batch's."""
+        if not 1 <= parts <= self.E:
+            raise InputError(f"parts={parts} does not split {self.E} examples; choose from 1 to {self.E}.")
+        borders = [self.E * part // parts for part in range(parts + 1)]
         for first, last in zip(borders, borders[1:], strict=False):
             yield self.take(first, last)
 
@@ -156,3 +167,80 @@ class Batch:
                 f"A sequence of {longest} tokens is longer than the model's {config.P} positions; "
                 f"shorten the input or pre-train with max_position_embeddings={longest}."
             )
+
+
+@dataclass(frozen=True)
+class TaskBatch(Batch):
+    """What a task of fine-tuning asks about a batch, E examples of `choices` sequences each.
+
+    `labels`, by the kind of head: "classify" and "choice" (E,) int32; "regress" (E,) float64; "span" (E,2)
+    int32, positions within the sequence of the answer's first and last token, both 0 where the answer is not
+    in it; "tag" (N,) int32, one for each of `label_rows`.
+    """
+
+    labels: np.ndarray  # see above; zeros where they are not known
+    label_weights: np.ndarray  # (len(labels),) float64, 1 / (number in the global batch)
+    label_rows: np.ndarray  # (N,) int32, rows of the flat T that have a tag; (0,) for other heads
+    row_counts: np.ndarray  # (E,) int32, how many of them each example has
+    choices: int = 1
+
+    @property
+    def E(self) -> int:
+        """Examples."""
+        return len(self.row_counts)
+
+    @classmethod
+    def pack_features(cls, features: Many[Feature], head: Head) -> "TaskBatch":
+        """Lay the sequences of features end to end, as one global batch.
+
+        Raises
+        ------
+        InputError
+            When there is no feature, or features have different numbers of sequences.
+        """
+        if not features:
+            raise InputError("features=[] makes no batch; give at least one.")
+        choices = len(features[0].sequences)
+        if other := next((len(f.sequences) for f in features if len(f.sequences) != choices), None):
+            raise InputError(f"One example has {choices} choices and another {other}; batches need as many.")
+        batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
+        rows = [np.empty(0, np.int32) if f.rows is None else np.asarray(f.rows, np.int32) for f in features]
+        begins = batch.cu_seqlens[:-1:choices]
+        labels = _labels(features, rows, head)
+        return cls(
+            **{field.name: getattr(batch, field.name) for field in dataclasses.fields(Batch)},
+            labels=labels,
+            label_weights=np.full(len(labels), 1.0 / max(1, len(labels))),
+            label_rows=np.concatenate([b + r for b, r in zip(begins, rows, strict=True)]).astype(np.int32),
+            row_counts=np.array([len(r) for r in rows], np.int32),
+            choices=choices,
+        )
+
+    def take(self, first: int, last: int) -> "TaskBatch":
+        """Examples `first` to `last` (exclusive), with their weights and numbers in the global batch."""
+        part = super().take(first * self.choices, last * self.choices)
+        before = np.concatenate([[0], np.cumsum(self.row_counts)])
+        tagged = slice(before[first], before[last])
+        own = tagged if len(self.label_rows) else slice(first, last)
+        return dataclasses.replace(
+            part,
+            labels=self.labels[own],
+            label_weights=self.label_weights[own],
+            label_rows=self.label_rows[tagged] - self.cu_seqlens[first * self.choices],
+            row_counts=self.row_counts[first:last],
+        )
+
+
+def _labels(features: Many[Feature], rows: list[np.ndarray], head: Head) -> np.ndarray:
+    """The labels of all features, zeros in place of those that are not known."""
+    given = [feature.label for feature in features]
+    if head.kind == "tag":
+        unknown = [
+            np.zeros(len(r), np.int32) if label is None else label
+            for r, label in zip(rows, given, strict=True)
+        ]
+        return np.concatenate(unknown).astype(np.int32)
+    if head.kind == "span":
+        return np.array([(0, 0) if label is None else label for label in given], np.int32)
+    dtype = np.float64 if head.kind == "regress" else np.int32
+    return np.array([0 if label is None else label for label in given], dtype)

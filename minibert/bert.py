@@ -50,9 +50,21 @@ def encoder(ops: Any, config: BertConfig, params: Tree, batch: Batch, drop: Any 
 
 
 # dy (T,H) -> grads
-def encoder_backward(ops: Any, config: BertConfig, dy: Any, saved: Any, params: Tree, grads: Tree) -> Tree:
-    """Gradients of all layers and the embeddings, added to `grads`."""
+def encoder_backward(
+    ops: Any,
+    config: BertConfig,
+    dy: Any,
+    saved: Any,
+    params: Tree,
+    grads: Tree,
+    frozen: int | None = None,
+) -> Tree:
+    """Gradients of all layers and the embeddings, added to `grads`.
+
+    With `frozen` = n the embeddings and the first n layers get none: backward ends above them.
+    """
     saved_embedding, saved_layers = saved
+    first = frozen or 0
 
     def layer_backward(dy: Any, kept: Any, one: Tree, one_grads: Tree) -> tuple[Any, Tree]:
         saved_attention, saved_feed_forward = kept
@@ -64,7 +76,12 @@ def encoder_backward(ops: Any, config: BertConfig, dy: Any, saved: Any, params: 
         )
         return dy, {"attention": attention, "feed_forward": feed_forward}
 
-    dx, layers = ops.layers_backward(layer_backward, dy, saved_layers, params["layers"], grads["layers"])
+    dx, layers = ops.layers_backward(
+        layer_backward, dy, saved_layers[first:], params["layers"][first:], grads["layers"][first:]
+    )
+    layers = [*grads["layers"][:first], *layers]
+    if frozen is not None:
+        return grads | {"layers": layers}
     embeddings = ops.embedding_block_backward(dx, saved_embedding, params["embeddings"], grads["embeddings"])
     return grads | {"embeddings": embeddings, "layers": layers}
 

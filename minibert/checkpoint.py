@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_tensors
-from minibert.params import Parameters
+from minibert.params import PRETRAINING, Head, Parameters
 
 FORMAT = "minibert checkpoint 1"
 HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # what has to stand in it
@@ -67,6 +67,7 @@ def save_checkpoint(path: str | Path, params: Parameters, optimizer: Any, state:
     header = {
         "format": FORMAT,
         "config": params.config.to_dict(),
+        "head": list(params.head),
         "updates": optimizer.updates,
         "crc32": {name: zlib.crc32(tensor) for name, tensor in tensors.items()},
         "state": state,
@@ -104,8 +105,9 @@ def _checkpoint(
             f"{path} belongs to another configuration ({differing}); use the folder of that run."
         )
     try:
-        params = Parameters(stored, tensors["params"])
-    except ValueError as error:
+        head = Head(*header.get("head", PRETRAINING))  # files of version 0.1 know no other
+        params = Parameters(stored, tensors["params"], head=head)
+    except (ValueError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error} Remove it or use an earlier one.") from error
     return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
 

@@ -6,11 +6,12 @@ them together are one (L, size of a layer) view; an optimizer sweeps over the wh
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minibert.config import BertConfig
+from minibert.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,48 @@ class Entry:
         return int(np.prod(self.shape))
 
 
-def parameter_table(config: BertConfig) -> list[Entry]:
-    """Every parameter of the encoder, the pooler and both pre-training heads, in the order of the buffer.
+class Head(NamedTuple):
+    """What stands on the encoder: the two heads of pre-training, or the one output layer of a task.
+
+    Examples
+    --------
+    >>> Head("classify", 3).pooled, Head("span", 2).pooled
+    (True, False)
+    """
+
+    kind: str  # "pretraining", "classify", "regress", "span", "tag" or "choice"
+    outputs: int  # numbers for a sequence, or with "span" and "tag" for a token; 0 with "pretraining"
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it reads the pooled [CLS], hence has a pooler below it."""
+        return self.kind not in ("span", "tag")
+
+
+PRETRAINING = Head("pretraining", 0)
+OUTPUTS = {"pretraining": 0, "regress": 1, "span": 2, "choice": 1}  # where the kind fixes it
+
+
+def check_head(head: Head) -> Head:
+    """The head itself.
+
+    Raises
+    ------
+    InputError
+        When there is no such kind, or a head of the kind does not have so many outputs.
+    """
+    if head.kind not in (*OUTPUTS, "classify", "tag"):
+        kinds = ", ".join([*OUTPUTS, "classify", "tag"])
+        raise InputError(f"head kind {head.kind!r} does not exist; use one of {kinds}.")
+    if head.outputs != OUTPUTS.get(head.kind, max(1, head.outputs)):
+        expected = OUTPUTS.get(head.kind, "at least 1")
+        raise InputError(f"A head of kind {head.kind!r} has {expected} outputs, not {head.outputs}.")
+    return head
+
+
+def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]:
+    """Every parameter of the encoder, of the pooler where the head reads it, and of the head, in the order of
+    the buffer.
 
     Weights are (inputs, outputs): a layer computes `x @ weight + bias`. The three projections of attention
     are one matrix. The decoder of the masked-LM head is `embeddings.word` itself (tied), plus a bias.
@@ -65,10 +106,12 @@ def parameter_table(config: BertConfig) -> list[Entry]:
             bias(f"{feed_forward}.out_bias", H),
             *norm(feed_forward),
         ]
+    if head.pooled:
+        table += [weight("pooler.weight", H, H), bias("pooler.bias", H)]
+    if head.kind != "pretraining":
+        return [*table, weight("head.weight", H, head.outputs), bias("head.bias", head.outputs)]
     return [
         *table,
-        weight("pooler.weight", H, H),
-        bias("pooler.bias", H),
         weight("mlm.weight", H, H),
         bias("mlm.bias", H),
         *norm("mlm"),
@@ -114,6 +157,7 @@ class Parameters:
     config : the model's shape.
     flat : (N,) the buffer to take, N the sum of the table's sizes; zeros of `dtype` when left out.
     dtype : of the zeros.
+    head : what stands on the encoder.
 
     Attributes
     ----------
@@ -122,9 +166,15 @@ class Parameters:
     table : the rows of `parameter_table`.
     """
 
-    def __init__(self, config: BertConfig, flat: np.ndarray | None = None, dtype: Any = np.float32) -> None:
-        self.config = config
-        self.table = parameter_table(config)
+    def __init__(
+        self,
+        config: BertConfig,
+        flat: np.ndarray | None = None,
+        dtype: Any = np.float32,
+        head: Head = PRETRAINING,
+    ) -> None:
+        self.config, self.head = config, check_head(head)
+        self.table = parameter_table(config, head)
         count = sum(entry.size for entry in self.table)
         if flat is None:
             flat = np.zeros(count, dtype)
@@ -161,11 +211,32 @@ class Parameters:
 
     def zeros_like(self) -> "Parameters":
         """A tree of the same shape and dtype filled with zeros: gradients, moments."""
-        return Parameters(self.config, np.zeros_like(self.flat))
+        return Parameters(self.config, np.zeros_like(self.flat), head=self.head)
 
     def astype(self, dtype: Any) -> "Parameters":
         """A copy in another precision."""
-        return Parameters(self.config, self.flat.astype(dtype))
+        return Parameters(self.config, self.flat.astype(dtype), head=self.head)
+
+    def with_head(self, head: Head, seed: int) -> tuple["Parameters", list[str]]:
+        """The same encoder under another head, as a copy.
+
+        Parameters
+        ----------
+        head : what is to stand on it; where it is of the kind and size that is there, it is kept.
+        seed : of the initial values of what is not there.
+
+        Returns
+        -------
+        parameters : in the same dtype.
+        fresh : names of what has its initial value.
+        """
+        other = Parameters(self.config, dtype=self.flat.dtype, head=head)
+        kept = {name for name in self if head == self.head or not name.startswith("head.")}
+        for name in kept.intersection(other):
+            other[name][...] = self[name]
+        fresh = [name for name in other if name not in kept]
+        reset(other, fresh, seed)
+        return other, fresh
 
     def count(self, *prefixes: str) -> int:
         """Number of parameters whose name begins with one of the prefixes; all of them without a prefix."""
@@ -183,7 +254,9 @@ def precision_for(arithmetic: str) -> np.dtype:
     return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
 
 
-def initialise(config: BertConfig, seed: int, dtype: Any = np.float32) -> Parameters:
+def initialise(
+    config: BertConfig, seed: int, dtype: Any = np.float32, head: Head = PRETRAINING
+) -> Parameters:
     """The paper's initial values: truncated normal weights, zero biases, LayerNorm at one and zero.
 
     Every tensor draws from a generator of its own, so that one more layer or another head leaves the others
@@ -194,8 +267,9 @@ def initialise(config: BertConfig, seed: int, dtype: Any = np.float32) -> Parame
     config : its `initializer_range` is the standard deviation before truncation.
     seed : any non-negative whole number.
     dtype : of the result; the draws themselves are the same for every dtype.
+    head : what stands on the encoder.
     """
-    parameters = Parameters(config, dtype=dtype)
+    parameters = Parameters(config, dtype=dtype, head=head)
     reset(parameters, parameters, seed)
     return parameters
 

@@ -160,7 +160,7 @@ def add_gradients(
     """
     grads.flat.fill(0)
     figures: dict[str, float] = {}
-    for part in batch.split(min(accumulate, batch.S)):
+    for part in batch.split(min(accumulate, batch.E)):
         for name, value in gradients(params.tree, grads.tree, part, step).items():
             figures[name] = figures.get(name, 0.0) + float(value)
     return figures

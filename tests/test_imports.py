@@ -21,12 +21,12 @@ __main__                | cli/__init__                                        |
 
 config                  |                                                     | numpy
 params                  | config                                              | numpy
-batch                   | config                                              | numpy
+batch                   | config params                                       | numpy
 ops/*                   | ops/*                                               | numpy
 
 bert                    | config batch                                        |
-heads                   | config batch                                        |
-bilstm                  |                                                     | numpy
+heads                   | bert config batch params                            | numpy
+bilstm                  | params                                              | numpy
 optim                   |                                                     | numpy
 flops                   | config                                              | numpy
 backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
@@ -82,8 +82,14 @@ pretraining/predict     | pretraining/preparation pretraining/evaluation      |
 pretraining/__init__    |                                                     |
 pretrain                | pretraining/* train runlog viz model hub trace      |
                         | checkpoint backends/__init__ data/* tokenizer/*     | numpy
-finetune                | train runlog heads bilstm optim metrics viz model   |
-                        | hub checkpoint                                      |
+finetuning/task         | batch params                                        | numpy
+finetuning/report       | viz metrics/*                                       | numpy
+finetuning/*            | finetuning/* train runlog heads bert bilstm optim   |
+                        | metrics/* viz model hub/* checkpoint flops          |
+                        | backends/__init__ data/* tokenizer/* params         |
+                        | config batch                                        | numpy tqdm
+finetune                | finetuning/* train runlog heads optim metrics/* viz |
+                        | model hub/* checkpoint                              |
                         | backends/__init__ data/* tokenizer/* params         |
                         | config batch                                        | numpy tqdm
 experiments/*           | experiments/* pretrain pretraining/* finetune       |

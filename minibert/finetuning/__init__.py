@@ -1,0 +1,1 @@
+"""The rooms behind `finetune.py`: options, tasks, batches, running, predicting, reports."""

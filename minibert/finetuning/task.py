@@ -1,0 +1,122 @@
+"""What every downstream task answers: how it reads, asks, decodes, scores and writes.
+
+    files -> examples -> features -> (the model) -> outputs -> predictions -> scores, files, mistakes
+
+Everything on the way that is particular to a task is a method of its `Task`; what trains, predicts and
+reports knows no other difference between them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from minibert.batch import Feature
+from minibert.params import OUTPUTS, Head
+
+SPLITS = ("train", "dev", "test")
+
+
+class Mistake(NamedTuple):
+    """A prediction that is wrong, for a person to look at."""
+
+    text: str  # what was asked, as a person reads it
+    expected: str
+    found: str
+    badness: float  # larger is worse: what the mistakes are ordered by
+
+
+class Task(ABC):
+    """One downstream task.
+
+    Attributes
+    ----------
+    name : as the command line has it.
+    kind : of its head.
+    metric : the key of `score` that models are chosen by; larger is better.
+    title : a line for people.
+    max_length : longest sequence by default, [CLS] and [SEP] included.
+    """
+
+    name: ClassVar[str] | str
+    kind: ClassVar[str] | str
+    metric: ClassVar[str] | str
+    title: ClassVar[str] | str
+    max_length: ClassVar[int] | int = 128
+
+    @abstractmethod
+    def read(self, data: Path, split: str) -> list[Any]:
+        """The examples of "train", "dev" or "test" in a folder of official files.
+
+        Raises
+        ------
+        InputError
+            When the file is missing or is not one of this task.
+        """
+
+    def labels(self, examples: Sequence[Any]) -> tuple[str, ...]:
+        """Names of the classes or tags in the order of the outputs; () where outputs are not classes."""
+        return ()
+
+    def head(self, labels: tuple[str, ...]) -> Head:
+        """What stands on the encoder."""
+        return Head(self.kind, OUTPUTS.get(self.kind, len(labels)))
+
+    @abstractmethod
+    def features(
+        self,
+        examples: Iterable[Any],
+        tokenizer: Any,
+        labels: tuple[str, ...],
+        max_length: int,
+        training: bool,
+    ) -> Iterator[Feature]:
+        """What the model is asked about each example, in order; `Feature.example` counts the examples.
+
+        Parameters
+        ----------
+        training : the label has to be known; examples that teach nothing may be left out.
+        """
+
+    def average(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+        """The outputs of several models for one feature as one: their mean (the paper's ensemble)."""
+        return np.mean(outputs, axis=0)
+
+    def tune(
+        self, examples: Sequence[Any], features: Sequence[Feature], outputs: Sequence[np.ndarray]
+    ) -> dict[str, float]:
+        """What is chosen on dev and kept with the model, such as the threshold of "no answer"."""
+        return {}
+
+    @abstractmethod
+    def predict(
+        self,
+        examples: Sequence[Any],
+        features: Sequence[Feature],
+        outputs: Sequence[np.ndarray],
+        labels: tuple[str, ...],
+        tuned: dict[str, float],
+    ) -> list[Any]:
+        """A prediction for every example, which JSON can say."""
+
+    @abstractmethod
+    def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+        """The official figures, as fractions of one where they are percentages of something."""
+
+    @abstractmethod
+    def write(
+        self, folder: Path, split: str, examples: Sequence[Any], predictions: Sequence[Any]
+    ) -> list[Path]:
+        """The task's official files; returns their paths."""
+
+    @abstractmethod
+    def mistakes(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[Mistake]:
+        """Every wrong prediction, the worst first."""
+
+    def classes(
+        self, examples: Sequence[Any], predictions: Sequence[Any]
+    ) -> tuple[list[str], list[str]] | None:
+        """(expected, found) class names of every example for a confusion matrix; None where there is none."""
+        return None

@@ -1,0 +1,169 @@
+"""The output layers of fine-tuning, forward and backward (Devlin et al. 2019, section 4 and appendix B).
+
+One linear layer on the encoder is all a task adds. What it reads, and what its outputs are compared with:
+
+    classify   pooled [CLS], dropout   (S,K)   softmax over K classes
+    regress    pooled [CLS], dropout   (S,1)   squared error
+    choice     pooled [CLS], dropout   (S,1)   softmax over the c sequences of an example
+    span       every token             (T,2)   two softmaxes over the tokens of a sequence: start and end
+    tag        first pieces, dropout   (N,K)   softmax over K tags
+
+Pure functions, as in `bert.py`: `ops` does the arithmetic, `head` says which of these it is.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert import bert
+from minibert.batch import TaskBatch
+from minibert.config import BertConfig
+from minibert.params import Head
+
+Tree = dict[str, Any]
+
+
+class HeadLoss(NamedTuple):
+    """The loss of one batch and what it is made of."""
+
+    loss: Any  # sum of label_weights x nll
+    nll: Any  # (len(labels),) nats, or squared error; for a span the mean (or sum) of start and end
+    logits: Any  # (S,K), (S,1), (T,2) or (N,K)
+
+
+def head_site(config: BertConfig) -> int:
+    """The dropout site in front of the output layer, the one after those of the encoder."""
+    return 3 * config.L + 1
+
+
+# -> (S,K), (S,1), (T,2) or (N,K)
+def logits(
+    ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskBatch, drop: Any = None
+) -> tuple[Any, Any]:
+    """What the output layer says."""
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop)
+    saved_pooler = saved_rows = mask = None
+    if head.pooled:
+        rows = batch.cu_seqlens[:-1]
+        read, saved_pooler = ops.pooler(x, rows, params["pooler"])
+    elif head.kind == "tag":
+        rows = batch.label_rows
+        read, saved_rows = ops.take_rows(x, rows)
+    else:
+        rows, read = None, ops.widen(x)
+    if rows is not None and drop is not None and drop.rate:
+        here = drop._replace(rows=drop.rows[rows])
+        mask = ops.dropout_mask(here, head_site(config), read.shape[-1], read.dtype)
+        read = read * mask
+    scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
+    return scores, (saved_encoder, saved_pooler, saved_rows, mask, saved_linear)
+
+
+# dlogits (S,K), (S,1), (T,2) or (N,K) -> grads
+def logits_backward(
+    ops: Any,
+    config: BertConfig,
+    head: Head,
+    dlogits: Any,
+    saved: Any,
+    params: Tree,
+    grads: Tree,
+    frozen: int | None = None,
+) -> Tree:
+    """Gradients of `logits`, added to `grads`, which is consumed and returned."""
+    saved_encoder, saved_pooler, saved_rows, mask, saved_linear = saved
+    dx, dweight, dbias = ops.linear_backward(dlogits, saved_linear)
+    own = {
+        "weight": ops.accumulate(grads["head"]["weight"], dweight),
+        "bias": ops.accumulate(grads["head"]["bias"], dbias),
+    }
+    grads = grads | {"head": own}
+    if mask is not None:
+        dx = dx * mask
+    if head.pooled:
+        dx, pooler = ops.pooler_backward(dx, saved_pooler, params["pooler"], grads["pooler"])
+        grads = grads | {"pooler": pooler}
+    elif head.kind == "tag":
+        dx = ops.take_rows_backward(dx, saved_rows)
+    return bert.encoder_backward(ops, config, dx, saved_encoder, params, grads, frozen)
+
+
+def loss(
+    ops: Any,
+    config: BertConfig,
+    head: Head,
+    params: Tree,
+    batch: TaskBatch,
+    drop: Any = None,
+    span_weight: float = 0.5,
+) -> tuple[HeadLoss, Any]:
+    """The task's loss of one batch.
+
+    Parameters
+    ----------
+    ops, config, head, params : the engine, the model and its weights.
+    batch : with labels.
+    drop : source of dropout, or None.
+    span_weight : of each of the two losses of a span: 0.5 is their mean, as Google's code has it, 1 their
+        sum, as the paper.
+    """
+    scores, saved = logits(ops, config, head, params, batch, drop)
+    if head.kind == "span":
+        starts, ends = batch.labels.T
+        start_nll, saved_start = ops.segment_softmax_cross_entropy(scores[:, 0], batch.cu_seqlens, starts)
+        end_nll, saved_end = ops.segment_softmax_cross_entropy(scores[:, 1], batch.cu_seqlens, ends)
+        nll, saved_loss = span_weight * (start_nll + end_nll), (saved_start, saved_end)
+    elif head.kind == "regress":
+        nll, saved_loss = ops.mean_squared_error(scores[:, 0], ops.cast(batch.labels, scores.real.dtype))
+    elif head.kind == "choice":
+        nll, saved_loss = ops.softmax_cross_entropy(scores.reshape(-1, batch.choices), batch.labels)
+    else:
+        nll, saved_loss = ops.softmax_cross_entropy(scores, batch.labels)
+    weights = ops.cast(batch.label_weights, nll.real.dtype)
+    return HeadLoss((weights * nll).sum(), nll, scores), (saved, saved_loss, weights, span_weight)
+
+
+def loss_backward(
+    ops: Any,
+    config: BertConfig,
+    head: Head,
+    saved: Any,
+    params: Tree,
+    grads: Tree,
+    frozen: int | None = None,
+) -> Tree:
+    """Gradients of `loss`, added to `grads`, which is consumed and returned.
+
+    With `frozen` = n the embeddings and the first n layers get none.
+    """
+    saved, saved_loss, weights, span_weight = saved
+    if head.kind == "span":
+        both = [ops.segment_softmax_cross_entropy_backward(span_weight * weights, one) for one in saved_loss]
+        dlogits = ops.xp.stack(both, axis=1)
+    elif head.kind == "regress":
+        dlogits = ops.mean_squared_error_backward(weights, saved_loss)[:, None]
+    elif head.kind == "choice":
+        dlogits = ops.softmax_cross_entropy_backward(weights, saved_loss).reshape(-1, 1)
+    else:
+        dlogits = ops.softmax_cross_entropy_backward(weights, saved_loss)
+    return logits_backward(ops, config, head, dlogits, saved, params, grads, frozen)
+
+
+# -> one array for each example: (K,), (1,), (n,2), (rows,K) or (c,)
+def outputs(ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskBatch) -> list[np.ndarray]:
+    """The scores of every example by itself; no dropout."""
+    scores = np.asarray(logits(ops, config, head, params, batch)[0])
+    return split_outputs(scores, head, batch)
+
+
+def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.ndarray]:
+    """The scores of a batch example by example, each an array of its own."""
+    if head.kind == "choice":
+        return [row.copy() for row in scores.reshape(-1, batch.choices)]
+    if head.kind == "span":
+        borders = batch.cu_seqlens[1:-1]
+    elif head.kind == "tag":
+        borders = np.cumsum(batch.row_counts)[:-1]
+    else:
+        return [row.copy() for row in scores]
+    return [part.copy() for part in np.split(scores, borders)]
