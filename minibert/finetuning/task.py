@@ -7,7 +7,7 @@ reports knows no other difference between them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -120,3 +120,15 @@ class Task(ABC):
     ) -> tuple[list[str], list[str]] | None:
         """(expected, found) class names of every example for a confusion matrix; None where there is none."""
         return None
+
+    def statistic(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Callable[[np.ndarray], float]:
+        """The metric over some of the examples, by number, repeated ones included: what a bootstrap draws.
+
+        A task whose `score` takes long overrides it with figures that are counted once for each example.
+        """
+
+        def value(indices: np.ndarray) -> float:
+            chosen = indices.tolist()
+            return self.score([examples[i] for i in chosen], [predictions[i] for i in chosen])[self.metric]
+
+        return value

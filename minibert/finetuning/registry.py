@@ -1,0 +1,97 @@
+"""The tasks by name. What a task is made of is loaded when it is asked for."""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from minibert.errors import InputError
+from minibert.finetuning.task import Task
+
+Columns = Mapping[str, str]
+
+
+def _sentences(name: str, columns: Columns) -> Task:
+    from minibert.finetuning import sentences
+
+    return sentences.create(name, columns)
+
+
+def _choices(name: str, columns: Columns) -> Task:
+    from minibert.finetuning import choices
+
+    return choices.create(name, columns)
+
+
+def _answering(name: str, columns: Columns) -> Task:
+    from minibert.finetuning import answering
+
+    return answering.create(name, columns)
+
+
+def _tagging(name: str, columns: Columns) -> Task:
+    from minibert.finetuning import tagging
+
+    return tagging.create(name, columns)
+
+
+class Known(NamedTuple):
+    """A task before it is made."""
+
+    about: str
+    make: Callable[[str, Columns], Task]
+
+
+TASKS = {
+    "cola": Known("CoLA: is the sentence acceptable English", _sentences),
+    "sst2": Known("SST-2: is the film review good", _sentences),
+    "mrpc": Known("MRPC: do two sentences say the same", _sentences),
+    "stsb": Known("STS-B: how similar are two sentences, 0 to 5", _sentences),
+    "qqp": Known("QQP: do two questions ask the same", _sentences),
+    "mnli": Known("MNLI: does one sentence follow from another (matched dev and test)", _sentences),
+    "mnli-mm": Known("MNLI, mismatched dev and test", _sentences),
+    "qnli": Known("QNLI: does the sentence answer the question", _sentences),
+    "rte": Known("RTE: does one sentence follow from another", _sentences),
+    "wnli": Known("WNLI: does a sentence with its pronoun replaced follow", _sentences),
+    "ax": Known("AX: GLUE's diagnostic sentences, for a model of MNLI", _sentences),
+    "quora": Known("Quora's question pairs, in place of QQP", _sentences),
+    "snli": Known("SNLI, in place of MNLI", _sentences),
+    "scitail": Known("SciTail, in place of QNLI or RTE", _sentences),
+    "sick": Known("SICK, in place of MNLI or RTE", _sentences),
+    "swag": Known("SWAG: which of four endings goes on", _choices),
+    "hellaswag": Known("HellaSwag: which of four endings goes on", _choices),
+    "copa": Known("COPA: which of two is the cause, or the effect", _choices),
+    "csqa": Known("CommonsenseQA: which of five answers", _choices),
+    "squad1": Known("SQuAD 1.1: where in the paragraph is the answer", _answering),
+    "squad2": Known("SQuAD 2.0: the same, where there may be none", _answering),
+    "triviaqa": Known("TriviaQA, before SQuAD", _answering),
+    "ner": Known("CoNLL-2003: who and what is named", _tagging),
+    "classify": Known("your own table: a class for a text or a pair of texts", _sentences),
+    "regress": Known("your own table: a number for a text or a pair of texts", _sentences),
+    "tag": Known("your own table: a tag for every word", _tagging),
+    "qa": Known("your own table: questions and paragraphs", _answering),
+}
+OWN_TABLES = ("classify", "regress", "tag", "qa")
+
+
+def create(name: str, columns: Columns | None = None) -> Task:
+    """The task of that name.
+
+    Parameters
+    ----------
+    name : one of `TASKS`.
+    columns : of your own table, what each column that is wanted is called or its number; "delimiter" too.
+
+    Raises
+    ------
+    InputError
+        When there is no such task; when columns are named of official files, which have their own.
+    """
+    if name not in TASKS:
+        near = get_close_matches(name.lower(), TASKS, n=3, cutoff=0.5)
+        meant = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(TASKS)}."
+        raise InputError(f"task={name!r} is not known; {meant}")
+    if columns and name not in OWN_TABLES:
+        raise InputError(
+            f"columns={dict(columns)!r} are for {', '.join(OWN_TABLES)}; the files of {name} have their own."
+        )
+    return TASKS[name].make(name, dict(columns or {}))
