@@ -9,7 +9,7 @@ reports knows no other difference between them.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,11 +40,11 @@ class Task(ABC):
     max_length : longest sequence by default, [CLS] and [SEP] included.
     """
 
-    name: ClassVar[str] | str
-    kind: ClassVar[str] | str
-    metric: ClassVar[str] | str
-    title: ClassVar[str] | str
-    max_length: ClassVar[int] | int = 128
+    name: str
+    kind: str
+    metric: str
+    title: str
+    max_length: int = 128
 
     @abstractmethod
     def read(self, data: Path, split: str) -> list[Any]:
