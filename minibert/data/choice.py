@@ -1,0 +1,174 @@
+"""One of several endings: SWAG (Zellers et al. 2018) as distributed; HellaSwag, COPA, CommonsenseQA.
+
+Each file becomes the same: a context, and endings of which one goes on from it. The model reads the context
+and, as a second segment, `start` with one ending.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibert.data.lines import json_lines, rows, shown
+from minibert.errors import InputError
+
+SWAG_COLUMNS = (
+    ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
+    + [f"ending{i}" for i in range(4)]
+    + ["label"]
+)
+_COPA_QUESTIONS = {"cause": "What was the cause?", "effect": "What happened as a result?"}
+
+
+class ChoiceExample(NamedTuple):
+    """A context and its endings."""
+
+    id: str
+    context: str
+    start: str  # how every ending begins; "" where they share nothing
+    endings: tuple[str, ...]
+    label: int | None  # number of the right one, from 0; None where it is not told
+
+
+def read_swag(path: str | Path) -> list[ChoiceExample]:
+    """SWAG's train.csv, val.csv or test.csv, whose test has no column `label`.
+
+    The context is `sent1`; `sent2` is the beginning of the four endings. The id is the number in the first
+    column, which has no name.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, a column is missing, or a row is damaged (with its line).
+    """
+    path = Path(path)
+    table = rows(path, ",")
+    _, header = next(table, (0, []))
+    if missing := [name for name in SWAG_COLUMNS[3:6] + SWAG_COLUMNS[7:11] if name not in header]:
+        raise InputError(
+            f"{path} is not a file of SWAG: it lacks {shown(missing)}, its header is "
+            f"{shown(header) or 'empty'}; SWAG's is {shown(SWAG_COLUMNS)}."
+        )
+    found = []
+    for number, (line, row) in enumerate(table):
+        where = f"{path}, line {line}"
+        if len(row) != len(header):
+            raise InputError(f"{where} has {len(row)} columns and the header {len(header)}; fetch it again.")
+        cells = dict(zip(header, row, strict=True))
+        endings = tuple(cells[name] for name in SWAG_COLUMNS[7:11])
+        label = _index(cells["label"], len(endings), where) if "label" in cells else None
+        found.append(
+            ChoiceExample(cells.get("") or str(number), cells["sent1"], cells["sent2"], endings, label)
+        )
+    return _some(found, path)
+
+
+def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
+    """HellaSwag's JSON Lines (Zellers et al. 2019), which stands in for SWAG.
+
+    The context is `ctx_a`; `ctx_b` is the beginning of the endings, "" where these are whole sentences. The
+    id is the number of the line from 0: the file's own `ind` occurs more than once.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or a line lacks something.
+    """
+    found = []
+    for number, (where, item) in enumerate(_items(path)):
+        context, start = _string(item, "ctx_a", where), _string(item, "ctx_b", where)
+        endings = _strings(item, "endings", where)
+        label = _index(item.get("label", ""), len(endings), where)
+        found.append(ChoiceExample(str(number), context, start, endings, label))
+    return _some(found, path)
+
+
+def read_copa(path: str | Path) -> list[ChoiceExample]:
+    """COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is the cause, or effect, of a premise.
+
+    The context is the premise followed by "What was the cause?" or "What happened as a result?".
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or a line lacks something.
+    """
+    found = []
+    for where, item in _items(path):
+        kind = _string(item, "question", where)
+        if kind not in _COPA_QUESTIONS:
+            raise InputError(f"{where} asks for {kind[:60]!r}, expected {' or '.join(_COPA_QUESTIONS)}.")
+        context = f"{_string(item, 'premise', where)} {_COPA_QUESTIONS[kind]}"
+        endings = (_string(item, "choice1", where), _string(item, "choice2", where))
+        label = _index(item.get("label", ""), len(endings), where)
+        found.append(ChoiceExample(_id(item, "idx", where), context, "", endings, label))
+    return _some(found, path)
+
+
+def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
+    """CommonsenseQA (Talmor et al. 2019): a question and five answers.
+
+    Both layouts are read: the original one, where `question` is an object with `stem` and `choices`, and the
+    flat one of Hugging Face's copy.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or a line lacks something.
+    """
+    found = []
+    for where, item in _items(path):
+        question = item.get("question")
+        if isinstance(question, dict):
+            choices = [choice for choice in question.get("choices") or [] if isinstance(choice, dict)]
+            choices = {key: [choice.get(key) for choice in choices] for key in ("label", "text")}
+            question = question.get("stem")
+        else:
+            choices = item.get("choices")
+            choices = choices if isinstance(choices, dict) else {}
+        context = _string({"question": question}, "question", where)
+        letters, endings = _strings(choices, "label", where), _strings(choices, "text", where)
+        key = item.get("answerKey") or ""
+        if key and key not in letters:
+            raise InputError(f"{where}: the answer {key!r} is none of {', '.join(letters)}.")
+        label = letters.index(key) if key else None
+        found.append(ChoiceExample(_id(item, "id", where), context, "", endings, label))
+    return _some(found, path)
+
+
+def _items(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((f"{path}, line {line}", item) for line, item in json_lines(path))
+
+
+def _some(found: list[ChoiceExample], path: str | Path) -> list[ChoiceExample]:
+    if not found:
+        raise InputError(f"{path} holds no example; check the file.")
+    return found
+
+
+def _string(item: dict[str, Any], key: str, where: str) -> str:
+    value = item.get(key)
+    if not isinstance(value, str):
+        raise InputError(f"{where} has no text {key!r}, its keys are {shown(list(item))}; check the file.")
+    return value
+
+
+def _strings(item: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
+    value = item.get(key)
+    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(text, str) for text in value):
+        raise InputError(f"{where} has no list of texts {key!r}, two or more; check the file.")
+    return tuple(value)
+
+
+def _id(item: dict[str, Any], key: str, where: str) -> str:
+    if not isinstance(item.get(key), str | int):
+        raise InputError(f"{where} has no {key!r}, its keys are {shown(list(item))}; check the file.")
+    return str(item[key])
+
+
+def _index(label: Any, endings: int, where: str) -> int | None:
+    """The number of an ending; None for "" and -1, which say that it is not told."""
+    if label in ("", -1, "-1", None):
+        return None
+    if str(label) not in map(str, range(endings)):
+        raise InputError(f"{where}: the label {label!r} is not a number from 0 to {endings - 1}.")
+    return int(label)

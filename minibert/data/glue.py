@@ -1,0 +1,251 @@
+"""GLUE's nine tasks and its diagnostic set as their files are distributed (Wang et al. 2019, "GLUE").
+
+All are tables between tabs without any quoting, and no two tasks have the same columns: CoLA has no header
+except in its test file, MRPC's begins with a byte order mark, STS-B's score is the last of ten columns,
+MNLI's label the last of twelve or sixteen. The labels of the test files are kept by the makers.
+"""
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from minibert.data.lines import numbered_lines, rows, shown
+from minibert.errors import InputError
+
+PACKED = ("", ".gz", ".xz")  # what may follow the name of a file
+HIGHEST_SCORE = 5.0  # of STS-B: the same meaning; 0 is the lowest
+
+
+class TextExample(NamedTuple):
+    """A sentence or a pair of them, and what it is."""
+
+    id: str
+    first: str
+    second: str | None  # None where the task has one sentence
+    label: str | float | None  # the name of a class, a score, or None where it is not told
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """Where a task of GLUE lies and what is in its files.
+
+    Attributes
+    ----------
+    name, title : for the command line, and as its makers write it, which is also the name of its folder.
+    sentences, label : names of the columns; one sentence or two.
+    labels : the classes in the order of the outputs; () for a score.
+    metrics : of its leaderboard, the main one first.
+    files : for each split the names of its file; the first that is there counts.
+    ids : names of the columns that make the id; in a file without them "index", or the number of the row.
+    folders : other names of its folder; case, hyphens and underscores don't count.
+    bare : the columns of the train and dev files, which have no header; () where they have one.
+    broken_rows : whether the official files hold rows that lack columns, which everyone leaves out.
+    """
+
+    name: str
+    title: str
+    sentences: tuple[str, ...]
+    label: str
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    files: dict[str, tuple[str, ...]]
+    ids: tuple[str, ...] = ("index",)
+    folders: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
+    broken_rows: bool = False
+
+    @property
+    def pair(self) -> bool:
+        """Whether there are two sentences."""
+        return len(self.sentences) == 2
+
+
+_MICROSOFT = "msr_paraphrase_train.txt"
+_ONE = ("sentence",)
+_TWO = ("sentence1", "sentence2")
+_BINARY = ("0", "1")
+_ENTAILED = ("entailment", "not_entailment")
+_INFERENCE = ("entailment", "neutral", "contradiction")
+_ACCURACY = ("accuracy",)
+_BOTH = ("f1", "accuracy")
+_PLAIN = {"train": ("train.tsv",), "dev": ("dev.tsv",), "test": ("test.tsv",)}
+_MRPC = {
+    "train": ("train.tsv", _MICROSOFT),
+    "dev": ("dev.tsv", _MICROSOFT),
+    "test": ("test.tsv", "msr_paraphrase_test.txt"),
+}
+_AX = {"test": ("diagnostic.tsv", "AX.tsv")}
+_COLA = ("source", "label", "star", "sentence")
+_DUPLICATE = ("question1", "question2")
+_PARAPHRASE = ("#1 String", "#2 String")
+
+
+def _mnli(name: str, title: str, half: str) -> GlueTask:
+    files = {"train": ("train.tsv",), "dev": (f"dev_{half}.tsv",), "test": (f"test_{half}.tsv",)}
+    return GlueTask(name, title, _TWO, "gold_label", _INFERENCE, _ACCURACY, files, folders=("MNLI",))
+
+
+_ALL = (
+    GlueTask("cola", "CoLA", _ONE, "label", _BINARY, ("matthews",), _PLAIN, bare=_COLA),
+    GlueTask("sst2", "SST-2", _ONE, "label", _BINARY, _ACCURACY, _PLAIN),
+    GlueTask("mrpc", "MRPC", _PARAPHRASE, "Quality", _BINARY, _BOTH, _MRPC, ids=("#1 ID", "#2 ID")),
+    GlueTask("stsb", "STS-B", _TWO, "score", (), ("spearman", "pearson"), _PLAIN),
+    GlueTask("qqp", "QQP", _DUPLICATE, "is_duplicate", _BINARY, _BOTH, _PLAIN, ids=("id",), broken_rows=True),
+    _mnli("mnli", "MNLI-m", "matched"),
+    _mnli("mnli-mm", "MNLI-mm", "mismatched"),
+    GlueTask("qnli", "QNLI", ("question", "sentence"), "label", _ENTAILED, _ACCURACY, _PLAIN),
+    GlueTask("rte", "RTE", _TWO, "label", _ENTAILED, _ACCURACY, _PLAIN),
+    GlueTask("wnli", "WNLI", _TWO, "label", _BINARY, _ACCURACY, _PLAIN),
+    GlueTask("ax", "AX", _TWO, "label", _INFERENCE, ("matthews",), _AX, folders=("diagnostic", "MNLI")),
+)
+TASKS: dict[str, GlueTask] = {task.name: task for task in _ALL}
+
+
+def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
+    """The examples of one split of a task of GLUE, in the order of its file.
+
+    Text is taken to the letter, spaces at its ends included. Rows of QQP that lack columns are left out, with
+    a warning that counts them. MRPC may also lie as Microsoft distributes it, in msr_paraphrase_train.txt and
+    msr_paraphrase_test.txt; dev is then what the file dev_ids.tsv of GLUE names, and train is the rest.
+
+    Parameters
+    ----------
+    task : a key of `TASKS`: cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax. The dev and test files of
+        mnli are the matched ones, those of mnli-mm the mismatched ones; ax has "test" only.
+    folder : the folder of the task, or the one above it that holds all tasks. Files may be .gz or .xz.
+    split : "train", "dev" or "test"; in "test" every label is None.
+
+    Raises
+    ------
+    InputError
+        When the file is not there or not one of this task, or a row of it is damaged (with its line).
+    """
+    spec = TASKS.get(task)
+    if spec is None:
+        raise InputError(f"task={task!r} is none of GLUE's; choose from {', '.join(TASKS)}.")
+    if split not in _PLAIN:
+        raise InputError(f"split={split!r} is unknown; choose from {', '.join(_PLAIN)}.")
+    file = _find(spec, Path(folder), split)
+    examples = list(_examples(spec, file, split))
+    if not examples:
+        raise InputError(f"{file} has a header and no rows; fetch it again.")
+    if file.name.startswith(_MICROSOFT):
+        examples = _part(examples, file, split)
+    return examples
+
+
+def _find(spec: GlueTask, folder: Path, split: str) -> Path:
+    names = spec.files.get(split)
+    if names is None:
+        raise InputError(f"{spec.title} has no split {split!r}, only {', '.join(spec.files)}.")
+    return find_file(folder, names, (spec.title, *spec.folders), spec.title)
+
+
+def find_file(folder: Path, names: tuple[str, ...], folders: tuple[str, ...], title: str) -> Path:
+    """The first of some files that is in a folder, or in one inside it; plain, .gz or .xz.
+
+    Parameters
+    ----------
+    names : of the file.
+    folders : of the folder inside; case, hyphens and underscores don't count.
+    title : what is looked for, for the error.
+
+    Raises
+    ------
+    InputError
+        When there is none.
+    """
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}; name the one that holds the files of {title}.")
+    usual = {_squeezed(name) for name in folders}
+    inside = [child for child in folder.iterdir() if _squeezed(child.name) in usual]
+    for place in (folder, *sorted(inside)):
+        for name in names:
+            for end in PACKED:
+                if (file := place / (name + end)).is_file():
+                    return file
+    raise InputError(
+        f"There is no {' or '.join(names)} in {folder}, nor in a folder {' or '.join(folders)} inside it; "
+        f"name the folder that holds the files of {title}."
+    )
+
+
+def _squeezed(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def _examples(spec: GlueTask, file: Path, split: str) -> Iterator[TextExample]:
+    table = rows(file)
+    header = list(spec.bare) if split != "test" else []
+    if not header:
+        _, header = next(table, (0, []))
+    wanted = (*spec.sentences, *([spec.label] if split != "test" else []))
+    if missing := [name for name in wanted if name not in header]:
+        raise InputError(
+            f"{file} is not the {split} file of {spec.title}: it lacks {shown(missing)}, its header is "
+            f"{shown(header) or 'empty'}; check the task and the folder."
+        )
+    first, *rest = map(header.index, wanted)
+    second = rest.pop(0) if spec.pair else None
+    label = rest.pop() if rest else None
+    naming = ("index",) if "index" in header else spec.ids
+    ids = [header.index(name) for name in naming if name in header]
+    broken = []
+    for number, (line, row) in enumerate(table):
+        if spec.broken_rows and len(row) < len(header):
+            broken.append(line)
+            continue
+        if len(row) != len(header):
+            raise InputError(
+                f"{file}, line {line} has {len(row)} columns between tabs and not the {len(header)} of "
+                f"{spec.title} ({shown(header)}); check the task and the folder, or fetch the file again."
+            )
+        yield TextExample(
+            "-".join(row[i] for i in ids) or str(number),
+            row[first],
+            None if second is None else row[second],
+            None if label is None else _label(row[label], spec, file, line),
+        )
+    if broken:
+        warnings.warn(
+            f"{file}: {len(broken):,} of {number + 1:,} rows lack columns and are left out, the first in "
+            f"line {broken[0]}.",
+            stacklevel=3,
+        )
+
+
+def _label(text: str, spec: GlueTask, file: Path, line: int) -> str | float:
+    if text in spec.labels:
+        return text
+    if spec.labels:
+        expected = f"one of {', '.join(spec.labels)}"
+    else:
+        try:
+            score = float(text)
+        except ValueError:
+            score = math.nan
+        if 0 <= score <= HIGHEST_SCORE:
+            return score
+        expected = f"a number from 0 to {HIGHEST_SCORE:g}"
+    raise InputError(
+        f"{file}, line {line}: the label of {spec.title} is {expected}, not {text[:60]!r}; "
+        "check the task and the folder."
+    )
+
+
+def _part(examples: list[TextExample], file: Path, split: str) -> list[TextExample]:
+    """What GLUE made train or dev of Microsoft's training file."""
+    list_of_dev = file.parent / "dev_ids.tsv"
+    if not list_of_dev.is_file():
+        if split == "dev":
+            raise InputError(
+                f"{file.parent} has no dev.tsv, and no dev_ids.tsv that says which pairs of {file.name} are "
+                "dev; add one of them."
+            )
+        warnings.warn(f"{file.parent} has no dev_ids.tsv: every pair of {file.name} is train.", stacklevel=3)
+        return examples
+    dev = {"-".join(line.split()) for _, line in numbered_lines(list_of_dev)}
+    return [example for example in examples if (example.id in dev) == (split == "dev")]

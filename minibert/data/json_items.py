@@ -1,0 +1,146 @@
+"""A JSON object around a long array, item by item: memory for one item, not for the file."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from minibert.data.lines import shown
+from minibert.data.reading import text_pieces
+from minibert.errors import InputError
+
+LOOKED_AHEAD = 1 << 16  # characters, at first
+_DECODER = json.JSONDecoder()
+
+
+def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """The items of those top-level arrays whose key is one of `names`, each with that key.
+
+    Other keys may stand before and after, and are passed over. Needs memory for a few times the longest item.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, is not UTF-8, is not JSON or cut short (with the place in it), is nested
+        too deeply, or has no such array.
+    """
+    text = _Text(Path(file))
+    others: list[str] = []
+    found = False
+    text.expect("{")
+    while text.peek() != "}":
+        key = text.value()
+        if not isinstance(key, str):
+            raise text.broken("a key within quotation marks")
+        text.expect(":")
+        if key in names and text.peek() == "[":
+            found = True
+            for item in text.array():
+                yield key, item
+        else:
+            others.append(key)
+            text.value()
+        if text.peek() != ",":
+            break
+        text.expect(",")
+    text.expect("}")
+    if text.peek():
+        raise text.broken("the end of the file")
+    if not found:
+        wanted = " or ".join(map(repr, names))
+        raise InputError(f"{file} has no array {wanted}, its keys are {shown(others)}; check the file.")
+
+
+class _Text:
+    """The characters of a file from a place on, as many as have to be looked at."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self.pieces = text_pieces(file, lambda _: None)
+        self.buffer = ""
+        self.place = 0  # in the buffer
+        self.passed = 0  # characters that have left the buffer
+
+    def peek(self) -> str:
+        """The next character that is no space; "" at the end of the file."""
+        while True:
+            while self.place < len(self.buffer):
+                if self.buffer[self.place] not in " \t\n\r":
+                    return self.buffer[self.place]
+                self.place += 1
+            if not self._more():
+                return ""
+
+    def expect(self, sign: str) -> None:
+        """Pass over `sign`."""
+        if self.peek() != sign:
+            raise self.broken(repr(sign))
+        self.place += 1
+
+    def array(self) -> Iterator[Any]:
+        """The items of the array that begins here."""
+        self.expect("[")
+        if self.peek() != "]":
+            yield self.value()
+            while self.peek() == ",":
+                self.place += 1
+                yield self.value()
+        self.expect("]")
+
+    def value(self) -> Any:
+        """The value that begins here."""
+        self.peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self.buffer, self.place)
+            except RecursionError as error:
+                raise InputError(f"{self.file} is JSON nested too deeply to be read.") from error
+            except ValueError as error:
+                refusal = self._not_json(error)  # now: looking further ahead moves the place
+                if not (self._may_be_cut(error) and self._more()):
+                    raise refusal from error
+                continue
+            # A number may go on behind the buffer: 1 | 2, 1. | 5, 1e | 9.
+            if self.buffer[end : end + 1] not in ("", ".", "e", "E") or not self._more():
+                self.place = end
+                return value
+
+    def _may_be_cut(self, error: ValueError) -> bool:
+        """Whether more of the file may mend what the decoder complains of."""
+        if not isinstance(error, json.JSONDecodeError):
+            return False
+        return error.msg.startswith("Unterminated string") or error.pos + 16 > len(self.buffer)
+
+    def _more(self) -> bool:
+        """Look further ahead, twice as far as now; False at the end of the file.
+
+        Twice: an item that is decoded anew each time then costs a small multiple of its length.
+        """
+        parts = [self.buffer[self.place :]]
+        wanted = max(LOOKED_AHEAD, len(parts[0]))
+        for piece in self.pieces:
+            parts.append(piece)
+            wanted -= len(piece)
+            if wanted <= 0:
+                break
+        self.passed += self.place
+        self.place = 0
+        before = len(parts[0])
+        self.buffer = "".join(parts)
+        return len(self.buffer) > before
+
+    def broken(self, expected: str) -> InputError:
+        """What is raised when something else stands here."""
+        found = repr(self.peek()) if self.peek() else "its end"
+        return InputError(
+            f"{self.file} is broken or another kind of file: at character {self.passed + self.place:,} "
+            f"{expected} is expected and {found} was found; fetch it again or check its name."
+        )
+
+    def _not_json(self, error: ValueError) -> InputError:
+        if not isinstance(error, json.JSONDecodeError):
+            return InputError(f"{self.file} is not JSON that can be read: {error}.")
+        place = self.passed + error.pos
+        return InputError(
+            f"{self.file} is not JSON or cut short: {error.msg} at character {place:,}; fetch it again."
+        )

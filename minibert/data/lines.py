@@ -1,0 +1,122 @@
+"""Files of rows, one line after another and each with its number: tables, quoted or not, and JSON lines."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from minibert.data.reading import byte_pieces
+from minibert.errors import InputError
+
+LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one string
+SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
+
+
+def numbered_lines(file: str | Path, errors: str = "strict") -> Iterator[tuple[int, str]]:
+    r"""The lines of a UTF-8 file, counted from 1, without their ends (\n, \r\n or \r).
+
+    Only these end a line: a vertical tab or U+2028 within a sentence doesn't. A byte order mark is dropped,
+    .gz and .xz are decompressed.
+
+    Parameters
+    ----------
+    errors : "strict", or "replace" for U+FFFD in the place of bytes that are not UTF-8.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, is damaged, is not UTF-8 (with the number of the line), or has a line of
+        more than 16 MiB.
+    """
+    file = Path(file)
+    number = 0
+    waiting: list[bytes] = []  # pieces without the end of their line
+    for data in byte_pieces(file):
+        waiting.append(data)
+        if data and b"\n" not in data and b"\r" not in data:
+            if sum(map(len, waiting)) > LONGEST_LINE:
+                raise InputError(
+                    f"{file}, line {number + 1} has more than {LONGEST_LINE >> 20} MiB; a file of lines is "
+                    "expected."
+                )
+            continue
+        lines = b"".join(waiting).splitlines(keepends=True)
+        # A \r that ends the piece may be half of \r\n.
+        waiting = [lines.pop()] if data and lines and not lines[-1].endswith(b"\n") else []
+        for line in lines:
+            number += 1
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            try:
+                text = line.decode(errors=errors)
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{file}, line {number} is not UTF-8 (byte 0x{error.object[error.start]:02x}); "
+                    "convert the file, e.g. with iconv -t UTF-8."
+                ) from error
+            yield number, text.rstrip("\r\n")
+
+
+def rows(file: str | Path, delimiter: str = "\t", errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
+    """The columns of every row of a table, with the number of its line; blank lines are passed over.
+
+    Between tabs a quotation mark is a character like any other, as in the files of GLUE. Any other delimiter
+    means CSV: a column within quotation marks may hold delimiters, line ends and doubled quotation marks.
+
+    Raises
+    ------
+    InputError
+        As `numbered_lines`; and for quotation marks that don't match, or a column of more characters than the
+        `csv` module takes.
+    """
+    if delimiter == "\t":
+        return ((number, line.split("\t")) for number, line in numbered_lines(file, errors) if line)
+    return _quoted_rows(file, delimiter, errors)
+
+
+def _quoted_rows(file: str | Path, delimiter: str, errors: str) -> Iterator[tuple[int, list[str]]]:
+    lines = (line + "\n" for _, line in numbered_lines(file, errors))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    first = 1  # line of the row that is being read
+    try:
+        for row in reader:
+            if row:
+                yield first, row
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(
+            f"{file}, line {first}: {error}; a column that holds a delimiter, a line end or a quotation mark "
+            f'is written within "…", its quotation marks doubled, and has at most '
+            f"{csv.field_size_limit():,} characters."
+        ) from error
+
+
+def json_lines(file: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The object on every line of a JSON Lines file, with the line's number; blank lines are passed over.
+
+    Raises
+    ------
+    InputError
+        As `numbered_lines`; and for a line that is not a JSON object.
+    """
+    for number, line in numbered_lines(file):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{file}, line {number} is not JSON ({error}); one object a line is expected."
+            ) from error
+        if not isinstance(value, dict):
+            raise InputError(
+                f"{file}, line {number} is a JSON {type(value).__name__}; one object a line is expected."
+            )
+        yield number, value
+
+
+def shown(header: list[str] | tuple[str, ...]) -> str:
+    """A header for an error: not too long, whatever stands there."""
+    names = [name if len(name) <= SHOWN_CHARACTERS else f"{name[:SHOWN_CHARACTERS]}…" for name in header]
+    return ", ".join(names[:SHOWN_COLUMNS]) + (", …" if len(names) > SHOWN_COLUMNS else "")

@@ -1,0 +1,141 @@
+"""CoNLL-2003 named entities (Tjong Kim Sang and De Meulder 2003): one word a line, its tag last.
+
+The original files are tagged IOB1: an entity begins with I-, and with B- only directly behind another of the
+same type. What is learnt and scored is BIO: every entity begins with B-.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from minibert.data.lines import numbered_lines
+from minibert.errors import InputError
+
+DOCUMENT_START = "-DOCSTART-"
+
+
+class TaggedSentence(NamedTuple):
+    """Words with a tag each."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None  # None where they are not told
+    document: int  # number of the document it stands in, from 0: neighbours in it are its context
+
+
+def read(
+    path: str | Path,
+    words: int = 1,
+    tags: int | None = -1,
+    labels: Collection[str] | None = None,
+    entities: bool = True,
+) -> list[TaggedSentence]:
+    """The sentences of a file with one word a line and a blank line between sentences.
+
+    Columns stand between tabs, or between spaces in a line without tabs; other columns than those of the word
+    and of the tag are passed over. A line that begins with -DOCSTART- begins a document; a file without any
+    is one document.
+
+    Parameters
+    ----------
+    words, tags : numbers of the columns, from 1, or from -1 at the end; `tags` None when there are none. A
+        file of one column has words only.
+    labels : the tags that a model knows, after conversion to BIO; any other is refused. None admits all.
+    entities : tags are O, B-TYPE or I-TYPE, in IOB1 or BIO, and become BIO; a line that begins with # before
+        the first word of a sentence and does not end in such a tag is a comment. False takes any tags, such
+        as parts of speech, as they are, and knows no comments.
+
+    Returns
+    -------
+    Sentences in the order of the file.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, lines differ in the number of columns, a column is not there, a tag is
+        none (with the line), or there is no sentence.
+    """
+    path = Path(path)
+    found: list[TaggedSentence] = []
+    sentence: list[tuple[int, str, str | None]] = []  # line, word, tag
+    document = width = 0
+    for line, text in chain(numbered_lines(path), [(0, "")]):
+        columns = _columns(text)
+        starts_document = bool(columns) and columns[0] == DOCUMENT_START
+        if not columns or starts_document:
+            if sentence:
+                found.append(_sentence(sentence, document, path, labels, entities))
+                sentence = []
+            if starts_document:
+                document = found[-1].document + 1 if found else 0
+            continue
+        if entities and not sentence and text.startswith("#") and not is_entity_tag(columns[-1]):
+            continue
+        if width and len(columns) != width:
+            raise InputError(
+                f"{path}, line {line} has {len(columns)} columns and the lines before have {width}; one word "
+                "a line is expected, with its tag, and a blank line after each sentence."
+            )
+        width = len(columns)
+        tag = None if tags is None or width == 1 else _column(columns, tags, path, line)
+        if entities and tag is not None and not is_entity_tag(tag):
+            raise InputError(
+                f"{path}, line {line}: the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE; check which "
+                "column has the tags."
+            )
+        sentence.append((line, _column(columns, words, path, line), tag))
+    if not found:
+        raise InputError(f"{path} holds no sentence; one word a line is expected.")
+    return found
+
+
+def _columns(text: str) -> list[str]:
+    # Not str.split(): a no-break space is a word in some corpora.
+    return [column for column in text.split("\t" if "\t" in text else " ") if column]
+
+
+def _column(columns: list[str], number: int, path: Path, line: int) -> str:
+    if not 1 <= abs(number) <= len(columns):
+        raise InputError(f"{path}, line {line} has {len(columns)} columns, so there is no column {number}.")
+    return columns[number - 1 if number > 0 else number]
+
+
+def _sentence(
+    lines: list[tuple[int, str, str | None]],
+    document: int,
+    path: Path,
+    labels: Collection[str] | None,
+    entities: bool,
+) -> TaggedSentence:
+    words = tuple(word for _, word, _ in lines)
+    tags = tuple(tag for _, _, tag in lines if tag is not None)
+    if not tags:
+        return TaggedSentence(words, None, document)
+    if entities:
+        tags = tuple(to_bio(tags))
+    for (line, _, _), tag in zip(lines, tags, strict=True):
+        if labels is not None and tag not in labels:
+            raise InputError(
+                f"{path}, line {line}: the tag {tag!r} is none of the model's, {', '.join(sorted(labels))}."
+            )
+    return TaggedSentence(words, tags, document)
+
+
+def is_entity_tag(tag: str) -> bool:
+    """Whether a tag is O, B-TYPE or I-TYPE."""
+    return tag == "O" or (tag[:2] in ("B-", "I-") and len(tag) > 2)
+
+
+def to_bio(tags: Sequence[str]) -> Iterator[str]:
+    """The tags of a sentence in IOB1, or in BIO already, as BIO: an entity begins with B-, goes on with I-.
+
+    Examples
+    --------
+    >>> list(to_bio(["I-LOC", "I-LOC", "B-LOC", "O", "I-PER", "I-ORG"]))
+    ['B-LOC', 'I-LOC', 'B-LOC', 'O', 'B-PER', 'B-ORG']
+    """
+    before = "O"
+    for tag in tags:
+        goes_on = tag[0] == "I" and before[2:] == tag[2:]
+        yield tag if tag == "O" or goes_on else f"B-{tag[2:]}"
+        before = tag

@@ -1,0 +1,164 @@
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018) as distributed: articles, paragraphs, questions, answers.
+
+XQuAD and other conversions to the same layout read alike. One article at a time is in memory.
+"""
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibert.data.json_items import array_items
+from minibert.data.lines import shown
+from minibert.errors import InputError
+
+
+class Answer(NamedTuple):
+    """Words of a paragraph that answer a question."""
+
+    text: str
+    start: int  # characters before it in the paragraph; -1 where the file says a place and it isn't there
+
+
+class Question(NamedTuple):
+    """A question about a paragraph, and what people answered."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...]  # () when there is none, or it is not told
+    impossible: bool | None  # whether the paragraph has no answer; None where it is not told
+    title: str = ""
+
+
+def read(path: str | Path) -> list[Question]:
+    """Every question of a file in its order; see `stream`."""
+    return list(stream(path))
+
+
+def stream(path: str | Path) -> Iterator[Question]:
+    """The questions of a file one by one, with memory for a few times the longest article.
+
+    The offset of an answer may be wrong. As in Google's release an answer counts as found when it stands
+    within the whole words that its offset and length touch, white space apart, and is then given as it stands
+    there; any other gets `start` -1, is good for scoring and not for training, and a warning counts them.
+
+    `impossible` is the file's `is_impossible` (2.0); where there is none, False for a question with answers
+    and None for one without, which is a test set's.
+
+    Parameters
+    ----------
+    path : JSON, plain or .gz or .xz.
+
+    Raises
+    ------
+    InputError
+        When the file is not JSON, is cut short, lacks something (with its place), has an empty paragraph, or
+        uses an id twice.
+    """
+    path = Path(path)
+    ids: set[str] = set()
+    lost = []
+    for number, (_, article) in enumerate(array_items(path, ("data",)), 1):
+        for question in article_questions(article, f"{path}: article {number}"):
+            if question.id in ids:
+                raise InputError(f"{path}: two questions have the id {question.id!r}; give each its own.")
+            ids.add(question.id)
+            if any(answer.start < 0 for answer in question.answers):
+                lost.append(question.id)
+            yield question
+    if not ids:
+        raise InputError(f"{path} holds no question; check the file.")
+    if lost:
+        warnings.warn(
+            f"{path}: {len(lost):,} of {len(ids):,} questions have an answer that is not in the paragraph "
+            f"where the file says, the first is {lost[0]}; they can't be trained on.",
+            stacklevel=2,
+        )
+
+
+def article_questions(article: Any, where: str) -> Iterator[Question]:
+    """The questions of one article, an item of the array "data"; `where` begins the sentences of errors.
+
+    Raises
+    ------
+    InputError
+        When something is missing or of a wrong type, or a paragraph is empty.
+    """
+    title = _get(article, "title", str, where, "")
+    for n, paragraph in enumerate(_get(article, "paragraphs", list, where), 1):
+        place = f"{where}, paragraph {n}"
+        context = _get(paragraph, "context", str, place)
+        if not context.strip():
+            raise InputError(f"{place} has an empty context; every paragraph needs its text.")
+        for m, item in enumerate(_get(paragraph, "qas", list, place), 1):
+            yield _question(item, context, title, f"{place}, question {m}")
+
+
+def _question(item: Any, context: str, title: str, where: str) -> Question:
+    id = _get(item, "id", (str, int), where)
+    impossible = _get(item, "is_impossible", bool, where, None)
+    answers = []
+    for answer in [] if impossible else _get(item, "answers", list, where, []):
+        text = _get(answer, "text", str, where)
+        if text.strip():  # some files write no answer as an empty one
+            answers.append(locate(context, text, _get(answer, "answer_start", int, where)))
+    if impossible is None and answers:
+        impossible = False
+    question = _get(item, "question", str, where)
+    return Question(str(id), question, context, tuple(answers), impossible, title)
+
+
+_NEEDED = object()
+
+
+def _get(thing: Any, key: str, kind: type | tuple[type, ...], where: str, default: Any = _NEEDED) -> Any:
+    """`thing[key]` if it is of the kind that is expected there."""
+    if not isinstance(thing, dict):
+        raise InputError(f"{where} is a JSON {type(thing).__name__}, expected an object with {key!r}.")
+    value = thing.get(key)
+    if value is None and default is not _NEEDED:
+        return default
+    if value is None:
+        raise InputError(
+            f"{where} has no {key!r}, its keys are {shown(list(thing))}; a file in the layout of SQuAD is "
+            "expected."
+        )
+    if not isinstance(value, kind):
+        expected = kind[0] if isinstance(kind, tuple) else kind
+        raise InputError(f"{where}: {key!r} is of type {type(value).__name__}, expected {expected.__name__}.")
+    return value
+
+
+def locate(context: str, text: str, start: int) -> Answer:
+    """An answer as it stands in its paragraph at, or about, `start`, without white space at its ends.
+
+    Parameters
+    ----------
+    start : characters before the answer, as the file has it.
+
+    Returns
+    -------
+    The answer where it is found by the rule of `stream`; else `text` and -1.
+
+    Examples
+    --------
+    >>> locate("in the late  1990s (then)", "late 1990s", 8)
+    Answer(text='late  1990s', start=7)
+    """
+    start += len(text) - len(text.lstrip())
+    text = text.strip()
+    if start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    if 0 <= start < len(context):
+        begin, end = start, min(start + len(text) - 1, len(context))
+        while begin > 0 and not context[begin - 1].isspace():
+            begin -= 1
+        while end < len(context) and not context[end].isspace():
+            end += 1
+        spaced = re.compile(r"\s+".join(map(re.escape, text.split())))
+        found = min(spaced.finditer(context, begin, end), key=lambda m: abs(m.start() - start), default=None)
+        if found:
+            return Answer(found.group(), found.start())
+    return Answer(text, -1)

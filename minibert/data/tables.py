@@ -1,0 +1,357 @@
+"""Your own data: CSV, TSV and JSON Lines for sentences, pairs, tagged words and questions.
+
+    .csv            columns between commas, quotation marks as in RFC 4180
+    .tsv .tab .txt  columns between tabs, quotation marks are characters like any other
+    .jsonl .json    an object a line, whose keys are the columns
+
+Each may be .gz or .xz besides, and is UTF-8.
+"""
+
+import json
+import math
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from minibert.data import ner
+from minibert.data.glue import PACKED, TextExample
+from minibert.data.lines import json_lines, rows, shown
+from minibert.data.ner import TaggedSentence
+from minibert.data.squad import Answer, Question, locate
+from minibert.errors import InputError
+
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+
+Column = str | int  # a name in the header, or a number from 1 (which may be written "1")
+
+
+def read_texts(
+    path: str | Path,
+    text: Column = "text",
+    second: Column | None = None,
+    label: Column | None = "label",
+    *,
+    id: Column | None = None,
+    delimiter: str | None = None,
+    header: bool | str | None = None,
+    labels: Collection[str] | None = None,
+    numeric: bool = False,
+) -> list[TextExample]:
+    """Sentences, or pairs of them, with what they are.
+
+    Parameters
+    ----------
+    text, second, label : columns by name or by number, from 1; `second` None for single sentences, `label`
+        None where it is not told. In JSON Lines columns have names only.
+    id : the column of ids; None counts the rows from 0.
+    delimiter : one character between columns; None goes by the suffix of the file. All but the tab mean that
+        columns may be quoted.
+    header : whether the first row names the columns, True or "yes", False or "no"; None means that it does
+        when a column is given by name.
+    labels : the classes that a model knows; any other is refused. None admits all.
+    numeric : labels are numbers, and are read as such.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read or has no rows, a column is missing, rows differ in length, a text is
+        empty, or a label is none (with the line).
+    """
+    path = Path(path)
+    columns = {"text": text, "second": second, "label": label, "id": id}
+    found = []
+    for number, (line, row) in enumerate(_records(path, columns, delimiter, header)):
+        where = f"{path}, line {line}"
+        first = _text(row["text"], where, text)
+        other = None if second is None else _text(row["second"], where, second)
+        told = None if label is None else _label(row["label"], where, label, labels, numeric)
+        found.append(TextExample(_id(row, number), first, other, told))
+    return found
+
+
+def read_tags(
+    path: str | Path,
+    words: Column | None = None,
+    tags: Column | None = None,
+    *,
+    layout: str | None = None,
+    labelled: bool = True,
+    delimiter: str | None = None,
+    header: bool | str | None = None,
+    labels: Collection[str] | None = None,
+) -> list[TaggedSentence]:
+    """Words with a tag each: a sentence a row, or a word a line.
+
+    Parameters
+    ----------
+    words, tags : columns by name or by number, from 1. By default "words" and "tags" where a row is a
+        sentence, the first and the last where a line is a word.
+    layout : "sentences", a row for each: its words in one column and its tags in another, as many, between
+        spaces, or as lists in JSON Lines. "words", a line for each, columns between tabs or spaces, a blank
+        line between sentences. None takes "sentences" for .csv, .tsv and JSON Lines, else "words".
+    labelled : False when there are no tags, or they are to be passed over.
+    delimiter, header : as in `read_texts`, for "sentences".
+    labels : the tags that a model knows; any other is refused. None admits all.
+
+    Returns
+    -------
+    Sentences, tags as they stand in the file. In "sentences" each is a document of its own, in "words" lines
+    that begin with -DOCSTART- part documents.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read or has no sentence, a column is missing, a sentence has no word or not a
+        tag for each, or a tag is none of `labels` (with the line).
+    """
+    path = Path(path)
+    if layout not in (None, "sentences", "words"):
+        raise InputError(f'layout={layout!r} is unknown; choose "sentences" or "words".')
+    if layout is None:
+        rowwise = _suffix(path) in (".csv", ".tsv", ".tab", *JSON_LINES)
+        layout = "sentences" if rowwise or delimiter else "words"
+    if layout == "words":
+        numbers = [_number(1 if words is None else words), _number(-1 if tags is None else tags)]
+        if None in numbers:
+            raise InputError(f"{path} has a word a line and no header; give its columns by number, from 1.")
+        return ner.read(path, numbers[0], numbers[1] if labelled else None, labels, entities=False)
+    words = "words" if words is None else words
+    tags = ("tags" if tags is None else tags) if labelled else None
+    found = []
+    for number, (line, row) in enumerate(
+        _records(path, {"words": words, "tags": tags}, delimiter, header, lists=True)
+    ):
+        where = f"{path}, line {line}"
+        sentence = _words(row["words"], where, words)
+        if not sentence:
+            raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
+        told = _words(row["tags"], where, tags) if labelled else None
+        if told is not None and len(told) != len(sentence):
+            raise InputError(f"{where} has {len(sentence)} words and {len(told)} tags; give every word one.")
+        for tag in told or ():
+            _known(tag, where, tags, labels)
+        found.append(TaggedSentence(sentence, told, number))
+    return found
+
+
+def read_questions(
+    path: str | Path,
+    question: Column = "question",
+    context: Column = "context",
+    answer: Column | None = "answer",
+    start: Column | None = None,
+    *,
+    id: Column | None = None,
+    delimiter: str | None = None,
+    header: bool | str | None = None,
+) -> list[Question]:
+    """Questions, each with its paragraph and its answer in it.
+
+    Parameters
+    ----------
+    question, context, answer : columns by name or by number, from 1. An empty answer (in JSON Lines also null
+        or an empty list) says that the paragraph has none; in JSON Lines a list has several, and
+        an object has them as "text" beside their "answer_start". `answer` None
+        where it is not told.
+    start : the column of the number of characters before the answer; None, or an empty one, takes the first
+        place where it stands.
+    id : the column of ids; None counts the rows from 0.
+    delimiter, header : as in `read_texts`.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read or has no rows, a column is missing, a question or paragraph is empty, or
+        an answer is not in its paragraph (with the line).
+    """
+    path = Path(path)
+    if start is not None and answer is None:
+        raise InputError(f"start={start!r} needs the column of the answer; give answer=...")
+    columns = {"question": question, "context": context, "answer": answer, "start": start, "id": id}
+    found = []
+    for number, (line, row) in enumerate(_records(path, columns, delimiter, header, lists=True)):
+        where = f"{path}, line {line}"
+        asked, paragraph = _text(row["question"], where, question), _text(row["context"], where, context)
+        answers = [] if answer is None else _answers(row["answer"], row["start"], paragraph, where, answer)
+        impossible = None if answer is None else not answers
+        found.append(Question(_id(row, number), asked, paragraph, tuple(answers), impossible))
+    return found
+
+
+def _records(
+    path: Path,
+    columns: dict[str, Column | None],
+    delimiter: str | None,
+    header: bool | str | None,
+    lists: bool = False,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line and wanted columns of every row, by role; a role without a column has None.
+
+    Columns are strings; with `lists` those of JSON Lines may be lists and objects too.
+    """
+    if _suffix(path) in JSON_LINES and delimiter is None:
+        records = _of_json(path, columns, lists)
+    else:
+        records = _of_table(path, columns, _delimiter(path, delimiter), header)
+    empty = True
+    for record in records:
+        empty = False
+        yield record
+    if empty:
+        raise InputError(f"{path} has no rows; check the file.")
+
+
+def _of_json(
+    path: Path, columns: dict[str, Column | None], lists: bool
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, value in json_lines(path):
+        row = {}
+        for role, column in columns.items():
+            if column is not None and column not in value:
+                raise InputError(f"{path}, line {line} has no {column!r}, its keys are {shown(list(value))}.")
+            cell = None if column is None else value[column]
+            row[role] = cell if cell is None or (lists and isinstance(cell, list | dict)) else _string(cell)
+        yield line, row
+
+
+def _string(cell: Any) -> str:
+    return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
+
+
+def _of_table(
+    path: Path, columns: dict[str, Column | None], delimiter: str, header: bool | str | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    if isinstance(header, str):  # from a command line
+        if header not in ("yes", "no"):
+            raise InputError(f'header={header!r} is neither "yes" nor "no".')
+        header = header == "yes"
+    if header is None:
+        header = any(column is not None and _number(column) is None for column in columns.values())
+    places = names = None
+    width = 0
+    for line, row in rows(path, delimiter):
+        if places is None:
+            names, width = (row if header else None), len(row)
+            places = {role: _place(column, names, width, path) for role, column in columns.items()}
+            if header:
+                continue
+        if len(row) != width:
+            raise InputError(
+                f"{path}, line {line} has {len(row)} columns and the first row has {width}; check the "
+                f"delimiter {delimiter!r}, and the quotation marks of columns that hold one."
+            )
+        yield line, {role: None if place is None else row[place] for role, place in places.items()}
+
+
+def _place(column: Column | None, names: list[str] | None, width: int, path: Path) -> int | None:
+    if column is None:
+        return None
+    if names and str(column) in names:
+        if names.count(str(column)) > 1:
+            raise InputError(f"{path} has several columns {column!r}; give the one that is meant by number.")
+        return names.index(str(column))
+    number = _number(column)
+    if number is not None and 1 <= abs(number) <= width:
+        return number - 1 if number > 0 else width + number
+    there = f"its header is {shown(names)}" if names else f"it has {width} columns"
+    raise InputError(f"{path} has no column {column!r}, {there}; name a column or give its number, from 1.")
+
+
+def _number(column: Column) -> int | None:
+    """The number that a column is given by; None for a name."""
+    try:
+        return int(column)
+    except ValueError:
+        return None
+
+
+def _suffix(path: Path) -> str:
+    ends = [suffix.lower() for suffix in path.suffixes]
+    while ends and ends[-1] in PACKED:
+        ends.pop()
+    return ends[-1] if ends else ""
+
+
+def _delimiter(path: Path, delimiter: str | None) -> str:
+    if delimiter is None:
+        delimiter = DELIMITERS.get(_suffix(path))
+    if delimiter is None:
+        known = " ".join([*DELIMITERS, *JSON_LINES])
+        raise InputError(f"{path.name} has none of the suffixes {known}; give its delimiter.")
+    delimiter = "\t" if delimiter == r"\t" else delimiter  # as a shell hands it on
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise InputError(f"delimiter={delimiter!r} can't part columns; give one character, such as ';'.")
+    return delimiter
+
+
+def _id(row: dict[str, Any], number: int) -> str:
+    return str(number) if row["id"] is None else str(row["id"])
+
+
+def _text(cell: Any, where: str, column: Column) -> str:
+    if not isinstance(cell, str) or not cell.strip():
+        raise InputError(f"{where}: the column {column!r} has no text; remove the row or fill it.")
+    return cell
+
+
+def _label(
+    cell: Any, where: str, column: Column, labels: Collection[str] | None, numeric: bool
+) -> str | float:
+    if cell is None or not cell.strip():
+        raise InputError(f"{where}: the column {column!r} is empty; label every row, or none.")
+    cell = cell.strip()
+    if not numeric:
+        return _known(cell, where, column, labels)
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{where}: the column {column!r} is {cell[:60]!r}, expected a number.")
+    return value
+
+
+def _known(name: str, where: str, column: Column | None, labels: Collection[str] | None) -> str:
+    if labels is not None and name not in labels:
+        raise InputError(
+            f"{where}: {name[:60]!r} in the column {column!r} is none of the model's labels, "
+            f"{', '.join(sorted(labels))}."
+        )
+    return name
+
+
+def _words(cell: Any, where: str, column: Column | None) -> tuple[str, ...]:
+    if isinstance(cell, list):
+        if not all(isinstance(word, str) and word.strip() for word in cell):
+            raise InputError(f"{where}: the list {column!r} holds something that is no word.")
+        return tuple(cell)
+    return tuple((cell or "").split())
+
+
+def _answers(cell: Any, start: Any, context: str, where: str, column: Column) -> list[Answer]:
+    if isinstance(cell, dict):  # the layout of Hugging Face's copies of SQuAD
+        cell, start = cell.get("text"), cell.get("answer_start")
+    texts = cell if isinstance(cell, list) else [] if cell is None else [cell]
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(f"{where}: the list {column!r} holds something that is no text.")
+    starts = start if isinstance(start, list) else [start] * len(texts)
+    if len(starts) != len(texts):
+        raise InputError(f"{where} has {len(texts)} answers and {len(starts)} places; give each answer one.")
+    pairs = zip(texts, starts, strict=True)
+    return [_answer(text, place, context, where) for text, place in pairs if text.strip()]
+
+
+def _answer(text: str, start: Any, context: str, where: str) -> Answer:
+    if start is None or not str(start).strip():
+        found = Answer(text.strip(), context.find(text.strip()))
+        place = "in its paragraph"
+    else:
+        number = _number(start) if isinstance(start, str | int) else None
+        if number is None:
+            raise InputError(f"{where}: the place {start!r} of the answer is not a number of characters.")
+        found = locate(context, text, number)
+        place = f"at character {number} of its paragraph"
+    if found.start < 0:
+        raise InputError(f"{where}: the answer {text[:60]!r} does not stand {place}; correct one of them.")
+    return found

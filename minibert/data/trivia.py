@@ -1,0 +1,162 @@
+"""TriviaQA (Joshi et al. 2017) as paragraphs to train on before SQuAD.
+
+The paper, footnote 12: "paragraphs from TriviaQA-Wiki formed of the first 400 tokens in documents, that
+contain at least one of the provided possible answers". Where an answer stands is not annotated: it is looked
+for, which is what TriviaQA calls distant supervision.
+"""
+
+import itertools
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from minibert.data.json_items import array_items
+from minibert.data.reading import text_pieces
+from minibert.data.squad import Answer, Question, article_questions
+from minibert.errors import InputError
+
+TOKENS = 400  # of a document, from its beginning
+_TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or one mark of punctuation
+_PAGES = {"EntityPages": "wikipedia", "SearchResults": "web"}  # the folder of the documents of each
+
+
+def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOKENS) -> list[Question]:
+    """Every question of a file with every document of it that holds an answer; see `stream`."""
+    return list(stream(path, evidence, tokens))
+
+
+def stream(path: str | Path, evidence: str | Path | None = None, tokens: int = TOKENS) -> Iterator[Question]:
+    """A question for every document whose first tokens hold one of its answers, one by one.
+
+    A token is a word or a mark of punctuation. An answer is any alias, found as whole words whatever the
+    case; `answers` has each at its first place, in their order, the longest first where two begin together.
+    The id is "QUESTION--DOCUMENT", as in TriviaQA's own conversion.
+
+    Parameters
+    ----------
+    path : the official JSON, such as qa/wikipedia-train.json, or a conversion of it to the layout of SQuAD,
+        whose paragraphs are cut and searched alike.
+    evidence : the folder of the documents, or the one that holds wikipedia and web; by default the folder
+        evidence beside `path` or beside its folder, as TriviaQA is packed. A conversion needs none.
+    tokens : how many of a document are read.
+
+    Raises
+    ------
+    InputError
+        When a file is not of either layout, has no answers (TriviaQA's test files), names a document outside
+        of the folder, or none of its documents is there. Documents that are missing among others are left
+        out, with a warning that counts them.
+    """
+    path = Path(path)
+    if tokens < 1:
+        raise InputError(f"tokens={tokens} leaves no paragraph; give 1 or more.")
+    home = path.resolve().parent
+    beside = home if (home / "evidence").is_dir() else home.parent
+    folder = Path(evidence) if evidence else beside / "evidence"
+    kept = present = 0
+    absent: list[Path] = []
+    for number, (key, item) in enumerate(array_items(path, ("Data", "data")), 1):
+        where = f"{path}: item {number}"
+        if key == "data":
+            found = _of_article(item, where, tokens)
+        else:
+            documents = _documents(item, folder, where)
+            there = {name: page for name, page in documents.items() if page[1].is_file()}
+            absent += [file for name, (_, file) in documents.items() if name not in there]
+            present += len(there)
+            found = _of_item(item, there, where, tokens)
+        for question in found:
+            kept += 1
+            yield question
+    if absent and not present:
+        raise InputError(
+            f"{path}: none of its {len(absent):,} documents is there, such as {absent[0]}; unpack the "
+            "evidence of TriviaQA and name its folder."
+        )
+    if absent:
+        warnings.warn(
+            f"{path}: {len(absent):,} of {len(absent) + present:,} documents are not there and are left out, "
+            f"the first is {absent[0]}.",
+            stacklevel=2,
+        )
+    if not kept:
+        raise InputError(f"{path} has no document that holds an answer in its first {tokens} tokens.")
+
+
+def _of_article(article: Any, where: str, tokens: int) -> Iterator[Question]:
+    for question in article_questions(article, where):
+        context = first_tokens([question.context], tokens)
+        if answers := find_answers(context, [answer.text for answer in question.answers]):
+            yield question._replace(context=context, answers=answers, impossible=False)
+
+
+def _documents(item: Any, evidence: Path, where: str) -> dict[str, tuple[str, Path]]:
+    """The documents of an item by name: title and file."""
+    if not isinstance(item, dict) or not _PAGES.keys() & item.keys():
+        raise InputError(f"{where} has none of {', '.join(_PAGES)}; a file of TriviaQA is expected.")
+    found = {}
+    for key, part in _PAGES.items():
+        folder = evidence / part if (evidence / part).is_dir() else evidence
+        for page in _list(item, key):
+            name = page.get("Filename") if isinstance(page, dict) else None
+            if not isinstance(name, str) or not name:
+                raise InputError(f"{where} has a page without 'Filename'; fetch the file again.")
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise InputError(f"{where} names the document {name!r} outside of {folder}; don't trust it.")
+            found[name] = (str(page.get("Title", "")), folder / name)
+    return found
+
+
+def _list(thing: Any, key: str) -> list:
+    value = thing.get(key) if isinstance(thing, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def _of_item(
+    item: dict, documents: dict[str, tuple[str, Path]], where: str, tokens: int
+) -> Iterator[Question]:
+    id, text, answer = item.get("QuestionId"), item.get("Question"), item.get("Answer")
+    if not isinstance(id, str) or not isinstance(text, str):
+        raise InputError(f"{where} has no 'Question' or no 'QuestionId'; fetch the file again.")
+    if not isinstance(answer, dict):
+        raise InputError(f"{where} has no 'Answer'; the test files of TriviaQA can't be trained on.")
+    names = [name for key in ("Aliases", "HumanAnswers", "NormalizedAliases") for name in _list(answer, key)]
+    aliases = [name for name in (answer.get("Value"), *names) if isinstance(name, str)]
+    for name, (title, file) in documents.items():
+        context = first_tokens(text_pieces(file, lambda _: None), tokens)
+        if answers := find_answers(context, aliases):
+            yield Question(f"{id}--{name}", text, context, answers, False, title)
+
+
+def first_tokens(pieces: Iterable[str], tokens: int) -> str:
+    """The beginning of a text up to the end of its token number `tokens`; reads no more pieces than needed.
+
+    Examples
+    --------
+    >>> first_tokens(["Well, then."], 3)
+    'Well, then'
+    """
+    text = ""
+    for piece in pieces:
+        text += piece
+        # One more, because the border of a piece may cut the last one.
+        found = list(itertools.islice(_TOKEN.finditer(text), tokens + 1))
+        if len(found) > tokens:
+            return text[: found[tokens - 1].end()]
+    return text.rstrip()
+
+
+def find_answers(context: str, aliases: Iterable[str]) -> tuple[Answer, ...]:
+    """Where each alias first stands in a text as whole words, whatever the case; () if none does."""
+    lowered = context.lower()
+    found = set()
+    for alias in {alias.strip() for alias in aliases}:
+        # The plain search is many times as fast, and most of a hundred aliases don't occur.
+        if not alias or alias.lower() not in lowered:
+            continue
+        match = re.search(rf"(?<!\w){re.escape(alias)}(?!\w)", context, re.IGNORECASE)
+        if match:
+            found.add(Answer(match.group(), match.start()))
+    return tuple(sorted(found, key=lambda answer: (answer.start, -len(answer.text))))

@@ -1,0 +1,260 @@
+"""Your own CSV, TSV and JSON Lines: what is written comes back, columns by name or number, bad input."""
+
+import csv
+import gzip
+import io
+import json
+import lzma
+
+import pytest
+from hypothesis import given, strategies as st
+from real_data import real_data
+
+from minibert.data import tables
+from minibert.data.glue import TextExample
+from minibert.data.lines import LONGEST_LINE, numbered_lines
+from minibert.data.ner import TaggedSentence
+from minibert.data.squad import Answer, Question
+from minibert.errors import InputError
+
+TEXT = st.text(max_size=12).filter(str.strip)  # an empty text is refused
+ROWS = st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=5)
+
+
+def write(folder, text, name="a.csv"):
+    (folder / name).write_bytes(text.encode())
+    return folder / name
+
+
+def normal(text):
+    """Every line end is \\n to a reader of lines."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+@given(
+    rows=ROWS, delimiter=st.sampled_from(",;|"), quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+)
+def test_what_is_written_as_csv_comes_back(tmp_path_factory, rows, delimiter, quoting):
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter, quoting=quoting).writerows([("a", "b", "c"), *rows])
+    path = write(tmp_path_factory.mktemp("csv"), out.getvalue())
+    found = tables.read_texts(path, "a", "b", "c", delimiter=delimiter)
+    expected = [tuple(map(normal, row)) for row in rows]
+    assert [(one.first, one.second, one.label) for one in found] == [
+        (a, b, c.strip()) for a, b, c in expected
+    ]
+
+
+@given(rows=ROWS)
+def test_what_is_written_as_tsv_comes_back(tmp_path_factory, rows):
+    rows = [[" ".join(text.split()) for text in row] for row in rows]
+    text = "".join("\t".join(row) + "\n" for row in [["a", "b", "c"], *rows])
+    found = tables.read_texts(write(tmp_path_factory.mktemp("tsv"), text, "a.tsv"), "a", "b", "c")
+    assert [[one.first, one.second, one.label] for one in found] == rows
+
+
+@given(rows=ROWS, ascii=st.booleans())
+def test_what_is_written_as_json_lines_comes_back(tmp_path_factory, rows, ascii):
+    text = "".join(json.dumps({"a": a, "b": b, "c": c}, ensure_ascii=ascii) + "\n" for a, b, c in rows)
+    found = tables.read_texts(write(tmp_path_factory.mktemp("json"), text, "a.jsonl"), "a", "b", "c")
+    assert [(one.first, one.second, one.label) for one in found] == [(a, b, c.strip()) for a, b, c in rows]
+
+
+@given(
+    st.lists(st.text("ab\u2028\x0b\x85é", max_size=5), min_size=1),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.booleans(),
+)
+def test_lines_are_counted_whatever_ends_them(tmp_path_factory, lines, newline, last):
+    path = write(tmp_path_factory.mktemp("lines"), newline.join(lines) + newline * last)
+    expected = lines if last or lines[-1] else lines[:-1]
+    assert list(numbered_lines(path)) == list(enumerate(expected, 1))
+
+
+def test_a_line_end_cut_by_the_border_of_two_pieces_is_one(tmp_path):
+    path = write(tmp_path, "a" * 65_535 + "\r\nb\r\n")
+    assert [(number, len(text)) for number, text in numbered_lines(path)] == [(1, 65_535), (2, 1)]
+
+
+def test_a_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path):
+    path = tmp_path / "a.tsv.xz"
+    path.write_bytes(lzma.compress(b"a\n" + b"\0" * (LONGEST_LINE + (1 << 20))))
+    with pytest.raises(InputError, match=r"line 2 has more than 16 MiB; a file of lines is expected"):
+        list(numbered_lines(path))
+
+
+def test_columns_by_name_and_by_number(tmp_path):
+    path = write(tmp_path, 'stars,review\n5,"Good, truly ""good""."\n1,"Two\nlines."\n')
+    named = tables.read_texts(path, "review", label="stars")
+    assert named == [
+        TextExample("0", 'Good, truly "good".', None, "5"),
+        TextExample("1", "Two\nlines.", None, "1"),
+    ]
+    assert tables.read_texts(path, 2, label="1", header=True) == named
+    assert tables.read_texts(path, 2, label="1", header="yes") == named
+    assert tables.read_texts(path, 2, label=1, header="no")[0].first == "review"
+    assert tables.read_texts(path, "review", label=1) == named
+    assert tables.read_texts(path, "review", label=-2, numeric=True)[0].label == 5.0
+    assert tables.read_texts(path, "review", label=None)[1] == TextExample("1", "Two\nlines.", None, None)
+    assert tables.read_texts(path, 2, label=1)[0] == TextExample("0", "review", None, "stars")
+    assert [one.id for one in tables.read_texts(path, "review", label=None, id="stars")] == ["5", "1"]
+
+
+def test_delimiters_go_by_the_suffix_or_as_told(tmp_path):
+    tabbed = 'text\tlabel\n"Good, he said\t1\n'
+    expected = [TextExample("0", '"Good, he said', None, "1")]
+    assert tables.read_texts(write(tmp_path, tabbed, "a.tsv")) == expected
+    assert tables.read_texts(write(tmp_path, tabbed, "a.TXT")) == expected
+    assert tables.read_texts(write(tmp_path, tabbed, "a.data"), delimiter=r"\t") == expected
+    (tmp_path / "b.tsv.gz").write_bytes(gzip.compress(tabbed.encode("utf-8-sig")))
+    assert tables.read_texts(tmp_path / "b.tsv.gz") == expected
+    assert tables.read_texts(write(tmp_path, 'text;label\r\n"a;b";0\r\n'), delimiter=";")[0].first == "a;b"
+
+
+def test_json_lines_have_numbers_truths_and_text(tmp_path):
+    path = write(tmp_path, '{"text": "a\\nb", "label": 1}\n\n{"text": "c", "label": true}\n', "a.jsonl")
+    assert [(one.first, one.label) for one in tables.read_texts(path)] == [("a\nb", "1"), ("c", "true")]
+    assert (
+        tables.read_texts(write(tmp_path, '{"text": "a", "label": -2.5}', "a.json"), numeric=True)[0].label
+        == -2.5
+    )
+
+
+@pytest.mark.parametrize(
+    "name, text, options, sentence",
+    [
+        ("a.csv", "review,label\na,1\n", {}, r"no column 'text', its header is review, label; name a column"),
+        ("a.csv", "a,1\n", {"text": 1, "label": 3}, r"no column 3, it has 2 columns"),
+        ("a.csv", "a,1\n", {"text": 0, "label": 2}, r"no column 0"),
+        ("a.csv", "text,label\na,1\n", {"header": "true"}, r"header='true' is neither"),
+        ("a.csv", "text,text\na,1\n", {"label": None}, r"several columns 'text'; give the one that is meant"),
+        ("a.csv", "text,label\na,b,1\n", {}, "line 2 has 3 columns and the first row has 2; check the"),
+        ("a.csv", 'text,label\na,1\n"b,1\n', {}, r"line 3: unexpected end of data; a column that holds"),
+        ("a.csv", 'text,label\n"a"b,1\n', {}, r"line 2: ',' expected after '\"'"),
+        ("a.csv", 'text,label\n"' + "a" * 131_073 + '",1\n', {}, r"line 2: field larger than field limit"),
+        ("a.csv", "text,label\n \t,1\n", {}, r"line 2: the column 'text' has no text"),
+        ("a.csv", "text,label\na,1\nb,\n", {}, r"line 3: the column 'label' is empty; label every row"),
+        ("a.csv", "text,label\na,x\n", {"labels": ("y", "n")}, "line 2: 'x' in the column 'label' is none of "
+         "the model's labels, n, y"),
+        ("a.csv", "text,label\na,x\n", {"numeric": True}, "line 2: .* is 'x', expected a number"),
+        ("a.csv", "text,label\na,inf\n", {"numeric": True}, r"line 2.* 'inf', expected a number"),
+        ("a.csv", "text,label\n", {}, r"has no rows"),
+        ("a.csv", "", {}, r"has no rows"),
+        ("a.xls", "text,label\n", {}, r"a.xls has none of the suffixes .csv .tsv .tab .txt .jsonl"),
+        ("a.csv", "text,label\na,1\n", {"delimiter": "||"}, r"delimiter='\|\|' can't part columns"),
+        ("a.jsonl", '{"text": "a"}\n', {}, r"line 1 has no 'label', its keys are text"),
+        ("a.jsonl", '{"text": null, "label": 1}\n', {}, r"line 1: the column 'text' has no text"),
+        ("a.jsonl", '{"text": "a", "label": null}\n', {}, r"line 1: the column 'label' is empty"),
+        ("a.jsonl", "text,label\na,1\n", {}, r"line 1 is not JSON"),
+        ("a.json", '[\n{"text": "a"}]\n', {}, r"line 1 is not JSON"),
+    ],
+)  # fmt: skip
+def test_a_table_that_is_wrong_is_refused_with_its_line(tmp_path, name, text, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        tables.read_texts(write(tmp_path, text, name), **options)
+
+
+def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"text,label\na,1\nr\xe9sum\xe9,1\n")
+    with pytest.raises(InputError, match=r"a.csv, line 3 is not UTF-8 \(byte 0xe9\)"):
+        tables.read_texts(tmp_path / "a.csv")
+
+
+def test_tags_in_every_layout(tmp_path):
+    expected = [
+        TaggedSentence(("Dogs", "bark"), ("NNS", "VBP"), 0),
+        TaggedSentence(("Rain",), ("NN",), 1),
+    ]
+    rowwise = 'words,tags\nDogs  bark,NNS VBP\n"Rain",NN\n'
+    assert tables.read_tags(write(tmp_path, rowwise)) == expected
+    lists = '{"words": ["Dogs", "bark"], "tags": "NNS VBP"}\n{"words": "Rain", "tags": ["NN"]}\n'
+    assert tables.read_tags(write(tmp_path, lists, "a.jsonl")) == expected
+    assert tables.read_tags(write(tmp_path, lists, "a.jsonl"), labelled=False) == [
+        sentence._replace(tags=None) for sentence in expected
+    ]
+    wordwise = "Dogs x NNS\nbark x VBP\n\n-DOCSTART- x x\n\nRain x NN\n"
+    assert tables.read_tags(write(tmp_path, wordwise, "a.conll")) == expected
+    assert tables.read_tags(write(tmp_path, wordwise, "a.tsv"), 1, "3", layout="words") == expected
+    assert tables.read_tags(write(tmp_path, wordwise, "a.txt"), labelled=False)[1].tags is None
+    turned = "NNS VBP|Dogs bark\nNN|Rain\n"
+    assert tables.read_tags(write(tmp_path, turned, "a.txt"), 2, 1, delimiter="|") == expected
+
+
+def test_the_real_sample_of_tagged_sentences():
+    found = tables.read_tags(real_data("samples/conll/sample.json"), tags="ner")
+    assert found[1] == TaggedSentence(("CHICAGO", "AT", "ATLANTA"), ("B-ORG", "O", "B-LOC"), 1)
+    assert len(found) == 10
+
+
+@pytest.mark.parametrize(
+    "name, text, options, sentence",
+    [
+        ("a.csv", "words,tags\na b,X\n", {}, r"line 2 has 2 words and 1 tags; give every word one"),
+        ("a.csv", "words,tags\n,\n", {}, r"line 2: the column 'words' has no word"),
+        ("a.csv", "words,tags\na,X\n", {"labels": ["Y"]}, "line 2: 'X' in the column 'tags' is none"),
+        ("a.conll", "a X\n", {"labels": ["Y"]}, r"line 1: the tag 'X' is none of the model's, Y"),
+        ("a.conll", "a X\n", {"words": "word"}, r"a word a line and no header; give its columns by number"),
+        ("a.csv", "", {"layout": "rows"}, r'layout=\'rows\' is unknown; choose "sentences" or "words"'),
+        ("a.jsonl", '{"words": ["a", 1], "tags": "X Y"}', {}, "line 1: the list 'words' holds"),
+        ("a.jsonl", '{"words": null, "tags": "X"}', {}, r"line 1: the column 'words' has no word"),
+    ],
+)  # fmt: skip
+def test_tags_that_are_wrong_are_refused_with_their_line(tmp_path, name, text, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        tables.read_tags(write(tmp_path, text, name), **options)
+
+
+def test_questions_with_and_without_answers(tmp_path):
+    path = write(
+        tmp_path, "question,context,answer,at\nWhen?,May 1 or May 2,May,9\nWho?,Ann.,,\nWhat?,a b, b ,\n"
+    )
+    assert tables.read_questions(path, start="at") == [
+        Question("0", "When?", "May 1 or May 2", (Answer("May", 9),), False),
+        Question("1", "Who?", "Ann.", (), True),
+        Question("2", "What?", "a b", (Answer("b", 2),), False),
+    ]
+    assert tables.read_questions(path)[0].answers == (Answer("May", 0),)
+    assert tables.read_questions(path, answer=None)[1] == Question("1", "Who?", "Ann.", (), None)
+
+
+def test_questions_of_json_lines_have_several_answers(tmp_path):
+    lines = [
+        {"id": "q", "question": "When?", "context": "May 1, May", "answer": ["May 1", "May"], "at": [0, 7]},
+        {"id": 7, "question": "When?", "context": "May", "answer": None, "at": None},
+        {
+            "id": 8,
+            "question": "When?",
+            "context": "May",
+            "answer": {"text": ["May"], "answer_start": [0]},
+            "at": 0,
+        },
+        {"id": 9, "question": "When?", "context": "May", "answer": ["", "May"], "at": [-1, 0]},
+    ]
+    path = write(tmp_path, "".join(json.dumps(line) + "\n" for line in lines), "a.jsonl")
+    found = tables.read_questions(path, start="at", id="id")
+    assert [question.id for question in found] == ["q", "7", "8", "9"]
+    assert [question.answers for question in found] == [
+        (Answer("May 1", 0), Answer("May", 7)), (), (Answer("May", 0),), (Answer("May", 0),),
+    ]  # fmt: skip
+    assert [question.impossible for question in found] == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "name, text, options, sentence",
+    [
+        ("a.csv", "a,b,c\nq,ctx,x\n", {"question": 1, "context": 2, "answer": 3},
+         r"line 1: the answer 'c' does not stand in its paragraph; correct"),
+        ("a.csv", "question,context,answer,at\nq,one,one,x\n", {"start": "at"}, "line 2: the place 'x'"),
+        ("a.csv", "question,context,answer,at\nq,one two,two,0\n", {"start": "at"},
+         r"line 2: the answer 'two' does not stand at character 0 of its paragraph"),
+        ("a.csv", "question,context,answer\n ,c,\n", {}, r"line 2: the column 'question' has no text"),
+        ("a.csv", "question,context,answer\nq,,\n", {}, r"line 2: the column 'context' has no text"),
+        ("a.csv", "question,context,answer\nq,c,c\n", {"answer": None, "start": 1}, "start=1 needs"),
+        ("a.jsonl", '{"question": "q", "context": "c", "answer": [1]}', {}, "something that is no text"),
+        ("a.jsonl", '{"question": "q", "context": "c", "answer": ["c"], "at": [0, 1]}', {"start": "at"},
+         r"line 1 has 1 answers and 2 places"),
+    ],
+)  # fmt: skip
+def test_questions_that_are_wrong_are_refused_with_their_line(tmp_path, name, text, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        tables.read_questions(write(tmp_path, text, name), **options)
