@@ -1,0 +1,177 @@
+"""Precision, recall and F1 of tagged chunks by the rules of the CoNLL shared tasks' script, conlleval.
+
+A chunk is right when its first word, its last word and its type are. Where chunks begin and end is read from
+the tags as the script does (Tjong Kim Sang and Veenstra, 1999), so that IOB1, IOB2, IOE1, IOE2 and tags that
+contradict each other get its figures. What it does not know is a chunk of one word, S, and a B right behind
+an E; here both begin a chunk, which makes BIOES right.
+"""
+
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.errors import InputError
+
+Sentences = Sequence[Sequence[str]]
+OUTSIDE = "O"
+
+
+class Chunk(NamedTuple):
+    """The words from `start` up to `end`, without it, and what they are: LOC, NP, or "" where no tag says."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def chunks(tags: Sequence[str]) -> list[Chunk]:
+    """The chunks of one sentence.
+
+    Parameters
+    ----------
+    tags : one for each word: O, or B, I, E or S with a hyphen and a type.
+
+    Examples
+    --------
+    >>> chunks(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
+    [Chunk(kind='PER', start=0, end=2), Chunk(kind='LOC', start=3, end=4), Chunk(kind='LOC', start=4, end=5)]
+    """
+    found: list[Chunk] = []
+    start, before = None, OUTSIDE
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        if start is not None and _parted(before, tag):
+            found.append(Chunk(_kind(before), start, place))
+            start = None
+        if start is None and not _is_outside(tag):
+            start = place
+        before = tag
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _parted(before: str, tag: str) -> bool:
+    """Whether the chunk that `before` is in has ended where `tag` stands."""
+    return (
+        _is_outside(tag)
+        or _kind(before) != _kind(tag)
+        or _prefix(tag) in ("B", "S")
+        or _prefix(before) in ("E", "S")
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_outside(tag: str) -> bool:
+    """O; or a tag that is neither a prefix nor has a type, a part of speech perhaps."""
+    return _prefix(tag) == OUTSIDE or (not _kind(tag) and _prefix(tag) not in ("B", "I", "E", "S"))
+
+
+def _prefix(tag: str) -> str:
+    return tag.partition("-")[0]
+
+
+def _kind(tag: str) -> str:
+    return tag.partition("-")[2]
+
+
+def conlleval(gold: Sentences, predicted: Sentences) -> dict[str, Any]:
+    """The figures of conlleval, in percent.
+
+    Parameters
+    ----------
+    gold, predicted : the tags of each sentence, one for each word; the two need not be of one scheme.
+
+    Returns
+    -------
+    dict
+        accuracy (of tags), precision, recall, f1; words; gold, found, correct: how many chunks there are, how
+        many were found, and rightly; types: the same of each type, without accuracy and words. 0 where a
+        figure would be divided by nothing.
+
+    Raises
+    ------
+    InputError
+        When there is no word, or a sentence has not as many tags on both sides.
+    """
+    _check(gold, predicted)
+    counts = [Counter(), Counter(), Counter()]  # by type: gold, found, correct
+    words = right = 0
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
+        expected, found = set(chunks(gold_tags)), set(chunks(predicted_tags))
+        for counter, of_sentence in zip(counts, (expected, found, expected & found), strict=True):
+            counter.update(chunk.kind for chunk in of_sentence)
+        words += len(gold_tags)
+        right += sum(map(operator.eq, gold_tags, predicted_tags))
+    return {
+        "accuracy": 100 * right / words,
+        **_rates(*(counter.total() for counter in counts)),
+        "words": words,
+        "types": {
+            kind: _rates(*(counter[kind] for counter in counts)) for kind in sorted(counts[0] | counts[1])
+        },
+    }
+
+
+def _rates(gold: int, found: int, correct: int) -> dict[str, Any]:
+    precision = 100 * correct / found if found else 0.0
+    recall = 100 * correct / gold if gold else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if correct else 0.0
+    counts = {"gold": gold, "found": found, "correct": correct}
+    return {"precision": precision, "recall": recall, "f1": f1, **counts}
+
+
+def sentence_counts(gold: Sentences, predicted: Sentences) -> np.ndarray:
+    """What F1 is made of, sentence by sentence, for intervals.
+
+    Returns
+    -------
+    (S,3) int64: chunks that there are, were found, were found rightly; `f1_of` takes any rows of it. So
+    `bootstrap(lambda rows: f1_of(counts[rows]), len(counts))` is the interval over sentences.
+    """
+    _check(gold, predicted)
+    pairs = [(set(chunks(a)), set(chunks(b))) for a, b in zip(gold, predicted, strict=True)]
+    return np.array([(len(a), len(b), len(a & b)) for a, b in pairs], np.int64)
+
+
+def f1_of(counts: np.ndarray) -> float:
+    """F1, in percent, of the sentences of which these are the counts, (n,3)."""
+    return _rates(*counts.sum(axis=0).tolist())["f1"]
+
+
+def report(figures: Mapping[str, Any]) -> str:
+    """The text that conlleval prints for what `conlleval` returned.
+
+    For tags without types the script may print their one line twice; here it stands once.
+    """
+    lines = [
+        f"processed {figures['words']} tokens with {figures['gold']} phrases; "
+        f"found: {figures['found']} phrases; correct: {figures['correct']}.",
+        f"accuracy: {figures['accuracy']:6.2f}%; {_row(figures)}",
+    ]
+    lines += [f"{kind:>17}: {_row(row)}  {row['found']}" for kind, row in figures["types"].items()]
+    return "\n".join(lines)
+
+
+def _row(figures: Mapping[str, Any]) -> str:
+    return (
+        f"precision: {figures['precision']:6.2f}%; recall: {figures['recall']:6.2f}%; "
+        f"FB1: {figures['f1']:6.2f}"
+    )
+
+
+def _check(gold: Sentences, predicted: Sentences) -> None:
+    if len(gold) != len(predicted):
+        raise InputError(
+            f"There are {len(gold):,} gold and {len(predicted):,} predicted sentences; give the same ones."
+        )
+    for number, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted, strict=True), start=1):
+        if len(gold_tags) != len(predicted_tags):
+            raise InputError(
+                f"Sentence {number:,} has {len(gold_tags)} gold and {len(predicted_tags)} predicted tags; "
+                "give one of each for every word."
+            )
+    if not any(map(len, gold)):
+        raise InputError("There is no word to score; give one sentence at least.")

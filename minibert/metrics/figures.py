@@ -1,0 +1,194 @@
+"""Figures of two sequences, gold and predicted, as scikit-learn and SciPy define them: GLUE's metrics.
+
+Where a figure is undefined it is what those libraries return: 0 for F1 without a positive and for Matthews of
+one class only, not-a-number for a correlation with something constant.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minibert.errors import InputError
+
+Labels = Sequence[Any] | np.ndarray
+Numbers = Sequence[float] | np.ndarray
+TEXT = "USO"  # kinds of arrays that hold words
+
+
+def accuracy(gold: Labels, predicted: Labels) -> float:
+    """The share of examples whose label is right.
+
+    Parameters
+    ----------
+    gold, predicted : (n,) labels, numbers or words.
+
+    Raises
+    ------
+    InputError
+        When there is none, the lengths differ, or only one of the two holds words; so with every figure here.
+    """
+    gold, predicted = _aligned(gold, predicted)
+    return float(np.mean(gold == predicted))
+
+
+def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
+    """The harmonic mean of precision and recall of one label.
+
+    Parameters
+    ----------
+    gold, predicted : (n,) labels, numbers or words.
+    positive : the label that counts as found; every other one is the rest.
+
+    Returns
+    -------
+    2 TP / (2 TP + FP + FN), and 0 where there is no positive on either side.
+    """
+    gold, predicted = _aligned(gold, predicted)
+    if _is_text(gold) != isinstance(positive, str):
+        raise InputError(
+            f"positive={positive!r} can't be among labels like {_first(gold)!r}; give one of the labels."
+        )
+    is_gold, is_predicted = gold == positive, predicted == positive
+    marked = int(is_gold.sum() + is_predicted.sum())
+    return 2 * int((is_gold & is_predicted).sum()) / marked if marked else 0.0
+
+
+def matthews(gold: Labels, predicted: Labels) -> float:
+    """Matthews' correlation coefficient, for any number of classes.
+
+    Parameters
+    ----------
+    gold, predicted : (n,) labels, numbers or words.
+
+    Returns
+    -------
+    From -1 to 1; 0 where either side has one class only.
+
+    References
+    ----------
+    Gorodkin (2004), "Comparing two K-category assignments by a K-category correlation coefficient".
+    """
+    table = confusion(gold, predicted)
+    # Covariances times n², as integers of Python: from n = 55,000 on their product outgrows 64 bits.
+    n, right = int(table.sum()), int(np.trace(table))
+    of_gold, of_predicted = table.sum(axis=1).tolist(), table.sum(axis=0).tolist()
+    together = n * right - sum(g * p for g, p in zip(of_gold, of_predicted, strict=True))
+    spread = (n * n - sum(g * g for g in of_gold)) * (n * n - sum(p * p for p in of_predicted))
+    return together / math.sqrt(spread) if spread else 0.0
+
+
+def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> np.ndarray:
+    """How often each label was taken for each.
+
+    Parameters
+    ----------
+    gold, predicted : (n,) labels, numbers or words.
+    labels : (K,) their order; without it, all that occur, sorted.
+
+    Returns
+    -------
+    (K,K) int64: a row for each gold label, a column for each predicted one.
+
+    Raises
+    ------
+    InputError
+        When a label is not among `labels` (or as `accuracy` does).
+    """
+    gold, predicted = _aligned(gold, predicted)
+    found, codes = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
+    if labels is not None:
+        numbers = {label: number for number, label in enumerate(np.asarray(labels).tolist())}
+        unknown = [label for label in found.tolist() if label not in numbers]
+        if unknown:
+            raise InputError(
+                f"{unknown[0]!r} is not among the labels {', '.join(map(str, numbers))}; "
+                "give all labels that occur."
+            )
+        codes = np.array([numbers[label] for label in found.tolist()])[codes]
+    K = len(found) if labels is None else len(numbers)
+    rows, columns = codes[: len(gold)], codes[len(gold) :]
+    return np.bincount(rows * K + columns, minlength=K * K).reshape(K, K)
+
+
+def pearson(x: Numbers, y: Numbers) -> float:
+    """Pearson's correlation of two variables.
+
+    Parameters
+    ----------
+    x, y : (n,) numbers, at least two.
+
+    Returns
+    -------
+    From -1 to 1; not-a-number where either is constant or holds what is not finite.
+    """
+    x, y = _numbers(x, y)
+    if not (np.isfinite(x).all() and np.isfinite(y).all()) or (x == x[0]).all() or (y == y[0]).all():
+        return math.nan
+    x, y = _direction(x), _direction(y)
+    return float(np.clip(x @ y, -1, 1))
+
+
+def spearman(x: Numbers, y: Numbers) -> float:
+    """Spearman's correlation: Pearson's of the ranks, equal values sharing the mean of theirs.
+
+    Parameters
+    ----------
+    x, y : (n,) numbers, at least two.
+
+    Returns
+    -------
+    From -1 to 1; not-a-number where either is constant or holds not-a-number.
+    """
+    x, y = _numbers(x, y)
+    if np.isnan(x).any() or np.isnan(y).any():
+        return math.nan
+    return pearson(_ranks(x), _ranks(y))
+
+
+def _direction(x: np.ndarray) -> np.ndarray:
+    """What deviates from the mean, with length 1; scaled first, so that no square overflows or vanishes."""
+    x = x - x.mean()
+    x /= np.abs(x).max()
+    return x / np.linalg.norm(x)
+
+
+def _ranks(x: np.ndarray) -> np.ndarray:
+    _, which, counts = np.unique(x, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[which]
+
+
+def _numbers(x: Numbers, y: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    x, y = _aligned(x, y)
+    if _is_text(x):
+        raise InputError(f"A correlation is of numbers, and {_first(x)!r} is none; give numbers.")
+    if len(x) < 2:
+        raise InputError("One pair of numbers has no correlation; give two at least.")
+    return x.astype(np.float64), y.astype(np.float64)
+
+
+def _aligned(gold: Labels, predicted: Labels) -> tuple[np.ndarray, np.ndarray]:
+    gold, predicted = np.asarray(gold), np.asarray(predicted)
+    if gold.ndim != 1 or gold.shape != predicted.shape:
+        raise InputError(
+            f"Gold and predicted values have the shapes {gold.shape} and {predicted.shape}; "
+            "give one of each for every example."
+        )
+    if not len(gold):
+        raise InputError("There is no example to score; give one at least.")
+    if _is_text(gold) != _is_text(predicted):
+        raise InputError(
+            f"{_first(gold)!r} among the gold labels and {_first(predicted)!r} among the predicted ones are a "
+            "word and a number; give words on both sides, or numbers."
+        )
+    return gold, predicted
+
+
+def _is_text(values: np.ndarray) -> bool:
+    return values.dtype.kind in TEXT
+
+
+def _first(values: np.ndarray) -> Any:
+    """As Python writes it: 'yes', not np.str_('yes')."""
+    return values[:1].tolist()[0]

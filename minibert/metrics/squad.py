@@ -1,0 +1,276 @@
+"""Exact match and F1 of answers by the rules of SQuAD's official scripts, evaluate-v1.1.py and -v2.0.py.
+
+An answer is compared without case, punctuation, articles and surplus white space; F1 is that of the two bags
+of words; the best of the gold answers counts. In 2.0 a question may have no answer: then only "" is right.
+Figures are percentages and agree with the scripts to the last bit, for they are added in the same order.
+"""
+
+import json
+import re
+import string
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from minibert.errors import InputError
+
+AUTO, V1, V2 = VERSIONS = ("auto", "1.1", "2.0")
+LARGEST = 1e308  # of null odds: integers of JSON have no bound, and not-a-number is below none
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+class Answer(Protocol):
+    """A gold answer."""
+
+    text: str
+
+
+class Question(Protocol):
+    """What is read of a gold question; `impossible` is None where it is not told."""
+
+    id: str
+    answers: Sequence[Answer]
+    impossible: bool | None
+
+
+class Scores(NamedTuple):
+    """Exact match, 0 or 1, and F1, from 0 to 1, of each question: (n,) float64 both."""
+
+    exact: np.ndarray
+    f1: np.ndarray
+
+
+def normalize(text: str) -> str:
+    """What of an answer is compared: lower case, without punctuation (ASCII), articles, extra white space."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, answers: Sequence[str], version: str = V1) -> int:
+    """1 where a prediction equals one of the gold answers after `normalize`, else 0.
+
+    Parameters
+    ----------
+    prediction : an answer; "" says that there is none.
+    answers : the texts of the gold answers; none at all only in 2.0.
+    version : whose rules, "1.1" or "2.0".
+    """
+    return _exact_and_f1(prediction, answers, version)[0]
+
+
+def f1_score(prediction: str, answers: Sequence[str], version: str = V1) -> float:
+    """F1 of the words of a prediction and those of the gold answer that it fits best.
+
+    Parameters are those of `exact_match`. Where nothing is left of either answer the versions differ: two
+    answers without words agree in 2.0, and share nothing in 1.1.
+    """
+    return _exact_and_f1(prediction, answers, version)[1]
+
+
+def _exact_and_f1(prediction: str, answers: Sequence[str], version: str) -> tuple[int, float]:
+    candidates = [normalize(answer) for answer in answers]
+    if version == V2:
+        candidates = [answer for answer in candidates if answer] or [""]
+    if not candidates:
+        raise InputError("A question has no gold answer, as only in SQuAD 2.0; score it with version 2.0.")
+    found = normalize(prediction)
+    words = found.split()
+    f1 = max(_overlap(answer.split(), words, version) for answer in candidates)
+    return int(found in candidates), f1
+
+
+def _overlap(gold: list[str], found: list[str], version: str) -> float:
+    if not gold or not found:
+        return float(version == V2 and gold == found)
+    shared = sum((Counter(gold) & Counter(found)).values())
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(found), shared / len(gold)
+    return 2 * precision * recall / (precision + recall)
+
+
+def question_scores(
+    questions: Sequence[Question], predictions: Mapping[str, str], version: str = AUTO
+) -> Scores:
+    """Exact match and F1 of every question in turn; 0 for one that has no prediction.
+
+    See `score` for parameters and errors. For intervals: `bootstrap(lambda rows: scores.f1[rows].mean(), n)`.
+    """
+    version = version_of(questions, version)
+    _check(questions, predictions)
+    exact, f1 = np.zeros((2, len(questions)))
+    for row, question in enumerate(questions):
+        if (prediction := predictions.get(question.id)) is not None:
+            answers = [answer.text for answer in question.answers]
+            exact[row], f1[row] = _exact_and_f1(prediction, answers, version)
+    return Scores(exact, f1)
+
+
+def with_threshold(
+    scores: Scores,
+    questions: Sequence[Question],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float],
+    threshold: float,
+) -> Scores:
+    """The scores of SQuAD 2.0 when nothing is answered where the null odds are above a threshold.
+
+    Parameters
+    ----------
+    scores : of the predictions as they are.
+    null_odds : how likely each question has no answer: a probability, or a difference of scores.
+    """
+    silent = _odds(questions, predictions, null_odds) > threshold
+    right = np.array([not question.answers for question in questions], np.float64)
+    return Scores(np.where(silent, right, scores.exact), np.where(silent, right, scores.f1))
+
+
+def score(
+    questions: Sequence[Question],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+    version: str = AUTO,
+) -> dict[str, Any]:
+    """The figures of the official scripts, under the names of evaluate-v2.0.py, in percent.
+
+    Parameters
+    ----------
+    questions : gold: objects with `id`, `answers` (each with `text`) and `impossible`.
+    predictions : an answer for each id, "" for none. Questions without one count as wrong, and a warning says
+        how many; the script of 2.0 breaks down there. Predictions for other ids are left alone.
+    null_odds : for each id that has a prediction, how likely it has no answer; 2.0 only.
+    threshold : where the null odds are above it, "" is taken for the prediction; 1 in the script as well.
+    version : "1.1", "2.0", or "auto": 2.0 where a question has no answer.
+
+    Returns
+    -------
+    dict
+        exact, f1, total; in 2.0 the same of the questions with and without an answer, HasAns_ and NoAns_ in
+        front; with null odds best_exact, best_exact_thresh, best_f1, best_f1_thresh as well.
+
+    Raises
+    ------
+    InputError
+        When a prediction is no text, null odds are no number, none belongs to any question, or the version
+        does not fit.
+    """
+    version = version_of(questions, version)
+    raw = scores = question_scores(questions, predictions, version)
+    missing = [question.id for question in questions if question.id not in predictions]
+    if missing:
+        warnings.warn(
+            f"{len(missing):,} of {len(questions):,} questions have no prediction and count as wrong; "
+            f"the first is {missing[0]}.",
+            stacklevel=2,
+        )
+    if null_odds is not None:
+        if version == V1:
+            raise InputError(
+                "Null odds are for SQuAD 2.0, and here every question has an answer; leave them out, or "
+                "score with version 2.0."
+            )
+        scores = with_threshold(raw, questions, predictions, null_odds, threshold)
+    figures = _figures(scores, slice(None))
+    if version == V1:
+        return figures
+    answerable = np.array([bool(question.answers) for question in questions])
+    for name, rows in (("HasAns", answerable), ("NoAns", ~answerable)):
+        if rows.any():
+            figures |= {f"{name}_{key}": value for key, value in _figures(scores, rows).items()}
+    if null_odds is not None:
+        for name, values in raw._asdict().items():
+            best, at = _best_threshold(values, questions, predictions, null_odds)
+            figures |= {f"best_{name}": best, f"best_{name}_thresh": at}
+    return figures
+
+
+def _figures(scores: Scores, rows: Any) -> dict[str, Any]:
+    exact, f1 = scores.exact[rows], scores.f1[rows]
+    return {"exact": _percent(exact), "f1": _percent(f1), "total": len(exact)}
+
+
+def _percent(values: np.ndarray) -> float:
+    """From left to right, as the scripts add; NumPy's sum has another order, and another last digit."""
+    return 100.0 * float(np.add.accumulate(values)[-1]) / len(values)
+
+
+def _best_threshold(
+    values: np.ndarray,
+    questions: Sequence[Question],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float],
+) -> tuple[float, float]:
+    """The best percentage that a threshold of the null odds reaches, and the lowest such threshold.
+
+    From answering nothing, which is right for every question without an answer, to answering everything, one
+    question at a time in the order of the odds. Like the script it may stop among equal odds, where no
+    threshold can.
+    """
+    rows = {question.id: row for row, question in enumerate(questions) if question.id in predictions}
+    order = sorted((id for id in null_odds if id in rows), key=null_odds.__getitem__)
+    nothing = sum(not questions[row].answers for row in rows.values())
+    gains = [
+        values[rows[id]] if questions[rows[id]].answers else -float(predictions[id] != "") for id in order
+    ]
+    reached = np.add.accumulate([float(nothing), *gains])
+    best = int(reached.argmax())
+    return 100.0 * float(reached[best]) / len(questions), null_odds[order[best - 1]] if best else 0.0
+
+
+def version_of(questions: Sequence[Question], version: str = AUTO) -> str:
+    """Whose rules hold: "1.1" or "2.0", said or seen from the questions."""
+    if version not in VERSIONS:
+        raise InputError(f"version={version!r} is no version of SQuAD; give one of {', '.join(VERSIONS)}.")
+    if version != AUTO:
+        return version
+    return V1 if all(question.answers for question in questions) else V2
+
+
+def official_text(figures: Mapping[str, Any]) -> str:
+    """What the official script of the version prints for the figures of `score`."""
+    if "HasAns_total" in figures or "NoAns_total" in figures:
+        return json.dumps(dict(figures), indent=2)
+    return json.dumps({"exact_match": figures["exact"], "f1": figures["f1"]})
+
+
+def _check(questions: Sequence[Question], predictions: Mapping[str, str]) -> None:
+    if not questions:
+        raise InputError("There is no question to score; give one at least.")
+    if not any(question.answers or question.impossible for question in questions):
+        raise InputError(
+            f"None of the {len(questions):,} questions has an answer or is said to have none; give the gold "
+            "file, with answers."
+        )
+    if not any(question.id in predictions for question in questions):
+        raise InputError(
+            f"None of the {len(predictions):,} predictions is for one of the {len(questions):,} questions, "
+            f"the first of which has the id {questions[0].id}; give the predictions for these questions."
+        )
+    for question in questions:
+        if not isinstance(prediction := predictions.get(question.id, ""), str):
+            raise InputError(
+                f"The prediction for question {question.id} is {prediction!r:.50}; "
+                'give a text, "" where there is no answer.'
+            )
+
+
+def _odds(
+    questions: Sequence[Question], predictions: Mapping[str, str], null_odds: Mapping[str, float]
+) -> np.ndarray:
+    """(n,) float64; not-a-number for questions without a prediction."""
+    odds = np.full(len(questions), np.nan)
+    for row, question in enumerate(questions):
+        if question.id in predictions:
+            value = null_odds.get(question.id)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not abs(value) <= LARGEST:
+                raise InputError(
+                    f"The null odds of question {question.id} are {value!r:.50}; give a number for every "
+                    "question that has a prediction."
+                )
+            odds[row] = value
+    return odds
