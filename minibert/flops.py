@@ -37,3 +37,27 @@ def step_operations(config: BertConfig, lengths: np.ndarray, n_masked: int) -> i
     next_sentence = 2 * len(lengths) * config.H * 2
     forward = encoder_operations(config, lengths) + pooler_operations(config, len(lengths))
     return 3 * (forward + head + next_sentence)
+
+
+# lengths (S,)
+def task_operations(
+    config: BertConfig,
+    lengths: np.ndarray,
+    rows: int,
+    outputs: int,
+    pooled: bool,
+    frozen: int | None = None,
+) -> int:
+    """Of a step of fine-tuning: forward, and twice as many backward.
+
+    Parameters
+    ----------
+    config, lengths : the model; of each sequence of the batch.
+    rows, outputs : of the output layer.
+    pooled : whether there is a pooler below it.
+    frozen : layers that backward does not reach.
+    """
+    encoder = encoder_operations(config, lengths)
+    head = 2 * rows * config.H * outputs + pooled * pooler_operations(config, len(lengths))
+    reached = encoder * (config.L - (frozen or 0)) // config.L
+    return encoder + 2 * reached + 3 * head

@@ -1,8 +1,10 @@
 """What the commands' parsers share: help as it was typed, one-line errors, flags that several have."""
 
 import argparse
+import dataclasses
 import functools
 import textwrap
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from minibert.backends import ENGINES
@@ -76,3 +78,47 @@ def invalid_text(count: int) -> str:
     """The warning about bytes that were not UTF-8, of a command with --strict."""
     places = "one place" if count == 1 else f"{count:,} places"
     return f"The text is not UTF-8 in {places}; the bytes there were left out, --strict stops at the first."
+
+
+class OptionFlags:
+    """Flags that are fields of a run's options: they have no defaults of their own, the help shows theirs.
+
+    Parameters
+    ----------
+    options : the class of the options.
+    undecided : what the help says of a default that is None.
+    """
+
+    def __init__(self, options: type, undecided: str) -> None:
+        self._options, self._undecided = options, undecided
+
+    def number(self, group: Any, flag: str, kind: type, text: str, field: str | None = None) -> None:
+        """A number."""
+        field = field or flag[2:].replace("-", "_")
+        text = f"{text} (default: {self.default(field)})"
+        group.add_argument(flag, dest=field, type=kind, metavar="N", help=text)
+
+    def choice(self, group: Any, flag: str, names: Iterable[str], text: str) -> None:
+        """One of several names."""
+        text = f"{text} (default: {self.default(flag[2:].replace('-', '_'))})"
+        group.add_argument(flag, choices=tuple(names), metavar="NAME", help=text)
+
+    def constant(self, group: Any, flag: str, field: str, value: bool, text: str) -> None:
+        """A flag without a value."""
+        group.add_argument(flag, dest=field, action="store_const", const=value, help=text)
+
+    def default(self, field: str) -> str:
+        """Of a field, as the help shows it."""
+        value = getattr(self._options, field)
+        return self._undecided if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def said_fields(options: type, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a run's options that a command line says something about."""
+    names = {field.name for field in dataclasses.fields(options)}
+    given = {name: value for name, value in vars(arguments).items() if name in names}
+    said = {name: value for name, value in given.items() if value is not None and value != []}
+    if arguments.optimizer:
+        said["bias_correction"] = arguments.optimizer == "adamw"
+        said["google_decay"] = arguments.optimizer == "paper"
+    return said

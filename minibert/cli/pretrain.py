@@ -5,21 +5,21 @@ the size decide. That is also how --resume tells what was asked for from what wa
 """
 
 import argparse
-import dataclasses
 import json
 import time
-from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import add_corpus, add_engine, add_json, add_layout
+from minibert.cli.flags import OptionFlags, add_corpus, add_engine, add_json, add_layout, said_fields
 from minibert.config import GELU_FORMS, SIZES
 from minibert.errors import InputError
-from minibert.pretraining.options import DTYPES, PretrainOptions
+from minibert.options import DTYPES
+from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import MINUTES, RECIPES
 
 RUNS = Path("runs")  # where run folders go that were given no name
+FLAGS = OptionFlags(PretrainOptions, "by size")
 
 DESCRIPTION = """
 Pre-trains a BERT as in the paper: guess masked words, tell whether one span
@@ -82,13 +82,7 @@ def run_pretrain(arguments: argparse.Namespace) -> int:
 
 def said_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The fields of `PretrainOptions` that the command line says something about."""
-    names = {field.name for field in dataclasses.fields(PretrainOptions)}
-    given = {name: value for name, value in vars(arguments).items() if name in names}
-    said = {name: value for name, value in given.items() if value is not None and value != []}
-    if arguments.optimizer:
-        said["bias_correction"] = arguments.optimizer == "adamw"
-        said["google_decay"] = arguments.optimizer == "paper"
-    return said
+    return said_fields(PretrainOptions, arguments)
 
 
 def run_folder(out: str | None, resume: bool, corpus: list[str]) -> Path:
@@ -127,12 +121,14 @@ def _run_flags(group: Any) -> None:
         f"measured (default: {MINUTES:g})",
     )
     length.add_argument("--steps", type=int, metavar="N", help="how many updates instead")
-    _flag(group, "--seed", int, "the seed of everything drawn at random")
+    FLAGS.number(group, "--seed", int, "the seed of everything drawn at random")
     add_engine(group, default=None)
-    _flag(group, "--evaluations", int, "looks at the held-out text on the way")
-    _flag(group, "--save-every", int, "steps between checkpoints; 0: by the clock alone", "checkpoint_steps")
-    _flag(group, "--save-seconds", float, "seconds between checkpoints", "checkpoint_seconds")
-    _flag(group, "--keep", int, "checkpoints to keep; 0: all")
+    FLAGS.number(group, "--evaluations", int, "looks at the held-out text on the way")
+    FLAGS.number(
+        group, "--save-every", int, "steps between checkpoints; 0: by the clock alone", "checkpoint_steps"
+    )
+    FLAGS.number(group, "--save-seconds", float, "seconds between checkpoints", "checkpoint_seconds")
+    FLAGS.number(group, "--keep", int, "checkpoints to keep; 0: all")
     group.add_argument(
         "--trace",
         action="store_true",
@@ -146,13 +142,13 @@ def _run_flags(group: Any) -> None:
 def _text_flags(group: Any) -> None:
     add_layout(group, default=None)
     group.add_argument("--vocab", metavar="PATH", help="a vocab.txt or a folder with one (default: learn it)")
-    _flag(group, "--vocab-size", int, "pieces to learn")
-    _constant(group, "--cased", "lower_case", False, "keep case and accents")
-    _flag(group, "--held-out", float, "share of the documents that are only measured on")
+    FLAGS.number(group, "--vocab-size", int, "pieces to learn")
+    FLAGS.constant(group, "--cased", "lower_case", False, "keep case and accents")
+    FLAGS.number(group, "--held-out", float, "share of the documents that are only measured on")
 
 
 def _model_flags(group: Any) -> None:
-    _choice(
+    FLAGS.choice(
         group, "--size", SIZES, "tiny, mini, small, medium, base, large, or L-H-A as in the paper's Table 6"
     )
     group.add_argument(
@@ -160,15 +156,15 @@ def _model_flags(group: Any) -> None:
         metavar="FOLDER",
         help="a trained BERT to start from, Hugging Face's too; its shape and vocabulary hold",
     )
-    _choice(group, "--hidden-act", GELU_FORMS, "gelu: by the error function; gelu_new: by tanh")
-    _flag(group, "--max-positions", int, "the longest sequence the model can ever read")
-    _flag(group, "--dropout", float, "of embeddings, sublayers and attention")
+    FLAGS.choice(group, "--hidden-act", GELU_FORMS, "gelu: by the error function; gelu_new: by tanh")
+    FLAGS.number(group, "--max-positions", int, "the longest sequence the model can ever read")
+    FLAGS.number(group, "--dropout", float, "of embeddings, sublayers and attention")
     group.add_argument(
         "--unigram-bias",
         action=argparse.BooleanOptionalAction,
         help="begin the output bias at the log-frequencies of the text instead of zero (default: by size)",
     )
-    _choice(
+    FLAGS.choice(
         group,
         "--dtype",
         DTYPES,
@@ -184,24 +180,26 @@ def _batch_flags(group: Any) -> None:
         help="tokens in a sequence: 128, or lengths with their shares of the steps, like the paper's "
         "128:0.9,512:0.1 (default: by size)",
     )
-    _flag(group, "--batch-size", int, "sequences a step at the longest length; shorter ones are more")
-    _flag(group, "--accumulate", int, "micro-batches a step: the same result in less memory")
+    FLAGS.number(group, "--batch-size", int, "sequences a step at the longest length; shorter ones are more")
+    FLAGS.number(group, "--accumulate", int, "micro-batches a step: the same result in less memory")
     group.add_argument(
         "--optimizer",
         choices=("adamw", "paper"),
         help="paper: Google's code, without bias correction, the rate falling from step 0 (default: by size)",
     )
-    _flag(group, "--lr", float, "the highest learning rate", "learning_rate")
-    _flag(group, "--warmup", float, "share of the steps in which the rate rises; afterwards it falls to zero")
-    _flag(group, "--weight-decay", float, "of all but biases and LayerNorm")
-    _flag(group, "--clip-norm", float, "the longest gradient let through; 0: any")
-    _flag(group, "--beta1", float, "decay of the mean of gradients")
-    _flag(group, "--beta2", float, "decay of the mean of their squares")
-    _flag(group, "--adam-eps", float, "added to the root of that mean")
+    FLAGS.number(group, "--lr", float, "the highest learning rate", "learning_rate")
+    FLAGS.number(
+        group, "--warmup", float, "share of the steps in which the rate rises; afterwards it falls to zero"
+    )
+    FLAGS.number(group, "--weight-decay", float, "of all but biases and LayerNorm")
+    FLAGS.number(group, "--clip-norm", float, "the longest gradient let through; 0: any")
+    FLAGS.number(group, "--beta1", float, "decay of the mean of gradients")
+    FLAGS.number(group, "--beta2", float, "decay of the mean of their squares")
+    FLAGS.number(group, "--adam-eps", float, "added to the root of that mean")
 
 
 def _instance_flags(group: Any) -> None:
-    _flag(group, "--masked-lm-prob", float, "share of the tokens to predict")
+    FLAGS.number(group, "--masked-lm-prob", float, "share of the tokens to predict")
     group.add_argument(
         "--mask-rates",
         type=_rates,
@@ -214,33 +212,15 @@ def _instance_flags(group: Any) -> None:
         metavar="N",
         help="at most so many in a sequence (default: that share of --seq-length)",
     )
-    _constant(group, "--whole-word-mask", "whole_word_mask", True, "all pieces of a word or none")
-    _flag(group, "--dupe-factor", int, "0: new masks in every pass; N: N copies in turn, as in Google's code")
-    _flag(group, "--short-seq-prob", float, "share of instances of a random shorter length")
-    _constant(group, "--no-nsp", "next_sentence", False, "without next-sentence prediction")
-    _constant(
+    FLAGS.constant(group, "--whole-word-mask", "whole_word_mask", True, "all pieces of a word or none")
+    FLAGS.number(
+        group, "--dupe-factor", int, "0: new masks in every pass; N: N copies in turn, as in Google's code"
+    )
+    FLAGS.number(group, "--short-seq-prob", float, "share of instances of a random shorter length")
+    FLAGS.constant(group, "--no-nsp", "next_sentence", False, "without next-sentence prediction")
+    FLAGS.constant(
         group, "--left-to-right", "left_to_right", True, "the paper's LTR ablation: predict every next word"
     )
-
-
-def _flag(group: Any, flag: str, kind: type, text: str, field: str | None = None) -> None:
-    """A number; its default in the help is that of the field of `PretrainOptions`."""
-    field = field or flag[2:].replace("-", "_")
-    group.add_argument(flag, dest=field, type=kind, metavar="N", help=f"{text} (default: {_default(field)})")
-
-
-def _choice(group: Any, flag: str, names: Iterable[str], text: str) -> None:
-    default = _default(flag[2:].replace("-", "_"))
-    group.add_argument(flag, choices=tuple(names), metavar="NAME", help=f"{text} (default: {default})")
-
-
-def _constant(group: Any, flag: str, field: str, value: bool, text: str) -> None:
-    group.add_argument(flag, dest=field, action="store_const", const=value, help=text)
-
-
-def _default(field: str) -> str:
-    value = getattr(PretrainOptions, field)
-    return "by size" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _rates(text: str) -> tuple[float, ...]:

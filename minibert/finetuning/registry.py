@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minibert.errors import InputError
 from minibert.finetuning.task import Task
 
-Columns = Mapping[str, str]
+Columns = Mapping[str, Any]
 
 
 def _sentences(name: str, columns: Columns) -> Task:
@@ -47,7 +47,7 @@ TASKS = {
     "mrpc": Known("MRPC: do two sentences say the same", _sentences),
     "stsb": Known("STS-B: how similar are two sentences, 0 to 5", _sentences),
     "qqp": Known("QQP: do two questions ask the same", _sentences),
-    "mnli": Known("MNLI: does one sentence follow from another (matched dev and test)", _sentences),
+    "mnli": Known("MNLI: does one sentence follow from another (matched)", _sentences),
     "mnli-mm": Known("MNLI, mismatched dev and test", _sentences),
     "qnli": Known("QNLI: does the sentence answer the question", _sentences),
     "rte": Known("RTE: does one sentence follow from another", _sentences),
@@ -57,6 +57,8 @@ TASKS = {
     "snli": Known("SNLI, in place of MNLI", _sentences),
     "scitail": Known("SciTail, in place of QNLI or RTE", _sentences),
     "sick": Known("SICK, in place of MNLI or RTE", _sentences),
+    "sick-score": Known("SICK's scores of relatedness, in place of STS-B", _sentences),
+    "qnli-dev": Known("QNLI's dev file divided, where there is no train file", _sentences),
     "swag": Known("SWAG: which of four endings goes on", _choices),
     "hellaswag": Known("HellaSwag: which of four endings goes on", _choices),
     "copa": Known("COPA: which of two is the cause, or the effect", _choices),
@@ -65,6 +67,7 @@ TASKS = {
     "squad2": Known("SQuAD 2.0: the same, where there may be none", _answering),
     "triviaqa": Known("TriviaQA, before SQuAD", _answering),
     "ner": Known("CoNLL-2003: who and what is named", _tagging),
+    "ner-sentences": Known("CoNLL-2003, each sentence without its document", _tagging),
     "classify": Known("your own table: a class for a text or a pair of texts", _sentences),
     "regress": Known("your own table: a number for a text or a pair of texts", _sentences),
     "tag": Known("your own table: a tag for every word", _tagging),
@@ -79,7 +82,8 @@ def create(name: str, columns: Columns | None = None) -> Task:
     Parameters
     ----------
     name : one of `TASKS`.
-    columns : of your own table, what each column that is wanted is called or its number; "delimiter" too.
+    columns : of your own table, what each column that is wanted is called or its number; "delimiter" and
+        "header" (yes or no) too.
 
     Raises
     ------
@@ -94,4 +98,14 @@ def create(name: str, columns: Columns | None = None) -> Task:
         raise InputError(
             f"columns={dict(columns)!r} are for {', '.join(OWN_TABLES)}; the files of {name} have their own."
         )
-    return TASKS[name].make(name, dict(columns or {}))
+    columns = dict(columns or {})
+    if "header" in columns:
+        columns["header"] = _yes_or_no("header", columns["header"])
+    return TASKS[name].make(name, columns)
+
+
+def _yes_or_no(column: str, said: Any) -> bool:
+    answers = {"yes": True, "true": True, "no": False, "false": False}
+    if str(said).lower() not in answers:
+        raise InputError(f"{column}={said!r} is neither yes nor no; give one of them.")
+    return answers[str(said).lower()]

@@ -1,7 +1,6 @@
 """`PretrainOptions`: everything a pre-training run is a function of."""
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass
 from itertools import accumulate
@@ -11,15 +10,14 @@ from typing import Any
 from minibert.config import SIZES, BertConfig
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.options import DTYPES, RunOptions
 from minibert.pretraining.recipes import MINUTES, RECIPES, Recipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
-DTYPES = ("auto", "float32", "bfloat16", "float64")
 
 
 @dataclass(frozen=True)
-class PretrainOptions:
+class PretrainOptions(RunOptions):
     """Everything a pre-training run is a function of; stored in its folder as `training.json`.
 
     `None` means "what the size's recipe says" (`resolved` fills it in). Two runs with equal options, engine,
@@ -108,12 +106,6 @@ class PretrainOptions:
         for length, _ in parse_lengths(self.seq_length or "128"):
             self.instance_options(length)  # complains of what no instance can be made with
 
-    def _require(self, what: str, holds: Any, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and not holds(value):
-                raise InputError(f"{name}={value!r} is not valid; give {what}.")
-
     def resolved(self) -> "PretrainOptions":
         """The same with every `None` that the recipe of the size answers filled in."""
         recipe = self.recipe
@@ -190,30 +182,6 @@ class PretrainOptions:
             is_decoder=self.left_to_right,
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write as JSON."""
-        atomic_text(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
-
-    @classmethod
-    def load(cls, path: str | Path) -> "PretrainOptions":
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        InputError
-            When there is no such file or it is not one of these.
-        """
-        try:
-            return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
-        except FileNotFoundError as error:
-            raise InputError(
-                f"{path} is missing: there is no run to go on with; leave out --resume."
-            ) from error
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(
-                f"{path} does not hold the options of a run ({error}); name the folder of one."
-            ) from error
-
     @classmethod
     def resumed(cls, path: str | Path, **given: Any) -> "PretrainOptions":
         """The stored options of a run, with a new length or other upkeep where it is given.
@@ -234,20 +202,6 @@ class PretrainOptions:
         wished = dataclasses.replace(stored, **_one_budget(given)).resolved()
         wished.require_same_run(stored)
         return wished
-
-    def require_same_run(self, stored: "PretrainOptions") -> None:
-        """Raise InputError when a run with the `stored` options can't go on with these."""
-        names = [field.name for field in dataclasses.fields(self) if field.name not in self.FREE]
-        differing = [
-            f"{name}={getattr(self, name)!r} (the run has {getattr(stored, name)!r})"
-            for name in names
-            if getattr(self, name) != getattr(stored, name)
-        ]
-        if differing:
-            raise InputError(
-                f"The run cannot go on with {', '.join(differing)}; leave that out, "
-                "or start a new run in another folder."
-            )
 
 
 def _one_budget(given: dict[str, Any]) -> dict[str, Any]:

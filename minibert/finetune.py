@@ -1,0 +1,397 @@
+"""Fine-tuning: from a model and a task's files to a folder that answers (Devlin et al. 2019, section 4).
+
+    finetune   one run, or a sweep over learning rates and restarts whose best run on dev is kept
+    evaluate   the official figures of a fine-tuned model, with an interval
+    predict    the task's official files; several models are averaged
+    classify   what a model says of a text or a pair of texts
+
+The folder of a run is described in `finetuning/running.py`; that of a sweep has one of these for each run,
+and the best of them once more at its top.
+"""
+
+import dataclasses
+import json
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from minibert import backends
+from minibert.data.glue import TextExample
+from minibert.errors import InputError
+from minibert.files import atomic_text, write_atomically
+from minibert.finetuning import registry, submissions
+from minibert.finetuning.models import OPTIONS_FILE, Finetuned, TaskFile, limited_threads, load
+from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
+from minibert.finetuning.predicting import check_ensemble, predict_examples
+from minibert.finetuning.preparation import prepare, read_examples
+from minibert.finetuning.results import (
+    REPORT,
+    figure_text,
+    load_report,
+    measured_text,
+    report_of,
+    report_text,
+)
+from minibert.finetuning.running import Run, run_once
+from minibert.finetuning.task import Task
+from minibert.runlog import METRICS, say
+
+__all__ = ["classify", "evaluate", "finetune", "measured_text", "predict", "report_text"]
+
+# options of one run, its folder, when it began -> report
+RunOne = Callable[[FinetuneOptions, Path, float], dict[str, Any]]
+FOREIGN = ("config.json", "model.safetensors", "vocab.txt", "training.json", "checkpoints")
+
+
+def finetune(
+    options: FinetuneOptions,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    show: bool = True,
+    began: float | None = None,
+) -> dict[str, Any]:
+    """Fine-tune a model for a task and leave a folder behind.
+
+    Parameters
+    ----------
+    options : what to do; what is `None` in them follows the recipe of the task.
+    out : the run folder.
+    resume : go on from the last checkpoint of the folder, exactly; of a sweep, finished runs are kept. The
+        options have to agree with those stored there.
+    show : tell the person watching how it goes, on the error stream.
+    began : `time.monotonic()` when the command began; now, when left out.
+
+    Returns
+    -------
+    report : what `report.json` holds; `report_text` makes it readable.
+
+    Raises
+    ------
+    InputError
+        When options, data, model or folder can't be used; nothing has been written then.
+    RunError
+        When the loss is not a number, or the disk is full.
+    KeyboardInterrupt
+        After Ctrl-C. What was finished is kept; `resume` goes on from there.
+    """
+    out, began = Path(out), time.monotonic() if began is None else began
+    options = options.resolved()
+    if options.dtype == "auto":
+        options = dataclasses.replace(options, dtype=backends.quickest_dtype(options.backend))
+    _check_folder(options, out, resume)
+    if resume and (report := load_report(out)) is not None:
+        return report
+    make = _frozen_runs if options.feature_based else _whole_runs
+    runs = options.runs()
+    try:
+        with make(options, show) as run_one:
+            if len(runs) == 1:
+                return run_one(options, out, began)
+            return _sweep(options, runs, run_one, out, show, began)
+    except KeyboardInterrupt:
+        if show and (out / OPTIONS_FILE).exists():
+            say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
+        raise
+
+
+@contextmanager
+def _whole_runs(options: FinetuneOptions, show: bool) -> Iterator[RunOne]:
+    """What trains the whole model for one rate and seed; the data are read once for all."""
+    ops, engine = backends.choose(options.backend, options.threads, options.dtype)
+    backends.keep_freed_memory()
+    with limited_threads(options.threads, ops):
+        prepared = prepare(options)
+        peak = backends.peak(options.threads or backends.cores(), options.dtype)
+        if show:
+            say(f"Engine {engine}.")
+        yield lambda one, folder, began: run_once(Run(one, prepared, ops, folder, peak, show), began)
+
+
+@contextmanager
+def _frozen_runs(options: FinetuneOptions, show: bool) -> Iterator[RunOne]:
+    """What trains a tagger on the frozen model for one rate and seed."""
+    from minibert.finetuning import feature_based
+
+    def run_one(one: FinetuneOptions, folder: Path, began: float) -> dict[str, Any]:
+        return feature_based.run(one, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
+
+    yield run_one
+
+
+def _check_folder(options: FinetuneOptions, out: Path, resume: bool) -> None:
+    """See that the folder is the run's to write into; nothing is written."""
+    if resume:
+        options.require_same_run(FinetuneOptions.load(out / OPTIONS_FILE))
+        return
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; choose a folder as --out.")
+    if (out / OPTIONS_FILE).exists():
+        raise InputError(f"{out} already holds a run: go on with it by --resume, or choose another --out.")
+    if held := [name for name in FOREIGN if (out / name).exists()]:
+        raise InputError(f"{out} holds {', '.join(held)} of something else; choose another --out.")
+
+
+def _sweep(
+    options: FinetuneOptions,
+    runs: list[FinetuneOptions],
+    run_one: RunOne,
+    out: Path,
+    show: bool,
+    began: float,
+) -> dict[str, Any]:
+    """Every run in a folder of its own, finished ones as they are; the best one once more at the top."""
+    if not (out / OPTIONS_FILE).exists():
+        options.save(out / OPTIONS_FILE)
+    reports = []
+    for number, one in enumerate(runs, start=1):
+        folder = out / one.run_name
+        report = load_report(folder)
+        if show:
+            say(f"Run {number} of {len(runs)}, {one.run_name}{': finished before' if report else ''}.")
+        reports.append(report or run_one(one, folder, time.monotonic()))
+    best = max(reports, key=lambda report: report["scores"][report["metric"]])
+    folder = Path(best["folder"])
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
+            _link(path, out / path.name)
+    kept = ("learning_rate", "seed", "scores", "best_epoch", "folder", "training_seconds")
+    report = best | {
+        "runs": [{name: one[name] for name in kept} for one in reports],
+        "seconds": round(time.monotonic() - began, 1),
+        "folder": str(out),
+        "page": str(out / Path(best["page"]).name),
+    }
+    atomic_text(out / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    return report
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another name; a copy where the file system has no such thing."""
+
+    def make(temporary: Path) -> None:
+        temporary.unlink()
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)
+
+    write_atomically(target, make)
+
+
+def _load(
+    folders: Sequence[str | Path], task: str | None, backend: str, threads: int | None, dtype: str
+) -> list[Finetuned]:
+    """The models of an ensemble, checked."""
+    asked = None if task is None else registry.create(task)
+    models = [load(folder, backend, threads, dtype, asked) for folder in folders]
+    check_ensemble(models)
+    return models
+
+
+def _examples(model: Finetuned, data: str | Path | None, split: str, asked: str | None) -> list[Any]:
+    """The examples of a split: of a folder, or of the data that the model was fine-tuned on."""
+    if data is None:
+        if not (model.folder / OPTIONS_FILE).exists():
+            raise InputError(f"{model.folder} does not say what it was fine-tuned on; name the data.")
+        options = FinetuneOptions.load(model.folder / OPTIONS_FILE)
+        if split == "dev" and asked is None:  # the very ones that the best epoch was chosen by
+            return read_examples(model.task, options)[1]
+        data = options.data
+    return model.task.read(Path(data), split)
+
+
+def evaluate(
+    folders: Sequence[str | Path],
+    data: str | Path | None = None,
+    split: str = "dev",
+    *,
+    task: str | None = None,
+    backend: str = "auto",
+    threads: int | None = None,
+    dtype: str = "float32",
+    budget: int = TOKEN_BUDGET,
+    show: bool = False,
+) -> dict[str, Any]:
+    """The official figures of one fine-tuned model, or of several that are averaged.
+
+    Parameters
+    ----------
+    folders : of the models.
+    data : folder of the task's files; the one that the model was fine-tuned on, when left out.
+    split : a labelled one.
+    task : what to ask in place of the model's own task, of the same answers: "mnli-mm" of a model of "mnli".
+    backend, threads, dtype : of the engine.
+    budget : tokens of a batch.
+    show : progress on the error stream.
+
+    Returns
+    -------
+    The figures with a bootstrap interval, for JSON; `measured_text` makes them readable.
+
+    Raises
+    ------
+    InputError
+        When a folder holds no fine-tuned model, models can't be averaged, or the data are of another task or
+        not labelled.
+    """
+    models = _load(folders, task, backend, threads, dtype)
+    examples = _examples(models[0], data, split, task)
+    if not is_labelled(models[0].task, examples):
+        raise InputError(
+            f"The split {split!r} has no labels to score against; choose another, or use minibert predict."
+        )
+    with limited_threads(threads, models[0].ops):
+        predictions = list(predict_examples(models, examples, budget, show))
+    report = report_of(models[0].task, models[0].labels, examples, predictions)
+    return report | {"split": split, "models": [str(folder) for folder in folders]}
+
+
+def predict(
+    folders: Sequence[str | Path],
+    data: str | Path | None,
+    split: str,
+    out: str | Path,
+    *,
+    task: str | None = None,
+    majority: bool = False,
+    backend: str = "auto",
+    threads: int | None = None,
+    dtype: str = "float32",
+    budget: int = TOKEN_BUDGET,
+    show: bool = False,
+) -> dict[str, Any]:
+    """The task's official files, and every prediction as a line of JSON.
+
+    Parameters
+    ----------
+    folders : of one model, or of several whose outputs are averaged.
+    data : folder of the task's files; the one that the model was fine-tuned on, when left out.
+    split : labelled or not.
+    out : folder for the files.
+    task : as in `evaluate`; "ax" of a model of "mnli".
+    majority : predict the most frequent class of the train file everywhere, as the paper did for WNLI.
+    backend, threads, dtype, budget, show : as in `evaluate`.
+
+    Returns
+    -------
+    `files`, and `scores` where the split is labelled, for JSON.
+
+    Raises
+    ------
+    InputError
+        As in `evaluate`.
+    RunError
+        When the disk is full; each file is whole or not there.
+    """
+    models = _load(folders, task, backend, threads, dtype)
+    first = models[0]
+    examples = _examples(first, data, split, task)
+    if majority:
+        if first.head.kind != "classify":
+            raise InputError(f"majority is for classes, and {first.task.name} has none; leave it out.")
+        said = iter(submissions.majority(_examples(first, data, "train", task), len(examples)))
+    else:
+        said = predict_examples(models, examples, budget, show)
+    out, predictions = Path(out), []
+    lines = out / f"{first.task.name}-{split}.jsonl"
+
+    def write_lines(temporary: Path) -> None:
+        with open(temporary, "w", encoding="utf-8") as file:
+            for example, prediction in zip(examples, said, strict=True):
+                predictions.append(prediction)
+                row = prediction if isinstance(prediction, dict) else {"prediction": prediction}
+                row = {"id": example.id} | row if hasattr(example, "id") else row
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    was_there = out.exists()
+    try:
+        with limited_threads(threads, first.ops):
+            write_atomically(lines, write_lines)
+        files = first.task.write(out, split, examples, predictions)
+    except BaseException:
+        if not was_there and out.exists() and not any(out.iterdir()):
+            out.rmdir()
+        raise
+    scores = first.task.score(examples, predictions) if is_labelled(first.task, examples) else None
+    return {
+        "task": first.task.name,
+        "title": first.task.title,
+        "split": split,
+        "examples": len(examples),
+        "models": [str(folder) for folder in folders],
+        "files": [str(path) for path in (*files, lines)],
+        "scores": scores,
+    }
+
+
+def is_labelled(task: Task, examples: Sequence[Any]) -> bool:
+    """Whether what is expected of every example is known."""
+    name = {"tag": "tags", "span": "impossible"}.get(str(task.kind), "label")
+    return all(getattr(example, name) is not None for example in examples)
+
+
+def classify(
+    folder: str | Path,
+    texts: Sequence[tuple[str, str | None]],
+    *,
+    backend: str = "auto",
+    threads: int | None = None,
+    model: Finetuned | None = None,
+) -> list[dict[str, Any]]:
+    """What a fine-tuned model says of some texts.
+
+    Parameters
+    ----------
+    folder : of a model whose task has one answer for a text, a class or a number.
+    texts : each with the second text of its pair, or None.
+    backend, threads : of the engine.
+    model : the folder's, where it is loaded already.
+
+    Returns
+    -------
+    For each `label` and `probabilities`, or `value`.
+
+    Raises
+    ------
+    InputError
+        When the model answers something else, a text is empty, or a pair lacks its second text or has one too
+        many.
+    """
+    model = model or Finetuned.from_pretrained(folder, backend, threads)
+    if model.head.kind not in ("classify", "regress"):
+        raise InputError(
+            f"The model in {model.folder} was fine-tuned for {model.task.name}, which has no class for a "
+            f"whole text; use minibert {'answer' if model.head.kind == 'span' else 'predict'}."
+        )
+    pair = _is_pair(model)
+    examples = []
+    for number, (first, second) in enumerate(texts):
+        if not first.strip() or (second is not None and not second.strip()):
+            raise InputError("A text is empty; give one with words in it.")
+        if pair is not None and pair != (second is not None):
+            wanted = "pairs of texts; give a second one" if pair else "single texts; leave the second one out"
+            raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
+        examples.append(TextExample(str(number), first, second, None))
+    with limited_threads(threads, model.ops):
+        return list(predict_examples([model], examples))
+
+
+def _is_pair(model: Finetuned) -> bool | None:
+    """Whether a model's texts come in pairs; None where nothing says."""
+    if model.task.pair is not None:
+        return model.task.pair
+    return "second" in TaskFile.load(model.folder).columns
+
+
+def predicted_text(report: dict[str, Any]) -> str:
+    """What `predict` did, as a person reads it."""
+    lines = [f"{report['title']}, {report['examples']:,} examples of {report['split']}"]
+    if report["scores"]:
+        lines += [f"  {figure_text(name, value)}" for name, value in report["scores"].items()]
+    return "\n".join([*lines, *report["files"]])

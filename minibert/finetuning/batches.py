@@ -1,0 +1,98 @@
+"""Features to batches: in a new random order every epoch to learn from, by length to predict."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minibert import heads
+from minibert.batch import Feature, TaskBatch
+from minibert.config import BertConfig
+from minibert.data import draws
+from minibert.params import Head, Parameters
+
+Features = Sequence[Feature]
+Position = list[int]  # [epoch, how many features of it are used up]
+BEGINNING = [0, 0]
+
+
+# -> (n,)
+def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of n features in one epoch: a function of seed and epoch, the same on every machine."""
+    keys = np.full(n, draws.key(seed, epoch), np.uint64)
+    return np.argsort(draws.draw(keys, np.arange(n)), kind="stable")
+
+
+def training_batches(
+    features: Features, head: Head, batch_size: int, seed: int, position: Position | None = None
+) -> Iterator[tuple[TaskBatch, Position]]:
+    """Endless batches from a position on, with the position after each.
+
+    Every epoch shows each feature once, in an order of its own; its last batch has what is left. Nothing is
+    sorted by length, which would make batches of a kind: without padding it would save nothing.
+    """
+    epoch, used = position or BEGINNING
+    while True:
+        order = epoch_order(len(features), seed, epoch)
+        while used < len(features):
+            chosen = order[used : used + batch_size].tolist()
+            used += len(chosen)
+            after = [epoch, used] if used < len(features) else [epoch + 1, 0]
+            yield TaskBatch.pack_features([features[i] for i in chosen], head), after
+        epoch, used = epoch + 1, 0
+
+
+# -> (n,)
+def lengths(features: Features) -> np.ndarray:
+    """Tokens of each feature, all its sequences together."""
+    known = getattr(features, "lengths", None)  # of a sequence that makes features when asked for them
+    if known is not None:
+        return np.asarray(known)
+    return np.array([sum(len(s.input_ids) for s in f.sequences) for f in features], np.int64)
+
+
+# tokens (n,) -> arrays of numbers of features
+def token_budget_batches(tokens: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Which features to predict together: neighbours in length, the longest first.
+
+    A batch has at most `budget` tokens; a longer feature is one by itself. With the longest first, a model
+    that does not fit into memory is found out at once, and the time left is not underestimated.
+    """
+    order = np.argsort(-tokens, kind="stable")
+    batches, begin, size = [], 0, 0
+    for at, length in enumerate(tokens[order].tolist()):
+        if at > begin and size + length > budget:
+            batches.append(order[begin:at])
+            begin, size = at, 0
+        size += length
+    return [*batches, order[begin:]] if len(order) else []
+
+
+def outputs(
+    ops: Any,
+    params: Parameters,
+    features: Features,
+    budget: int,
+    done: Callable[[int], Any] = lambda tokens: None,
+) -> list[np.ndarray]:
+    """What the model says of every feature, in their order; see `heads.outputs`.
+
+    Parameters
+    ----------
+    ops : the engine.
+    params : the model, with the task's head.
+    features : any number.
+    budget : tokens of a batch.
+    done : told the tokens of every batch once it is predicted.
+    """
+    config: BertConfig = params.config
+    found: list[Any] = [None] * len(features)
+    tokens = lengths(features)
+    for numbers in token_budget_batches(tokens, budget):
+        batch = TaskBatch.pack_features([features[i] for i in numbers.tolist()], params.head)
+        with ops.step():
+            said = heads.outputs(ops, config, params.head, params.tree, ops.prepare(batch))
+        for number, one in zip(numbers.tolist(), said, strict=True):
+            found[number] = one
+        done(int(tokens[numbers].sum()))
+    return found

@@ -1,0 +1,185 @@
+"""Which of several endings goes on: SWAG, HellaSwag, COPA, CommonsenseQA (Devlin et al. 2019, section 4.4).
+
+Each ending makes a sequence with the context, `[CLS] context [SEP] start ending [SEP]`, and gets one score.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert import metrics
+from minibert.batch import Feature, Sequence
+from minibert.data import choice
+from minibert.data.choice import ChoiceExample
+from minibert.errors import InputError
+from minibert.files import atomic_text
+from minibert.finetuning.task import Mistake, Task
+
+BLOCK = 1024  # examples that are tokenised together
+PACKED = ("", ".gz", ".xz")
+_NONE = np.empty(0, np.int32)
+
+
+class Source(NamedTuple):
+    """Where a task lies: how to read a file, and what the files of the splits are called."""
+
+    read: Callable[[Path], list[ChoiceExample]]
+    files: dict[str, tuple[str, ...]]
+
+
+def _names(train: str, dev: str, test: str, copy: str) -> dict[str, tuple[str, ...]]:
+    """As the makers name the files, and as copies from the Hugging Face hub are named."""
+    return {
+        "train": (train, f"*{copy}*train.jsonl"),
+        "dev": (dev, f"*{copy}*validation.jsonl"),
+        "test": (test, f"*{copy}*test.jsonl"),
+    }
+
+
+SOURCES = {
+    "swag": Source(choice.read_swag, _names("train.csv", "val.csv", "test.csv", "swag")),
+    "hellaswag": Source(
+        choice.read_hellaswag,
+        _names("hellaswag_train.jsonl", "hellaswag_val.jsonl", "hellaswag_test.jsonl", "hellaswag"),
+    ),
+    "copa": Source(choice.read_copa, _names("train.jsonl", "val.jsonl", "test.jsonl", "copa")),
+    "csqa": Source(
+        choice.read_commonsense_qa,
+        _names(
+            "train_rand_split.jsonl",
+            "dev_rand_split.jsonl",
+            "test_rand_split_no_answers.jsonl",
+            "commonsense_qa",
+        ),
+    ),
+}
+
+
+class Choices(Task):
+    """One of several endings. A prediction is `{"choice": n, "probabilities": [p, ...]}`."""
+
+    kind = "choice"
+    metric = "accuracy"
+    max_length = 128
+
+    def __init__(self, name: str, title: str) -> None:
+        self.name, self.title = name, title
+
+    def read(self, data: Path, split: str) -> list[ChoiceExample]:
+        source, data = SOURCES[self.name], Path(data)
+        if data.is_file():
+            return source.read(data)
+        if not data.is_dir():
+            raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
+        for pattern in source.files[split]:
+            for packed in PACKED:
+                if found := sorted(data.glob(pattern + packed)):
+                    return source.read(found[0])
+        raise InputError(
+            f"{data} has no {source.files[split][0]}, nor anything like {source.files[split][-1]}; name the "
+            f"folder that holds the files of {self.name}."
+        )
+
+    def features(
+        self,
+        examples: Iterable[ChoiceExample],
+        tokenizer: Any,
+        labels: tuple[str, ...],
+        max_length: int,
+        training: bool,
+    ) -> Iterator[Feature]:
+        examples, done, choices = iter(examples), 0, None
+        while block := list(islice(examples, BLOCK)):
+            contexts, endings = [], []
+            for example in block:
+                choices = choices or len(example.endings)
+                _check(example, choices, training)
+                contexts += [example.context] * choices
+                endings += [f"{example.start} {ending}".strip() for ending in example.endings]
+            encoded = iter(tokenizer.encode_batch(contexts, endings, max_length=max_length))
+            for number, example in enumerate(block, start=done):
+                sequences = tuple(
+                    Sequence(one.ids, one.token_type_ids, _NONE, _NONE) for one in islice(encoded, choices)
+                )
+                yield Feature(sequences, example.label, None, number)
+            done += len(block)
+
+    def predict(
+        self,
+        examples: Many[ChoiceExample],
+        features: Many[Feature],
+        outputs: Many[np.ndarray],
+        labels: tuple[str, ...],
+        tuned: dict[str, float],
+    ) -> list[dict[str, Any]]:
+        found = []
+        for scores in outputs:
+            wide = scores.astype(np.float64)
+            chances = np.exp(wide - wide.max())
+            chances /= chances.sum()
+            found.append({"choice": int(chances.argmax()), "probabilities": chances.tolist()})
+        return found
+
+    def score(self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]) -> dict[str, float]:
+        return {"accuracy": metrics.accuracy(*_numbers(examples, predictions))}
+
+    def statistic(
+        self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
+    ) -> Callable[[np.ndarray], float]:
+        gold, found = _numbers(examples, predictions)
+        right = gold == found
+        return lambda indices: float(right[indices].mean())
+
+    def write(
+        self, folder: Path, split: str, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
+    ) -> list[Path]:
+        """`SWAG.csv` and the like: the number of the chosen ending for each id."""
+        rows = [f"{e.id},{p['choice']}\n" for e, p in zip(examples, predictions, strict=True)]
+        path = folder / f"{self.name}-{split}.csv"
+        atomic_text(path, "".join(["id,pred\n", *rows]))
+        return [path]
+
+    def mistakes(self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]) -> list[Mistake]:
+        """Wrong choices, the one whose right ending was the least likely first."""
+        found = []
+        for example, prediction in zip(examples, predictions, strict=True):
+            if prediction["choice"] != example.label:
+                chance = max(prediction["probabilities"][example.label], 1e-300)
+                text = f"{example.context} {example.start}".strip()
+                expected, said = (example.endings[one] for one in (example.label, prediction["choice"]))
+                found.append(Mistake(text, expected, said, -math.log(chance)))
+        return sorted(found, key=lambda mistake: -mistake.badness)
+
+
+def create(name: str, columns: Mapping[str, Any]) -> Choices:
+    """The task of that name."""
+    from minibert.finetuning.registry import TASKS
+
+    return Choices(name, TASKS[name].about)
+
+
+def _check(example: ChoiceExample, choices: int, training: bool) -> None:
+    if len(example.endings) != choices:
+        raise InputError(
+            f"Example {example.id} has {len(example.endings)} endings and others {choices}; give all "
+            "examples as many."
+        )
+    if training and example.label is None:
+        raise InputError(f"Example {example.id} has no label to learn from; give a file with labels.")
+    if not any(ending.strip() for ending in (example.context, example.start)):
+        raise InputError(f"Example {example.id} has an empty context; fill it or leave the example out.")
+
+
+# -> (n,) (n,)
+def _numbers(
+    examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
+) -> tuple[np.ndarray, np.ndarray]:
+    unlabelled = next((example.id for example in examples if example.label is None), None)
+    if unlabelled is not None:
+        raise InputError(f"Example {unlabelled} has no label to score against; choose a labelled split.")
+    gold, found = [e.label for e in examples], [p["choice"] for p in predictions]
+    return np.array(gold), np.array(found)

@@ -1,0 +1,272 @@
+"""Fine-tuned models on disk: a folder that Hugging Face reads, and in `task.json` what it is for."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert import backends, hub
+from minibert.config import BertConfig
+from minibert.errors import InputError
+from minibert.files import atomic_text
+from minibert.finetuning import batches, registry
+from minibert.finetuning.options import TOKEN_BUDGET
+from minibert.finetuning.task import Task
+from minibert.params import Head, Parameters, precision_for, reset
+from minibert.tokenizer import Tokenizer
+
+TASK_FILE = "task.json"
+OPTIONS_FILE = "finetune.json"
+TAGGER_FILE = "tagger.json"  # of the feature-based approach
+HEAD = ("head.weight", "head.bias")
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """What `task.json` says about the model beside it."""
+
+    task: str
+    labels: tuple[str, ...]
+    max_length: int
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tuned: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write it."""
+        text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
+        atomic_text(folder / TASK_FILE, text + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> "TaskFile":
+        """Read it.
+
+        Raises
+        ------
+        InputError
+            When the folder has none, or none that can be read.
+        """
+        path = folder / TASK_FILE
+        try:
+            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            return cls(
+                str(found.task),
+                tuple(found.labels),
+                int(found.max_length),
+                dict(found.columns),
+                dict(found.tuned),
+            )
+        except FileNotFoundError as error:
+            if (folder / OPTIONS_FILE).exists():
+                advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
+            else:
+                advice = "make one with minibert finetune"
+            raise InputError(
+                f"{folder} holds no fine-tuned model ({TASK_FILE} is missing); {advice}."
+            ) from error
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{path} can't be read ({error}); fine-tune the model again.") from error
+
+
+def is_finetuned(folder: str | Path) -> bool:
+    """Whether a folder is one of fine-tuning, finished or not."""
+    return any((Path(folder) / name).exists() for name in (TASK_FILE, TAGGER_FILE, OPTIONS_FILE))
+
+
+def read_tokenizer(model: str | Path) -> Tokenizer:
+    """The tokenizer that came with a model: in its folder, or beside a checkpoint that is named by a path."""
+    model = Path(model)
+    return Tokenizer.from_pretrained(model if model.is_dir() else model.parent)
+
+
+def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path) -> None:
+    """Raise InputError when the tokenizer has pieces that the model has never seen."""
+    if tokenizer.vocab_size > config.V:
+        raise InputError(
+            f"The vocabulary in {folder} has {tokenizer.vocab_size:,} pieces, but its model was trained "
+            f"with {config.V:,}; use the vocabulary that it came with."
+        )
+
+
+def start_from(
+    folder: str | Path, head: Head, task: str, labels: Sequence[str], dtype: str, dropout: float, seed: int
+) -> tuple[Parameters, list[str]]:
+    """The parameters that a fine-tuning begins with.
+
+    Parameters
+    ----------
+    folder : a pre-training run, a BERT of Hugging Face's or Google's, or a fine-tuned model.
+    head, task, labels : what it is to be fine-tuned for.
+    dtype : in which will be computed.
+    dropout : of the new model, everywhere.
+    seed : of the initial values of what is not there.
+
+    Returns
+    -------
+    parameters : with the task's head. The one in the folder is kept if it was trained for the same thing.
+    fresh : what has its initial value, "pooler" or "output layer".
+    """
+    config, params, report = hub.load(folder, precision_for(dtype), head, seed)
+    fresh = ["pooler"] if any("pooler" in name for name in report.missing) else []
+    if any("pooler" not in name for name in report.missing) or not _same_thing(
+        Path(folder), head, task, labels
+    ):
+        reset(params, HEAD, seed)
+        fresh.append("output layer")
+    config = dataclasses.replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    return Parameters(config, params.flat, head=head), fresh
+
+
+def _same_thing(folder: Path, head: Head, task: str, labels: Sequence[str]) -> bool:
+    """Whether the head in a folder, which has the right size, was trained for what is to be trained now.
+
+    Spans are spans; classes are the same if they have the same names and these are more than numbers.
+    """
+    if (folder / TASK_FILE).exists():
+        stored = TaskFile.load(folder)
+        if stored.task == task and stored.labels == tuple(labels):
+            return True
+        known = stored.labels
+    else:
+        known = hub.load_labels(folder) if head.kind in ("classify", "tag") else ()
+    named = not any(label.isdigit() or label.startswith("LABEL_") for label in known)
+    return named and tuple(known) == tuple(labels)
+
+
+@contextmanager
+def limited_threads(threads: int | None, ops: Any) -> Iterator[None]:
+    """Hold the matrix library at a number of threads for as long as this lasts."""
+    limit = backends.limit_threads(threads, ops)
+    try:
+        yield
+    finally:
+        if limit is not None:
+            limit.restore_original_limits()
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """A fine-tuned model, for using.
+
+    Attributes
+    ----------
+    folder : that it is from.
+    task : what it answers.
+    labels, tuned, max_length : as its task.json says.
+    tokenizer, params, ops : what it computes with.
+    """
+
+    folder: Path
+    task: Task
+    labels: tuple[str, ...]
+    tuned: dict[str, float]
+    max_length: int
+    tokenizer: Tokenizer
+    params: Parameters
+    ops: Any
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        backend: str = "auto",
+        threads: int | None = None,
+        dtype: str = "float32",
+        task: Task | None = None,
+    ) -> "Finetuned":
+        """Load the folder of a fine-tuning run.
+
+        Parameters
+        ----------
+        folder : as `minibert finetune` leaves it.
+        backend, threads, dtype : of the engine.
+        task : what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI.
+
+        Raises
+        ------
+        InputError
+            When there is no finished fine-tuned model in the folder, or it is for something else than `task`.
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise InputError(f"There is no folder {folder}; name one that minibert finetune has written.")
+        stored = TaskFile.load(folder)
+        own = registry.create(stored.task, stored.columns)
+        asked = own if task is None else task
+        if asked.kind != own.kind or (task and task.labels(()) not in ((), stored.labels)):
+            raise InputError(
+                f"The model in {folder} was fine-tuned for {stored.task}, which has other answers than "
+                f"{asked.name}; choose another model."
+            )
+        if dtype == "auto":
+            dtype = backends.quickest_dtype(backend)
+        ops = backends.create(backend, threads, dtype)
+        tokenizer = Tokenizer.from_pretrained(folder)
+        config, params, report = hub.load(folder, precision_for(dtype), own.head(stored.labels))
+        if report.missing:
+            raise InputError(
+                f"{folder} lacks {', '.join(report.missing)}; it is not a whole fine-tuned model."
+            )
+        check_vocabulary(config, tokenizer, folder)
+        if stored.max_length > config.P:
+            raise InputError(
+                f"{folder / TASK_FILE} asks for sequences of {stored.max_length} tokens, but the model has "
+                f"{config.P} positions; the two files belong to different models."
+            )
+        return cls(
+            folder, asked, stored.labels, dict(stored.tuned), stored.max_length, tokenizer, params, ops
+        )
+
+    @property
+    def config(self) -> BertConfig:
+        """The model's configuration."""
+        return self.params.config
+
+    @property
+    def head(self) -> Head:
+        """What stands on its encoder."""
+        return self.params.head
+
+    def features(self, examples: Sequence[Any]) -> batches.Features:
+        """What it is asked about some examples."""
+        return gathered(
+            self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
+        )
+
+    def outputs(
+        self,
+        features: batches.Features,
+        budget: int = TOKEN_BUDGET,
+        done: Callable[[int], Any] = lambda tokens: None,
+    ) -> list[np.ndarray]:
+        """What it says of each feature; see `batches.outputs`."""
+        return batches.outputs(self.ops, self.params, features, budget, done)
+
+
+def gathered(features: Any) -> batches.Features:
+    """Features that can be asked for by number: as they are if they can, otherwise in a list."""
+    return features if isinstance(features, Sequence) else list(features)
+
+
+def load(
+    folder: str | Path,
+    backend: str = "auto",
+    threads: int | None = None,
+    dtype: str = "float32",
+    task: Task | None = None,
+) -> Any:
+    """Whatever fine-tuning has left in a folder, a whole model or LSTMs on a frozen one.
+
+    Arguments, result and errors are those of `Finetuned.from_pretrained`.
+    """
+    if not (Path(folder) / TAGGER_FILE).exists():
+        return Finetuned.from_pretrained(folder, backend, threads, dtype, task)
+    from minibert.finetuning.feature_tagger import FeatureTagger
+
+    if task is not None:
+        raise InputError(f"The tagger in {folder} has one task only; leave task={task.name!r} out.")
+    return FeatureTagger.from_pretrained(folder, backend, threads, dtype)

@@ -1,0 +1,92 @@
+"""What fine-tuned models say of examples: one model, or several whose outputs are averaged."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from minibert.errors import InputError
+from minibert.finetuning.batches import lengths
+from minibert.finetuning.models import Finetuned
+from minibert.finetuning.options import TOKEN_BUDGET
+from minibert.finetuning.progress import Progress
+
+CHUNK = 2048  # examples whose features are in memory at a time
+
+
+def predict_examples(
+    models: Sequence[Finetuned],
+    examples: Sequence[Any],
+    budget: int = TOKEN_BUDGET,
+    show: bool = False,
+) -> Iterator[Any]:
+    """The prediction of each example, in their order, made as they are asked for.
+
+    Parameters
+    ----------
+    models : one, or several whose outputs are averaged (the paper's ensemble); see `check_ensemble`. What
+        each has chosen on dev, such as a threshold, is averaged too.
+    examples : of their task.
+    budget : tokens of a batch.
+    show : progress on the error stream.
+    """
+    first, tuned = models[0], mean_tuned(models)
+    with Progress(len(examples), "examples", show) as progress:
+        for part in chunks(examples):
+            features = first.features(part)
+            share = _share(progress, len(part), len(models) * int(lengths(features).sum()))
+            said = [model.outputs(features, budget, share) for model in models]
+            outputs = [first.task.average(each) for each in zip(*said, strict=True)]
+            yield from first.task.predict(part, features, outputs, first.labels, tuned)
+
+
+def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], None]:
+    """Tells the progress of whole examples when so many tokens are done."""
+    done = told = 0
+
+    def add(count: int) -> None:
+        nonlocal done, told
+        done += count
+        whole = examples * done // tokens
+        progress.add(whole - told)
+        told = whole
+
+    return add
+
+
+def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
+    """Examples some `size` at a time; those of one document, which is their context, stay together."""
+    begin = 0
+    while begin < len(examples):
+        end = min(begin + size, len(examples))
+        while end < len(examples) and _same_document(examples[end - 1], examples[end]):
+            end += 1
+        yield list(examples[begin:end])
+        begin = end
+
+
+def _same_document(one: Any, other: Any) -> bool:
+    document = getattr(one, "document", None)
+    return document is not None and document == other.document
+
+
+def mean_tuned(models: Sequence[Finetuned]) -> dict[str, float]:
+    """What several models have chosen on dev, averaged."""
+    return {name: sum(m.tuned[name] for m in models) / len(models) for name in models[0].tuned}
+
+
+def check_ensemble(models: Sequence[Finetuned]) -> None:
+    """Raise InputError when the outputs of these models do not stand for the same things."""
+    first = models[0]
+    vocabulary = {**first.tokenizer.__getstate__(), "engine": ""}
+    for other in models[1:]:
+        for what, one, another in (
+            ("task", first.head, other.head),
+            ("labels", first.labels, other.labels),
+            ("length of sequences", first.max_length, other.max_length),
+            ("tuned values", first.tuned.keys(), other.tuned.keys()),
+            ("vocabulary", vocabulary, {**other.tokenizer.__getstate__(), "engine": ""}),
+        ):
+            if one != another:
+                raise InputError(
+                    f"{first.folder} and {other.folder} can't be averaged: they differ in their {what}; give "
+                    "models that were fine-tuned for the same task from the same vocabulary."
+                )

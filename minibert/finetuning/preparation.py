@@ -1,0 +1,119 @@
+"""Before the first step: read the data, see that model and data fit, make features of the examples."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibert import hub
+from minibert.errors import InputError
+from minibert.finetuning import registry
+from minibert.finetuning.batches import Features, epoch_order
+from minibert.finetuning.models import check_vocabulary, gathered, read_tokenizer
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.task import Task
+from minibert.params import Head
+from minibert.tokenizer import Tokenizer
+
+# Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
+SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
+
+
+class Prepared(NamedTuple):
+    """What all runs of a sweep have in common."""
+
+    task: Task
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]
+    max_length: int
+    train_examples: int  # how many
+    dev_examples: list[Any]
+    train: Features
+    dev: Features
+
+    @property
+    def head(self) -> Head:
+        """What stands on the encoder."""
+        return self.task.head(self.labels)
+
+
+def prepare(options: FinetuneOptions) -> Prepared:
+    """Everything that can be found wrong with model and data is found here, and nothing is written.
+
+    Raises
+    ------
+    InputError
+        When a file is missing or of another task, the model is not whole, or the two don't fit.
+    """
+    task = registry.create(options.task, dict(options.columns))
+    train, dev = read_examples(task, options)
+    labels = tuple(task.labels(train))
+    config, _, _ = hub.load(options.model, head=task.head(labels))
+    options.check_model(config.L, config.P, options.model)
+    tokenizer = read_tokenizer(options.model)
+    check_vocabulary(config, tokenizer, options.model)
+    max_length = options.max_length or min(task.max_length, config.P)
+    features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
+    if not len(features):
+        raise InputError(f"{options.data} holds nothing that {options.task} could be learnt from.")
+    return Prepared(
+        task=task,
+        tokenizer=tokenizer,
+        labels=labels,
+        max_length=max_length,
+        train_examples=len(train),
+        dev_examples=dev,
+        train=features,
+        dev=gathered(task.features(dev, tokenizer, labels, max_length, training=False)),
+    )
+
+
+def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list[Any]]:
+    """The examples to learn from and those to measure on."""
+    data = Path(options.data)
+    if options.split_dev is None:
+        if data.is_file():
+            raise InputError(
+                f"{data} is one file; say with split_dev which share of it is measured on, such as 0.1, or "
+                "name a folder with train and dev files."
+            )
+        train, dev = task.read(data, "train"), task.read(data, "dev")
+    else:
+        train, dev = split(task.read(data, "dev"), options.split_dev)
+    return subset(train, options.train_examples), subset(dev, options.dev_examples)
+
+
+def split(examples: list[Any], share: float) -> tuple[list[Any], list[Any]]:
+    """Examples in two at random, in their order: all but a share, and that share; always the same ones.
+
+    Raises
+    ------
+    InputError
+        When a part would be empty.
+    """
+    held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED))
+    if not 0 < len(held) < len(examples):
+        raise InputError(
+            f"split_dev={share:g} of {len(examples):,} examples leaves one part empty; give another."
+        )
+    train = [example for number, example in enumerate(examples) if number not in held]
+    return train, [examples[number] for number in sorted(held)]
+
+
+def subset(examples: list[Any], count: int | None) -> list[Any]:
+    """So many of the examples, chosen at random and in their order; always the same ones, all for None."""
+    if count is None or count >= len(examples):
+        return examples
+    return [examples[number] for number in sorted(_drawn(examples, count, SUBSET_SEED))]
+
+
+def _drawn(examples: list[Any], count: int, seed: int) -> list[int]:
+    """Numbers of `count` examples drawn at random; where there are documents, of whole ones until it is
+    reached, as sentences are shown with their neighbours."""
+    documents: dict[Any, list[int]] = {}
+    for number, example in enumerate(examples):
+        documents.setdefault(getattr(example, "document", number), []).append(number)
+    groups, drawn = list(documents.values()), []
+    for group in epoch_order(len(groups), seed, 0).tolist():
+        if len(drawn) >= count:
+            break
+        drawn += groups[group]
+    return drawn

@@ -1,0 +1,172 @@
+"""What came of a run or a measurement: figures with intervals, as JSON, as text and as a page to look at."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minibert import metrics
+from minibert.files import atomic_text
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.task import Task
+from minibert.runlog import METRICS, read_metrics
+
+REPORT = "report.json"
+WORST = 10  # mistakes in report.json
+IN_A_LINE = 3  # figures
+PLAIN = ("total", "thresh")  # how figures end that are no shares of one
+
+
+def is_share(name: str) -> bool:
+    """Whether a figure is best read as a percentage."""
+    return not name.endswith(PLAIN)
+
+
+def figure_text(name: str, value: float) -> str:
+    """A figure as people read it: shares of one in percent.
+
+    Examples
+    --------
+    >>> figure_text("accuracy", 0.9128), figure_text("total", 872.0)
+    ('accuracy 91.28', 'total 872')
+    """
+    number = f"{100 * value:.2f}" if is_share(name) else f"{value:g}"
+    return f"{name.replace('_', ' ')} {number}"
+
+
+def figures_text(scores: Mapping[str, float]) -> str:
+    """The first figures in one line; there are tasks with a figure for every type of answer."""
+    return ", ".join(figure_text(name, value) for name, value in list(scores.items())[:IN_A_LINE])
+
+
+def report_of(
+    task: Task,
+    labels: Sequence[str],
+    examples: Sequence[Any],
+    predictions: Sequence[Any],
+    scores: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Figures, interval and the worst mistakes of some predictions, for JSON.
+
+    Parameters
+    ----------
+    task, labels : what was asked, and the classes.
+    examples, predictions : one prediction for each example.
+    scores : the official figures where they are known already.
+    """
+    interval = metrics.bootstrap(task.statistic(examples, predictions), len(examples))
+    return {
+        "task": task.name,
+        "title": task.title,
+        "metric": task.metric,
+        "scores": dict(task.score(examples, predictions) if scores is None else scores),
+        "interval": [float(end) for end in interval],  # 95%, of the metric
+        "examples": len(examples),
+        "labels": list(labels),
+        "mistakes": [one._asdict() for one in task.mistakes(examples, predictions)[:WORST]],
+    }
+
+
+def save_report(
+    folder: Path,
+    options: FinetuneOptions,
+    task: Task,
+    examples: Sequence[Any],
+    predictions: Sequence[Any],
+    report: dict[str, Any],
+) -> None:
+    """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
+    from minibert.finetuning.report import Facts, write_report
+
+    facts = Facts(
+        title=task.title,
+        task=task.name,
+        metric=task.metric,
+        scores=report["scores"],
+        model=options.model,
+        interval=tuple(report["interval"]),
+        options=dataclasses.asdict(options),
+        labels=report["labels"],
+        classes=task.classes(examples, predictions),
+        curve=curve(folder, task.metric),
+        mistakes=task.mistakes(examples, predictions),
+        seconds=report["training_seconds"],
+    )
+    page = write_report(folder, facts)
+    report |= {
+        "learning_rate": options.learning_rate,
+        "seed": options.seed,
+        "folder": str(folder),
+        "page": str(page),
+    }
+    atomic_text(folder / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+
+
+def load_report(folder: Path) -> dict[str, Any] | None:
+    """The report of a finished run; None where it is not finished."""
+    try:
+        return json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def curve(folder: Path, metric: str) -> list[dict[str, float]]:
+    """Losses of training and the metric of dev by step, in the order of time."""
+    if not (folder / METRICS).exists():
+        return []
+    names = {"loss": "loss", f"dev_{metric}": "metric"}
+    rows = [
+        {"step": line["step"]} | {names[name]: line[name] for name in names if name in line}
+        for line in read_metrics(folder)
+    ]
+    return [row for row in rows if len(row) > 1]
+
+
+def measured_text(report: dict[str, Any]) -> str:
+    """Figures on some examples, with the interval of the metric."""
+    low, high = report["interval"]
+    figures = report["scores"]
+    width = max(map(len, figures))
+    lines = [f"{report['title']}, {report['examples']:,} examples"]
+    for name, value in figures.items():
+        _, number = figure_text(name.replace(" ", "_"), value).rsplit(" ", 1)
+        told = f"   95% of bootstrap samples: {100 * low:.2f} to {100 * high:.2f}"
+        lines.append(f"  {name.replace('_', ' '):<{width}}  {number:>7}{told * (name == report['metric'])}")
+    return "\n".join(lines)
+
+
+def report_text(report: dict[str, Any]) -> str:
+    """The report of a run, or of a sweep, as a person reads it."""
+    speed = report["tokens"] / max(1e-9, report["training_seconds"])
+    lines = [
+        measured_text(report),
+        f"The best epoch on dev was {report['best_epoch']:g}; learning rate {report['learning_rate']:g}, "
+        f"seed {report['seed']}.",
+        f"{report['steps']:,} steps, {report['tokens']:,} tokens, {speed:,.0f} tokens/s; "
+        f"{report['seconds'] / 60:.1f} minutes for this command.",
+    ]
+    if "runs" in report:
+        lines += ["", sweep_table(report["runs"], report["metric"]), ""]
+    return "\n".join([*lines, f"Run folder: {report['folder']}", f"Report: {report['page']}"])
+
+
+def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """A line for each run of a sweep; a star marks the best."""
+    best = max(runs, key=lambda run: run["scores"][metric])
+    rows = [("learning rate", "seed", metric, "best epoch", "folder")]
+    for run in runs:
+        rows.append(
+            (
+                f"{run['learning_rate']:g}",
+                str(run["seed"]),
+                figure_text(metric, run["scores"][metric]).rsplit(" ", 1)[1] + " *"[run is best],
+                f"{run['best_epoch']:g}",
+                Path(run["folder"]).name,
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,245 @@
+"""One run of fine-tuning: one learning rate, one seed, the best epoch on dev kept.
+
+A run folder holds `finetune.json` (the options), `metrics.jsonl` and, while it is on its way, `checkpoints/`
+and `best/`, the model of the best epoch so far. When it is finished these two are gone and there are what
+Hugging Face reads (`config.json`, `model.safetensors`, the tokenizer's files), `task.json`,
+`dev_predictions.json`, `report.html` and, last of all, `report.json`.
+"""
+
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert import heads, hub
+from minibert.batch import TaskBatch
+from minibert.checkpoint import Checkpoint, latest
+from minibert.errors import InputError
+from minibert.files import atomic_text, remove_leftovers
+from minibert.finetuning.batches import outputs, training_batches
+from minibert.finetuning.models import OPTIONS_FILE, TaskFile, start_from
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import Prepared
+from minibert.finetuning.results import figures_text, report_of, save_report
+from minibert.flops import task_operations
+from minibert.optim import AdamW, warmup_linear
+from minibert.params import Parameters
+from minibert.runlog import RunLog, say
+from minibert.train import Gradients, Loop, State, train
+
+CHECKPOINTS, BEST, BEST_FILE = "checkpoints", "best", "dev.json"
+DEV_PREDICTIONS = "dev_predictions.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the loop is to train, on what, and where to.
+
+    Attributes
+    ----------
+    options : of a single run.
+    prepared : task and data.
+    ops : the engine.
+    folder : of the run.
+    peak : GFLOP/s of the machine, if known.
+    show : tell the person watching how it goes.
+    """
+
+    options: FinetuneOptions
+    prepared: Prepared
+    ops: Any
+    folder: Path
+    peak: float | None = None
+    show: bool = True
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps of an epoch."""
+        return -(-len(self.prepared.train) // self.options.batch_size)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the run."""
+        wanted = max(1, round(self.options.epochs * self.epoch_steps))
+        return min(wanted, self.options.max_steps or wanted)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        o, total = self.options, self.total_steps
+        return warmup_linear(step, total, round(total * o.warmup), o.learning_rate, o.google_decay)
+
+    def start(self, checkpoint: Checkpoint | None = None) -> State:
+        """A checkpoint's state; without one the weights of the model that is to be fine-tuned."""
+        o, data = self.options, self.prepared
+        if checkpoint is None:
+            params, fresh = start_from(o.model, data.head, o.task, data.labels, o.dtype, o.dropout, o.seed)
+            plan = {"features": len(data.train), "fresh": fresh}
+            return State(params, self.optimizer(params), plan=plan)
+        state = State(checkpoint.params, self.optimizer(checkpoint.params))
+        state.restore(checkpoint)
+        if state.plan["features"] != len(data.train) or state.params.head != data.head:
+            raise InputError(
+                f"{o.data} is not what the run in {self.folder} has begun with: there were "
+                f"{state.plan['features']:,} features to learn from, now there are {len(data.train):,}; "
+                "give it the same data."
+            )
+        return state
+
+    def optimizer(self, params: Parameters) -> AdamW:
+        """A new optimizer."""
+        o = self.options
+        return AdamW(
+            params.flat,
+            params.decayed,
+            beta1=o.beta1,
+            beta2=o.beta2,
+            eps=o.adam_eps,
+            weight_decay=o.weight_decay,
+            clip_norm=o.clip_norm,
+            bias_correction=o.bias_correction,
+            begin=params.trained_from(o.freeze),
+        )
+
+    def gradients(self, params: Parameters) -> Gradients:
+        """What the loop calls for every micro-batch: forward, backward, the figures."""
+        ops, o, config, head = self.ops, self.options, params.config, params.head
+        rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
+
+        def run(params: dict, grads: dict, batch: TaskBatch, step: int) -> dict[str, float]:
+            drop = ops.dropout(batch, *rates, o.seed, step)
+            with ops.step():
+                loss, saved = heads.loss(ops, config, head, params, ops.prepare(batch), drop, o.span_weight)
+                heads.loss_backward(ops, config, head, saved, params, grads, o.freeze)
+                figures = {"loss": float(loss.loss)}
+                if head.kind in ("classify", "choice", "tag"):
+                    scores = np.asarray(loss.logits)
+                    scores = scores.reshape(-1, batch.choices) if head.kind == "choice" else scores
+                    figures["accuracy"] = float(batch.label_weights @ (scores.argmax(1) == batch.labels))
+            rows = {"span": batch.T, "tag": len(batch.label_rows)}.get(head.kind, batch.S)
+            figures["operations"] = task_operations(
+                config, np.diff(batch.cu_seqlens), rows, head.outputs, head.pooled, o.freeze
+            )
+            return figures
+
+        return run
+
+    def look(self, state: State) -> dict[str, float]:
+        """The figures of dev; the model is saved where they are the best so far."""
+        data = self.prepared
+        said = outputs(self.ops, state.params, data.dev, self.options.token_budget)
+        tuned = data.task.tune(data.dev_examples, data.dev, said)
+        predictions = data.task.predict(data.dev_examples, data.dev, said, data.labels, tuned)
+        scores = data.task.score(data.dev_examples, predictions)
+        epoch = round(state.step / self.epoch_steps, 2)
+        state.plan["looked"] = state.step
+        score = scores[data.task.metric]
+        best = state.plan.get("best")
+        is_best = best is None or score > best
+        if is_best:
+            state.plan["best"] = score
+            hub.save_hf(self.folder / BEST, state.params.config, state.params, self.names)
+            found = {"step": state.step, "epoch": epoch, "scores": scores, "tuned": tuned}
+            text = json.dumps(found | {"predictions": predictions}, ensure_ascii=False)
+            atomic_text(self.folder / BEST / BEST_FILE, text + "\n")
+        if self.show:
+            remark = ", the best so far" if is_best and best is not None else ""
+            say(f"Epoch {epoch:g}: {figures_text(scores)} on dev{remark}.")
+        return {f"dev_{name}": value for name, value in scores.items()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the outputs of the head are called, where Hugging Face has names for them."""
+        return self.prepared.labels if self.prepared.head.kind in ("classify", "tag") else ()
+
+    def headline(self, state: State) -> str:
+        """What is about to happen."""
+        o, data, config = self.options, self.prepared, state.params.config
+        fresh = state.plan["fresh"]
+        layers = f"{config.L} layers of {config.H}"
+        frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
+        return (
+            f"{data.task.title}; {data.train_examples:,} examples to learn from, {len(data.dev_examples):,} "
+            f"to measure on, at most {data.max_length} tokens.\n"
+            f"{o.model}: {layers}{frozen}, {state.params.count() / 1e6:.1f}M parameters; "
+            + (f"{' and '.join(fresh)} with initial values.\n" if fresh else "its output layer is kept.\n")
+            + f"{o.epochs:g} epochs of {self.epoch_steps:,} steps of {o.batch_size}: {self.total_steps:,} "
+            f"steps, learning rate {o.learning_rate:g}, seed {o.seed}."
+        )
+
+
+def run_once(run: Run, began: float) -> dict[str, Any]:
+    """Train, measure after every epoch, and leave a finished folder behind; go on from a checkpoint in it.
+
+    Parameters
+    ----------
+    run : what.
+    began : `time.monotonic()` when the work began.
+
+    Returns
+    -------
+    What `report.json` holds.
+    """
+    folder = run.folder
+    if not (folder / OPTIONS_FILE).exists():
+        run.options.save(folder / OPTIONS_FILE)
+    for place in (folder, folder / CHECKPOINTS, folder / BEST):
+        remove_leftovers(place)
+    state = run.start(latest(folder / CHECKPOINTS, warn=say))
+    if run.show:
+        say(run.headline(state))
+        if state.step:
+            say(f"Going on from step {state.step:,}.")
+    o, total = run.options, run.total_steps
+    loop = Loop(
+        total_steps=total,
+        rate=run.rate,
+        folder=folder / CHECKPOINTS,
+        accumulate=o.accumulate,
+        save_seconds=o.checkpoint_seconds,
+        save_steps=o.checkpoint_steps,
+        keep=o.keep,
+        look_steps=run.epoch_steps,
+        look=run.look,
+    )
+    with RunLog(folder, state.step, total, run.show, run.peak) as log:
+        batches = training_batches(
+            run.prepared.train, run.prepared.head, o.batch_size, o.seed, state.position
+        )
+        train(run.ops, state, batches, run.gradients(state.params), loop, log)
+        if state.plan.get("looked") != total:  # the end is not that of an epoch
+            log.record(total, run.look(state))
+    return _finish(run, state, began)
+
+
+def _finish(run: Run, state: State, began: float) -> dict[str, Any]:
+    """Make of the best model what the run leaves behind; can be done again when it was cut off."""
+    folder, data = run.folder, run.prepared
+    best = json.loads((folder / BEST / BEST_FILE).read_text(encoding="utf-8"))
+    for name in (hub.CONFIG_FILE, hub.WEIGHTS_FILE):
+        if (folder / BEST / name).exists():
+            os.replace(folder / BEST / name, folder / name)
+    data.tokenizer.save_pretrained(folder, state.params.config.P)
+    stored = TaskFile(data.task.name, data.labels, data.max_length, dict(run.options.columns), best["tuned"])
+    stored.save(folder)
+    predictions = best.pop("predictions")
+    atomic_text(folder / DEV_PREDICTIONS, json.dumps(predictions, ensure_ascii=False) + "\n")
+    facts = {
+        "parameters": state.params.count(),
+        "fresh": state.plan["fresh"],
+        "train_examples": data.train_examples,
+        "steps": state.step,
+        "tokens": state.tokens,
+        "training_seconds": round(state.seconds, 1),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    report = report_of(data.task, data.labels, data.dev_examples, predictions, best["scores"])
+    report |= {"best_epoch": best["epoch"], "best_step": best["step"]} | facts
+    save_report(folder, run.options, data.task, data.dev_examples, predictions, report)
+    for name in (CHECKPOINTS, BEST):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    return report

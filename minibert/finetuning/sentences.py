@@ -1,0 +1,301 @@
+"""A class, or a number, for a sentence or a pair of sentences: GLUE, its stand-ins, and tables of one's own.
+
+The model reads `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, the longer text cut at its end where
+there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1).
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert import metrics
+from minibert.batch import Feature, Sequence
+from minibert.data import glue, pairs, tables
+from minibert.data.glue import TextExample
+from minibert.errors import InputError
+from minibert.files import atomic_text
+from minibert.finetuning import submissions
+from minibert.finetuning.task import Mistake, Task
+
+BLOCK = 4096  # examples that are tokenised together
+OWN_ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables of one's own
+PACKED = ("", ".gz", ".xz")
+NAME_OF_FILES = {"qnli-dev": "qnli"}  # where the reader calls it otherwise
+FIGURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": metrics.accuracy,
+    "f1": metrics.f1,
+    "matthews": metrics.matthews,
+    "pearson": metrics.pearson,
+    "spearman": metrics.spearman,
+}
+_NONE = np.empty(0, np.int32)
+
+
+class Sentences(Task):
+    """What all these tasks have in common; `read` and `write` differ.
+
+    A prediction is `{"label": name, "probabilities": {name: p}}`, or `{"value": x}` where the answer is a
+    number.
+
+    Parameters
+    ----------
+    name, title : as in `Task`.
+    classes : in the order of the outputs, () to take them from the data; None where the answer is a number.
+    figures : names in `FIGURES`, the one that models are chosen by first.
+    pair : whether there are two sentences; None leaves that to the data.
+    """
+
+    max_length = 128
+    refuses_blanks = False  # official files are taken as they are, with a warning
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        classes: Many[str] | None,
+        figures: Many[str],
+        pair: bool | None = None,
+    ) -> None:
+        self.name, self.title, self.pair = name, title, pair
+        self.kind = "regress" if classes is None else "classify"
+        self.metric, self.figures = figures[0], tuple(figures)
+        self.official = tuple(classes or ())
+
+    def labels(self, examples: Many[TextExample]) -> tuple[str, ...]:
+        if self.kind == "regress" or self.official or not examples:
+            return self.official
+        found = {example.label for example in examples} - {None}
+        if len(found) < 2:
+            raise InputError(
+                f"The examples to learn from have {len(found)} label{'' if len(found) == 1 else 's'} "
+                f"({', '.join(found) or 'none'}); a class needs another one to be told from."
+            )
+        numbers = all(label.removeprefix("-").isdigit() for label in found)
+        return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
+
+    def features(
+        self,
+        examples: Iterable[TextExample],
+        tokenizer: Any,
+        labels: tuple[str, ...],
+        max_length: int,
+        training: bool,
+    ) -> Iterator[Feature]:
+        numbers = {label: number for number, label in enumerate(labels)}
+        examples, done, blank = iter(examples), 0, []
+        while block := list(islice(examples, BLOCK)):
+            first, second = [e.first for e in block], [e.second for e in block]
+            if None in second and any(text is not None for text in second):
+                raise InputError(
+                    "Some examples have a second text and others have none; give all or none one."
+                )
+            encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=max_length)
+            for number, (example, one) in enumerate(zip(block, encoded, strict=True), start=done):
+                if _is_blank(one) and len(one) < max_length:
+                    blank.append(example.id)
+                    if self.refuses_blanks:
+                        raise InputError(
+                            f"Example {example.id} has an empty sentence, or one without a piece in the "
+                            "vocabulary; fill it or leave the example out."
+                        )
+                sequence = Sequence(one.ids, one.token_type_ids, _NONE, _NONE)
+                label = self._label(example, numbers, training)
+                yield Feature((sequence,), label, None, number)
+            done += len(block)
+        if blank:
+            warnings.warn(
+                f"{len(blank):,} of {done:,} examples have an empty sentence, the first is {blank[0]}.",
+                stacklevel=2,
+            )
+
+    def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> float | int | None:
+        if example.label is None:
+            if training:
+                raise InputError(f"Example {example.id} has no label to learn from; give a file with labels.")
+            return None
+        if self.kind == "regress":
+            return float(example.label)
+        if example.label not in numbers:
+            known = ", ".join(list(numbers)[:16])
+            raise InputError(
+                f"Example {example.id} has the label {example.label!r}, which no example to learn from "
+                f"has ({known}); correct it or add examples of it."
+            )
+        return numbers[example.label]
+
+    def predict(
+        self,
+        examples: Many[TextExample],
+        features: Many[Feature],
+        outputs: Many[np.ndarray],
+        labels: tuple[str, ...],
+        tuned: dict[str, float],
+    ) -> list[dict[str, Any]]:
+        if self.kind == "regress":
+            return [{"value": float(one[0])} for one in outputs]
+        return [_chosen(one, labels) for one in outputs]
+
+    def score(self, examples: Many[TextExample], predictions: Many[dict[str, Any]]) -> dict[str, float]:
+        """The task's figures; a correlation with what is constant counts as 0."""
+        gold, found = self._numbers(examples, predictions)
+        return {name: _figure(name, gold, found) for name in self.figures}
+
+    def statistic(
+        self, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> Callable[[np.ndarray], float]:
+        gold, found = self._numbers(examples, predictions)
+        return lambda indices: _figure(self.metric, gold[indices], found[indices])
+
+    # -> (n,) (n,)
+    def _numbers(
+        self, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Expected and found as numbers; classes by their place, which makes "1" of two the positive one."""
+        unlabelled = next((example.id for example in examples if example.label is None), None)
+        if unlabelled is not None:
+            raise InputError(f"Example {unlabelled} has no label to score against; choose a labelled split.")
+        gold = [example.label for example in examples]
+        if self.kind == "regress":
+            return np.array(gold, np.float64), np.array([p["value"] for p in predictions], np.float64)
+        found = [prediction["label"] for prediction in predictions]
+        names = dict.fromkeys([*self.official, *sorted({*gold, *found})])
+        place = {name: number for number, name in enumerate(names)}
+        return np.array([place[name] for name in gold]), np.array([place[name] for name in found])
+
+    def write(
+        self, folder: Path, split: str, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> list[Path]:
+        """A table of ids and answers."""
+        answers = [p["value"] if self.kind == "regress" else p["label"] for p in predictions]
+        rows = [f"{e.id}\t{answer}\n" for e, answer in zip(examples, answers, strict=True)]
+        path = folder / f"{split}_predictions.tsv"
+        atomic_text(path, "".join(["id\tprediction\n", *rows]))
+        return [path]
+
+    def mistakes(self, examples: Many[TextExample], predictions: Many[dict[str, Any]]) -> list[Mistake]:
+        """Wrong classes, the one whose right class was the least likely first; numbers by their error."""
+        found = []
+        for example, prediction in zip(examples, predictions, strict=True):
+            text = "\n".join(filter(None, (example.first, example.second)))
+            if self.kind == "regress":
+                expected, said = float(example.label), prediction["value"]
+                found.append(Mistake(text, f"{expected:g}", f"{said:.3f}", abs(expected - said)))
+            elif prediction["label"] != example.label:
+                chance = max(prediction["probabilities"].get(example.label, 0.0), 1e-300)
+                found.append(Mistake(text, example.label, prediction["label"], -math.log(chance)))
+        return sorted(found, key=lambda mistake: -mistake.badness)
+
+    def classes(
+        self, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> tuple[list[str], list[str]] | None:
+        if self.kind == "regress":
+            return None
+        return [example.label for example in examples], [one["label"] for one in predictions]
+
+
+class Glue(Sentences):
+    """A task of GLUE from its official files, or from data that stand in for it."""
+
+    def __init__(self, name: str, title: str) -> None:
+        self.stand_in = NAME_OF_FILES.get(name, name) if name not in glue.TASKS else None
+        task = pairs.STAND_INS[name].task if name in pairs.STAND_INS else self.stand_in or name
+        self.spec = glue.TASKS[task]
+        super().__init__(name, title, self.spec.labels or None, self.spec.metrics, self.spec.pair)
+
+    def read(self, data: Path, split: str) -> list[TextExample]:
+        if self.stand_in is not None:
+            return pairs.read(self.stand_in, data, split)
+        return glue.read(self.name, data, split)
+
+    def write(
+        self, folder: Path, split: str, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> list[Path]:
+        """The file that GLUE's server takes."""
+        return [submissions.write(folder, self.name, split, examples, predictions)]
+
+
+class OwnTexts(Sentences):
+    """A table of one's own: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder.
+
+    Parameters
+    ----------
+    name : "classify" or "regress".
+    title : a line for people.
+    columns : arguments of `tables.read_texts`.
+    """
+
+    refuses_blanks = True
+
+    def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
+        known = ("text", "second", "label", "id", "delimiter", "header")
+        if unknown := [column for column in columns if column not in known]:
+            raise InputError(f"columns={unknown} are not known to {name}; there are {', '.join(known)}.")
+        self.columns = dict(columns)
+        is_number = name == "regress"
+        figures = ("pearson", "spearman") if is_number else ("accuracy", "matthews")
+        super().__init__(name, title, None if is_number else (), figures)
+
+    def read(self, data: Path, split: str) -> list[TextExample]:
+        path, numeric = own_file(data, split), self.kind == "regress"
+        try:
+            return tables.read_texts(path, **self.columns, numeric=numeric)
+        except InputError:
+            if split != "test":
+                raise
+            return tables.read_texts(path, **self.columns | {"label": None}, numeric=numeric)
+
+
+def create(name: str, columns: Mapping[str, Any]) -> Sentences:
+    """The task of that name."""
+    from minibert.finetuning.registry import TASKS
+
+    title = TASKS[name].about
+    return OwnTexts(name, title, columns) if name in ("classify", "regress") else Glue(name, title)
+
+
+def own_file(data: Path, split: str) -> Path:
+    """The table of one split in a folder of one's own; a file is taken as it is.
+
+    Raises
+    ------
+    InputError
+        When there is none, or more than one.
+    """
+    data = Path(data)
+    if data.is_file():
+        return data
+    names = [split + ending + packed for ending in OWN_ENDINGS for packed in PACKED]
+    found = [data / name for name in names if (data / name).is_file()]
+    if len(found) != 1:
+        there = f"has {' and '.join(path.name for path in found)}" if found else f"has no {split}.csv"
+        raise InputError(
+            f"{data} {there}; there should be one table of the split {split!r}, .csv, .tsv or .jsonl."
+        )
+    return found[0]
+
+
+def _is_blank(encoding: Any) -> bool:
+    """Whether a text has no piece: `[CLS] [SEP]`, or `[CLS] [SEP] B [SEP]`, or `[CLS] A [SEP] [SEP]`."""
+    return encoding.n_first == 2 or len(encoding) - encoding.n_first == 1
+
+
+# scores (K,)
+def _chosen(scores: np.ndarray, labels: tuple[str, ...]) -> dict[str, Any]:
+    wide = scores.astype(np.float64)
+    chances = np.exp(wide - wide.max())
+    chances /= chances.sum()
+    return {
+        "label": labels[int(chances.argmax())],
+        "probabilities": dict(zip(labels, chances.tolist(), strict=True)),
+    }
+
+
+# gold (n,)  found (n,)
+def _figure(name: str, gold: np.ndarray, found: np.ndarray) -> float:
+    value = float(FIGURES[name](gold, found))
+    return value if math.isfinite(value) else 0.0

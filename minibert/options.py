@@ -1,0 +1,64 @@
+"""What the options of every kind of run have in common: checked, stored, compared when a run goes on."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from minibert.errors import InputError
+from minibert.files import atomic_text
+
+DTYPES = ("auto", "float32", "bfloat16", "float64")
+
+
+class RunOptions:
+    """Everything that a run is a function of; the options of one kind of run are a dataclass under this."""
+
+    # What may differ when a run goes on, having no influence on the weights.
+    FREE: ClassVar[frozenset[str]] = frozenset()
+
+    def _require(self, what: str, holds: Callable[[Any], bool], *names: str) -> None:
+        """Raise InputError when one of these fields is neither None nor what it should be."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and not holds(value):
+                raise InputError(f"{name}={value!r} is not valid; give {what}.")
+
+    def save(self, path: str | Path) -> None:
+        """Write as JSON."""
+        atomic_text(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        InputError
+            When there is no such file or it is not one of these.
+        """
+        try:
+            return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{path} is missing: there is no run to go on with; leave out --resume."
+            ) from error
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{path} does not hold the options of a run ({error}); name the folder of one."
+            ) from error
+
+    def require_same_run(self, stored: Self) -> None:
+        """Raise InputError when a run with the `stored` options can't go on with these."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in self.FREE]
+        differing = [
+            f"{name}={getattr(self, name)!r} (the run has {getattr(stored, name)!r})"
+            for name in names
+            if getattr(self, name) != getattr(stored, name)
+        ]
+        if differing:
+            raise InputError(
+                f"The run cannot go on with {', '.join(differing)}; leave that out, "
+                "or start a new run in another folder."
+            )
