@@ -133,6 +133,31 @@ def test_an_answer_that_stands_there_is_found_there(context, data):
         assert context[found.start :].startswith(found.text) and start <= found.start < end
 
 
+def found_by_google(context, text, start):
+    """The check of run_squad.py, written again: whether the words at the offset hold the answer's."""
+    words, word_of = [], []
+    before = " "
+    for character in context:
+        if not character.isspace():
+            if before.isspace():
+                words.append("")
+            words[-1] += character
+        word_of.append(len(words) - 1)
+        before = character
+    touched = words[word_of[start] : word_of[start + len(text) - 1] + 1]
+    return " ".join(text.split()) in " ".join(touched)
+
+
+@given(st.text("ab \n", max_size=30), st.text("ab ", min_size=1, max_size=6), st.data())
+def test_an_answer_counts_as_found_when_the_released_code_finds_it(context, text, data):
+    context, text = f"a{context}{' a' * 9}", f"a{text}b"
+    start = data.draw(st.integers(0, len(context) - len(text)))
+    found = locate(context, text, start)
+    assert (found.start >= 0) == found_by_google(context, text, start)
+    if found.start >= 0:
+        assert context.startswith(found.text, found.start) and found.text.split() == text.split()
+
+
 def test_answers_in_the_wrong_place_are_marked_counted_and_kept(tmp_path):
     path = write(tmp_path, one_question(answers=[{"text": "1842", "answer_start": 26}]))
     with pytest.warns(UserWarning, match=r"1 of 1 questions have an answer that is not in the paragraph"):

@@ -82,8 +82,9 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     """The examples of one split of a stand-in, in the order of its file, labelled as the task it stands for.
 
     Pairs of SNLI on which people did not agree (label "-") are left out, with a warning that counts them.
-    Quora's files hold half characters in places, which are read as U+FFFD, with a warning too. "qnli" divides QNLI's dev file by question: those whose CRC-32 is a multiple of 5 are "dev", the others
-    "train", so that no question is in both. Scores of SICK are from 1 to 5.
+    Quora's files hold half characters in places, which are read as U+FFFD, with a warning too. "qnli" divides
+    QNLI's dev file by question: those whose CRC-32 is a multiple of 5 are "dev", the others "train", so that
+    no question is in both. Scores of SICK are from 1 to 5.
 
     Parameters
     ----------

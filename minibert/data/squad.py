@@ -153,6 +153,8 @@ def locate(context: str, text: str, start: int) -> Answer:
         return Answer(text, start)
     if 0 <= start < len(context):
         begin, end = start, min(start + len(text) - 1, len(context))
+        while begin > 0 and context[begin].isspace():
+            begin -= 1
         while begin > 0 and not context[begin - 1].isspace():
             begin -= 1
         while end < len(context) and not context[end].isspace():
