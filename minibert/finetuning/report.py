@@ -1,0 +1,401 @@
+"""`report.html`: what came of a fine-tuning, as one file that any browser shows, without network or scripts.
+
+Pictures are SVG and tables written by hand here, so that a report needs no library. Whatever comes from data
+goes through `plain`, behind which no markup is left alive.
+"""
+
+import html
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert import metrics
+from minibert.files import atomic_text
+from minibert.viz import smoothed
+
+REPORT_FILE = "report.html"
+WORST = 10  # mistakes that are shown
+MOST_CLASSES = 40  # a row each in the confusion matrix; rarer ones share one
+MOST_POINTS = 600  # of a curve; more are averaged
+AT_ONCE = 600  # characters of a mistake that are seen without unfolding it
+WIDTH, HEIGHT = 720.0, 250.0  # of a curve
+LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 38.0  # of it, beside the plot itself
+
+# What no HTML may hold: control characters, halves of surrogate pairs, non-characters.
+FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #222; --paper: #fff; --faint: #767676; --line: #ddd;
+  --loss: #1f5f99; --metric: #c0392b; --right: 31,95,153; --wrong: 192,57,43 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e6e6; --paper: #15181c; --faint: #999; --line: #383e46;
+    --loss: #6fb1e8; --metric: #ff8a7a }
+}
+body { background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif;
+  max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem; margin-bottom: 0 } h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem }
+p.faint, .faint { color: var(--faint) }
+.headline { font-size: 1.1rem } .headline b { font-size: 2.6rem; margin-right: .3rem }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .2rem .7rem .2rem 0; border-bottom: 1px solid var(--line);
+  text-align: left; vertical-align: top }
+th { font-weight: 600 } td.number, th.number { text-align: right }
+.heat th, .heat td { padding: .25rem .45rem; text-align: right; border: 1px solid var(--line) }
+.heat thead th { vertical-align: bottom } .heat thead th span { writing-mode: vertical-rl }
+.heat .right { background: rgba(var(--right), var(--share)) }
+.heat .wrong { background: rgba(var(--wrong), var(--share)) } .heat .strong { color: #fff }
+svg { width: 100%; height: auto; display: block } svg text { fill: var(--faint); font-size: 12px }
+svg .rule { stroke: var(--line); stroke-width: 1 }
+svg path { fill: none; stroke-width: 2; stroke-linejoin: round }
+svg .loss { stroke: var(--loss) } svg .raw { stroke-width: 1; opacity: .35 }
+svg .metric { stroke: var(--metric) } svg circle { fill: var(--metric) }
+.text { white-space: pre-wrap; overflow-wrap: anywhere } summary { cursor: pointer }
+"""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a report tells.
+
+    Attributes
+    ----------
+    title : a line for people, such as the task's.
+    task : as the command line has it.
+    metric : the key of `scores` that the model was chosen by.
+    scores : every official figure.
+    model : what was started from.
+    interval : low and high end of the bootstrap's 95% interval of the metric; None where there is none.
+    options : what was chosen for the training, name to value.
+    labels : classes in the order of the outputs; () where outputs are not classes.
+    classes : expected and found class of every example (or word); None where outputs are not classes.
+    curve : in the order of time, {"step": n, "loss": x} for the loss of a step and {"step": n, "metric": x}
+        for the metric on dev after it; a row may have both.
+    mistakes : every wrong prediction, the worst first: objects with `text`, `expected` and `found`.
+    seconds : that training took.
+    """
+
+    title: str
+    task: str
+    metric: str
+    scores: Mapping[str, float]
+    model: str = ""
+    interval: tuple[float, float] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+    classes: tuple[Sequence[str], Sequence[str]] | None = None
+    curve: Sequence[Mapping[str, float]] = ()
+    mistakes: Sequence[Any] = ()
+    seconds: float | None = None
+
+
+def write_report(folder: str | Path, facts: Facts) -> Path:
+    """Write `report.html` into a folder, whole or not at all.
+
+    Parameters
+    ----------
+    folder : is made if it does not exist.
+    facts : what the report tells; what is empty there is left out of it.
+
+    Returns
+    -------
+    The path of the file.
+    """
+    path = Path(folder) / REPORT_FILE
+    atomic_text(path, page(facts))
+    return path
+
+
+def page(facts: Facts) -> str:
+    """The report as one HTML document."""
+    parts = [
+        *_headline(facts),
+        *_section("All figures", _pairs(facts.scores)),
+        *_section("Learning curve", _curves(facts)),
+        *_section("Confusion matrix", _confusion(facts)),
+        *_section("Mistakes", _mistakes(facts.mistakes)),
+        *_section("Options", _pairs({name: _short(value) for name, value in facts.options.items()})),
+    ]
+    head = (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{plain(facts.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>"
+    )
+    return "\n".join([head, *parts, "</body>\n</html>\n"])
+
+
+def plain(value: Any) -> str:
+    """A value as text that means nothing to HTML, between tags and within quotes alike.
+
+    Examples
+    --------
+    >>> plain('<b> & "c"')
+    '&lt;b&gt; &amp; &quot;c&quot;'
+    >>> plain(0.91666), plain(11873), plain((5e-05, "x"))
+    ('0.9167', '11,873', '5e-05, x')
+    """
+    return html.escape(FORBIDDEN.sub("\ufffd", _words(value)))
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "–"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | np.integer):
+        return f"{int(value):,}"
+    if isinstance(value, float | np.floating):
+        return _number(float(value))
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, Sequence):
+        return ", ".join(map(_words, value))
+    return str(value)
+
+
+def _number(value: float) -> str:
+    """Four places, or as many digits as a very small one needs."""
+    if not math.isfinite(value):
+        return str(value)
+    if value.is_integer() and abs(value) > 1:
+        return f"{value:,.0f}"
+    return f"{value:.4f}" if abs(value) >= 0.001 or value == 0 else f"{value:.4g}"
+
+
+def _section(title: str, content: str) -> list[str]:
+    return [f"<h2>{title}</h2>", content] if content else []
+
+
+def _headline(facts: Facts) -> list[str]:
+    found = facts.scores.get(facts.metric)
+    interval = ""
+    if facts.interval is not None:
+        low, high = facts.interval
+        interval = (
+            f' <span class="faint">95% of bootstrap samples lie from {plain(low)} to {plain(high)}</span>'
+        )
+    about = [f"task {plain(facts.task)}"]
+    if facts.model:
+        about.append(f"started from {plain(facts.model)}")
+    if facts.seconds is not None:
+        about.append(f"trained for {_duration(facts.seconds)}")
+    return [
+        f"<h1>{plain(facts.title)}</h1>",
+        f'<p class="faint">{"; ".join(about)}</p>',
+        f'<p class="headline"><b>{plain(found)}</b> {plain(facts.metric)}{interval}</p>',
+    ]
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} seconds"
+    return f"{seconds / 60:.1f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
+
+
+def _short(value: Any) -> Any:
+    """An option as it was given: 0.1 rather than 0.1000."""
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    rows = [
+        f'<tr><th scope="row">{plain(name)}</th><td>{plain(value)}</td></tr>'
+        for name, value in values.items()
+    ]
+    return _table("", rows) if rows else ""
+
+
+def _table(kind: str, rows: Sequence[str], head: str = "") -> str:
+    """Rows in a table that scrolls by itself where it is wider than the page."""
+    attribute = f' class="{kind}"' if kind else ""
+    head = f"<thead>{head}</thead>\n" if head else ""
+    return (
+        f'<div class="wide"><table{attribute}>\n{head}<tbody>\n'
+        + "\n".join(rows)
+        + "\n</tbody></table></div>"
+    )
+
+
+def _curves(facts: Facts) -> str:
+    """The loss and the metric over steps, one above the other with the same steps."""
+    last = max((row["step"] for row in facts.curve), default=0)
+    pictures = []
+    for name, title in (("loss", "training loss"), ("metric", f"{facts.metric} on dev")):
+        points = np.array([(row["step"], row[name]) for row in facts.curve if name in row], float)
+        if len(points) and (points := points[np.isfinite(points).all(1)]).size:
+            pictures.append(_picture(name, title, points, last))
+    return "\n".join(pictures)
+
+
+# points (n,2)
+def _picture(name: str, title: str, points: np.ndarray, last: float) -> str:
+    """One curve: every step faintly and smoothed, or a dot for every look."""
+    dots = name == "metric"
+    if len(points) > MOST_POINTS:
+        points = np.array([part.mean(0) for part in np.array_split(points, MOST_POINTS)])
+    lows = _ticks(*_room(points[:, 1]))
+    begins = [tick for tick in _ticks(0.0, max(last, 1.0)) if tick == int(tick) and tick <= last]
+    low, high = lows[0], lows[-1]
+
+    # (n,2) -> (n,2)
+    def place(at: np.ndarray) -> np.ndarray:
+        x = LEFT + at[:, 0] / max(last, 1.0) * (WIDTH - LEFT - RIGHT)
+        return np.stack([x, TOP + (high - at[:, 1]) / (high - low) * (HEIGHT - TOP - BOTTOM)], 1)
+
+    marks = []
+    for tick, (_, y) in zip(lows, place(np.array([(0.0, tick) for tick in lows])), strict=True):
+        marks.append(f'<path class="rule" d="M{LEFT:.1f} {y:.1f}H{WIDTH - RIGHT:.1f}"/>')
+        marks.append(f'<text x="{LEFT - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{_tick(tick)}</text>')
+    for tick, (x, _) in zip(begins, place(np.array([(tick, low) for tick in begins])), strict=True):
+        y = HEIGHT - BOTTOM + 16
+        marks.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{_tick(tick)}</text>')
+    marks.append(
+        f'<text x="{WIDTH - RIGHT:.1f}" y="{HEIGHT - 6:.1f}" text-anchor="end">step</text>'
+        f'<text x="{LEFT:.1f}" y="{HEIGHT - 6:.1f}">{plain(title)}</text>'
+    )
+    if dots:
+        marks.append(_path("metric", place(points)))
+        for (step, value), (x, y) in zip(points, place(points), strict=True):
+            said = f"step {step:,.0f}: {plain(float(value))}"
+            marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{said}</title></circle>')
+    else:
+        smooth = smoothed(points[:, 1], max(1, len(points) // 20))
+        marks.append(_path("loss raw", place(points)))
+        marks.append(_path("loss", place(np.stack([points[:, 0], smooth], 1))))
+    label = f"{plain(title)} over steps, from {plain(float(points[0, 1]))} to {plain(float(points[-1, 1]))}"
+    return (
+        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{label}">\n'
+        + "\n".join(marks)
+        + "\n</svg>"
+    )
+
+
+# at (n,2)
+def _path(kind: str, at: np.ndarray) -> str:
+    return f'<path class="{kind}" d="M' + "L".join(f"{x:.1f} {y:.1f}" for x, y in at) + '"/>'
+
+
+def _room(values: np.ndarray) -> tuple[float, float]:
+    """Lowest and highest, apart even where all are the same."""
+    low, high = float(values.min()), float(values.max())
+    apart = 0.0 if high - low > 1e-9 * max(abs(low), abs(high)) else max(0.1 * abs(high), 1e-3)
+    return low - apart, high + apart
+
+
+def _ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers, some `about` of them, the outer ones at or beyond both ends.
+
+    Examples
+    --------
+    >>> _ticks(0.31, 0.93)
+    [0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(one * power for one in (1.0, 2.0, 5.0, 10.0) if one * power >= 0.999 * rough)
+    numbers = range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)
+    return [float(f"{number * step:.12g}") for number in numbers]
+
+
+def _tick(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def _confusion(facts: Facts) -> str:
+    """How often each class was found for each, and what that is in precision, recall and F1."""
+    if facts.classes is None or not len(facts.classes[0]):
+        return ""
+    names, counts = _counted(*facts.classes, facts.labels)
+    each = _per_class(names, counts)
+    names, counts = _most_frequent(names, counts)
+    shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
+    heads = "".join(f'<th scope="col"><span>{plain(name)}</span></th>' for name in names)
+    rows = []
+    for i, name in enumerate(names):
+        cells = "".join(_cell(int(counts[i, j]), float(shares[i, j]), i == j) for j in range(len(names)))
+        rows.append(f'<tr><th scope="row">{plain(name)}</th>{cells}</tr>')
+    note = (
+        '<p class="faint">A row for each class expected, a column for each class found; the darker, the '
+        "larger the share of the row.</p>"
+    )
+    return "\n".join([note, _table("heat", rows, f"<tr><th></th>{heads}</tr>"), "<h2>Each class</h2>", each])
+
+
+def _cell(count: int, share: float, right: bool) -> str:
+    tone = share if right else math.sqrt(share)  # a few mistakes are to be seen, too
+    kind = ("right" if right else "wrong") + (" strong" if tone > 0.5 else "")
+    return f'<td class="{kind}" style="--share:{tone:.3f}">{count:,}</td>'
+
+
+# -> (K,K)
+def _counted(
+    expected: Sequence[str], found: Sequence[str], labels: Sequence[str]
+) -> tuple[list[str], np.ndarray]:
+    """Class names, those not among `labels` behind them, and how often each was found for each expected."""
+    names = list(dict.fromkeys([*labels, *sorted({*expected, *found} - {*labels})]))
+    number = {name: at for at, name in enumerate(names)}
+    numbers = ([number[name] for name in side] for side in (expected, found))
+    return names, metrics.confusion(*numbers, range(len(names)))
+
+
+# counts (K,K)
+def _per_class(names: Sequence[str], counts: np.ndarray) -> str:
+    rows = []
+    for i, name in enumerate(names):
+        expected, found, right = int(counts[i].sum()), int(counts[:, i].sum()), int(counts[i, i])
+        figures = (
+            right / found if found else None,
+            right / expected if expected else None,
+            2 * right / (expected + found) if expected + found else None,
+        )
+        cells = "".join(f'<td class="number">{plain(one)}</td>' for one in (*figures, expected, found))
+        rows.append(f'<tr><th scope="row">{plain(name)}</th>{cells}</tr>')
+    titles = ("precision", "recall", "F1", "expected", "found")
+    heads = "".join(f'<th scope="col" class="number">{title}</th>' for title in titles)
+    return _table("", rows, f'<tr><th scope="col">class</th>{heads}</tr>')
+
+
+# counts (K,K) -> at most MOST_CLASSES + 1 of both
+def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """The classes that come most often, in the order they had; the others as one."""
+    rest = len(names) - MOST_CLASSES
+    if rest <= 1:
+        return names, counts
+    often = np.argsort(-(counts.sum(0) + counts.sum(1)), kind="stable")
+    kept = sorted(often[:MOST_CLASSES])
+    place = np.full(len(names), MOST_CLASSES)
+    place[kept] = np.arange(MOST_CLASSES)
+    joined = np.zeros((MOST_CLASSES + 1, MOST_CLASSES + 1), counts.dtype)
+    np.add.at(joined, (place[:, None], place[None, :]), counts)
+    return [*(names[at] for at in kept), f"{rest:,} rarer classes"], joined
+
+
+def _mistakes(mistakes: Sequence[Any]) -> str:
+    """The worst of them, each with what was expected and what was found."""
+    shown = list(mistakes[:WORST])
+    if not shown:
+        return "<p>There is none.</p>"
+    rows = [
+        f"<tr><td>{_text(one.text)}</td><td>{_text(one.expected)}</td><td>{_text(one.found)}</td></tr>"
+        for one in shown
+    ]
+    head = '<tr><th scope="col">asked</th><th scope="col">expected</th><th scope="col">found</th></tr>'
+    count = f"The worst {len(shown)} of {len(mistakes):,}." if len(mistakes) > len(shown) else ""
+    return (f'<p class="faint">{count}</p>\n' if count else "") + _table("", rows, head)
+
+
+def _text(text: str) -> str:
+    """A text as it is, lines and spaces included; a long one unfolds."""
+    if len(text) <= AT_ONCE:
+        return f'<div class="text" dir="auto">{plain(text)}</div>'
+    return (
+        f'<details class="text" dir="auto"><summary>{plain(text[:AT_ONCE])}…</summary>{plain(text)}</details>'
+    )
