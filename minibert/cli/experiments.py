@@ -1,0 +1,94 @@
+"""`minibert table7`: a table of the paper, made anew from one's own checkpoint."""
+
+import argparse
+import json
+from typing import Any
+
+from minibert.cli.flags import add_engine, add_json
+
+ROWS = (
+    "fine-tuned",
+    "embeddings",
+    "second-to-last",
+    "last",
+    "sum-last-4",
+    "concat-last-4",
+    "sum-all",
+)
+
+
+def add_table7(commands: Any) -> None:
+    """The parser of `minibert table7`."""
+    parser = commands.add_parser(
+        "table7",
+        usage="minibert table7 --data DIR --model RUN --out DIR [--width N] [--train-sentences N] [...]",
+        description="""
+Makes Table 7 of the paper from a checkpoint: F1 of named entities on dev, by
+fine-tuning and by LSTMs on six combinations of frozen layers, with several
+seeds. The table is printed, and lies in table7.txt and table7.json. The same
+command goes on where it was stopped.
+""",
+        epilog="""
+examples:
+  minibert table7 --data conll2003 --model all-MiniLM-L6-v2 --out runs/table7
+  minibert table7 --data conll2003 --model runs/books --out t7 --width 128 --train-sentences 4680
+""",
+    )
+    parser.set_defaults(run=run_table7)
+    parser.add_argument("--data", metavar="DIR", required=True, help="folder of CoNLL-2003")
+    parser.add_argument("--model", metavar="RUN", required=True, help="a BERT to start from")
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder for the table and its runs")
+    parser.add_argument(
+        "--width", type=int, default=768, metavar="N", help="of an LSTM in each direction (default: 768)"
+    )
+    parser.add_argument(
+        "--train-sentences", type=int, metavar="N", help="learn from about so many (default: all)"
+    )
+    parser.add_argument(
+        "--dev-sentences", type=int, metavar="N", help="measure on about so many (default: all)"
+    )
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings of a row (default: 3)")
+    parser.add_argument(
+        "--row",
+        action="append",
+        choices=ROWS,
+        metavar="ROW",
+        help=f"only this one of {', '.join(ROWS)}; repeat it for more (default: all)",
+    )
+    parser.add_argument("--epochs", type=float, metavar="N", help="of each (default: as their recipes)")
+    parser.add_argument(
+        "--task",
+        default="ner",
+        choices=("ner", "ner-sentences"),
+        help="with the document around a sentence, or without (default: ner)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="say nothing on the way")
+    add_engine(parser)
+    add_json(parser)
+
+
+def run_table7(arguments: argparse.Namespace) -> int:
+    """Train, and print the table."""
+    from minibert.experiments.table7 import table7, table_text
+    from minibert.finetuning.options import FinetuneOptions
+
+    options = FinetuneOptions(
+        task=arguments.task,
+        data=arguments.data,
+        model=arguments.model,
+        width=arguments.width,
+        train_examples=arguments.train_sentences,
+        dev_examples=arguments.dev_sentences,
+        epochs=arguments.epochs,
+        backend=arguments.backend,
+        threads=arguments.threads,
+    )
+    results = table7(
+        options,
+        arguments.out,
+        seeds=range(arguments.seeds),
+        rows=arguments.row or ROWS,
+        show=not arguments.quiet,
+    )
+    print(json.dumps(results, indent=2) if arguments.json else table_text(results))
+    return 0

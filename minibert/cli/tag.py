@@ -1,0 +1,83 @@
+"""`minibert tag`: words of a text with their tags, and what is named in it."""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from minibert.cli.flags import add_engine
+from minibert.cli.lines import STANDARD_INPUT, text_lines
+from minibert.errors import InputError
+
+
+def add_tag(commands: Any) -> None:
+    """The parser of `minibert tag`."""
+    parser = commands.add_parser(
+        "tag",
+        usage="minibert tag RUN [TEXT ...] [--json] [...]",
+        description="""
+Tags the words of a text with a model that was fine-tuned for it, and lists the
+entities. Without TEXT every line of the standard input is a text.
+""",
+        epilog="""
+examples:
+  minibert tag runs/ner "Ishmael sailed from New Bedford."
+  minibert tag runs/ner --json < letters.txt
+""",
+    )
+    parser.set_defaults(run=run_tag)
+    parser.add_argument(
+        "folder", metavar="RUN", help="a model fine-tuned for ner or tag, feature-based or not"
+    )
+    parser.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="a sentence or more (default: lines of the standard input)"
+    )
+    add_engine(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON object a text instead")
+
+
+def run_tag(arguments: argparse.Namespace) -> int:
+    """Tag, and print."""
+    from minibert.finetuning.models import limited_threads
+    from minibert.finetuning.words import tag_texts
+
+    model = load_tagging_model(arguments.folder, arguments.backend, arguments.threads)
+    texts: Iterable[str] = arguments.texts or text_lines(STANDARD_INPUT)
+    with limited_threads(arguments.threads, model.ops):
+        for number, found in enumerate(tag_texts(model, texts)):
+            if arguments.json:
+                print(json.dumps(found, ensure_ascii=False))
+            else:
+                print("\n" * (number > 0) + "\n".join(_lines(found)))
+    return 0
+
+
+def load_tagging_model(folder: str, backend: str, threads: int | None) -> Any:
+    """The model in a folder, fine-tuned or feature-based.
+
+    Raises
+    ------
+    InputError
+        When there is none, or it does not tag words.
+    """
+    from minibert.finetuning.models import load
+
+    model = load(folder, backend, threads)
+    if model.task.kind != "tag":
+        raise InputError(
+            f"The model in {folder} was fine-tuned for {model.task.name}, which tags no words; "
+            "give one that was for ner or tag."
+        )
+    return model
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    """A word a line with its tag, then the entities."""
+    width = max((len(word["word"]) for word in found["words"]), default=0)
+    for word in found["words"]:
+        yield f"{word['word']:<{width}}  {word['tag']}"
+    if found["entities"]:
+        yield ""
+    width = max((len(entity["type"]) for entity in found["entities"]), default=0)
+    for entity in found["entities"]:
+        yield f"{entity['type']:<{width}}  {entity['text']}"

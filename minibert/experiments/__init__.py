@@ -1,0 +1,1 @@
+"""The paper's tables, each at a declared scale."""

@@ -1,0 +1,239 @@
+"""Table 7 of the paper: named entities by fine-tuning, and by LSTMs on six combinations of frozen layers.
+
+Every cell is one training with one seed; what is finished stands in `table7.json`, and is not done again.
+"""
+
+import dataclasses
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibert import backends
+from minibert.errors import InputError
+from minibert.files import atomic_text
+from minibert.finetune import finetune
+from minibert.finetuning import registry
+from minibert.finetuning.activations import COMBINATIONS, numbers_of
+from minibert.finetuning.feature_based import Frozen, Lesson, Training, load_frozen
+from minibert.finetuning.models import OPTIONS_FILE, limited_threads
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import read_examples
+from minibert.runlog import say
+
+RESULTS, TABLE = "table7.json", "table7.txt"
+FINE_TUNED = "fine-tuned"
+PAPER = {  # dev F1 of BERT BASE, cased, on all of CoNLL-2003
+    FINE_TUNED: 96.4,
+    "embeddings": 91.0,
+    "second-to-last": 95.6,
+    "last": 94.9,
+    "sum-last-4": 95.9,
+    "concat-last-4": 96.1,
+    "sum-all": 95.5,
+}
+# What has no influence on the figures.
+FREE = ("backend", "threads", "checkpoint_seconds", "checkpoint_steps", "keep")
+
+
+class Cell(NamedTuple):
+    """One training."""
+
+    row: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """In the file of results, and of its folder."""
+        return f"{self.row}-seed{self.seed}"
+
+
+def table7(
+    options: FinetuneOptions,
+    out: str | Path,
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    rows: Sequence[str] = tuple(PAPER),
+    show: bool = True,
+) -> dict[str, Any]:
+    """Train what is not trained yet, and make the table.
+
+    Parameters
+    ----------
+    options : task, data, model, width and the like, not resolved: the fine-tuned row and those of features
+        have recipes of their own where nothing is said.
+    out : folder for the trainings, and for the table as text and as JSON.
+    seeds : a training of every row for each.
+    rows : "fine-tuned", or the name of a combination of layers.
+    show : tell the person watching how it goes.
+
+    Returns
+    -------
+    What `table7.json` holds: `settings`, and in `cells` dev figures of every training; `table_text` makes it
+    readable.
+
+    Raises
+    ------
+    InputError
+        When options, data or model can't be used, or the folder holds a table with other settings.
+    """
+    out = Path(out)
+    for row in rows:
+        if row not in PAPER:
+            raise InputError(f"rows: there is no {row!r}; choose from {', '.join(PAPER)}.")
+    results = _begun(options, out)
+    missing = [cell for cell in cells(rows, seeds) if cell.name not in results["cells"]]
+    features = [cell for cell in missing if cell.row != FINE_TUNED]
+    for number, trained in enumerate(_train_all(options, out, missing, features, show), start=1):
+        cell, figures = trained
+        results["cells"][cell.name] = figures
+        atomic_text(out / RESULTS, json.dumps(results, indent=2) + "\n")
+        atomic_text(out / TABLE, table_text(results) + "\n")
+        if show:
+            say(f"{cell.name}: F1 {100 * figures['f1']:.2f} on dev ({number} of {len(missing)} done).")
+    shutil.rmtree(out / "activations", ignore_errors=True)
+    return results
+
+
+def cells(rows: Iterable[str], seeds: Iterable[int]) -> list[Cell]:
+    """All trainings, all rows with one seed before the next seed."""
+    rows = list(rows)
+    return [Cell(row, seed) for seed in seeds for row in rows]
+
+
+def _begun(options: FinetuneOptions, out: Path) -> dict[str, Any]:
+    """The results so far, of the same settings."""
+    given = json.loads(json.dumps(dataclasses.asdict(options)))
+    settings = {name: value for name, value in given.items() if name not in FREE}
+    path = out / RESULTS
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {"settings": settings, "cells": {}}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} can't be read ({error}); remove it or choose another --out.") from error
+    there = found.get("settings") if isinstance(found, dict) else None
+    if there != settings or not isinstance(found.get("cells"), dict):
+        names = [
+            name for name in settings if not isinstance(there, dict) or there.get(name) != settings[name]
+        ]
+        raise InputError(
+            f"{path} holds a table with other settings ({', '.join(names)}); choose another --out, or the "
+            "same settings to go on with it."
+        )
+    return found
+
+
+def _train_all(
+    options: FinetuneOptions, out: Path, missing: list[Cell], features: list[Cell], show: bool
+) -> Iterable[tuple[Cell, dict[str, Any]]]:
+    prepared = None
+    for cell in missing:
+        one, folder = dataclasses.replace(options, seed=cell.seed), out / "runs" / cell.name
+        if cell.row == FINE_TUNED:
+            resume = (folder / OPTIONS_FILE).exists()
+            yield cell, _figures(finetune(one, folder, resume=resume, show=show))
+            continue
+        prepared = prepared or _Features(options, out, {other.row for other in features}, show)
+        yield cell, prepared.train(dataclasses.replace(one, feature_based=cell.row), folder)
+
+
+def _figures(found: dict[str, Any]) -> dict[str, Any]:
+    scores = found["scores"]
+    return {
+        "f1": scores["f1"],
+        "precision": scores["precision"],
+        "recall": scores["recall"],
+        "epoch": found["best_epoch"] if "best_epoch" in found else found["epoch"],
+        "parameters": found["parameters"],
+        "training_seconds": found["training_seconds"],
+    }
+
+
+class _Features:
+    """The activations that all rows of features share, and a training on some of them."""
+
+    def __init__(self, options: FinetuneOptions, out: Path, rows: set[str], show: bool) -> None:
+        # Which combination stands in the options does not matter here, only that they are of one.
+        options = _resolved(dataclasses.replace(options, feature_based=next(iter(COMBINATIONS))))
+        self.ops, engine = backends.choose(options.backend, options.threads, options.dtype)
+        self.show = show
+        model, tokenizer, _ = load_frozen(options, self.ops)
+        self.layers = model.config.L
+        self.task = registry.create(options.task, dict(options.columns))
+        train, dev = read_examples(self.task, options)
+        self.labels = self.task.labels(train)
+        max_length = options.max_length or min(self.task.max_length, model.config.P)
+        wanted = sorted({number for row in rows for number in numbers_of(row, self.layers)})
+        frozen = Frozen(model, tokenizer, self.task, self.labels, max_length, out / "activations", show)
+        if show:
+            say(f"Engine {engine}.")
+        began = time.monotonic()
+        with limited_threads(options.threads, self.ops):
+            vectors = frozen.vectors([train, dev], wanted)
+        if show:
+            say(f"They took {time.monotonic() - began:.0f} s.")
+        self.train_lesson, self.dev_lesson = Lesson(train, vectors[0]), Lesson(dev, vectors[1])
+
+    def train(self, options: FinetuneOptions, folder: Path) -> dict[str, Any]:
+        """The figures of one training, of which nothing else is kept but its metrics."""
+        options = _resolved(options)
+        training = Training(
+            options,
+            self.task,
+            self.labels,
+            self.train_lesson,
+            self.dev_lesson,
+            numbers_of(options.feature_based, self.layers),
+            self.ops,
+            folder,
+            self.show,
+        )
+        with limited_threads(options.threads, self.ops):
+            figures = _figures(training.fit())
+        for name in ("checkpoints", "best"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        return figures
+
+
+def _resolved(options: FinetuneOptions) -> FinetuneOptions:
+    options = options.resolved()
+    if options.dtype == "auto":
+        return dataclasses.replace(options, dtype=backends.quickest_dtype(options.backend))
+    return options
+
+
+def table_text(results: dict[str, Any]) -> str:
+    """The table as a person reads it, with what was done said below."""
+    found: dict[str, dict[int, float]] = {}
+    for name, figures in results["cells"].items():
+        row, _, seed = name.rpartition("-seed")
+        found.setdefault(row, {})[int(seed)] = 100 * figures["f1"]
+    seeds = sorted({seed for row in found.values() for seed in row})
+    titles = {FINE_TUNED: "Fine-tuning"} | {name: one.title for name, one in COMBINATIONS.items()}
+    width = max(map(len, titles.values()))
+    head = "  ".join([f"{'dev F1':<{width}}", "mean +- s.d.", *(f"seed {s}" for s in seeds), "paper"])
+    lines = [head, "-" * len(head)]
+    for row, paper in PAPER.items():
+        values = found.get(row)
+        if not values:
+            continue
+        spread = f"+- {statistics.stdev(values.values()):.2f}" if len(values) > 1 else ""
+        mean = f"{statistics.mean(values.values()):.2f} {spread}"
+        shown = [f"{values[seed]:6.2f}" if seed in values else " " * 6 for seed in seeds]
+        lines.append("  ".join([f"{titles[row]:<{width}}", f"{mean:<12}", *shown, f"{paper:5.1f}"]))
+    settings = results["settings"]
+    learnt = settings["train_examples"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{settings['task']} from {Path(settings['model']).name}, "
+            f"{'all' if learnt is None else f'about {learnt:,}'} sentences of train; LSTMs of "
+            f"{settings['width']} in each direction (the paper: 768).",
+            "The paper's column: BERT BASE, cased, all of CoNLL-2003.",
+        ]
+    )

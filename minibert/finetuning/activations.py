@@ -1,0 +1,206 @@
+"""What a frozen BERT makes of words, computed once for all that is learnt from it (Table 7 of the paper).
+
+The vector of a word is that of its first piece, in the window in which the word is asked about.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert import bert
+from minibert.batch import Batch, Feature
+from minibert.errors import InputError
+from minibert.files import write_folder_atomically
+from minibert.finetuning.batches import lengths, token_budget_batches
+from minibert.finetuning.features import layer_numbers
+from minibert.finetuning.tagging import NOTHING
+from minibert.model import Bert
+
+TOKEN_BUDGET = 4096  # of a batch
+MOST_MEMORY = 1 << 30  # bytes; more goes to the disk
+
+
+class Combination(NamedTuple):
+    """A row of Table 7."""
+
+    title: str  # as there
+    layers: str | tuple[int, ...]  # as `layer_numbers` takes them
+    mixed: bool = False  # by learnt weights; else side by side
+
+
+COMBINATIONS = {
+    "embeddings": Combination("Embeddings", "embeddings"),
+    "second-to-last": Combination("Second-to-Last Hidden", (-2,)),
+    "last": Combination("Last Hidden", (-1,)),
+    "sum-last-4": Combination("Weighted Sum Last Four Hidden", (-4, -3, -2, -1), mixed=True),
+    "concat-last-4": Combination("Concat Last Four Hidden", (-4, -3, -2, -1)),
+    "sum-all": Combination("Weighted Sum All Layers", "all", mixed=True),
+}
+
+
+def combination(name: str) -> Combination:
+    """The combination of that name.
+
+    Raises
+    ------
+    InputError
+        When there is none.
+    """
+    if name not in COMBINATIONS:
+        raise InputError(f"feature_based={name!r} is unknown; choose one of {', '.join(COMBINATIONS)}.")
+    return COMBINATIONS[name]
+
+
+def numbers_of(name: str, count: int) -> tuple[int, ...]:
+    """The hidden states that a combination takes of a model with `count` layers.
+
+    Examples
+    --------
+    >>> numbers_of("concat-last-4", 12), numbers_of("sum-all", 3)
+    ((9, 10, 11, 12), (1, 2, 3))
+    """
+    layers = combination(name).layers
+    if not isinstance(layers, str) and count < len(layers):
+        raise InputError(
+            f"feature_based={name!r} takes {len(layers)} layers, and the model has {count}; "
+            "choose another combination."
+        )
+    return layer_numbers(layers, count)
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """Hidden states at the T words of S sentences.
+
+    Attributes
+    ----------
+    layers : by number, (T,H) each.
+    bounds : (S+1,) sentence s is words bounds[s]:bounds[s+1].
+    seen : (T,) bool, False for a word without pieces, whose vectors are those of [CLS].
+    """
+
+    layers: Mapping[int, np.ndarray]
+    bounds: np.ndarray
+    seen: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def sentence(self, number: int, numbers: Sequence[int], mixed: bool) -> np.ndarray:
+        """(n, N H), some layers of a sentence side by side; or (N,n,H), to be mixed."""
+        words = slice(*self.bounds[number : number + 2])
+        parts = [self.layers[layer][words] for layer in numbers]
+        return np.stack(parts) if mixed else np.concatenate(parts, axis=-1)
+
+
+def word_vectors(
+    model: Bert,
+    features: Sequence[Feature],
+    bounds: np.ndarray,
+    numbers: Sequence[int],
+    layers: Mapping[int, np.ndarray] | None = None,
+    done: Callable[[int], Any] = lambda tokens: None,
+) -> WordVectors:
+    """Run the encoder over windows and keep what stands at the first piece of every word.
+
+    Parameters
+    ----------
+    model : stays as it is.
+    features : windows in order that ask about every word once, as `Tagging.features` makes them for
+        prediction.
+    bounds : (S+1,) of the sentences.
+    numbers : of the hidden states to keep.
+    layers : (T,H) arrays to fill; new ones when left out.
+    done : told the tokens of every batch once it is done.
+    """
+    counts = [len(feature.rows) for feature in features]
+    first = np.cumsum(counts) - counts
+    if layers is None:
+        shape = (int(bounds[-1]), model.config.H)
+        layers = {number: np.empty(shape, model.params.flat.dtype) for number in numbers}
+    config, tree = model.config, model.params.tree
+    for chosen in token_budget_batches(lengths(features), TOKEN_BUDGET):
+        batch = Batch.pack([features[one].sequences[0] for one in chosen])
+        begins = batch.cu_seqlens[:-1]
+        rows = np.concatenate([begin + features[one].rows for begin, one in zip(begins, chosen, strict=True)])
+        words = np.concatenate([np.arange(first[one], first[one] + counts[one]) for one in chosen])
+        for number, state in enumerate(bert.hidden_states(model.ops, config, tree, batch)):
+            if number in layers:
+                layers[number][words] = np.asarray(state)[rows]
+            if number == max(numbers):
+                break
+        done(batch.T)
+    seen = np.concatenate([feature.rows != NOTHING for feature in features] or [np.empty(0, bool)])
+    return WordVectors(layers, bounds, seen)
+
+
+def stored_vectors(
+    model: Bert,
+    features: Sequence[Feature],
+    bounds: np.ndarray,
+    numbers: Sequence[int],
+    folder: Path,
+    done: Callable[[int], Any] = lambda tokens: None,
+) -> WordVectors:
+    """`word_vectors` on the disk: a `.npy` for each layer, in a folder that appears when all is there.
+
+    A folder that is there already is taken as it is, if it has the right shapes.
+    """
+    shape, dtype = (int(bounds[-1]), model.config.H), model.params.flat.dtype
+
+    def fill(temporary: Path) -> None:
+        layers = {number: _new_file(temporary / file_of(number), dtype, shape) for number in numbers}
+        word_vectors(model, features, bounds, numbers, layers, done)
+        for layer in layers.values():
+            layer.flush()
+
+    if not folder.exists():
+        write_folder_atomically(folder, fill)
+    layers = {number: _mapped(folder / file_of(number)) for number in numbers}
+    for number, layer in layers.items():
+        if layer.shape != shape or layer.dtype != dtype:
+            raise InputError(
+                f"{folder / file_of(number)} holds {layer.dtype} {layer.shape}, not {dtype} {shape}: it is "
+                f"of other data or another model; remove {folder}."
+            )
+    seen = np.concatenate([feature.rows != NOTHING for feature in features] or [np.empty(0, bool)])
+    return WordVectors(layers, bounds, seen)
+
+
+def _new_file(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
+    """An array in a file that has its place on the disk: a full one would end the process later on."""
+    array = np.lib.format.open_memmap(file, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate"):
+        with open(file, "r+b") as raw:
+            os.posix_fallocate(raw.fileno(), 0, file.stat().st_size)
+    return array
+
+
+def _mapped(file: Path) -> np.ndarray:
+    try:
+        return np.lib.format.open_memmap(file, "r")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error
+
+
+def file_of(number: int) -> str:
+    """Where a hidden state lies."""
+    return f"layer-{number:02d}.npy"
+
+
+def size_of(words: int, width: int, numbers: Sequence[int], dtype: np.dtype) -> int:
+    """Bytes of the hidden states of so many words."""
+    return math.prod((words, width, len(numbers), np.dtype(dtype).itemsize))
+
+
+def sentence_batches(bounds: np.ndarray, budget: int) -> Iterator[list[int]]:
+    """Sentences to tag together, neighbours in length; those without words are left out."""
+    n_words = np.diff(bounds)
+    for chosen in token_budget_batches(n_words, budget):
+        if with_words := [one for one in chosen.tolist() if n_words[one]]:
+            yield with_words

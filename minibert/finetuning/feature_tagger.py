@@ -1,0 +1,219 @@
+"""A tagger of LSTMs together with its frozen BERT, on disk and in use."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from minibert import backends, bilstm, hub
+from minibert.batch import Feature, VectorBatch
+from minibert.bilstm import BilstmConfig, BilstmParameters
+from minibert.errors import InputError
+from minibert.files import atomic_tensors, atomic_text
+from minibert.finetuning import registry
+from minibert.finetuning.activations import (
+    WordVectors,
+    combination,
+    numbers_of,
+    sentence_batches,
+    word_vectors,
+)
+from minibert.finetuning.models import TAGGER_FILE, check_vocabulary
+from minibert.finetuning.tagging import Tagging, sentence_bounds
+from minibert.model import Bert
+from minibert.params import PRETRAINING, Head, precision_for
+from minibert.tokenizer import Tokenizer
+
+WEIGHTS_FILE = "tagger.safetensors"
+WORD_BUDGET = 2048  # of a batch
+
+
+@dataclass(frozen=True)
+class TaggerFile:
+    """What `tagger.json` says about the tagger beside it."""
+
+    task: str
+    columns: Sequence[tuple[str, str]]
+    labels: tuple[str, ...]
+    max_length: int
+    combination: str
+    config: Mapping[str, Any]
+
+    def save(self, folder: Path) -> None:
+        """Write it."""
+        text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
+        atomic_text(folder / TAGGER_FILE, text + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> "TaggerFile":
+        """Read it.
+
+        Raises
+        ------
+        InputError
+            When the folder has none, or none that can be read.
+        """
+        path = folder / TAGGER_FILE
+        try:
+            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            return dataclasses.replace(found, labels=tuple(found.labels), max_length=int(found.max_length))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{path} can't be read ({error}); train the tagger again.") from error
+
+
+def save_tagger(folder: Path, params: BilstmParameters) -> None:
+    """Write the weights of a tagger into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: np.ascontiguousarray(value, "<f4") for name, value in params.items()}
+    atomic_tensors(folder / WEIGHTS_FILE, tensors, {"format": "pt"})
+
+
+def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
+    """Read them.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, damaged, or of another shape.
+    """
+    path, params = folder / WEIGHTS_FILE, BilstmParameters(config)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
+            expected = {name: value.shape for name, value in params.items()}
+            if shapes != expected:
+                raise InputError(
+                    f"{path} has other tensors than {TAGGER_FILE} says; the two are of different taggers."
+                )
+            for name, value in params.items():
+                value[...] = file.get_tensor(name)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} can't be read ({error}); train the tagger again.") from error
+    return params
+
+
+# -> (T,K)
+def scores_of(
+    ops: Any, params: BilstmParameters, vectors: WordVectors, numbers: Sequence[int], mixed: bool
+) -> np.ndarray:
+    """What a tagger says of every word."""
+    bounds = vectors.bounds
+    scores = np.empty((int(bounds[-1]), params.config.outputs), params.flat.dtype)
+    for chosen in sentence_batches(bounds, WORD_BUDGET):
+        inputs = [vectors.sentence(one, numbers, mixed) for one in chosen]
+        batch = VectorBatch.pack_vectors(inputs, [None] * len(inputs))
+        with ops.step():
+            said = bilstm.outputs(ops, params.config, params.tree, batch)
+        for one, own in zip(chosen, said, strict=True):
+            scores[bounds[one] : bounds[one + 1]] = own
+    return scores
+
+
+class Asked(list[Feature]):
+    """Windows, and the sentences whose words they ask about: the LSTMs read sentence by sentence."""
+
+    bounds: np.ndarray  # (S+1,)
+
+
+@dataclass(frozen=True)
+class FeatureTagger:
+    """A finished feature-based tagger; it is asked as a fine-tuned model is, `models.Finetuned`.
+
+    Attributes
+    ----------
+    folder : that it is from.
+    task, labels, max_length, tokenizer : what it answers, and how it is asked.
+    model : the frozen encoder.
+    params : of the LSTMs.
+    numbers, mixed : which layers it reads, and whether it mixes them.
+    """
+
+    folder: Path
+    task: Tagging
+    labels: tuple[str, ...]
+    max_length: int
+    tokenizer: Tokenizer
+    model: Bert
+    params: BilstmParameters
+    numbers: tuple[int, ...]
+    mixed: bool
+
+    tuned: ClassVar[dict[str, float]] = {}
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        backend: str = "auto",
+        threads: int | None = None,
+        dtype: str = "float32",
+    ) -> "FeatureTagger":
+        """Load the folder of a feature-based run.
+
+        Raises
+        ------
+        InputError
+            When it holds no finished one, or what is not whole.
+        """
+        folder = Path(folder)
+        stored = TaggerFile.load(folder)
+        if dtype == "auto":
+            dtype = backends.quickest_dtype(backend)
+        ops = backends.create(backend, threads, dtype)
+        tokenizer = Tokenizer.from_pretrained(folder)
+        config, params, _ = hub.load(folder, precision_for(dtype), PRETRAINING)
+        check_vocabulary(config, tokenizer, folder)
+        numbers, mixed = numbers_of(stored.combination, config.L), combination(stored.combination).mixed
+        tagger_config = BilstmConfig.from_dict(dict(stored.config))
+        read = config.H if mixed else len(numbers) * config.H
+        own = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs
+        if own != (read, len(numbers) * mixed, len(stored.labels)):
+            raise InputError(
+                f"{folder / TAGGER_FILE} describes a tagger on another BERT than the one beside it."
+            )
+        return cls(
+            folder,
+            registry.create(stored.task, dict(stored.columns)),
+            stored.labels,
+            stored.max_length,
+            tokenizer,
+            Bert(config, params, ops),
+            load_tagger(folder, tagger_config),
+            numbers,
+            mixed,
+        )
+
+    @property
+    def head(self) -> Head:
+        """What it answers, as the head of a fine-tuned model would."""
+        return Head("tag", len(self.labels))
+
+    @property
+    def ops(self) -> Any:
+        """The engine."""
+        return self.model.ops
+
+    def features(self, examples: Sequence[Any]) -> Asked:
+        """What it is asked about some sentences."""
+        asked = Asked(
+            self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
+        )
+        asked.bounds = sentence_bounds(examples)
+        return asked
+
+    def outputs(
+        self, features: Asked, budget: int = 0, done: Callable[[int], Any] = lambda tokens: None
+    ) -> list[np.ndarray]:
+        """What it says of each window's words, (rows,K); `budget` is for other models."""
+        if not isinstance(features, Asked):
+            raise InputError(f"{self.folder} holds LSTMs, which are averaged with others of their kind only.")
+        vectors = word_vectors(self.model, features, features.bounds, self.numbers, done=done)
+        scores = scores_of(self.model.ops, self.params, vectors, self.numbers, self.mixed)
+        return (
+            np.split(scores, np.cumsum([len(feature.rows) for feature in features])[:-1]) if features else []
+        )

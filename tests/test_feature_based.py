@@ -1,0 +1,325 @@
+"""The feature-based approach: activations, taggers on them, the folder of a run, Table 7."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+from command import notice  # noqa: F401 (a fixture)
+from small_entities import write_data, write_model
+
+from minibert import Bert, Tokenizer, cli
+from minibert.errors import InputError
+from minibert.experiments import table7 as experiment
+from minibert.experiments.table7 import PAPER, cells, table7, table_text
+from minibert.finetuning import activations
+from minibert.finetuning.activations import COMBINATIONS, numbers_of, stored_vectors, word_vectors
+from minibert.finetuning.feature_based import Frozen, Training, run
+from minibert.finetuning.feature_tagger import FeatureTagger, TaggerFile
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.predicting import predict_examples
+from minibert.finetuning.tagging import Tagging, sentence_bounds
+
+QUICK = {"epochs": 30.0, "learning_rates": (2e-2,), "batch_size": 4, "backend": "numpy", "max_length": 16}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("features")
+
+
+@pytest.fixture(scope="module")
+def options(place):
+    data, model = write_data(place / "data"), write_model(place / "model")
+    return FinetuneOptions(
+        task="ner", data=data, model=model, feature_based="last", width=12, **QUICK
+    ).resolved()
+
+
+@pytest.fixture(scope="module")
+def model(options):
+    return Bert.from_pretrained(options.model, "numpy")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(options):
+    return Tokenizer.from_pretrained(options.model)
+
+
+@pytest.fixture(scope="module")
+def examples(options):
+    return Tagging().read(options.data, "train")
+
+
+@pytest.fixture(scope="module")
+def finished(place, options):
+    """Folder and report of a run."""
+    return place / "run", run(options, place / "run", show=False)
+
+
+def asked(examples, tokenizer, **kind):
+    task = Tagging(**kind)
+    return list(task.features(examples, tokenizer, task.labels(examples), 16, training=False))
+
+
+# Activations
+
+
+def test_combinations_are_the_rows_of_table_7():
+    numbers = {name: numbers_of(name, 12) for name in COMBINATIONS}
+    assert numbers == {
+        "embeddings": (0,),
+        "second-to-last": (11,),
+        "last": (12,),
+        "sum-last-4": (9, 10, 11, 12),
+        "concat-last-4": (9, 10, 11, 12),
+        "sum-all": tuple(range(1, 13)),
+    }
+    assert {name for name, one in COMBINATIONS.items() if one.mixed} == {"sum-last-4", "sum-all"}
+    with pytest.raises(InputError, match="takes 4 layers, and the model has 3"):
+        numbers_of("concat-last-4", 3)
+    with pytest.raises(InputError, match="feature_based='middle' is unknown; choose one of embeddings"):
+        numbers_of("middle", 12)
+
+
+@pytest.mark.parametrize("by_document", [True, False])
+def test_the_vector_of_a_word_is_that_of_its_first_piece(
+    model, tokenizer, examples, by_document, monkeypatch
+):
+    monkeypatch.setattr(activations, "TOKEN_BUDGET", 40)
+    windows = asked(examples, tokenizer, by_document=by_document)
+    found = word_vectors(model, windows, sentence_bounds(examples), (0, 2))
+    expected = {0: [], 2: []}
+    for window in windows:
+        states = model.encode([_Encoding(window.sequences[0])]).hidden_states
+        for number, rows in expected.items():
+            rows.append(states[number][window.rows])
+    for number, rows in expected.items():
+        np.testing.assert_allclose(found.layers[number], np.concatenate(rows), rtol=0, atol=1e-6)
+    assert found.seen.all()
+    assert len(found) == len(examples)
+
+
+class _Encoding:
+    """A sequence as a tokenizer gives it."""
+
+    def __init__(self, sequence):
+        self.ids, self.token_type_ids = sequence.input_ids, sequence.token_type_ids
+
+
+def test_sentences_take_their_layers_side_by_side_or_to_be_mixed(model, tokenizer, examples):
+    found = word_vectors(model, asked(examples, tokenizer), sentence_bounds(examples), (1, 2))
+    n = len(examples[0].words) + len(examples[1].words)
+    words = slice(len(examples[0].words), n)
+    beside, mixed = found.sentence(1, (2, 1), False), found.sentence(1, (2, 1), True)
+    np.testing.assert_array_equal(beside, np.hstack([found.layers[2][words], found.layers[1][words]]))
+    np.testing.assert_array_equal(mixed, np.stack([found.layers[2][words], found.layers[1][words]]))
+
+
+def test_vectors_on_the_disk_are_those_in_memory(model, tokenizer, examples, tmp_path):
+    windows, bounds = asked(examples, tokenizer), sentence_bounds(examples)
+    memory = word_vectors(model, windows, bounds, (0, 2))
+    for _ in range(2):  # computed, then found
+        disk = stored_vectors(model, windows, bounds, (0, 2), tmp_path / "train")
+        for number in (0, 2):
+            np.testing.assert_array_equal(disk.layers[number], memory.layers[number])
+    assert sorted(path.name for path in (tmp_path / "train").iterdir()) == ["layer-00.npy", "layer-02.npy"]
+    with pytest.raises(InputError, match="of other data or another model; remove"):
+        stored_vectors(model, windows, bounds[:-1], (0, 2), tmp_path / "train")
+    with pytest.raises(InputError, match="layer-01.npy can't be read"):
+        stored_vectors(model, windows, bounds, (1,), tmp_path / "train")
+
+
+def test_what_does_not_fit_into_memory_goes_to_the_disk(model, tokenizer, examples, tmp_path, capsys):
+    task = Tagging()
+    labels = task.labels(examples)
+    frozen = Frozen(model, tokenizer, task, labels, 16, tmp_path / "a", True, most_memory=1000)
+    train, dev = frozen.vectors([examples, examples[:3]], (1,))
+    assert isinstance(train.layers[1], np.memmap)
+    np.testing.assert_allclose(dev.layers[1], train.layers[1][: len(dev.layers[1])], rtol=0, atol=1e-6)
+    n_words = int(sentence_bounds(examples)[-1] + sentence_bounds(examples[:3])[-1])
+    said = f"Activations of {n_words} words, 1 x 32 numbers each: {n_words * 128 / 1e6:.0f} MB in {tmp_path}"
+    assert said in capsys.readouterr().err
+
+
+# A run
+
+
+def test_a_tagger_on_frozen_layers_learns_who_and_where(finished, model):
+    folder, report = finished
+    assert report["scores"]["f1"] == 1.0
+    assert report["feature_based"] == "last"
+    assert report["train_examples"] == 27
+    names = {path.name for path in folder.iterdir()}
+    assert {"tagger.json", "tagger.safetensors", "config.json", "model.safetensors", "vocab.txt"} <= names
+    assert not {"checkpoints", "best", "activations"} & names
+    assert TaggerFile.load(folder).labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+    frozen = Bert.from_pretrained(folder, "numpy")
+    np.testing.assert_array_equal(frozen.params["layers.1.feed_forward.in_weight"], _weight(model))
+
+
+def _weight(model):
+    return model.params["layers.1.feed_forward.in_weight"]
+
+
+def test_a_finished_tagger_says_again_what_it_said_of_dev(finished, options):
+    folder, _ = finished
+    tagger = FeatureTagger.from_pretrained(folder, "numpy")
+    dev = Tagging().read(options.data, "dev")
+    stored = json.loads((folder / "dev_predictions.json").read_text("utf-8"))
+    assert list(predict_examples([tagger], dev)) == stored
+
+
+def test_command_tags_with_a_feature_based_model(finished, capsys):
+    assert cli.main(["tag", str(finished[0]), "Anna lives in Rome", "--backend", "numpy"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == ["PER  Anna", "LOC  Rome"]
+
+
+def test_command_finetunes_on_frozen_layers(options, tmp_path, capsys):
+    words = [
+        "finetune",
+        "ner",
+        "--data",
+        options.data,
+        "--model",
+        options.model,
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    words += ["--feature-based", "sum-all", "--width", "8", "--epochs", "1", "--backend", "numpy", "--quiet"]
+    assert cli.main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["width"] == 8
+    assert (tmp_path / "r/tagger.json").exists()
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(options, tmp_path, monkeypatch):
+    options = dataclasses.replace(options, epochs=3.0, checkpoint_steps=1, feature_based="sum-all")
+    whole = run(options, tmp_path / "whole", show=False)
+    look, looks = Training.look, []
+
+    def stopped(self, state):
+        looks.append(state.step)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+        return look(self, state)
+
+    monkeypatch.setattr(Training, "look", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run(options, tmp_path / "parts", show=False)
+    monkeypatch.setattr(Training, "look", look)
+    report = run(options, tmp_path / "parts", resume=True, show=False)
+    assert report["scores"] == whole["scores"]
+    assert report["steps"] == whole["steps"]
+    one, other = (tmp_path / name / "tagger.safetensors" for name in ("whole", "parts"))
+    assert one.read_bytes() == other.read_bytes()
+    again = run(options, tmp_path / "parts", resume=True, show=False)
+    assert again["scores"] == whole["scores"]
+
+
+def test_runs_that_cannot_be_are_told(options, finished, tmp_path):
+    with pytest.raises(InputError, match="already holds a run"):
+        run(options, finished[0], show=False)
+    other = dataclasses.replace(options, feature_based="sum-last-4")
+    with pytest.raises(InputError, match="takes 4 layers, and the model has 2"):
+        run(other, tmp_path / "a", show=False)
+    other = dataclasses.replace(options, task="sst2")
+    with pytest.raises(InputError, match="feature_based='last' tags words, which sst2 does not"):
+        run(other, tmp_path / "a", show=False)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_folder_that_is_not_whole_is_told(finished, tmp_path):
+    broken = shutil.copytree(finished[0], tmp_path / "copy")
+    weights = (broken / "tagger.safetensors").read_bytes()
+    (broken / "tagger.safetensors").write_bytes(weights[:-10])
+    with pytest.raises(InputError, match="tagger.safetensors can't be read"):
+        FeatureTagger.from_pretrained(broken, "numpy")
+    (broken / "tagger.safetensors").write_bytes(weights)
+    stored = json.loads((broken / "tagger.json").read_text("utf-8"))
+    for change, message in (
+        ({"config": stored["config"] | {"width": 13}}, "has other tensors than tagger.json says"),
+        ({"combination": "sum-all"}, "describes a tagger on another BERT"),
+        ({"labels": ["O"]}, "describes a tagger on another BERT"),
+        ({"strange": 1}, "tagger.json can't be read"),
+    ):
+        (broken / "tagger.json").write_text(json.dumps(stored | change), "utf-8")
+        with pytest.raises(InputError, match=message):
+            FeatureTagger.from_pretrained(broken, "numpy")
+
+
+# Table 7
+
+
+@pytest.fixture(scope="module")
+def table(place, options):
+    """The settings of a small table, and what came of two rows with two seeds."""
+    settings = dataclasses.replace(options, feature_based=None, epochs=2.0)
+    rows = ("fine-tuned", "last", "sum-all")
+    return settings, rows, table7(settings, place / "table", seeds=(0, 1), rows=rows, show=False)
+
+
+def test_table_has_a_cell_for_each_row_and_seed(place, table):
+    _, rows, results = table
+    assert set(results["cells"]) == {f"{row}-seed{seed}" for row in rows for seed in (0, 1)}
+    for name in ("last-seed0", "last-seed1", "sum-all-seed0"):
+        metrics = (place / "table/runs" / name / "metrics.jsonl").read_text("utf-8")
+        best = max(json.loads(line).get("dev_f1", 0.0) for line in metrics.splitlines())
+        assert results["cells"][name]["f1"] == best
+    report = json.loads((place / "table/runs/fine-tuned-seed1/report.json").read_text("utf-8"))
+    assert results["cells"]["fine-tuned-seed1"]["f1"] == report["scores"]["f1"]
+    assert json.loads((place / "table/table7.json").read_text("utf-8")) == results
+    assert (place / "table/table7.txt").read_text("utf-8") == table_text(results) + "\n"
+
+
+def test_table_does_nothing_twice(place, table, monkeypatch):
+    settings, rows, results = table
+    path = place / "table/table7.json"
+    kept = json.loads(path.read_text("utf-8"))
+    lost = kept["cells"].pop("last-seed1")
+    path.write_text(json.dumps(kept), "utf-8")
+    shutil.rmtree(place / "table/runs/last-seed1")
+    fitted, fit = [], Training.fit
+    monkeypatch.setattr(Training, "fit", lambda self: fitted.append(self.folder.name) or fit(self))
+    monkeypatch.setattr(experiment, "finetune", None)
+    again = table7(settings, place / "table", seeds=(0, 1), rows=rows, show=False)
+    assert fitted == ["last-seed1"]
+    assert again["cells"]["last-seed1"]["f1"] == lost["f1"]
+    with pytest.raises(InputError, match=r"other settings \(width\)"):
+        table7(dataclasses.replace(settings, width=13), place / "table", rows=rows, show=False)
+
+
+def test_table_is_text_with_means_and_the_papers_figures():
+    settings = {"task": "ner", "model": "/m/minilm", "train_examples": 4680, "width": 128}
+    found = {"last-seed0": {"f1": 0.9}, "last-seed1": {"f1": 0.92}, "fine-tuned-seed0": {"f1": 0.95}}
+    lines = table_text({"settings": settings, "cells": found}).splitlines()
+    assert lines[0].split() == "dev F1 mean +- s.d. seed 0 seed 1 paper".split()
+    assert lines[2].split() == ["Fine-tuning", "95.00", "95.00", "96.4"]
+    assert lines[3].split() == ["Last", "Hidden", "91.00", "+-", "1.41", "90.00", "92.00", "94.9"]
+    assert "about 4,680 sentences" in lines[5]
+    assert "LSTMs of 128" in lines[5]
+
+
+def test_table_of_the_paper_has_all_rows(tmp_path, options):
+    assert list(PAPER) == ["fine-tuned", *COMBINATIONS]
+    assert len(cells(PAPER, range(3))) == 21
+    with pytest.raises(InputError, match="there is no 'first'"):
+        table7(options, tmp_path, rows=("first",), show=False)
+
+
+def test_command_prints_the_table(options, tmp_path, capsys):
+    words = ["table7", "--data", options.data, "--model", options.model, "--out", str(tmp_path / "t")]
+    words += ["--width", "4", "--epochs", "1", "--seeds", "1", "--row", "embeddings", "--quiet"]
+    assert cli.main([*words, "--backend", "numpy"]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith("Embeddings")
+
+
+def test_engines_train_alike(options, tmp_path):
+    """The LSTMs of the fastest engine go the way of the reference."""
+    found = []
+    for backend in ("numpy", "auto"):
+        one = dataclasses.replace(options, backend=backend, epochs=2.0)
+        run(one, tmp_path / backend, show=False)
+        lines = (tmp_path / backend / "metrics.jsonl").read_text("utf-8").splitlines()
+        found.append([json.loads(line)["loss"] for line in lines if "loss" in json.loads(line)])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4)

@@ -1,0 +1,223 @@
+"""Vectors of tokens and texts: their values, their order, their files, the command."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from command import ends_badly, notice  # noqa: F401 (a fixture)
+from small_entities import write_model
+
+from minibert import Bert, Tokenizer, cli
+from minibert.errors import InputError
+from minibert.finetuning import features as module
+from minibert.finetuning.features import (
+    Extractor,
+    borders_file,
+    features,
+    layer_numbers,
+    load_encoder,
+    write_features,
+)
+
+TEXTS = [
+    "anna lives in paris .",
+    "",
+    "the film is very good and the book is dull .",
+    "rome",
+    "anna lives in paris .",
+    "who ? where ?",
+    "the song was here and ben was here and cleo was here and dan was here .",
+    "a poor play .",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return Bert.from_pretrained(folder, "numpy")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return Tokenizer.from_pretrained(folder)
+
+
+def assert_near(found, expected):
+    assert np.asarray(found).shape == np.asarray(expected).shape
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", [-1, "embeddings", "all", "-1,-2", [1, 0, 2]])
+def test_vectors_are_the_hidden_states_of_each_text_alone(model, tokenizer, layers):
+    numbers = layer_numbers(layers, model.config.L)
+    found = {pool: features(model, tokenizer, TEXTS, layers, pool) for pool in ("none", "cls", "mean")}
+    for number, text in enumerate(TEXTS):
+        alone = model.encode(tokenizer(text))
+        rows = np.concatenate([alone.hidden_states[layer] for layer in numbers], axis=1)
+        assert_near(found["none"][number], rows)
+        assert_near(found["cls"][number], rows[0])
+        assert_near(found["mean"][number], rows.mean(0))
+
+
+def test_the_pooled_vector_is_the_poolers_output(model, tokenizer):
+    found = features(model, tokenizer, TEXTS, pool="pooled")
+    assert_near(found, np.concatenate([model.encode(tokenizer(text)).pooled for text in TEXTS]))
+
+
+def test_vectors_do_not_depend_on_batches_and_chunks(model, tokenizer, monkeypatch):
+    whole = features(model, tokenizer, TEXTS, pool="none", layers="all")
+    monkeypatch.setattr(module, "TOKEN_BUDGET", 5)
+    monkeypatch.setattr(module, "CHUNK_TOKENS", 20)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 3)
+    parts = features(model, tokenizer, TEXTS, pool="none", layers="all")
+    for one, other in zip(parts, whole, strict=True):
+        assert_near(one, other)
+
+
+def test_texts_are_read_a_few_at_a_time(model, tokenizer, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK_TOKENS", 20)
+    read = []
+
+    def many():
+        for number in range(1000):
+            read.append(number)
+            yield TEXTS[number % len(TEXTS)]
+
+    stream = Extractor(model, tokenizer).stream(many())
+    next(stream)
+    assert len(read) == module.TEXTS_AT_ONCE
+
+
+def test_a_text_too_long_loses_its_end_and_says_so(model, tokenizer):
+    text = "anna lives in paris . the film is good"
+    with pytest.warns(UserWarning, match="1 texts are longer than 6 pieces"):
+        found = features(model, tokenizer, [text, "rome"], pool="none", max_length=6)
+    assert_near(found[0], model.encode(tokenizer("anna lives in paris")).hidden_states[-1])
+
+
+def test_bytes_are_texts_as_well(model, tokenizer):
+    assert_near(
+        features(model, tokenizer, [text.encode() for text in TEXTS]), features(model, tokenizer, TEXTS)
+    )
+
+
+def test_no_text_gives_no_vector(model, tokenizer):
+    assert features(model, tokenizer, []).shape == (0, 32)
+    assert features(model, tokenizer, [], pool="none") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"layers": "3"}, "layers='3' are not hidden states of this model; give different numbers from 0"),
+        ({"layers": "-1,2"}, "different numbers"),
+        ({"layers": "last"}, "layers='last' are not hidden states"),
+        ({"layers": []}, r"layers=\[\] are not"),
+        ({"pool": "max"}, "pool='max' is unknown; choose one of cls, mean, pooled, none"),
+        ({"pool": "pooled", "layers": 1}, "pool='pooled' reads the last layer"),
+        ({"max_length": 65}, "max_length=65 is not possible; give 2, .* up to the 64 positions"),
+        ({"texts": "rome"}, "texts='rome' is one text; give a list"),
+    ],
+)
+def test_what_cannot_be_had_is_told(model, tokenizer, arguments, message):
+    with pytest.raises(InputError, match=message):
+        features(model, tokenizer, **{"texts": TEXTS} | arguments)
+
+
+# Files
+
+
+def test_an_array_has_a_row_for_each_text(model, tokenizer, tmp_path):
+    done = []
+    report = write_features(Extractor(model, tokenizer), iter(TEXTS), tmp_path / "v.npy", done.append)
+    found = np.load(tmp_path / "v.npy")
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, features(model, tokenizer, TEXTS))
+    n_tokens = sum(len(tokenizer(text)) for text in TEXTS)
+    assert report == {"texts": 8, "tokens": n_tokens, "width": 32, "cut": 0}
+    assert done == [8]
+    assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
+
+
+def test_an_array_of_tokens_says_where_texts_begin(model, tokenizer, tmp_path):
+    extractor = Extractor(model, tokenizer, "-1,-2", "none")
+    write_features(extractor, TEXTS, tmp_path / "v.npy")
+    rows, borders = np.load(tmp_path / "v.npy"), np.load(borders_file(tmp_path / "v.npy"))
+    assert borders_file(tmp_path / "v.npy").name == "v.cu_seqlens.npy"
+    assert borders.tolist() == np.cumsum([0, *(len(tokenizer(text)) for text in TEXTS)]).tolist()
+    expected = np.concatenate(features(model, tokenizer, TEXTS, "-1,-2", "none"))
+    np.testing.assert_array_equal(rows, expected)
+
+
+def test_lines_of_json_hold_the_same_numbers(model, tokenizer, tmp_path):
+    write_features(Extractor(model, tokenizer), TEXTS, tmp_path / "v.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text("utf-8").splitlines()]
+    found = np.array([line["vector"] for line in lines], np.float32)
+    np.testing.assert_array_equal(found, features(model, tokenizer, TEXTS))
+    write_features(Extractor(model, tokenizer, pool="none"), ["rome !"], tmp_path / "t.jsonl")
+    line = json.loads((tmp_path / "t.jsonl").read_text("utf-8"))
+    assert line["tokens"] == ["[CLS]", "rome", "[UNK]", "[SEP]"]
+    assert np.shape(line["vectors"]) == (4, 32)
+
+
+def test_a_file_is_whole_or_not_there(model, tokenizer, tmp_path):
+    def broken():
+        yield from TEXTS
+        raise InputError("the end is missing")
+
+    with pytest.raises(InputError, match="the end is missing"):
+        write_features(Extractor(model, tokenizer), broken(), tmp_path / "v.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_text_file_makes_an_empty_array(model, tokenizer, tmp_path):
+    write_features(Extractor(model, tokenizer), [], tmp_path / "v.npy")
+    assert np.load(tmp_path / "v.npy").shape == (0, 32)
+
+
+def test_an_encoder_is_loaded_whatever_stands_on_it(folder, model):
+    encoder, _ = load_encoder(folder, backend="numpy")
+    np.testing.assert_array_equal(encoder.params["embeddings.word"], model.params["embeddings.word"])
+
+
+# The command
+
+
+def test_command_writes_vectors_of_the_lines_of_a_file(folder, model, tokenizer, tmp_path, capsys):
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS) + "\n", "utf-8")
+    words = ["features", folder, "--text", tmp_path / "t.txt", "--out", tmp_path / "v.npy"]
+    words += ["--layers", "-1,-2", "--pool", "cls", "--backend", "numpy"]
+    assert cli.main([*map(str, words)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("8 lines, ")
+    assert "64 numbers in a vector" in said
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "v.npy"), features(model, tokenizer, TEXTS, "-1,-2", "cls")
+    )
+
+
+def test_command_reads_the_standard_input(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"rome\r\noslo"), encoding="utf-8"))
+    words = ["features", str(folder), "--out", str(tmp_path / "v.jsonl"), "--json", "--backend", "numpy"]
+    assert cli.main(words) == 0
+    assert json.loads(capsys.readouterr().out)["texts"] == 2
+    assert len((tmp_path / "v.jsonl").read_text("utf-8").splitlines()) == 2
+
+
+def test_command_says_what_is_wrong(folder, tmp_path, capsys):
+    def complaint(*words):
+        return ends_badly(capsys, 2, "features", str(folder), *words, "--backend", "numpy")
+
+    assert "give it the suffix .npy or .jsonl" in complaint("--out", "v.txt")
+    there = str(tmp_path / "v.npy")
+    assert "can't be read" in complaint("--out", there, "--text", str(tmp_path / "no.txt"))
+    (tmp_path / "bad.txt").write_bytes(b"rome\n\xff\n")
+    assert "not UTF-8" in complaint("--out", there, "--text", str(tmp_path / "bad.txt"))
+    assert "layers='9'" in complaint("--out", there, "--layers", "9")
+    assert not (tmp_path / "v.npy").exists()
