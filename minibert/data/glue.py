@@ -123,17 +123,31 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
     InputError
         When the file is not there or not one of this task, or a row of it is damaged (with its line).
     """
-    spec = TASKS.get(task)
-    if spec is None:
-        raise InputError(f"task={task!r} is none of GLUE's; choose from {', '.join(TASKS)}.")
+    spec = _known(task)
     if split not in _PLAIN:
         raise InputError(f"split={split!r} is unknown; choose from {', '.join(_PLAIN)}.")
     file = _find(spec, Path(folder), split)
+    examples = _filled(spec, file, split)
+    if file.name.startswith(_MICROSOFT):
+        examples = _part(examples, file, split)
+    return examples
+
+
+def read_file(task: str, file: str | Path) -> list[TextExample]:
+    """The examples of one file that is laid out like the task's dev file, whatever its name; see `read`."""
+    return _filled(_known(task), Path(file), "dev")
+
+
+def _known(task: str) -> GlueTask:
+    if task not in TASKS:
+        raise InputError(f"task={task!r} is none of GLUE's; choose from {', '.join(TASKS)}.")
+    return TASKS[task]
+
+
+def _filled(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
     examples = list(_examples(spec, file, split))
     if not examples:
         raise InputError(f"{file} has a header and no rows; fetch it again.")
-    if file.name.startswith(_MICROSOFT):
-        examples = _part(examples, file, split)
     return examples
 
 
