@@ -1,0 +1,323 @@
+"""`minibert finetune`, `predict`, `evaluate` and `classify`: flags, output, and whatever ends a run."""
+
+import dataclasses
+import io
+import json
+import random
+import signal
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+from command import ends_badly, notice, start  # noqa: F401 (a fixture)
+from small_tasks import reviews, write_model, write_rte, write_sst2, write_table
+
+from minibert import cli
+from minibert.checkpoint import checkpoints
+from minibert.cli.flags import said_fields
+from minibert.finetuning.options import FinetuneOptions
+from minibert.runlog import SPEEDS, read_metrics
+
+QUICK = "--batch-size 16 --lr 5e-3 --backend numpy --epochs 6".split()
+STEPS = 60
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("models") / "small")
+
+
+@pytest.fixture(scope="module")
+def sst2(tmp_path_factory):
+    return write_sst2(tmp_path_factory.mktemp("data") / "SST-2")
+
+
+@pytest.fixture(scope="module")
+def run(model, sst2, tmp_path_factory):
+    """The folder of a finished run."""
+    out = tmp_path_factory.mktemp("runs") / "sst2"
+    assert cli.main([*words_of(model, sst2, out), "--quiet"]) == 0
+    return out
+
+
+def words_of(model, data, out, *more, task="sst2"):
+    words = ["finetune", task, "--model", model, "--data", data, "--out", out, *QUICK, *more]
+    return [str(word) for word in words]
+
+
+def parse(*words):
+    return cli.parse_arguments(["finetune", *words, "--out", "o"])
+
+
+# what the flags mean
+
+
+def test_every_option_has_a_flag():
+    fields = {field.name for field in dataclasses.fields(FinetuneOptions)}
+    assert fields - set(vars(parse())) == {"bias_correction", "google_decay"}  # both are --optimizer
+
+
+def test_nothing_said_leaves_everything_to_the_recipe():
+    assert said_fields(FinetuneOptions, parse()) == {}
+
+
+def test_flags_become_options():
+    line = (
+        "classify --data d --model m --lr 5e-5,2e-5 --restarts 5 --epochs 2.5 --batch-size 16 --freeze 3 "
+        "--column text=review --column label=2 --train-examples 80 --dev-examples 20 --split-dev 0.1 "
+        "--max-length 64 --optimizer paper --dtype auto --save-every 7 --span-weight 1 --token-budget 999 "
+        "--feature-based last --width 128 --max-steps 9"
+    )
+    assert FinetuneOptions(**said_fields(FinetuneOptions, parse(*line.split()))) == FinetuneOptions(
+        task="classify",
+        data="d",
+        model="m",
+        learning_rates=(5e-5, 2e-5),
+        restarts=5,
+        epochs=2.5,
+        batch_size=16,
+        freeze=3,
+        columns=(("text", "review"), ("label", "2")),
+        train_examples=80,
+        dev_examples=20,
+        split_dev=0.1,
+        max_length=64,
+        bias_correction=False,
+        google_decay=True,
+        dtype="auto",
+        checkpoint_steps=7,
+        span_weight=1.0,
+        token_budget=999,
+        feature_based="last",
+        width=128,
+        max_steps=9,
+    )
+
+
+# what the commands do
+
+
+def test_finetune_prints_its_report_and_tells_how_it_goes(model, sst2, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert cli.main(words_of(model, sst2, out, "--lr", "5e-3")) == 0
+    said = capsys.readouterr()
+    assert "SST-2: is the film review good, 60 examples" in said.out
+    assert "95% of bootstrap samples" in said.out and f"Run folder: {out}" in said.out
+    assert "160 examples to learn from, 60 to measure on" in said.err
+    assert "output layer with initial values" in said.err
+    assert "6 epochs of 10 steps of 16: 60 steps, learning rate 0.005, seed 0." in said.err
+    for epoch in range(1, 7):
+        assert f"Epoch {epoch}: accuracy " in said.err
+    assert "step 60/60" in said.err
+
+
+def test_finetune_prints_one_json_object(model, sst2, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert cli.main(words_of(model, sst2, out, "--max-steps", "2", "--json", "--quiet")) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == json.loads((out / "report.json").read_text()) and said.err == ""
+
+
+def test_a_sweep_prints_a_table(model, sst2, tmp_path, capsys):
+    words = words_of(model, sst2, tmp_path / "sweep", "--max-steps", "2", "--quiet")
+    words[words.index("5e-3")] = "5e-3,1e-3"
+    assert cli.main([*words, "--restarts", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    header = next(number for number, line in enumerate(lines) if line.startswith("learning rate  seed"))
+    assert [line.split()[0] for line in lines[header + 1 : header + 5]] == [
+        "0.005",
+        "0.005",
+        "0.001",
+        "0.001",
+    ]
+
+
+def test_evaluate_measures_a_fine_tuned_model_on_its_task(run, sst2, capsys):
+    report = json.loads((run / "report.json").read_text())
+    for words in ([], ["--data", str(sst2)]):
+        assert cli.main(["evaluate", str(run), *words, "--backend", "numpy", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["scores"] == report["scores"]
+    assert cli.main(["evaluate", str(run), "--backend", "numpy"]) == 0
+    assert f"{100 * report['scores']['accuracy']:.2f}" in capsys.readouterr().out
+
+
+def test_predict_writes_files_and_prints_figures_where_there_are_labels(run, tmp_path, capsys):
+    words = [
+        "predict",
+        "--model",
+        str(run),
+        "--model",
+        str(run),
+        "--out",
+        str(tmp_path),
+        "--backend",
+        "numpy",
+    ]
+    assert cli.main([*words, "--split", "test", "--quiet"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "SST-2: is the film review good, 30 examples of test",
+        str(tmp_path / "SST-2.tsv"),
+        str(tmp_path / "sst2-test.jsonl"),
+    ]
+    assert cli.main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["scores"] == json.loads((run / "report.json").read_text())["scores"]
+    assert (tmp_path / "SST-2-dev.tsv").exists()
+
+
+def test_classify_prints_every_class_the_likeliest_first(run, capsys):
+    assert cli.main(["classify", str(run), "the film was very charming", "--backend", "numpy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and lines[0].endswith("%  1") and lines[1].endswith("%  0")
+    chances = [float(line.split("%")[0]) for line in lines]
+    assert chances[0] > 60 and sum(chances) == pytest.approx(100, abs=0.02)
+
+
+def test_classify_answers_each_line_of_the_standard_input(run, capsys, monkeypatch):
+    text = b"the film was dull\na charming story\n"
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+    assert cli.main(["classify", str(run), "--backend", "numpy", "--json"]) == 0
+    labels = [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()]
+    assert labels == ["0", "1"]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+    assert cli.main(["classify", str(run), "--backend", "numpy"]) == 0
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["0", "1"]
+
+
+def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
+    rows = [(text, text, float(label)) for text, label in reviews(120, 8)]
+    write_table(tmp_path / "data" / "train.tsv", ("text", "other", "score"), rows)
+    write_table(tmp_path / "data" / "dev.tsv", ("text", "other", "score"), rows[:30])
+    columns = ["--column", "second=other", "--column", "label=score", "--quiet", "--epochs", "12"]
+    words = words_of(model, tmp_path / "data", tmp_path / "run", *columns, task="regress")
+    assert cli.main(words) == 0
+    assert "pearson" in capsys.readouterr().out
+    values = []
+    for text in ("a dull story", "a charming story"):
+        assert cli.main(["classify", str(tmp_path / "run"), text, text, "--backend", "numpy"]) == 0
+        values.append(float(capsys.readouterr().out))
+    assert values[0] < 0.3 and values[1] > 0.7
+    line = ends_badly(capsys, 2, "classify", str(tmp_path / "run"), "a story", "--backend", "numpy")
+    assert "was fine-tuned for pairs of texts; give a second one" in line
+
+
+# how a command ends
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("finetune --out {new}", "minibert finetune needs TASK, --data, --model too"),
+        ("finetune rte --data {sst2} --out {new}", "needs --model too"),
+        ("finetune rte --data {sst2} --model {model} --out {new}", "is not the train file of RTE"),
+        ("finetune sst-2 --data {sst2} --model {model} --out {new}", "did you mean sst2"),
+        ("finetune sst2 --data {sst2} --model {model} --out {new} --lr fast", "'fast' is no learning rate"),
+        ("finetune sst2 --data {sst2} --model {model} --out {new} --lr 0", "learning_rates=(0.0,)"),
+        ("finetune sst2 --data {sst2} --model {model} --out {new} --column text", "is not NAME=COLUMN"),
+        ("finetune sst2 --data {sst2} --model {model} --out {new} --column text=a", "have their own"),
+        ("finetune sst2 --data {sst2} --model {new} --out {new}", "{new}"),
+        ("finetune --resume --out {new}", "finetune.json is missing"),
+        ("predict --model {model} --split dev --out {new}", "holds no fine-tuned model"),
+        ("predict --model {run} --data {new} --out {new}", "There is no folder {new}"),
+        ("predict --model {run} --task rte --out {new}", "has other answers than rte"),
+        ("predict --model {run} --task nonsense --out {new}", "task='nonsense' is not known"),
+        ("evaluate {model} --data {sst2}", "holds no fine-tuned model, which --data and --task are for"),
+        ("evaluate {run} letters.txt", "is measured on its task and not on letters.txt"),
+        ("evaluate {run} --split test", "has no labels to score against"),
+        ("classify {run} film story", "was fine-tuned for single texts"),
+        ("classify {new} film", "There is no folder {new}"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
+    capsys, tmp_path, model, sst2, run, words, message
+):
+    new = str(tmp_path / "new")
+    line = ends_badly(capsys, 2, *words.format(new=new, model=model, sst2=sst2, run=run).split())
+    assert line.startswith("minibert")
+    assert message.format(new=new) in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def timeless(folder):
+    return [line | dict.fromkeys(("seconds", *SPEEDS), 0) for line in read_metrics(folder)]
+
+
+def assert_same_run(out, other):
+    for name in ("model.safetensors", "config.json", "task.json", "dev_predictions.json", "vocab.txt"):
+        assert (out / name).read_bytes() == (other / name).read_bytes(), name
+    assert timeless(out) == timeless(other)
+    reports = [json.loads((folder / "report.json").read_text()) for folder in (out, other)]
+    for name in ("scores", "interval", "mistakes", "best_epoch", "steps", "tokens"):
+        assert reports[0][name] == reports[1][name], name
+
+
+def steps_done(out):
+    try:
+        return read_metrics(out)[-1]["step"]
+    except (FileNotFoundError, IndexError):
+        return 0
+
+
+def wait_for_step(process, out, step):
+    deadline = time.monotonic() + 60
+    while process.poll() is None and steps_done(out) < step and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def finish(process):
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output
+
+
+def test_killed_at_random_moments_and_resumed_a_run_ends_with_the_same_bytes(model, sst2, run, tmp_path):
+    rng, out = random.Random(3), tmp_path / "killed"
+    for target in sorted(rng.sample(range(1, STEPS - 15), 3)):
+        begun = (out / "finetune.json").exists()
+        words = ["finetune", "--resume", "--out", out] if begun else words_of(model, sst2, out)
+        process = start(*words, "--save-every", 4)
+        wait_for_step(process, out, target)
+        time.sleep(rng.uniform(0, 0.03))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    assert checkpoints(out / "checkpoints") and not (out / "model.safetensors").exists()
+    finish(start("finetune", "--resume", "--out", out))
+    assert_same_run(out, run)
+    assert not list(out.rglob(".*.tmp"))
+
+
+def test_ctrl_c_saves_says_how_to_go_on_and_going_on_is_exact(model, sst2, run, tmp_path):
+    out = tmp_path / "stopped"
+    process = start(*words_of(model, sst2, out))
+    wait_for_step(process, out, 7)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert output == "" and "Traceback" not in errors
+    assert "a checkpoint is saved" in errors and f"minibert finetune --resume --out {out}\n" in errors
+    finish(start("finetune", "--resume", "--out", out))
+    assert_same_run(out, run)
+
+
+def test_a_finished_run_resumed_prints_its_report_again(run, capsys):
+    before = {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
+    assert cli.main(["finetune", "--resume", "--out", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((run / "report.json").read_text())
+    assert before == {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
+
+
+def test_resume_refuses_other_options(run, capsys):
+    line = ends_badly(capsys, 2, "finetune", "--resume", "--out", str(run), "--epochs", "9")
+    assert "epochs=9.0 (the run has 6.0)" in line
+
+
+def test_a_model_of_pairs_goes_from_training_to_submission(model, tmp_path, capsys):
+    data, out = write_rte(tmp_path / "RTE"), tmp_path / "run"
+    assert cli.main(words_of(model, data, out, "--max-steps", "3", "--quiet", task="rte")) == 0
+    assert cli.main(["predict", "--model", str(out), "--split", "test", "--out", str(tmp_path / "s")]) == 0
+    rows = (tmp_path / "s" / "RTE.tsv").read_text().splitlines()
+    assert rows[0] == "index\tprediction" and len(rows) == 41
+    assert {row.split("\t")[1] for row in rows[1:]} <= {"entailment", "not_entailment"}
