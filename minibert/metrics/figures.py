@@ -179,7 +179,7 @@ def _aligned(gold: Labels, predicted: Labels) -> tuple[np.ndarray, np.ndarray]:
         raise InputError("There is no example to score; give one at least.")
     if _is_text(gold) != _is_text(predicted):
         raise InputError(
-            f"The gold label {_first(gold)!r} and the predicted {_first(predicted)!r} are a word and a number; "
+            f"The gold label {_first(gold)!r} and the predicted {_first(predicted)!r} are a word and number; "
             "give words on both sides, or numbers."
         )
     return gold, predicted

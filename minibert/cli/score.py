@@ -1,0 +1,329 @@
+"""`minibert score`: files of predictions against gold ones, by the rules of the official scorers."""
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert import metrics
+from minibert.cli.flags import add_json
+from minibert.data.glue import TASKS, GlueTask
+from minibert.data.lines import numbered_lines, rows, shown
+from minibert.data.reading import byte_pieces
+from minibert.errors import InputError
+from minibert.metrics import entities, squad
+from minibert.metrics.intervals import Statistic
+
+BOUNDARY = "-X-"  # where it is the first column, the line parts sentences, as a blank one does
+HEADER = ["index", "prediction"]  # of what is handed in to GLUE
+LONGEST_SHOWN = 60  # characters of a sentence in an error
+
+
+class Figure(NamedTuple):
+    """A percentage, and the ends of its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def add_score(commands: Any) -> None:
+    """The parser of `minibert score`, and in it one for each kind of file."""
+    parser = commands.add_parser(
+        "score",
+        usage="minibert score {squad,conll,glue} FILE [...]",
+        description="""
+Scores predictions, whoever made them, by the rules of the official scorers, and
+prints what those print: evaluate-v1.1.py and evaluate-v2.0.py for SQuAD,
+conlleval for tagged words; for GLUE the figures of its leaderboard. Below stand
+95% intervals, from examples drawn anew 1,000 times.
+`minibert score squad --help` and so on tell about the files.
+""",
+        epilog="""
+examples:
+  minibert score squad dev-v1.1.json predictions.json
+  minibert score squad dev-v2.0.json predictions.json --null-odds null_odds.json
+  minibert score conll tagged.txt
+  minibert score glue mrpc MRPC/dev.tsv MRPC.tsv --json
+""",
+    )
+    kinds = parser.add_subparsers(
+        prog="minibert score", metavar="KIND", required=True, help=argparse.SUPPRESS
+    )
+    _add_squad(kinds)
+    _add_conll(kinds)
+    _add_glue(kinds)
+
+
+def _add_squad(kinds: Any) -> None:
+    parser = kinds.add_parser("squad", description="Exact match and F1 of answers to questions.")
+    parser.set_defaults(run=run_squad)
+    parser.add_argument("gold", metavar="GOLD", help="questions with their answers, the official JSON")
+    parser.add_argument("predictions", metavar="PREDICTIONS", help='JSON: {"id": "answer", ...}')
+    parser.add_argument(
+        "--null-odds",
+        metavar="FILE",
+        help='JSON: {"id": how likely there is no answer, ...}; tells the best thresholds, too (2.0)',
+    )
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        metavar="T",
+        help="where the odds are above it, nothing is answered (default: 1)",
+    )
+    parser.add_argument(
+        "--version",
+        choices=squad.VERSIONS,
+        default=squad.AUTO,
+        help="whose rules hold (default: auto, which looks at GOLD)",
+    )
+    add_json(parser)
+
+
+def run_squad(arguments: argparse.Namespace) -> int:
+    """Score answers, and print."""
+    from minibert.data.squad import read
+
+    if arguments.threshold is not None and not arguments.null_odds:
+        raise InputError("--threshold is for null odds; give their file with --null-odds as well.")
+    threshold = 1.0 if arguments.threshold is None else arguments.threshold
+    questions, predictions = read(arguments.gold), _json_object(arguments.predictions)
+    odds = _json_object(arguments.null_odds) if arguments.null_odds else None
+    version = squad.version_of(questions, arguments.version)
+    official = squad.score(questions, predictions, odds, threshold, version)
+    scores = squad.question_scores(questions, predictions, version)
+    if odds is not None:
+        scores = squad.with_threshold(scores, questions, predictions, odds, threshold)
+    figures = {
+        name: _figure(official[name], lambda rows, values=values: 100 * values[rows].mean(), len(questions))
+        for name, values in scores._asdict().items()
+    }
+    if arguments.json:
+        missing = sum(question.id not in predictions for question in questions)
+        _print_json(official | {"version": version, "missing": missing}, figures)
+    else:
+        print(squad.official_text(official) + "\n")
+        _print_figures(f"SQuAD {version}, {len(questions):,} questions", figures)
+    return 0
+
+
+def _json_object(file: str) -> dict[str, Any]:
+    """The one object in a JSON file."""
+    data = b"".join(byte_pieces(Path(file)))
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f'{file} is not JSON ({error}); an object {{"id": ...}} is expected.') from error
+    if not isinstance(value, dict):
+        raise InputError(f'{file} is a JSON {type(value).__name__}; an object {{"id": ...}} is expected.')
+    return value
+
+
+def _add_conll(kinds: Any) -> None:
+    parser = kinds.add_parser(
+        "conll",
+        description="""
+Precision, recall and F1 of tagged chunks. One FILE has the gold tag and the
+predicted one in its last two columns, as conlleval reads it. Of two files GOLD
+has the gold tag in its last column and PREDICTIONS the predicted one, and
+-DOCSTART- counts as no word.
+""",
+    )
+    parser.set_defaults(run=run_conll)
+    parser.add_argument("gold", metavar="FILE", help="a word a line, columns between spaces or tabs")
+    parser.add_argument("predictions", nargs="?", metavar="PREDICTIONS", help="a second one")
+    add_json(parser)
+
+
+def run_conll(arguments: argparse.Namespace) -> int:
+    """Score tags, and print."""
+    read = _tags_of_two if arguments.predictions else _tags_of_one
+    gold, predicted = read(*filter(None, (arguments.gold, arguments.predictions)))
+    official = entities.conlleval(gold, predicted)
+    counts = entities.sentence_counts(gold, predicted)
+    figures = {
+        "f1": _figure(official["f1"], lambda rows: entities.f1_of(counts[rows]), len(counts)),
+    }
+    if arguments.json:
+        _print_json(official, figures)
+    else:
+        print(entities.report(official) + "\n")
+        _print_figures(f"{len(counts):,} sentences", figures)
+    return 0
+
+
+def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
+    """Gold and predicted tags of each sentence: the last two columns."""
+    sentences: list[list[list[str]]] = [[]]
+    width = 0
+    for number, line in numbered_lines(file):
+        columns = [column for column in line.replace("\t", " ").split(" ") if column]
+        if not columns or columns[0] == BOUNDARY:
+            sentences.append([])
+            continue
+        width = width or len(columns)
+        if len(columns) < 2 or len(columns) != width:
+            raise InputError(
+                f"{file}, line {number} has {len(columns)} columns and not {max(2, width)}; every line needs "
+                "a word, more about it if you like, its gold tag and its predicted one."
+            )
+        sentences[-1].append(columns[-2:])
+    filled = list(filter(None, sentences))
+    if not filled:
+        raise InputError(f"{file} has no line with tags; give a file of tagged words.")
+    return tuple([[word[column] for word in words] for words in filled] for column in (0, 1))
+
+
+def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
+    """Gold and predicted tags of each sentence: the last column of each file, IOB1 as BIO."""
+    from minibert.data.ner import is_entity_tag, read, to_bio
+
+    files = [read(file, entities=False) for file in (gold_file, predicted_file)]
+    for number, (gold, predicted) in enumerate(zip_longest(*files), start=1):
+        if gold is None or predicted is None or gold.words != predicted.words:
+            raise InputError(
+                f"Sentence {number:,} is {_shown(gold)} in {gold_file} and {_shown(predicted)} in "
+                f"{predicted_file}; give the same sentences in the same order."
+            )
+    columns = []
+    for file, sentences in zip((gold_file, predicted_file), files, strict=True):
+        tags = [sentence.tags for sentence in sentences]
+        if None in tags:
+            raise InputError(f"{file} has one column, words without a tag; give a file with tags.")
+        bio = all(is_entity_tag(tag) for sentence in tags for tag in sentence)
+        columns.append([list(to_bio(sentence)) for sentence in tags] if bio else tags)
+    return columns[0], columns[1]
+
+
+def _shown(sentence: Any) -> str:
+    return "absent" if sentence is None else repr(" ".join(sentence.words)[:LONGEST_SHOWN])
+
+
+def _add_glue(kinds: Any) -> None:
+    parser = kinds.add_parser(
+        "glue",
+        description="""
+The figures of GLUE's leaderboard. The rows of PREDICTIONS belong to the rows of
+GOLD that have their index as an id, or, where those ids are others, to the rows
+0, 1, 2 and so on.
+""",
+    )
+    parser.set_defaults(run=run_glue)
+    parser.add_argument("task", metavar="TASK", type=str.lower, choices=TASKS, help=", ".join(TASKS))
+    parser.add_argument("gold", metavar="GOLD", help="the official file with labels, such as dev.tsv")
+    parser.add_argument(
+        "predictions",
+        metavar="PREDICTIONS",
+        help="what is handed in: index, a tab, prediction; with a header",
+    )
+    add_json(parser)
+
+
+def run_glue(arguments: argparse.Namespace) -> int:
+    """Score labels, and print."""
+    from minibert.data.glue import read_file
+
+    task = TASKS[arguments.task]
+    examples = read_file(task.name, arguments.gold)
+    gold = np.array([_number(example.label, task) for example in examples])
+    predicted = np.array(_matched(arguments, task, [example.id for example in examples]))
+
+    def percent(name: str) -> Statistic:
+        return lambda rows: 100 * getattr(metrics, name)(gold[rows], predicted[rows])
+
+    statistics = {name: percent(name) for name in task.metrics}
+    if len(statistics) == 2:
+        first, second = statistics.values()
+        statistics["mean"] = lambda rows: (first(rows) + second(rows)) / 2
+    everything = np.arange(len(gold))
+    figures = {
+        name: _figure(statistic(everything), statistic, len(gold)) for name, statistic in statistics.items()
+    }
+    if arguments.json:
+        counts = {"task": task.name, "total": len(gold)}
+        _print_json(counts | {name: figure.value for name, figure in figures.items()}, figures)
+    else:
+        _print_figures(f"{task.title}, {len(gold):,} examples", figures)
+    return 0
+
+
+def _matched(arguments: argparse.Namespace, task: GlueTask, ids: list[str]) -> list[float]:
+    """The predictions in the order of the gold examples, whose ids are given."""
+    found = _submission(arguments.predictions, task)
+    places = [str(place) for place in range(len(ids))]
+    for order in (ids, places):
+        if len(order) == len(found) and found.keys() == set(order):
+            return [found[index] for index in order]
+    raise InputError(
+        f"{arguments.predictions} has {len(found):,} predictions, {arguments.gold} {len(ids):,} examples; "
+        "their indices do not match: every example needs one, under its id or its number from 0."
+    )
+
+
+def _submission(file: str, task: GlueTask) -> dict[str, float]:
+    """The prediction for each index of a file as GLUE takes it, labels as their numbers."""
+    table = rows(file)
+    _, header = next(table, (0, []))
+    if [name.strip().lower() for name in header] != HEADER:
+        raise InputError(
+            f"{file} begins with {shown(header) or 'nothing'}; the columns index and prediction are expected."
+        )
+    found: dict[str, float] = {}
+    for line, row in table:
+        if len(row) != 2:
+            raise InputError(
+                f"{file}, line {line} has {len(row)} columns; an index, a tab and a prediction are expected."
+            )
+        index, label = row
+        if index in found:
+            raise InputError(
+                f"{file}, line {line}: the index {index[:60]!r} has a prediction already; give one each."
+            )
+        number = _number(label, task)
+        if not math.isfinite(number):
+            expected = f"one of {', '.join(task.labels)}" if task.labels else "a number"
+            raise InputError(
+                f"{file}, line {line}: {label[:60]!r} is no prediction for {task.title}; give {expected}."
+            )
+        found[index] = number
+    return found
+
+
+def _number(label: str | float, task: GlueTask) -> float:
+    """The place of a label among the task's, or the score that it is; not-a-number for neither."""
+    if task.labels:
+        return task.labels.index(label) if label in task.labels else math.nan
+    try:
+        return float(label)
+    except ValueError:
+        return math.nan
+
+
+def _figure(value: float, statistic: Statistic, n: int) -> Figure:
+    return Figure(value, *metrics.bootstrap(statistic, n))
+
+
+def _print_figures(title: str, figures: dict[str, Figure]) -> None:
+    print(f"{title}; in percent, with 95% intervals")
+    for name, figure in figures.items():
+        print(f"  {name:<9}{figure.value:8.3f}  {figure.low:.3f} to {figure.high:.3f}")
+
+
+def _print_json(official: dict[str, Any], figures: dict[str, Figure]) -> None:
+    intervals = {name: [figure.low, figure.high] for name, figure in figures.items()}
+    text = json.dumps(_defined(official | {"intervals": intervals}), indent=2)
+    print(text)
+
+
+def _defined(value: Any) -> Any:
+    """The same with null for not-a-number, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _defined(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_defined(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
