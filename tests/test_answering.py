@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from test_windows import TOKENIZER, WORDS, asked, most_context_by_loop, starts_of_loop, words
+from questions import TOKENIZER, WORDS, asked, most_context_by_loop, starts_of_loop, words
 
 from minibert import backends, cli, heads, hub
 from minibert.batch import TaskBatch
