@@ -12,8 +12,8 @@ from minibert import backends, bert
 from minibert.batch import Batch, Sequence
 from minibert.config import BertConfig
 from minibert.errors import InputError
-from minibert.hub import load_hf, save_hf
-from minibert.params import Parameters, precision_for
+from minibert.hub import load, save_hf
+from minibert.params import PRETRAINING, Parameters, precision_for
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,15 @@ class Bert:
         dtype: Any = "float32",
         threads: int | None = None,
     ) -> "Bert":
-        """Load the folder of a run of minibert, or of a BERT in Hugging Face's format.
+        """Load the folder of a run of minibert, or of a BERT in Hugging Face's or Google's format.
 
         A warning says which tensors of the pooler and the heads are not in the folder; these have their
         initial values, and what is computed from them means nothing until they are trained.
 
         Parameters
         ----------
-        folder : has `config.json` and `model.safetensors`.
+        folder : has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
+            `bert_config.json` and `bert_model.ckpt.*`.
         backend : the engine by name.
         dtype : in which to compute: "float32", "float64", or "bfloat16" for matrix products and activations
             with everything else in float32. What comes out is float32 or float64.
@@ -105,7 +106,7 @@ class Bert:
         """
         dtype = dtype if isinstance(dtype, str) else np.dtype(dtype).name
         ops = backends.create(backend, threads, dtype)
-        config, params, report = load_hf(folder, precision_for(dtype))
+        config, params, report = load(folder, precision_for(dtype), PRETRAINING)
         if report.missing:
             lacking = ", ".join(report.missing)
             warnings.warn(f"{folder} lacks {lacking}; train these before relying on them.", stacklevel=2)

@@ -54,8 +54,8 @@ tokenizer/report        | tokenizer/counting tokenizer/wordpiece              | 
 data/*                  | data/* tokenizer/* batch                            | numpy
 corpora/*               | data/*                                              |
 checkpoint              | params config                                       | numpy safetensors
-hub                     | params config                                       | numpy safetensors
-model                   | bert hub params config batch backends/__init__      |
+hub/*                   | hub/* params config                                 | numpy safetensors
+model                   | bert hub/* params config batch backends/__init__    |
                         | tokenizer/*                                         | numpy
 
 metrics                 |                                                     | numpy
@@ -72,7 +72,7 @@ pretraining/options     | pretraining/recipes config data/*                   |
 pretraining/preparation | pretraining/options data/* tokenizer/*              | numpy tqdm
 pretraining/evaluation  | bert config batch data/*                            | numpy
 pretraining/task        | pretraining/preparation pretraining/evaluation      |
-                        | pretraining/options train bert optim hub params     |
+                        | pretraining/options train bert optim hub/* params   |
                         | config batch data/* flops                           | numpy
 pretraining/budget      | pretraining/task pretraining/evaluation train       |
                         | params                                              |
@@ -80,7 +80,7 @@ pretraining/predict     | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options model backends/__init__         |
                         | data/* tokenizer/*                                  | numpy
 pretraining/__init__    |                                                     |
-pretrain                | pretraining/* train runlog viz model hub trace      |
+pretrain                | pretraining/* train runlog viz model hub/* trace    |
                         | checkpoint backends/__init__ data/* tokenizer/*     | numpy
 finetuning/task         | batch params                                        | numpy
 finetuning/report       | viz metrics/*                                       | numpy

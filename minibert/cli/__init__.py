@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minibert import __version__
+from minibert.cli.convert import add_convert
 from minibert.cli.flags import Parser, add_engine, add_json, add_layout
 from minibert.cli.pretrain import add_pretrain
 from minibert.cli.text import add_data, add_vocab
@@ -28,6 +29,7 @@ COMMANDS = {
     "data": "write text as token shards; look at training instances",
     "evaluate": "measure a run on held-out documents or other text",
     "fill-mask": "let a trained BERT guess the words at [MASK]",
+    "convert": "write a checkpoint in Hugging Face's or TensorFlow's format",
     "gradcheck": "prove every hand-written gradient: the proof sheet",
     "warmup": "compile ahead what the engine numba needs",
     "info": "what this machine and this installation offer",
@@ -117,6 +119,7 @@ failed, 2 something that was given can't be used, 130 Ctrl-C.
         add_data,
         add_evaluate,
         add_fill_mask,
+        add_convert,
         add_gradcheck,
         add_warmup,
         add_info,

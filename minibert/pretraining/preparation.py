@@ -91,9 +91,11 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
     if (run / "tokenizer_config.json").exists():
         return Tokenizer.from_pretrained(run)
-    if options.init_from and not (Path(options.init_from) / "config.json").is_file():
+    configurations = ("config.json", "bert_config.json")  # the second in TensorFlow's folders
+    if options.init_from and not any((Path(options.init_from) / name).is_file() for name in configurations):
         raise InputError(
-            f"init_from={options.init_from!r} has no config.json; give a run folder or another BERT's."
+            f"init_from={options.init_from!r} has no config.json or bert_config.json; "
+            "give a run folder or another BERT's."
         )
     if options.vocab or options.init_from:
         tokenizer = Tokenizer.from_pretrained(options.vocab or options.init_from)

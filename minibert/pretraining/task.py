@@ -14,9 +14,9 @@ from minibert.config import BertConfig
 from minibert.data.instances import BEGINNING, Instances, Position
 from minibert.errors import InputError
 from minibert.flops import step_operations
-from minibert.hub import load_hf
+from minibert.hub import load
 from minibert.optim import AdamW, warmup_linear
-from minibert.params import Parameters, initialise, precision_for
+from minibert.params import PRETRAINING, Parameters, initialise, precision_for
 from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
@@ -170,7 +170,7 @@ def _fresh(options: PretrainOptions, text: Text) -> Parameters:
 
 def _loaded(options: PretrainOptions, text: Text) -> Parameters:
     """Weights and shape of `init_from`; dropout and direction are those of the options."""
-    stored, params, _ = load_hf(Path(options.init_from))
+    stored, params, _ = load(Path(options.init_from), head=PRETRAINING)
     if stored.vocab_size != text.tokenizer.vocab_size:
         raise InputError(
             f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {options.init_from} was trained "

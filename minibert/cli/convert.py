@@ -1,0 +1,139 @@
+"""`minibert convert`: a checkpoint from one format to another."""
+
+import argparse
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from minibert.cli.flags import add_json
+from minibert.errors import InputError
+from minibert.files import atomic_text, write_folder_atomically
+
+DONE = 0
+SHOWN = 8  # names of tensors in one line
+# What goes with a vocabulary, in any format.
+TOKENIZER_FILES = (
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+
+
+def add_convert(commands: Any) -> None:
+    """The command's parser."""
+    parser = commands.add_parser(
+        "convert",
+        usage="minibert convert SOURCE DEST [--to FORMAT] [--dtype TYPE] [--json]",
+        description="""
+Writes a BERT in another format. SOURCE is a folder with
+  config.json       and model.safetensors, or pytorch_model.bin: its pickle is
+                    read as data, nothing in it is run
+  bert_config.json  and bert_model.ckpt.*, Google's checkpoint for TensorFlow,
+                    which is not needed; each tensor's check sum is verified
+and may have any head: of pre-training, or for classes, tags, spans, choices.
+Says which tensors were missing, of no use, or changed. What was missing is not
+invented. The vocabulary goes along. DEST appears whole or not at all.
+""",
+        epilog="""
+examples:
+  minibert convert uncased_L-12_H-768_A-12 bert-base
+  minibert convert runs/books books-tf --to tf
+  minibert convert bert-base half --dtype bfloat16
+""",
+    )
+    parser.set_defaults(run=run_convert)
+    parser.add_argument("source", metavar="SOURCE", help="a folder, or TensorFlow's DIR/bert_model.ckpt")
+    parser.add_argument("dest", metavar="DEST", help="a folder that is not there, or empty")
+    parser.add_argument(
+        "--to",
+        choices=("hf", "tf"),
+        default="hf",
+        metavar="FORMAT",
+        help="hf, with model.safetensors; tf, with bert_model.ckpt.* (default: hf)",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "float16", "bfloat16"),
+        default="float32",
+        metavar="TYPE",
+        help="float32, float16 or bfloat16 (default: float32)",
+    )
+    add_json(parser)
+
+
+def run_convert(arguments: argparse.Namespace) -> int:
+    """Read, write, and say what was found."""
+    from minibert import hub
+
+    source, dest = Path(arguments.source), Path(arguments.dest)
+    if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
+        raise InputError(f"{dest} exists and is not empty; choose another DEST.")
+    weights = hub.weights_of(source)
+    config, params, report = hub.load(source)
+    folder = weights.parent
+    labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
+    save = hub.save_tf if arguments.to == "tf" else hub.save_hf
+    said: list[str] = []
+
+    def fill(temporary: Path) -> None:
+        save(temporary, config, params, labels, dtype=arguments.dtype, omit=report.missing)
+        said.extend(_copy_tokenizer(folder, temporary))
+
+    write_folder_atomically(dest, fill)
+    written = {path.name: path.stat().st_size for path in sorted(dest.iterdir())}
+    facts = {
+        "source": str(weights),
+        "layers": config.L,
+        "hidden_size": config.H,
+        "heads": config.A,
+        "vocab_size": config.V,
+        "head": params.head.kind,
+        "labels": list(labels),
+        "missing": list(report.missing),
+        "unused": list(report.unused),
+        "changed": [*report.changed, *said],
+        "written": written,
+    }
+    print(json.dumps(facts, indent=2, ensure_ascii=False) if arguments.json else _text(facts, dest))
+    return DONE
+
+
+def _copy_tokenizer(folder: Path, dest: Path) -> list[str]:
+    """Copy the vocabulary and its options; sentences about what had to be guessed."""
+    for name in TOKENIZER_FILES:
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, dest / name)
+    if not (dest / "vocab.txt").exists():
+        return [] if (dest / "tokenizer.json").exists() else [f"{folder} has no vocabulary to go along"]
+    if (dest / "tokenizer_config.json").exists() or (dest / "tokenizer.json").exists():
+        return []
+    # Google's folders tell by their names alone whether text is to be lower-cased.
+    pieces = (dest / "vocab.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+    capital = [piece for piece in pieces if re.search("[A-Z]", piece) and not piece.startswith("[")]
+    is_cased = len(capital) > len(pieces) / 100  # the released Chinese one, lower-cased, has two all the same
+    options = {"tokenizer_class": "BertTokenizer", "do_lower_case": not is_cased}
+    atomic_text(dest / "tokenizer_config.json", json.dumps(options, indent=2) + "\n")
+    case = "capital letters: text keeps its case" if is_cased else "no capital letters: text is lower-cased"
+    return [f"tokenizer_config.json is new; the vocabulary has {case}"]
+
+
+def _text(facts: dict[str, Any], dest: Path) -> str:
+    sizes = "layers {layers}, hidden size {hidden_size}, heads {heads}, vocabulary {vocab_size:,}"
+    head = facts["head"] + (f" ({', '.join(facts['labels'])})" if facts["labels"] else "")
+    rows = [
+        ("read", f"{facts['source']}: {sizes.format_map(facts)}; head: {head}"),
+        ("missing", f"{_names(facts['missing'])}, left out" if facts["missing"] else "nothing"),
+        ("unused", _names(facts["unused"]) if facts["unused"] else "nothing"),
+        *(("changed", sentence) for sentence in facts["changed"]),
+        *(("written", f"{dest / name}  {size / 1e6:,.1f} MB") for name, size in facts["written"].items()),
+    ]
+    return "\n".join(f"{title:<9}{text}" for title, text in rows)
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,88 @@
+"""Checkpoints in and out: Hugging Face folders, and Google's TensorFlow checkpoints without TensorFlow."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert.config import BertConfig
+from minibert.hub.hugging_face import (
+    CONFIG_FILE,
+    LABELLED,
+    PICKLED_FILE,
+    WEIGHTS_FILE,
+    load_hf,
+    load_labels,
+    save_hf,
+)
+from minibert.hub.loading import LoadReport
+from minibert.hub.names import to_hf
+from minibert.hub.precisions import STORED
+from minibert.hub.tensorflow import TF_CONFIG_FILE, find_checkpoint, load_tf, save_tf
+from minibert.params import Head, Parameters
+
+__all__ = [
+    "CONFIG_FILE",
+    "LABELLED",
+    "PICKLED_FILE",
+    "STORED",
+    "TF_CONFIG_FILE",
+    "WEIGHTS_FILE",
+    "LoadReport",
+    "load",
+    "load_hf",
+    "load_labels",
+    "load_tf",
+    "save_hf",
+    "save_tf",
+    "to_hf",
+    "weights_of",
+]
+
+
+def weights_of(source: str | Path) -> Path | None:
+    """What `load` would read the weights from: a file, or the prefix of a TensorFlow checkpoint's files.
+
+    None where there is no checkpoint of any kind.
+
+    Raises
+    ------
+    InputError
+        When there are several TensorFlow checkpoints and nothing says which.
+    """
+    source = Path(source)
+    for name in (WEIGHTS_FILE, PICKLED_FILE):
+        if (source / name).exists():
+            return source / name
+    return find_checkpoint(source)
+
+
+def load(
+    source: str | Path, dtype: Any = np.float32, head: Head | None = None, seed: int = 0
+) -> tuple[BertConfig, Parameters, LoadReport]:
+    """Read a BERT: one of minibert's, of Hugging Face's or of Google's for TensorFlow.
+
+    Parameters
+    ----------
+    source : a folder with `config.json` and `model.safetensors` or `pytorch_model.bin`, or one with
+        `bert_config.json` and `bert_model.ckpt.*`; of the latter the path without its endings will do, too.
+    dtype : of the parameters.
+    head : what is to stand on the encoder. Left out, it is what was saved: by the architecture that the
+        configuration names or, where it names none, by the tensors.
+    seed : of the initial values of what the file lacks.
+
+    Returns
+    -------
+    config : the model's configuration.
+    params : its parameters; what the file lacks of the pooler and the head has its initial value.
+    report : which tensors that were, which of the file's were of no use, and which were changed.
+
+    Raises
+    ------
+    InputError
+        When a file is missing, truncated, hostile or foreign; when tensors of the encoder are missing, or a
+        shape is not the configuration's; when a weight is not a finite number.
+    """
+    weights = weights_of(source)
+    is_tensorflow = weights is not None and weights.name not in (WEIGHTS_FILE, PICKLED_FILE)
+    return (load_tf if is_tensorflow else load_hf)(source, dtype, head, seed)

@@ -1,0 +1,177 @@
+"""Hugging Face folders in and out: `config.json` beside `model.safetensors` or `pytorch_model.bin`."""
+
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, deserialize, safe_open
+
+from minibert.config import BertConfig
+from minibert.errors import InputError
+from minibert.files import atomic_tensors, atomic_text, write_atomically
+from minibert.hub.loading import LoadReport, Source, Tensors, labels_of, load_source, read_json
+from minibert.hub.names import ARCHITECTURES, to_hf
+from minibert.hub.precisions import narrowed, widened
+from minibert.params import Head, Parameters
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+PICKLED_FILE = "pytorch_model.bin"
+LABELLED = ("classify", "regress", "tag")  # heads whose outputs have names in the configuration
+NATIVE_FLOATS = ("F64", "F32", "F16")  # those that NumPy knows, as safetensors calls them
+
+
+def save_hf(
+    folder: str | Path,
+    config: BertConfig,
+    params: Parameters,
+    labels: Sequence[str] = (),
+    *,
+    dtype: str = "float32",
+    omit: Collection[str] = (),
+) -> None:
+    """Write a folder that `transformers` loads as it is: `AutoModelForPreTraining` or the task's own class.
+
+    Parameters
+    ----------
+    folder : made if it does not exist; a model that is there is replaced, each file in one step.
+    config : the model's configuration.
+    params : with any head.
+    labels : names of the outputs of a head of kind "classify", "tag" or "regress"; numbers when left out.
+    dtype : "float32", which every reader of such folders expects, "float16" or "bfloat16".
+    omit : Hugging Face's names of tensors to leave out: what only has its initial value.
+
+    Raises
+    ------
+    InputError
+        When the labels are not as many as the outputs, or a weight is beyond the range of float16.
+    RunError
+        When the disk is full or the folder cannot be written.
+    """
+    folder = Path(folder)
+    fields = fields_of(config, params.head, labels, omit)
+    stored = {name: narrowed(name, value, dtype) for name, value in to_hf(params).items() if name not in omit}
+    if dtype == "bfloat16":
+        write_atomically(folder / WEIGHTS_FILE, lambda path: _write_bfloat16(path, stored))
+    else:
+        atomic_tensors(folder / WEIGHTS_FILE, stored, {"format": "pt"})
+    if dtype != "float32":
+        fields["dtype"] = dtype
+    atomic_text(folder / CONFIG_FILE, json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+
+
+def fields_of(
+    config: BertConfig, head: Head, labels: Sequence[str] = (), omit: Collection[str] = ()
+) -> dict[str, Any]:
+    """The fields of a `config.json` that tells `transformers` which of its models this is.
+
+    Raises
+    ------
+    InputError
+        When the labels are not as many as the outputs of the head, or two are the same.
+    """
+    if labels and (head.kind not in LABELLED or len(labels) != head.outputs):
+        raise InputError(
+            f"{len(labels)} labels do not fit a head of kind {head.kind!r} with {head.outputs} outputs; "
+            "give one for each class or tag, and none to other heads."
+        )
+    if len(set(labels)) < len(labels):
+        raise InputError(f"labels={list(labels)} name two classes alike; give each a name of its own.")
+    fields = config.to_dict() | {"architectures": [ARCHITECTURES[head.kind]]}
+    if head.kind == "pretraining":
+        if "cls.predictions.bias" in omit:
+            fields["architectures"] = ["BertModel"]
+        elif "cls.seq_relationship.bias" in omit:
+            fields["architectures"] = ["BertForMaskedLM"]
+    if head.kind in LABELLED:
+        names = labels or [f"LABEL_{number}" for number in range(head.outputs)]
+        fields["id2label"] = {str(number): name for number, name in enumerate(names)}
+        fields["label2id"] = {name: number for number, name in enumerate(names)}
+    if head.kind == "regress":
+        fields["problem_type"] = "regression"
+    elif head.kind == "classify" and head.outputs > 1:
+        fields["problem_type"] = "single_label_classification"
+    return fields
+
+
+def load_hf(
+    folder: str | Path, dtype: Any = np.float32, head: Head | None = None, seed: int = 0
+) -> tuple[BertConfig, Parameters, LoadReport]:
+    """Read a BERT of minibert's or of Hugging Face's; the rest as with `hub.load`.
+
+    Tensors may be float16, bfloat16, float32 or float64. Names may lack the prefix `bert.` and may use the
+    spellings of early checkpoints (`LayerNorm.gamma`). `model.safetensors` goes before `pytorch_model.bin`.
+    """
+    folder = Path(folder)
+    fields = read_json(folder / CONFIG_FILE)
+    if not (folder / WEIGHTS_FILE).exists() and (folder / PICKLED_FILE).exists():
+        from minibert.hub.pickled import read_pickled
+
+        path = folder / PICKLED_FILE
+        tensors = read_pickled(path)
+    else:
+        path = folder / WEIGHTS_FILE
+        tensors = _read_tensors(path)
+    return load_source(Source(path, folder / CONFIG_FILE, fields, tensors), dtype, head, seed)
+
+
+def load_labels(folder: str | Path) -> tuple[str, ...]:
+    """The labels that a fine-tuned model was saved with, in the order of its outputs; none if it has none.
+
+    Raises
+    ------
+    InputError
+        When the folder has no configuration, or its labels are not numbered from 0 on.
+    """
+    folder = Path(folder)
+    path = next((p for name in (CONFIG_FILE, "bert_config.json") if (p := folder / name).exists()), None)
+    path = path or folder / CONFIG_FILE
+    return labels_of(read_json(path), path)
+
+
+def _read_tensors(path: Path) -> Tensors:
+    """The floating-point tensors of a safetensors file; others, such as position_ids, are left out.
+
+    The library checks every length and offset of the header against the file before anything is read.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}
+            tensors = {name: file.get_tensor(name) for name, kind in kinds.items() if kind in NATIVE_FLOATS}
+        if "BF16" in kinds.values():  # NumPy has no such type: the library gives the bytes
+            stored = dict(deserialize(path.read_bytes()))
+            tensors |= {
+                name: widened(np.frombuffer(stored[name]["data"], "<u2")).reshape(stored[name]["shape"])
+                for name, kind in kinds.items()
+                if kind == "BF16"
+            }
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error}); {_advice(path.parent)}.") from error
+    except SafetensorError as error:
+        raise InputError(f"{path} is damaged or not a safetensors file ({error}); copy it again.") from error
+    return tensors
+
+
+def _advice(folder: Path) -> str:
+    for name in (WEIGHTS_FILE, PICKLED_FILE):
+        if (folder / f"{name}.index.json").exists():
+            return f"its weights are in several files ({name}.index.json): save the model again in one"
+    return f"expected the weights of a BERT in {WEIGHTS_FILE} or {PICKLED_FILE}"
+
+
+def _write_bfloat16(path: Path, tensors: Tensors) -> None:
+    """A safetensors file of bfloat16, for which the library wants more than NumPy: its length in 8 bytes, the
+    header as JSON, then the tensors end to end."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, value in sorted(tensors.items()):
+        begin, end = end, end + value.nbytes
+        header[name] = {"dtype": "BF16", "shape": list(value.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # so that the tensors are aligned
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, value in sorted(tensors.items()):
+            file.write(value)

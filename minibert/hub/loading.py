@@ -1,0 +1,230 @@
+"""From tensors under Hugging Face's names, whatever file they are from, to the parameters of a BERT."""
+
+import json
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.config import BertConfig
+from minibert.errors import InputError
+from minibert.hub.names import (
+    ARCHITECTURES,
+    LSTM,
+    REPLACEABLE,
+    SPELLINGS,
+    TIED,
+    head_names,
+    parts,
+    shapes,
+)
+from minibert.params import OUTPUTS, PRETRAINING, Head, Parameters, check_head, parameter_table, reset
+
+Tensors = dict[str, np.ndarray]
+
+# Their models whose heads are some of pre-training's, or none.
+_PRETRAINED = ("BertModel", "BertForMaskedLM", "BertForNextSentencePrediction", "BertLMHeadModel")
+_OWN_LOSS = ("multi_label_classification", "regression")  # problem types of more than one number
+# How names begin in models of other architectures. TensorFlow's ALBERT begins with bert/ like a BERT.
+_FOREIGN = {
+    "roberta.": "RoBERTa",
+    "distilbert.": "DistilBERT",
+    "electra.": "ELECTRA",
+    "albert.": "ALBERT",
+    "bert.encoder.transformer.": "ALBERT",
+}
+
+
+class LoadReport(NamedTuple):
+    """What a checkpoint and the model did not have in common."""
+
+    missing: tuple[str, ...]  # Hugging Face's names of what the file lacks of pooler and head: initial values
+    unused: tuple[str, ...]  # tensors of the file that minibert has no place for, as the file calls them
+    changed: tuple[str, ...] = ()  # sentences about tensors that were not taken as they are
+
+
+class Source(NamedTuple):
+    """What a folder holds."""
+
+    path: Path  # of the weights, which errors name
+    config_path: Path
+    fields: dict[str, Any]  # of the configuration
+    tensors: Tensors  # under Hugging Face's names, in its layout
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The fields of a configuration.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or does not hold a JSON object.
+    """
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); give the folder of a BERT.") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON ({error}); copy the model's folder again.") from error
+    if not isinstance(fields, dict):
+        raise InputError(f"{path} holds a {type(fields).__name__}, not a JSON object of fields.")
+    return fields
+
+
+def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
+    """The labels of a configuration in the order of their numbers; none where it does not say any.
+
+    Raises
+    ------
+    InputError
+        When `id2label` is not an object of names by numbers from 0 on.
+    """
+    stored = fields.get("id2label")
+    if stored is None:
+        return ()
+    try:
+        by_number = {int(number): label for number, label in stored.items()}
+        labels = tuple(by_number[number] for number in range(len(stored)))
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        raise InputError(f"{path}: id2label={short(stored)} does not number labels from 0 on.") from error
+    if not all(isinstance(label, str) for label in labels):
+        raise InputError(f"{path}: id2label={short(stored)} has a label that is no string.")
+    return labels
+
+
+def load_source(
+    source: Source, dtype: Any, head: Head | None, seed: int
+) -> tuple[BertConfig, Parameters, LoadReport]:
+    """Check everything against the configuration, then fill the parameters; `hub.load` says the rest."""
+    try:
+        config = BertConfig.from_dict(source.fields)
+    except InputError as error:
+        raise InputError(f"{source.config_path}: {error}") from error
+    tensors = _canonical(source.path, source.tensors)
+    head, other = _choose_head(source, config, tensors, head)
+    missing = _check(source, config, head, tensors)
+    params = Parameters(config, dtype=dtype, head=head)
+    for _, theirs, part in parts(params):
+        if theirs in tensors:
+            _fill(source.path, theirs, part, tensors.pop(theirs))
+    reset(params, [ours for ours, _ in missing], seed)
+    unused = tuple(sorted([*tensors, *other]))
+    return config, params, LoadReport(tuple(theirs for _, theirs in missing), unused)
+
+
+def _canonical(path: Path, tensors: Tensors) -> Tensors:
+    """The tensors under their full modern names, tied ones once; `tensors` is emptied, for the memory."""
+    found: Tensors = {}
+    while tensors:
+        name, tensor = tensors.popitem()
+        for pattern, replacement in SPELLINGS:
+            name = pattern.sub(replacement, name)
+        if name in found:
+            raise InputError(f"{path} has {name} twice, under two spellings; remove one of them.")
+        found[name] = tensor
+    for second, first in TIED.items():
+        tensor = found.pop(second, None)
+        if tensor is not None and not np.array_equal(found.setdefault(first, tensor), tensor):
+            raise InputError(f"{path}: {second} differs from {first}; in BERT, and here, the two are one.")
+    for beginning, kind in _FOREIGN.items():
+        if any(name.startswith(beginning) for name in found):
+            raise InputError(
+                f"{path} holds weights of {kind}, which computes differently; give a BERT, or a model of its "
+                "architecture such as MiniLM or TinyBERT."
+            )
+    return found
+
+
+def _choose_head(
+    source: Source, config: BertConfig, tensors: Tensors, asked: Head | None
+) -> tuple[Head, Tensors]:
+    """The head to load, and what is taken out of `tensors` because it belongs to another."""
+    stored, is_certain = _stored_head(source, tensors)
+    if asked is None:
+        if stored is None:
+            raise InputError(
+                f"{source.config_path}: problem_type={source.fields.get('problem_type')!r} with several "
+                "outputs is none of minibert's tasks; load its encoder under a head of your choice."
+            )
+        return stored, {}
+    check_head(asked)
+    if asked == stored or asked.kind == "pretraining":
+        return asked, {}
+    weight, bias = head_names(asked)
+    fits = weight in tensors and tensors[weight].shape == (asked.outputs, config.H)
+    if fits and not is_certain:
+        return asked, {}
+    return asked, {name: tensors.pop(name) for name in (weight, bias) if name in tensors}
+
+
+def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
+    """The head that was saved, and whether the configuration says so or its tensors make it likely.
+
+    None stands for one that minibert has no loss for.
+    """
+    has_lstm = any(name.startswith(LSTM) for name in tensors)
+    names = source.fields.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if name in (ARCHITECTURES["pretraining"], *_PRETRAINED):
+        return PRETRAINING, True
+    for kind in ("span", "choice"):
+        if name == ARCHITECTURES[kind]:
+            return Head(kind, OUTPUTS[kind], has_lstm), True
+    outputs = _outputs(source, tensors)
+    one = Head("regress" if outputs == 1 else "classify", outputs, has_lstm)
+    if name == ARCHITECTURES["tag"]:
+        return Head("tag", outputs, has_lstm), True
+    if name == ARCHITECTURES["classify"]:
+        own_loss = outputs > 1 and source.fields.get("problem_type") in _OWN_LOSS
+        return None if own_loss else one, True
+    if "qa_outputs.weight" in tensors:
+        return Head("span", OUTPUTS["span"], has_lstm), False
+    if "classifier.weight" not in tensors:
+        return PRETRAINING, False
+    return one if "bert.pooler.dense.weight" in tensors else Head("tag", outputs, has_lstm), False
+
+
+def _outputs(source: Source, tensors: Tensors) -> int:
+    """How many classes: rows of the classifier or, where it is lost, labels."""
+    labels = len(labels_of(source.fields, source.config_path))
+    weight = tensors.get("classifier.weight")
+    if weight is None or weight.ndim != 2 or not len(weight):
+        return labels or 2  # Hugging Face's own default
+    if labels and labels != len(weight):
+        raise InputError(
+            f"{source.path}: classifier.weight has {len(weight)} rows, {source.config_path.name} names "
+            f"{labels} labels; the two files belong to different models."
+        )
+    return len(weight)
+
+
+def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> list[tuple[str, str]]:
+    """Compare with the configuration before memory is taken for it; both names of what is missing."""
+    path, file = source.path, source.config_path.name
+    if config.L > len(tensors):
+        raise InputError(
+            f"{path} has {len(tensors)} tensors, too few for num_hidden_layers={config.L} of {file}; "
+            "give the folder of one complete model."
+        )
+    missing = []
+    for ours, theirs, shape in shapes(parameter_table(config, head), head):
+        if theirs not in tensors:
+            missing.append((ours, theirs))
+        elif tensors[theirs].shape != shape:
+            raise InputError(
+                f"{path}: {theirs} has shape {tensors[theirs].shape}, {file} asks for {shape}; "
+                "the two files belong to different models."
+            )
+    lost = [theirs for ours, theirs in missing if not ours.startswith(REPLACEABLE)]
+    if lost:
+        shown = ", ".join(lost[:8]) + (f" and {len(lost) - 8} more" if len(lost) > 8 else "")
+        raise InputError(f"{path} lacks these weights of the encoder: {shown}; give a complete BERT.")
+    return missing
+
+
+def _fill(path: Path, theirs: str, part: np.ndarray, tensor: np.ndarray) -> None:
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite, which is refused
+        part[...] = tensor
+    if not np.isfinite(part).all():
+        raise InputError(f"{path}: {theirs} has values that are not finite numbers; the model is damaged.")

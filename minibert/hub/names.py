@@ -1,0 +1,110 @@
+"""Hugging Face's names and layout of our parameters.
+
+Two things differ between the layouts. Their linear weights are (outputs, inputs), ours (inputs, outputs);
+their query, key and value are three matrices, ours stand side by side in one.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from minibert.params import Entry, Head, Parameters
+
+# Our names to theirs. * is the number of a layer, {} stands for query, key and value.
+_LAYER = "bert.encoder.layer.*"
+NAMES = {
+    "embeddings.word": "bert.embeddings.word_embeddings.weight",
+    "embeddings.position": "bert.embeddings.position_embeddings.weight",
+    "embeddings.segment": "bert.embeddings.token_type_embeddings.weight",
+    "embeddings.gamma": "bert.embeddings.LayerNorm.weight",
+    "embeddings.beta": "bert.embeddings.LayerNorm.bias",
+    "layers.*.attention.qkv_weight": f"{_LAYER}.attention.self.{{}}.weight",
+    "layers.*.attention.qkv_bias": f"{_LAYER}.attention.self.{{}}.bias",
+    "layers.*.attention.output_weight": f"{_LAYER}.attention.output.dense.weight",
+    "layers.*.attention.output_bias": f"{_LAYER}.attention.output.dense.bias",
+    "layers.*.attention.gamma": f"{_LAYER}.attention.output.LayerNorm.weight",
+    "layers.*.attention.beta": f"{_LAYER}.attention.output.LayerNorm.bias",
+    "layers.*.feed_forward.in_weight": f"{_LAYER}.intermediate.dense.weight",
+    "layers.*.feed_forward.in_bias": f"{_LAYER}.intermediate.dense.bias",
+    "layers.*.feed_forward.out_weight": f"{_LAYER}.output.dense.weight",
+    "layers.*.feed_forward.out_bias": f"{_LAYER}.output.dense.bias",
+    "layers.*.feed_forward.gamma": f"{_LAYER}.output.LayerNorm.weight",
+    "layers.*.feed_forward.beta": f"{_LAYER}.output.LayerNorm.bias",
+    "pooler.weight": "bert.pooler.dense.weight",
+    "pooler.bias": "bert.pooler.dense.bias",
+    "mlm.weight": "cls.predictions.transform.dense.weight",
+    "mlm.bias": "cls.predictions.transform.dense.bias",
+    "mlm.gamma": "cls.predictions.transform.LayerNorm.weight",
+    "mlm.beta": "cls.predictions.transform.LayerNorm.bias",
+    "mlm.output_bias": "cls.predictions.bias",
+    "nsp.weight": "cls.seq_relationship.weight",
+    "nsp.bias": "cls.seq_relationship.bias",
+}
+# Second names of one tensor, which some files carry beside the first or in its place.
+TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+# What a model may have lost, being meant for something else.
+REPLACEABLE = ("pooler", "mlm", "nsp", "lstm", "head")
+LSTM = "lstm."  # as these parameters begin, of which Hugging Face has no like: they keep names and layout
+# Names that a bare encoder begins with, and spellings of the first released checkpoints.
+SPELLINGS = (
+    (re.compile(r"^(?=(embeddings|encoder|pooler)\.)"), "bert."),
+    (re.compile(r"(?<=LayerNorm\.)gamma$"), "weight"),
+    (re.compile(r"(?<=LayerNorm\.)beta$"), "bias"),
+)
+ARCHITECTURES = {
+    "pretraining": "BertForPreTraining",
+    "classify": "BertForSequenceClassification",
+    "regress": "BertForSequenceClassification",
+    "tag": "BertForTokenClassification",
+    "span": "BertForQuestionAnswering",
+    "choice": "BertForMultipleChoice",
+}
+
+
+def to_hf(parameters: Parameters) -> dict[str, np.ndarray]:
+    """Parameters, or gradients of them, under Hugging Face's names and in its layout: views of the buffer."""
+    return {theirs: part for _, theirs, part in parts(parameters)}
+
+
+def parts(parameters: Parameters) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Our name and theirs of every tensor, with the view of our array that it stands for."""
+    for entry in parameters.table:
+        names = _theirs(entry, parameters.head)
+        for theirs, part in zip(names, np.split(parameters[entry.name], len(names), axis=-1), strict=True):
+            yield entry.name, theirs, part.T if _is_turned(entry) else part
+
+
+def shapes(table: list[Entry], head: Head) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Our name, theirs and their shape, with no array made: a configuration may ask for anything."""
+    for entry in table:
+        names = _theirs(entry, head)
+        shape = (*entry.shape[:-1], entry.shape[-1] // len(names))
+        for theirs in names:
+            yield entry.name, theirs, shape[::-1] if _is_turned(entry) else shape
+
+
+def head_names(head: Head) -> tuple[str, str]:
+    """Their names of weight and bias of the output layer of a task."""
+    layer = "qa_outputs" if head.kind == "span" else "classifier"
+    return f"{layer}.weight", f"{layer}.bias"
+
+
+def _theirs(entry: Entry, head: Head) -> list[str]:
+    """Hugging Face's name of one of our parameters; three names for the joint projection of attention."""
+    if entry.name.startswith(LSTM):
+        return [entry.name]
+    if entry.name.startswith("head."):
+        return [head_names(head)[entry.name == "head.bias"]]
+    theirs = NAMES[re.sub(r"\d+", "*", entry.name)]
+    if number := re.search(r"\d+", entry.name):
+        theirs = theirs.replace("*", number[0])
+    return [theirs.format(part) for part in ("query", "key", "value")] if "{}" in theirs else [theirs]
+
+
+def _is_turned(entry: Entry) -> bool:
+    """Whether it is the weight of a linear layer; the embeddings are tables, and alike in both layouts."""
+    return entry.name.endswith("weight")

@@ -1,0 +1,154 @@
+"""PyTorch's `pytorch_model.bin` without PyTorch and without unpickling: see `unpickling.py`.
+
+Two layouts: a zip archive with `data.pkl` and one member for each storage (PyTorch 1.6 and later), and the
+older one, five pickles and then the storages end to end. Every length in the file is checked against the
+bytes that there are before memory is taken for it.
+"""
+
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from minibert.errors import InputError
+from minibert.hub.precisions import widened
+from minibert.hub.unpickling import BFLOAT16, Hostile, Machine, Storage, StoredTensor
+
+PICKLE_LIMIT = 1 << 20  # bytes; that of a BERT-large has some 60,000
+MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which the older layout begins
+_FLOATS = ("<f4", "<f8", "<f2", BFLOAT16)
+
+
+def read_pickled(path: Path) -> dict[str, np.ndarray]:
+    """The floating-point tensors of a state dictionary by name; others, such as position_ids, are left out.
+
+    Parameters
+    ----------
+    path : what `torch.save` wrote, in its layout of today or in the one before version 1.6.
+
+    Returns
+    -------
+    Arrays in the precision of the file, bfloat16 as float32. Tensors that share a storage share memory.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, is damaged, holds anything but tensors, or asks for anything to be
+        called that storing tensors does not need.
+    """
+    try:
+        with open(path, "rb") as file:
+            is_archive = file.read(4) == b"PK\x03\x04"
+            file.seek(0)
+            return _read_archive(file) if is_archive else _read_older(file)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}); check the file.") from error
+    except Hostile as error:
+        raise InputError(
+            f"{path} {error}, which stored tensors do not need and may be hostile; nothing of it was run: "
+            "get the model as model.safetensors, or from somebody you trust."
+        ) from error
+    except (
+        ValueError,
+        LookupError,
+        EOFError,
+        OverflowError,
+        NotImplementedError,  # zipfile's word for a compression it does not know
+        RuntimeError,  # and for a password
+        zipfile.BadZipFile,
+    ) as error:
+        raise InputError(
+            f"{path} is damaged or no dictionary of tensors ({error}); copy or save it again."
+        ) from error
+
+
+def _read_archive(file: BinaryIO) -> dict[str, np.ndarray]:
+    length = os.fstat(file.fileno()).st_size
+    with zipfile.ZipFile(file) as archive:
+        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise ValueError(f"the archive has {len(pickles)} members data.pkl in place of one")
+        folder = pickles[0].removesuffix("data.pkl")
+
+        def read(member: str, size: int | None = None) -> bytes:
+            info = archive.getinfo(folder + member)
+            if (
+                info.compress_type != zipfile.ZIP_STORED
+            ):  # PyTorch never does; a small file could unfold to a large
+                raise ValueError(f"{member} is compressed")
+            if info.file_size > PICKLE_LIMIT if size is None else info.file_size != size:
+                raise ValueError(f"{member} has {info.file_size} bytes in place of {size or PICKLE_LIMIT}")
+            return archive.read(info)
+
+        if folder + "byteorder" in archive.NameToInfo and read("byteorder") != b"little":
+            raise ValueError("its numbers are not little-endian")
+        machine = Machine()
+        tensors = machine.run(io.BytesIO(read("data.pkl")))
+        if sum(storage.size for storage in machine.storages.values()) > length:
+            raise ValueError("its storages are longer than the file")
+        return _arrays(tensors, lambda storage: read(f"data/{storage.key}", storage.size))
+
+
+def _read_older(file: BinaryIO) -> dict[str, np.ndarray]:
+    """Magic number, version of the layout, facts about the machine, tensors, order of the storages."""
+    head = io.BytesIO(file.read(PICKLE_LIMIT))
+    machine = Machine()
+    if machine.run(head) != MAGIC or machine.run(head) != PROTOCOL:
+        raise ValueError("it does not begin as PyTorch's files do")
+    system = machine.run(head)
+    if type(system) is not dict or system.get("little_endian") is not True:
+        raise ValueError("its numbers are not little-endian")
+    tensors, keys = machine.run(head), machine.run(head)
+    if type(keys) is not list or any(type(key) is not str for key in keys):
+        raise ValueError("it does not list its storages")
+    if set(keys) != set(machine.storages):
+        raise ValueError("it lists other storages than its tensors lie in")
+    length, at = os.fstat(file.fileno()).st_size, head.tell()
+    places = {}
+    for key in keys:
+        storage = machine.storages[key]
+        file.seek(at)
+        if int.from_bytes(file.read(8), "little") != storage.count:
+            raise ValueError(f"storage {short(key)} does not have the expected {storage.count} numbers")
+        places[key] = at + 8
+        at += 8 + storage.size
+        if at > length:
+            raise ValueError("it ends too early")
+
+    def read(storage: Storage) -> bytes:
+        file.seek(places[storage.key])
+        return file.read(storage.size)
+
+    return _arrays(tensors, read)
+
+
+def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> dict[str, np.ndarray]:
+    """Arrays of the tensors of floating-point numbers; each storage is read, and widened, once."""
+    if type(tensors) is not dict or not any(type(one) is StoredTensor for one in tensors.values()):
+        raise ValueError("its outermost part holds no tensors")
+    rows: dict[str, np.ndarray] = {}
+    found = {}
+    for name, tensor in tensors.items():
+        if type(tensor) is not StoredTensor or tensor.storage.dtype not in _FLOATS:
+            continue
+        storage = tensor.storage
+        if storage.key not in rows:
+            rows[storage.key] = _row(storage, read(storage))
+        row = rows[storage.key][tensor.offset :]
+        strides = [stride * row.itemsize for stride in tensor.strides]
+        found[name] = np.lib.stride_tricks.as_strided(row, tensor.shape, strides, writeable=False)
+    return found
+
+
+def _row(storage: Storage, data: bytes) -> np.ndarray:
+    """(count,) the numbers; all of them, since views of the row are taken unchecked."""
+    if len(data) != storage.size:
+        raise ValueError("it ends too early")
+    if storage.dtype == BFLOAT16:
+        return widened(np.frombuffer(data, "<u2"))
+    return np.frombuffer(data, storage.dtype)
