@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -174,6 +175,28 @@ def test_a_finished_tagger_says_again_what_it_said_of_dev(finished, options):
 def test_command_tags_with_a_feature_based_model(finished, capsys):
     assert cli.main(["tag", str(finished[0]), "Anna lives in Rome", "--backend", "numpy"]) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == ["PER  Anna", "LOC  Rome"]
+
+
+def test_commands_measure_and_predict_with_a_feature_based_model(finished, options, tmp_path, capsys):
+    folder, report = finished
+    assert cli.main(["evaluate", str(folder), "--backend", "numpy", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == report["scores"]
+    words = [
+        "predict",
+        "--model",
+        str(folder),
+        "--split",
+        "dev",
+        "--out",
+        str(tmp_path),
+        "--backend",
+        "numpy",
+    ]
+    assert cli.main(words) == 0
+    gold, found = str(Path(options.data) / "eng.testa"), str(tmp_path / "dev_predictions.conll")
+    capsys.readouterr()
+    assert cli.main(["score", "conll", gold, found]) == 0
+    assert "FB1: 100.00" in capsys.readouterr().out
 
 
 def test_command_finetunes_on_frozen_layers(options, tmp_path, capsys):

@@ -177,7 +177,8 @@ def test_a_file_is_whole_or_not_there(model, tokenizer, tmp_path):
 
 
 def test_an_empty_text_file_makes_an_empty_array(model, tokenizer, tmp_path):
-    write_features(Extractor(model, tokenizer), [], tmp_path / "v.npy")
+    write_features(Extractor(model, tokenizer, pool="none"), [], tmp_path / "v.npy")
+    assert np.load(borders_file(tmp_path / "v.npy")).tolist() == [0]
     assert np.load(tmp_path / "v.npy").shape == (0, 32)
 
 

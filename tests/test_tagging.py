@@ -268,6 +268,30 @@ def test_tasks_come_by_name():
     assert registry.create("tag", {"words": "1"}).columns == {"words": "1"}
 
 
+def test_own_files_are_tables_of_words_and_tags(tmp_path, tokenizer):
+    (tmp_path / "train.csv").write_text("text,pos\nrome is good,NN VB JJ\nanna,NN\n", "utf-8")
+    (tmp_path / "test.csv").write_text("text\nthe film\n", "utf-8")
+    task = registry.create("tag", {"words": "text", "tags": "pos"})
+    examples = task.read(tmp_path, "train")
+    assert examples == [sentence("rome is good", 0, "NN VB JJ"), sentence("anna", 1, "NN")]
+    labels = task.labels(examples)
+    found = features(task, examples, tokenizer, training=True, labels=labels)
+    assert [[labels[i] for i in one.label] for one in found] == [["NN", "VB", "JJ"], ["NN"]]
+    assert task.read(tmp_path, "test") == [sentence("the film")]
+    with pytest.raises(InputError, match="no column 'text'"):
+        registry.create("tag", {"words": "text", "tags": "1"}).read(
+            _written(tmp_path / "x", "a,b\n"), "train"
+        )
+    with pytest.raises(InputError, match=r"columns=\['word'\] are not known to tag; there are words, tags"):
+        registry.create("tag", {"word": "text"})
+
+
+def _written(folder, text):
+    folder.mkdir()
+    (folder / "train.csv").write_text(text, "utf-8")
+    return folder
+
+
 # Real data
 
 

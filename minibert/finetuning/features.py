@@ -8,6 +8,7 @@ memory.
 
 import json
 import warnings
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence as Many
 from dataclasses import dataclass, field
 from itertools import islice
@@ -263,7 +264,7 @@ def write_features(
     """
     out = Path(out)
     check_format(out)
-    lengths: list[int] = []
+    lengths = array("q")  # of texts: eight bytes for each are all that grows with them
 
     def counted() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for ids, vector in extractor.stream(texts):
@@ -277,7 +278,7 @@ def write_features(
         dtype = extractor.model.params.flat.dtype
         write_atomically(out, lambda path: _write_rows(path, counted(), extractor.width, dtype))
         if extractor.pool == "none":
-            borders = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+            borders = np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))])
             write_atomically(borders_file(out), lambda path: _save(path, borders))
     else:
         write_atomically(out, lambda path: _write_lines(path, counted(), extractor.tokenizer.vocab))

@@ -29,6 +29,7 @@ FILES = {
     "dev": ("eng.testa", "valid.txt", "dev.txt", "valid.conll", "dev.conll", "dev.bio"),
     "test": ("eng.testb", "test.txt", "test.conll", "test.bio"),
 }
+COLUMNS = ("words", "tags", "layout", "delimiter", "header")  # arguments of `tables.read_tags`
 NOTHING = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
 _NONE = np.empty(0, np.int32)
 
@@ -40,6 +41,8 @@ def create(name: str, columns: Mapping[str, str]) -> "Tagging":
     ----------
     columns : for "tag", what the columns of one's own files are called.
     """
+    if unknown := [column for column in columns if column not in COLUMNS]:
+        raise InputError(f"columns={unknown} are not known to tag; there are {', '.join(COLUMNS)}.")
     return Tagging(name, columns, by_document=name != "ner-sentences")
 
 
@@ -67,13 +70,22 @@ class Tagging(Task):
     def read(self, data: Path, split: str) -> list[TaggedSentence]:
         """The sentences of a split."""
         if self.name == "tag":
-            return tables.read_tags(own_file(data, split), **self.columns)
+            return self._read_own(own_file(data, split), split)
         found = [path for file in FILES[split] if (path := Path(data) / file).exists()]
         if not found:
             raise InputError(
                 f"{data} has no file of the split {split!r}; one of {', '.join(FILES[split])} is expected."
             )
         return ner.read(found[0])
+
+    def _read_own(self, path: Path, split: str) -> list[TaggedSentence]:
+        try:
+            return tables.read_tags(path, **self.columns)
+        except InputError:
+            if split != "test":
+                raise
+            columns = {name: column for name, column in self.columns.items() if name != "tags"}
+            return tables.read_tags(path, **columns, labelled=False)
 
     def labels(self, examples: Many[TaggedSentence]) -> tuple[str, ...]:
         """O, then the others in the order of the alphabet; of every type of entity B- and I- both."""
