@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "minibert"
 TABLE = """
 errors                  |                                                     |
 files                   |                                                     | safetensors
+options                 |                                                     |
 __init__                | any                                                 |
 __main__                | cli/__init__                                        |
 
@@ -26,7 +27,7 @@ ops/*                   | ops/*                                               | 
 
 bert                    | config batch                                        |
 heads                   | bert config batch params                            | numpy
-bilstm                  | params                                              | numpy
+bilstm                  | heads params batch                                  | numpy
 optim                   |                                                     | numpy
 flops                   | config                                              | numpy
 backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
@@ -53,22 +54,22 @@ tokenizer/learner       | tokenizer/counting tokenizer/merging                |
 tokenizer/report        | tokenizer/counting tokenizer/wordpiece              | numpy
 data/*                  | data/* tokenizer/* batch                            | numpy
 corpora/*               | data/*                                              |
-checkpoint              | params config                                       | numpy safetensors
+checkpoint              | bilstm params config                                | numpy safetensors
 hub/*                   | hub/* params config                                 | numpy safetensors
 model                   | bert hub/* params config batch backends/__init__    |
                         | tokenizer/*                                         | numpy
 
-metrics                 |                                                     | numpy
+metrics/*               | metrics/*                                           | numpy
 trace                   | flops                                               | numpy
 viz                     |                                                     | numpy matplotlib
-gradcases               | ops/* bert params config batch                      | numpy
-gradcheck               | ops/* gradcases params                              | numpy
+gradcases/*             | gradcases/* bert heads bilstm params config batch   | numpy
+gradcheck               | ops/* gradcases/* params                            | numpy
 
 runlog                  |                                                     | tqdm tensorboardX
-train                   | optim checkpoint metrics runlog params config       |
+train                   | optim checkpoint metrics/* runlog params config     |
                         | batch                                               | numpy
 pretraining/recipes     |                                                     |
-pretraining/options     | pretraining/recipes config data/*                   |
+pretraining/options     | pretraining/recipes config data/* options           |
 pretraining/preparation | pretraining/options data/* tokenizer/*              | numpy tqdm
 pretraining/evaluation  | bert config batch data/*                            | numpy
 pretraining/task        | pretraining/preparation pretraining/evaluation      |
@@ -84,16 +85,19 @@ pretrain                | pretraining/* train runlog viz model hub/* trace    |
                         | checkpoint backends/__init__ data/* tokenizer/*     | numpy
 finetuning/task         | batch params                                        | numpy
 finetuning/report       | viz metrics/*                                       | numpy
+finetuning/feature_tagger | finetuning/* bilstm hub/* model backends/__init__  |
+                        | tokenizer/* params batch                            | numpy safetensors
 finetuning/*            | finetuning/* train runlog heads bert bilstm optim   |
                         | metrics/* viz model hub/* checkpoint flops          |
                         | backends/__init__ data/* tokenizer/* params         |
-                        | config batch                                        | numpy tqdm
+                        | config batch options                                | numpy tqdm
 finetune                | finetuning/* train runlog heads optim metrics/* viz |
                         | model hub/* checkpoint                              |
                         | backends/__init__ data/* tokenizer/* params         |
-                        | config batch                                        | numpy tqdm
+                        | config batch options                                | numpy tqdm
 experiments/*           | experiments/* pretrain pretraining/* finetune       |
-                        | metrics viz model config data/* tokenizer/*         | numpy tqdm
+                        | finetuning/* backends/__init__ runlog               |
+                        | metrics/* viz model config data/* tokenizer/*       | numpy tqdm
 
 corpora/make_books      | data/*                                              |
 cli/*                   | any                                                 | numpy

@@ -13,9 +13,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from minibert import __version__
+from minibert.cli.answer import add_answer
 from minibert.cli.convert import add_convert
+from minibert.cli.experiments import add_table7
+from minibert.cli.features import add_features
+from minibert.cli.finetune import (
+    add_classify,
+    add_finetune,
+    add_measured,
+    add_predict,
+    run_evaluate_task,
+)
 from minibert.cli.flags import Parser, add_engine, add_json, add_layout
 from minibert.cli.pretrain import add_pretrain
+from minibert.cli.score import add_score
+from minibert.cli.tag import add_tag
 from minibert.cli.text import add_data, add_vocab
 from minibert.cli.tokenize import add_tokenize
 from minibert.cli.warmup import add_warmup
@@ -27,8 +39,16 @@ COMMANDS = {
     "vocab": "learn a WordPiece vocabulary, or see what one does to a text",
     "tokenize": "text to pieces, ids and offsets",
     "data": "write text as token shards; look at training instances",
-    "evaluate": "measure a run on held-out documents or other text",
+    "finetune": "teach a trained BERT a task: GLUE, SQuAD, NER, SWAG, your own",
+    "predict": "write a task's official files with one model, or several averaged",
+    "classify": "what a fine-tuned model says of a text or a pair",
+    "evaluate": "measure a pre-training run, or a fine-tuned model on its task",
+    "answer": "a question about a text of any length, by a fine-tuned model",
+    "tag": "words of a text with their tags, and what is named in it",
+    "features": "vectors of texts or of their tokens, from any layers",
+    "score": "files of predictions, as the official scorers do: SQuAD, CoNLL, GLUE",
     "fill-mask": "let a trained BERT guess the words at [MASK]",
+    "table7": "Table 7 of the paper from your own checkpoint: frozen layers for NER",
     "convert": "write a checkpoint in Hugging Face's or TensorFlow's format",
     "gradcheck": "prove every hand-written gradient: the proof sheet",
     "warmup": "compile ahead what the engine numba needs",
@@ -117,8 +137,16 @@ failed, 2 something that was given can't be used, 130 Ctrl-C.
         add_vocab,
         add_tokenize,
         add_data,
+        add_finetune,
+        add_predict,
+        add_classify,
         add_evaluate,
+        add_answer,
+        add_tag,
+        add_features,
+        add_score,
         add_fill_mask,
+        add_table7,
         add_convert,
         add_gradcheck,
         add_warmup,
@@ -133,35 +161,45 @@ def add_evaluate(commands: Any) -> None:
     parser = commands.add_parser(
         "evaluate",
         description="""
-Measures a trained BERT: masked-LM loss, perplexity and accuracy on positions
-that show [MASK], and next-sentence accuracy. Beside the loss stand the unigram
-entropy of the same targets, the best that a guess without context can do, and
-the loss with the words of the context shuffled.
+Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
+on positions that show [MASK], and next-sentence accuracy. Beside the loss stand
+the unigram entropy of the same targets, the best that a guess without context
+can do, and the loss with the words of the context shuffled. After fine-tuning:
+the official figures of its task, with a bootstrap interval.
 """,
         epilog="""
 examples:
   minibert evaluate runs/books
   minibert evaluate runs/books letters/*.txt --json
+  minibert evaluate runs/sst2 --data glue/SST-2
 """,
     )
     parser.set_defaults(run=run_evaluate)
     parser.add_argument("folder", metavar="RUN", help="a run folder, or with CORPUS any Hugging Face BERT")
-    parser.add_argument(
+    masked = parser.add_argument_group("after pre-training")
+    masked.add_argument(
         "corpus", nargs="*", metavar="CORPUS", help="text to measure on (default: the held-out documents)"
     )
-    parser.add_argument(
+    masked.add_argument(
         "--seq-length", type=int, metavar="N", help="of sequences (default: the longest of the run)"
     )
-    parser.add_argument(
+    masked.add_argument(
         "--targets", type=int, default=20000, metavar="N", help="[MASK]s to score (default: 20000)"
     )
-    add_layout(parser)
+    add_layout(masked)
+    add_measured(parser.add_argument_group("after fine-tuning"))
     add_engine(parser)
     add_json(parser)
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
     """Measure, and print."""
+    from minibert.finetuning.models import is_finetuned
+
+    if is_finetuned(arguments.folder):
+        return run_evaluate_task(arguments)
+    if arguments.data or arguments.task:
+        raise InputError(f"{arguments.folder} holds no fine-tuned model, which --data and --task are for.")
     from minibert.pretrain import figures_text
     from minibert.pretraining.predict import evaluate
 
@@ -204,9 +242,7 @@ def run_fill_mask(arguments: argparse.Namespace) -> int:
     from minibert.pretraining.predict import fill_mask
 
     backends.limit_threads(arguments.threads)
-    masks = fill_mask(
-        arguments.folder, arguments.text, arguments.top, arguments.backend, arguments.threads
-    )
+    masks = fill_mask(arguments.folder, arguments.text, arguments.top, arguments.backend, arguments.threads)
     if arguments.json:
         print(json.dumps([dict(guesses) for guesses in masks], ensure_ascii=False, indent=2))
         return DONE
