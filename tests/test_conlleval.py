@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from command import ends_badly, notice  # noqa: F401 (a fixture)
 from hypothesis import given, strategies as st
+from real_data import real_data
 
 from minibert import cli
 from minibert.errors import InputError
@@ -299,3 +300,16 @@ def test_score_refuses_two_files_of_different_words(tmp_path, capsys):
     assert "words without a tag" in ends_badly(capsys, cli.BAD_INPUT, "score", "conll", gold, words)
     shorter = columns(tmp_path, "shorter", text.split("BRUSSELS")[0], 0, 3)
     assert "Sentence 2 is 'BRUSSELS'" in ends_badly(capsys, cli.BAD_INPUT, "score", "conll", gold, shorter)
+
+
+@pytest.mark.parametrize(("name", "words", "entities"), [("testa", 51578, 5942), ("testb", 46666, 5648)])
+def test_score_counts_the_words_and_entities_of_conll_2003(name, words, entities, tmp_path, capsys):
+    lines = real_data(f"ner/eng.{name}").read_text(encoding="utf-8").splitlines()
+    file = tmp_path / "twice.txt"  # the gold tag is the predicted one, too
+    file.write_text("".join(f"{line} {line.split()[-1]}\n" if line.strip() else "\n" for line in lines))
+    assert cli.main(["score", "conll", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(
+        f"processed {words} tokens with {entities} phrases; found: {entities} phrases; correct: {entities}.\n"
+        "accuracy: 100.00%; precision: 100.00%; recall: 100.00%; FB1: 100.00\n"
+    )

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from command import ends_badly, notice  # noqa: F401 (a fixture)
 from hypothesis import given, strategies as st
+from real_data import real_data
 
 from minibert import cli
+from minibert.data import glue
 from minibert.errors import InputError
 from minibert.metrics import (
     accuracy,
@@ -28,7 +30,7 @@ numbers = st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2
 
 
 def exactly(value):
-    return pytest.approx(value, rel=0, abs=1e-14)
+    return pytest.approx(value, rel=1e-14, abs=1e-14)
 
 
 # Labels
@@ -361,3 +363,28 @@ def test_score_refuses_similarities_that_are_no_numbers(stsb, tmp_path, capsys, 
     file = submission(tmp_path, "1", "2", prediction, "3")
     message = ends_badly(capsys, cli.BAD_INPUT, "score", "glue", "stsb", stsb, file)
     assert f"line 4: '{prediction}' is no prediction for STS-B; give a number" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("cola", "CoLA"),
+        ("sst2", "SST-2"),
+        ("stsb", "STS-B"),
+        ("qnli", "QNLI"),
+        ("rte", "RTE"),
+        ("wnli", "WNLI"),
+    ],
+)
+def test_gold_labels_of_the_official_files_score_100(name, folder, tmp_path, capsys):
+    file = real_data(f"glue/{folder}") / "dev.tsv"
+    labels = [str(example.label) for example in glue.read_file(name, file)]
+    figures = scored(capsys, name, str(file), submission(tmp_path, *labels))
+    assert all(figures[metric] == exactly(100) for metric in glue.TASKS[name].metrics)
+    assert figures["total"] == len(labels)
+
+
+def test_majority_class_of_mrpc_scores_what_glue_says(tmp_path, capsys):
+    file = real_data("glue/MRPC") / "dev.tsv"
+    figures = scored(capsys, "mrpc", str(file), submission(tmp_path, *["1"] * 408))
+    assert (round(figures["accuracy"], 1), round(figures["f1"], 1)) == (68.4, 81.2)  # 279 of 408

@@ -1,0 +1,96 @@
+"""Figures against scikit-learn and SciPy, chunks against seqeval, which counts as conlleval does."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from minibert import metrics
+from minibert.metrics import entities
+
+sklearn_metrics = pytest.importorskip("sklearn.metrics")
+stats = pytest.importorskip("scipy.stats")
+
+TOLERANCE = 1e-12
+SEEDS = range(20)
+
+
+def alike(value, expected):
+    return value == pytest.approx(expected, rel=0, abs=TOLERANCE, nan_ok=True)
+
+
+def drawn(seed, classes):
+    """Gold and predicted labels, right more often than not; how many and how mixed depends on the seed."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 400))
+    gold = rng.choice(classes, n, p=rng.dirichlet(np.ones(classes)))
+    return gold, np.where(rng.random(n) < rng.random(), gold, rng.integers(classes, size=n))
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3, 7])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_labels_agree_with_scikit_learn(seed, classes):
+    gold, predicted = drawn(seed, classes)
+    assert alike(metrics.accuracy(gold, predicted), sklearn_metrics.accuracy_score(gold, predicted))
+    names = np.arange(classes)[::-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of one class only
+        matthews = sklearn_metrics.matthews_corrcoef(gold, predicted)
+        table = sklearn_metrics.confusion_matrix(gold, predicted, labels=names)
+    assert alike(metrics.matthews(gold, predicted), matthews)
+    assert metrics.confusion(gold, predicted, names).tolist() == table.tolist()
+    for label in range(classes):
+        expected = sklearn_metrics.f1_score(gold == label, predicted == label, zero_division=0)
+        assert alike(metrics.f1(gold, predicted, label), expected)
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 15], ids=lambda n: f"rounded to {n}")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_correlations_agree_with_scipy(seed, decimals):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 1500))
+    x = np.round(rng.normal(3, 2, n), decimals)
+    y = np.round(rng.normal() * x + rng.normal(0, 2, n), decimals)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        assert alike(metrics.pearson(x, y), stats.pearsonr(x, y).statistic)
+        assert alike(metrics.spearman(x, y), stats.spearmanr(x, y).statistic)
+
+
+@pytest.mark.parametrize("x", [[1, 1, 1], [0.1] * 7, [1, np.nan, 3]])
+def test_undefined_correlations_agree_with_scipy(x):
+    y = np.arange(len(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isnan([stats.pearsonr(x, y).statistic, stats.spearmanr(x, y).statistic]).all()
+    assert np.isnan([metrics.pearson(x, y), metrics.spearman(x, y)]).all()
+
+
+def test_percentile_interval_agrees_with_scipy():
+    values = np.random.default_rng(0).gamma(2, size=400)
+    found = metrics.bootstrap(lambda rows: values[rows].mean(), 400, draws=20_000)
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    spread = values.std() / 20
+    assert found == pytest.approx((theirs.low, theirs.high), abs=0.05 * spread)  # of other draws
+
+
+@pytest.mark.parametrize("alphabet", ["BIO", "IO", "IOE", "BIOES"])
+@pytest.mark.parametrize("seed", range(20))
+def test_chunks_agree_with_seqeval(seed, alphabet):
+    seqeval = pytest.importorskip("seqeval.metrics")
+    rng = np.random.default_rng(seed)
+
+    def tag():
+        prefix = rng.choice(list(alphabet))
+        return prefix if prefix == "O" else f"{prefix}-{rng.choice(['PER', 'LOC', 'B-x'])}"
+
+    gold = [[tag() for _ in range(rng.integers(1, 15))] for _ in range(40)]
+    predicted = [[one if rng.random() < 0.7 else tag() for one in tags] for tags in gold]
+    for tags in (*gold, *predicted):
+        theirs = [(kind, start, end + 1) for kind, start, end in seqeval.sequence_labeling.get_entities(tags)]
+        assert [tuple(chunk) for chunk in entities.chunks(tags)] == theirs
+    figures = entities.conlleval(gold, predicted)
+    for name, function in (("precision", "precision_score"), ("recall", "recall_score"), ("f1", "f1_score")):
+        assert alike(figures[name] / 100, getattr(seqeval, function)(gold, predicted))
