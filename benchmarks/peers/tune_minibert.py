@@ -1,0 +1,35 @@
+"""Fine-tuning as `minibert finetune` does it, by any of its engines."""
+
+from pathlib import Path
+
+from minibert import backends
+from minibert.batch import TaskBatch
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.running import Run
+from minibert.train import Loop, State, one_step, prefetch
+from peers.tuning import CLIP_NORM, EPS, RATE, SEED, WEIGHT_DECAY, Epoch, Tuner
+
+
+class Minibert(Tuner):
+    """The training loop's own step; batches are packed a little ahead of it, as in the loop."""
+
+    def __init__(self, epoch: Epoch, threads: int, engine: str, dtype: str) -> None:
+        super().__init__(epoch)
+        backends.keep_freed_memory()
+        self._ops, self._head = backends.create(engine, threads, dtype), epoch.head
+        self._limits = backends.limit_threads(threads, self._ops)
+        options = FinetuneOptions(
+            task="none", data="", model="", seed=SEED, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM,
+            adam_eps=EPS, dropout=epoch.dropout, dtype=dtype,
+        )  # fmt: skip
+        run, params = Run(options, None, self._ops, Path("nowhere")), epoch.parameters()
+        self._state, self._grads = State(params, run.optimizer(params)), params.zeros_like()
+        self._gradients = run.gradients(params)
+        self._loop = Loop(total_steps=1 << 30, rate=lambda step: RATE, folder=run.folder)
+
+    def train(self, steps: list[list[int]]) -> list[float]:
+        packed = (TaskBatch.pack_features([self.features[i] for i in one], self._head) for one in steps)
+        return [
+            one_step(self._ops, self._state, self._grads, batch, self._gradients, self._loop)["loss"]
+            for batch in prefetch(packed)
+        ]

@@ -1,0 +1,266 @@
+"""Hugging Face's side of the benchmarks of fine-tuning does minibert's work: same losses, same answers."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(ROOT / "tests"))
+
+import finetune  # noqa: E402
+from peers import recipe_pytorch, squad_features, tuning  # noqa: E402
+from peers.tune_minibert import Minibert  # noqa: E402
+from tuning_files import write_data, write_model, write_vocabulary  # noqa: E402
+
+from minibert.data.squad import Answer, Question  # noqa: E402
+from minibert.finetune import finetune as of_minibert  # noqa: E402
+from minibert.finetuning import registry  # noqa: E402
+from minibert.finetuning.options import FinetuneOptions  # noqa: E402
+from minibert.finetuning.preparation import prepare  # noqa: E402
+
+
+@pytest.fixture
+def epoch(request, tmp_path):
+    """Twelve small steps of a task, without dropout."""
+    task, folder = request.param
+    data, tokenizer = write_data(tmp_path / "data"), write_vocabulary(tmp_path / "vocab")
+    job = registry.create(task)
+    examples = job.read(data / folder, "train")
+    labels = job.labels(examples)
+    tuning.store(tmp_path / "x.npz", list(job.features(examples, tokenizer, labels, 32, True)))
+    return tuning.Epoch("tiny", job.head(labels), str(tmp_path / "x.npz"), 4, 0.0)
+
+
+def losses(epoch, dtype="float32"):
+    """Of three steps, by everyone; Trainer needs the package accelerate."""
+    pytest.importorskip("accelerate")
+    from peers.tune_pytorch import HuggingFace
+
+    theirs = HuggingFace(epoch, 1, dtype)
+    engine = "numpy" if dtype == "float32" else "cpp"
+    ours = Minibert(epoch, 1, engine, dtype)
+    return {"cpp": ours.advance(0, 3)["losses"], "Hugging Face": theirs.advance(0, 3)["losses"]}
+
+
+@pytest.mark.parametrize(
+    "epoch", [("mrpc", "glue"), ("squad1", "squad")], indirect=True, ids=lambda one: one[0]
+)
+def test_trainer_and_minibert_have_the_same_losses(epoch):
+    found = losses(epoch)
+    assert finetune.difference(found, finetune.TOLERANCES["float32"]) is None, found
+    assert len(set(found["cpp"])) == 3
+
+
+@pytest.mark.parametrize("epoch", [("mrpc", "glue")], indirect=True, ids=["mrpc"])
+def test_trainer_s_bfloat16_has_the_same_losses_up_to_rounding(epoch):
+    pytest.importorskip("minibert.backends._kernels")
+    found = losses(epoch, "bfloat16")
+    assert finetune.difference(found, finetune.TOLERANCES["bfloat16"]) is None, found
+    assert finetune.difference(found, 1e-7) is not None  # it is another precision, and not the same
+
+
+@pytest.mark.parametrize("epoch", [("mrpc", "glue")], indirect=True, ids=["mrpc"])
+def test_a_trainer_with_another_rate_is_found_out(epoch, monkeypatch):
+    pytest.importorskip("accelerate")
+    from peers import tune_pytorch
+
+    monkeypatch.setattr(tune_pytorch, "RATE", 10 * tuning.RATE)
+    complaint = finetune.difference(losses(epoch), finetune.TOLERANCES["float32"])
+    assert complaint is not None and complaint.startswith("the loss of step ")
+
+
+@pytest.fixture
+def options(tmp_path):
+    """A run of one of the small tasks, by name."""
+    data, model = write_data(tmp_path / "data"), write_model(tmp_path / "model")
+    folders = {"sst2": "glue", "rte": "glue", "ner": "ner", "squad1": "squad"}
+
+    def make(task, **changes):
+        given = {"batch_size": 4, "learning_rates": (1e-2,), "epochs": 12.0, "dropout": 0.0, "max_length": 48}
+        return FinetuneOptions(
+            task=task, data=data / folders[task], model=model, threads=1, backend="numpy", **given | changes
+        ).resolved()
+
+    return make
+
+
+@pytest.mark.parametrize("task", ["sst2", "ner", "squad1"])
+def test_both_sides_learn_what_can_be_learnt(options, task, tmp_path):
+    settings = options(task, **({"batch_size": 1, "epochs": 36.0} if task == "ner" else {}))
+    theirs = recipe_pytorch.finetune(settings, lambda line: None)
+    ours = of_minibert(settings, tmp_path / "run", show=False)
+    metric = registry.create(task).metric
+    assert theirs["scores"][metric] == ours["scores"][metric] == 1.0
+    assert theirs["same_ids"] == 1.0 and theirs["steps"] == ours["steps"]
+    predicted = json.loads((tmp_path / "run" / "dev_predictions.json").read_text())
+    if task == "squad1":
+        predicted = [{name: one[name] for name in ("id", "text")} for one in predicted]
+        assert theirs["predictions"] == predicted
+    elif task == "ner":
+        assert theirs["predictions"] == predicted
+    else:
+        assert [one["label"] for one in theirs["predictions"]] == [one["label"] for one in predicted]
+
+
+def test_the_loop_in_pytorch_follows_minibert_s_logits(options):
+    """The same weights under the same output layer: one epoch apart, the same scores of dev."""
+    settings = options("sst2", batch_size=8, learning_rates=(2e-3,), epochs=1.0)
+    data = prepare(settings)
+    way = recipe_pytorch.Sentences(settings, data)
+    model = way.model()
+    ours = trained(settings, data, model)
+    optimizer, schedule = recipe_pytorch.optimizer_of(model.train(), settings, 6)
+    order = recipe_pytorch.epoch_order(len(way.train), settings.seed, 0).tolist()
+    for at in range(0, len(order), 8):
+        chosen = [way.train[i] for i in order[at : at + 8]]
+        recipe_pytorch.one_step(model, recipe_pytorch.padded(chosen), optimizer, schedule, settings.clip_norm)
+    theirs = way.outputs(model.eval())
+    np.testing.assert_allclose(np.array(theirs), np.array(ours), atol=2e-3)
+    assert np.abs(np.array(theirs)).max() > 0.1
+
+
+def trained(settings, data, model):
+    """The logits of dev after minibert's epoch from the weights of a model of Hugging Face's."""
+    from minibert import backends
+    from minibert.finetuning import batches
+    from minibert.finetuning.running import Run
+    from minibert.train import Loop, one_step
+
+    ops = backends.create("numpy", 1, "float32")
+    run = Run(settings, data, ops, Path("nowhere"))
+    state = run.start()
+    state.params["head.weight"][...] = model.classifier.weight.detach().numpy().T
+    state.params["head.bias"][...] = model.classifier.bias.detach().numpy()
+    grads, loop = state.params.zeros_like(), Loop(6, run.rate, Path("nowhere"))
+    made = batches.training_batches(data.train, data.head, 8, settings.seed)
+    for batch, _ in itertools.islice(made, 6):
+        one_step(ops, state, grads, batch, run.gradients(state.params), loop)
+    return batches.outputs(ops, state.params, data.dev, 4096)
+
+
+def test_answers_are_where_their_tokens_are(tmp_path):
+    write_vocabulary(tmp_path)
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(tmp_path)
+    context = "The book is here . Anna lives in Paris and is very good ."
+    question = Question("q", "Where is Anna ?", context, (Answer("in Paris", context.index("in P")),), False)
+    [window] = squad_features.labelled(tokenizer, [question])
+    words = tokenizer.convert_ids_to_tokens(window["input_ids"])
+    assert words[window["start_positions"] : window["end_positions"] + 1] == ["in", "paris"]
+    assert (
+        words[0] == "[CLS]" and window["token_type_ids"][:6] == [0] * 6 and window["token_type_ids"][6] == 1
+    )
+    [asked] = squad_features.asked(tokenizer, [question])
+    begin, end = asked["offsets"][window["start_positions"]][0], asked["offsets"][window["end_positions"]][1]
+    assert context[begin:end] == "in Paris"
+    assert (asked["offsets"][:6] == -1).all() and (asked["offsets"][-1] == -1).all()
+
+
+def test_an_answer_outside_a_window_is_at_cls(tmp_path):
+    write_vocabulary(tmp_path)
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(tmp_path)
+    context = "the book is here . " * 40 + "anna lives in paris ."
+    question = Question("q", "who ?", context, (Answer("paris", context.index("paris")),), False)
+    windows = squad_features.labelled(tokenizer, [question], 150)
+    assert len(windows) > 1 and {len(one["input_ids"]) for one in windows[:-1]} == {150}
+    assert [(one["start_positions"], one["end_positions"]) for one in windows[:-1]] == [(0, 0)] * (
+        len(windows) - 1
+    )
+    last = windows[-1]
+    assert last["start_positions"] == last["end_positions"] == len(last["input_ids"]) - 3
+
+
+def test_best_span_is_the_best_of_all_pairs():
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        logits = generator.standard_normal((18, 2))
+        offsets = np.stack([np.arange(18), np.arange(18) + 1], 1)
+        offsets[:5] = -1
+        score, span = recipe_pytorch.best_span(logits, offsets)
+        every = {(i, j + 1): logits[i, 0] + logits[j, 1] for i in range(5, 18) for j in range(i, 18)}
+        assert span == max(every, key=every.get) and score == pytest.approx(max(every.values()))
+    logits[:] = 0
+    logits[5, 0] = logits[17, 1] = 9.0
+    assert recipe_pytorch.best_span(logits, offsets) == (18.0, (5, 18))
+    wide = [np.repeat(one, 4, 0) for one in (logits, offsets)]  # 48 tokens from that start to that end
+    assert recipe_pytorch.best_span(*wide) == (-np.inf, None)
+    assert recipe_pytorch.best_span(logits, np.full((18, 2), -1)) == (-np.inf, None)
+
+
+def test_padding_hides_what_is_not_there():
+    one = {"input_ids": [5, 6, 7], "token_type_ids": [0, 0, 1], "labels": [-100, 2, -100]}
+    two = {"input_ids": [8], "token_type_ids": [0], "labels": [-100]}
+    found = recipe_pytorch.padded([one, two])
+    assert found["input_ids"].tolist() == [[5, 6, 7], [8, 0, 0]]
+    assert found["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert found["labels"].tolist() == [[-100, 2, -100], [-100, -100, -100]]
+    numbers = recipe_pytorch.padded([one | {"labels": 2.5}])["labels"]
+    assert numbers.dtype == torch.float32 and numbers.tolist() == [2.5]
+
+
+def run(script, *words, data):
+    """What a benchmark prints with --quick --json on small files."""
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / script),
+        "--quick",
+        "--json",
+        "--threads",
+        "1",
+        *words,
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINIBERT_DATA": str(data)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def test_a_quick_run_compares_scores(tmp_path):
+    data, model = write_data(tmp_path / "data"), write_model(tmp_path / "model")
+    words = [
+        "--only",
+        "rte",
+        "ner",
+        "squad1",
+        "--seeds",
+        "0",
+        "--model",
+        str(model),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    rows, said = run("finetune_scores.py", *words, data=data)
+    assert [(row["task"], row["figure"]) for row in rows] == [
+        ("rte", "accuracy"),
+        ("ner", "f1"),
+        ("squad1", "EM"),
+        ("squad1", "F1"),
+    ]
+    assert all(len(row["minibert"]) == len(row["huggingface"]) == 1 and "verdict" in row for row in rows)
+    assert "0 of 6 cells are there" in said
+    again, said = run("finetune_scores.py", *words, data=data)
+    assert again == rows and "6 of 6 cells are there, 0 to make" in said
+
+
+def test_a_quick_run_measures_speed(tmp_path):
+    pytest.importorskip("accelerate")
+    pytest.importorskip("minibert.backends._kernels")
+    data = write_data(tmp_path / "data")
+    write_vocabulary(data / "vocab" / "bert-base-uncased")
+    rows, _ = run("finetune.py", "--task", "mrpc", "--dtype", "float32", data=data)
+    assert [(row["engine"], row["task"]) for row in rows] == [
+        ("Hugging Face", "mrpc"),
+        ("cpp", "mrpc"),
+    ]
+    for row in rows:
+        assert row["quick"] and row["tokens_per_second"] > 0 and row["ratio"] > 0 and row["peak_rss_mb"] > 50
+    assert rows[0]["ratio"] == 1.0 and rows[0]["tokens"] == rows[1]["tokens"]
