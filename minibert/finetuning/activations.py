@@ -135,8 +135,7 @@ def word_vectors(
             if number == max(numbers):
                 break
         done(batch.T)
-    seen = np.concatenate([feature.rows != NOTHING for feature in features] or [np.empty(0, bool)])
-    return WordVectors(layers, bounds, seen)
+    return WordVectors(layers, bounds, _seen(features))
 
 
 def stored_vectors(
@@ -168,8 +167,13 @@ def stored_vectors(
                 f"{folder / file_of(number)} holds {layer.dtype} {layer.shape}, not {dtype} {shape}: it is "
                 f"of other data or another model; remove {folder}."
             )
-    seen = np.concatenate([feature.rows != NOTHING for feature in features] or [np.empty(0, bool)])
-    return WordVectors(layers, bounds, seen)
+    return WordVectors(layers, bounds, _seen(features))
+
+
+# -> (T,) bool
+def _seen(features: Sequence[Feature]) -> np.ndarray:
+    """Whether each word that is asked about has a piece."""
+    return np.concatenate([np.empty(0, bool), *(feature.rows != NOTHING for feature in features)])
 
 
 def _new_file(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
