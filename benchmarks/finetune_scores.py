@@ -170,8 +170,7 @@ class Scores:
     def make(self, cell: Cell) -> None:
         """Fine-tune, and write the cell."""
         settings, busy = self.settings(cell), machine.what_disturbs()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".work-") as folder:
+        with tempfile.TemporaryDirectory() as folder:
             made = MAKERS[cell.side](settings, Path(folder))
         predictions = [
             {name: one[name] for name in KEPT if name in one} if isinstance(one, dict) else one
