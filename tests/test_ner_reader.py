@@ -113,6 +113,7 @@ def test_columns_delimiters_comments_and_line_ends(tmp_path):
     ]
     assert ner.read(write(tmp_path, text)) == expected
     assert ner.read(write(tmp_path, "\ufeff" + text.replace("\n", "\r\n"))) == expected
+    assert ner.read(write(tmp_path, "# O\n1 O\n"))[0].words == ("#", "1")  # a word, not a comment
     assert ner.read(write(tmp_path, "Ham\nwon\n")) == [TaggedSentence(("Ham", "won"), None, 0)]
     turned = write(tmp_path, "-DOCSTART-\n\nO x Ham\nO x won\n-DOCSTART-\n-DOCSTART-\nI-LOC x Aln\n")
     assert ner.read(turned, words=-1, tags=1) == [
