@@ -350,7 +350,7 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
             raise InputError(f"{folder} has {names}, of which only one can be meant; leave one there.")
         if found:
             return found[0]
-    raise InputError(f"{folder} has no {patterns[0]}, nor anything like {patterns[1]}; name its folder.")
+    raise InputError(f"{folder} has no {' or '.join(patterns)}; name the folder that it is in.")
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:
