@@ -73,6 +73,18 @@ def test_real_hellaswag():
     assert len({example.id for example in found}) == 10042
 
 
+def test_real_hellaswag_is_divided_by_context():
+    found = choice.read_hellaswag(real_data("choice/hellaswag__none__validation.jsonl"))
+    train, dev = choice.divide(found, "train"), choice.divide(found, "dev")
+    assert sorted(train + dev) == sorted(found)
+    assert not {example.context for example in train} & {example.context for example in dev}
+    assert 0.18 < len(dev) / len(found) < 0.22
+    with pytest.raises(InputError, match="no split 'test', only train, dev"):
+        choice.divide(found, "test")
+    with pytest.raises(InputError, match="Of 0 examples none becomes dev"):
+        choice.divide([], "dev")
+
+
 def test_real_copa():
     found = choice.read_copa(real_data("choice/super_glue__copa__validation.jsonl"))
     assert len(found) == 100 and Counter(example.label for example in found) == {0: 55, 1: 45}

@@ -301,6 +301,12 @@ def test_real_qnli_is_divided_by_question():
     assert all(zlib.crc32(example.first.encode()) % 5 == 0 for example in dev)
 
 
+def test_a_dev_file_too_small_to_be_divided_is_refused():
+    assert len(pairs.read("qnli", FIXTURES, "dev")) == 2
+    with pytest.raises(InputError, match="too few questions to be divided: none of 2 becomes train"):
+        pairs.read("qnli", FIXTURES, "train")
+
+
 def test_pairs_without_an_agreed_label_are_left_out_and_counted(tmp_path):
     write(tmp_path, "dev.txt", "a man sits|a man stands|2\nit rains|it pours|-\na dog|an animal|0\n")
     with pytest.warns(UserWarning, match="1 pairs have no label"):

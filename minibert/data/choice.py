@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.data.lines import json_lines, rows, shown
+from minibert.data.pairs import stays_dev
 from minibert.errors import InputError
 
 SWAG_COLUMNS = (
@@ -172,3 +173,23 @@ def _index(label: Any, endings: int, where: str) -> int | None:
     if str(label) not in map(str, range(endings)):
         raise InputError(f"{where}: the label {label!r} is not a number from 0 to {endings - 1}.")
     return int(label)
+
+
+def divide(examples: list[ChoiceExample], split: str) -> list[ChoiceExample]:
+    """A part of a labelled file that has to be train and dev both: by context, so that none is in both.
+
+    Parameters
+    ----------
+    split : "train" for about four fifths, "dev" for the rest (see `minibert.data.pairs.stays_dev`).
+
+    Raises
+    ------
+    InputError
+        When `split` is another, or nothing of so few falls to it.
+    """
+    if split not in ("train", "dev"):
+        raise InputError(f"A divided file has no split {split!r}, only train, dev.")
+    found = [example for example in examples if stays_dev(example.context) == (split == "dev")]
+    if not found:
+        raise InputError(f"Of {len(examples)} examples none becomes {split}; too few to be divided.")
+    return found
