@@ -363,6 +363,7 @@ def test_passage_is_one_line_of_whole_words():
     assert passage(text, 14, 18, around=7) == ("… three ", "FOUR", " five …")
     assert passage(text, 14, 18, around=99) == ("one two three ", "FOUR", " five six seven")
     assert passage("日本語答日本語", 3, 4, around=2) == ("… 本語", "答", "日本 …")
+    assert passage("a \r\n\t b", 0, 7) == ("", "a b", "")
 
 
 # Learning

@@ -6,6 +6,7 @@ changed its length; with characters there is nothing to look for.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from minibert.metrics import squad as metrics
 NULL_THRESHOLD = "null_threshold"  # of the null odds, above which there is no answer
 NO_ANSWER = "(no answer)"
 AROUND = 160  # characters of the paragraph to show on each side of an answer
-_IN_ONE_LINE = str.maketrans("\t\n\r", "   ")
 
 
 class Answering(Task):
@@ -325,7 +325,7 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
     """What stands before a part of a text, the part, and what stands behind it; in one line, whole words."""
     first, last = max(0, begin - around), min(len(text), end + around)
     parts = text[first:begin], text[begin:end], text[end:last]
-    before, words, behind = (part.translate(_IN_ONE_LINE) for part in parts)
+    before, words, behind = (re.sub(r"\s+", " ", part) for part in parts)
     if first:
         before = "… " + (before.partition(" ")[2] or before).lstrip()
     if last < len(text):
