@@ -179,7 +179,7 @@ class TaskBatch(Batch):
     """
 
     labels: np.ndarray  # see above; zeros where they are not known
-    label_weights: np.ndarray  # (len(labels),) float64, 1 / (number in the global batch)
+    label_weights: np.ndarray  # (len(labels),) float64, 1 / (number known in the global batch), else 0
     label_rows: np.ndarray  # (N,) int32, rows of the flat T that have a tag; (0,) for other heads
     row_counts: np.ndarray  # (E,) int32, how many of them each example has
     choices: int = 1
@@ -196,21 +196,26 @@ class TaskBatch(Batch):
         Raises
         ------
         InputError
-            When there is no feature, or features have different numbers of sequences.
+            When there is no feature, features have different numbers of sequences, or one has not as many
+            tags as rows.
         """
         if not features:
             raise InputError("features=[] makes no batch; give at least one.")
         choices = len(features[0].sequences)
-        if other := next((len(f.sequences) for f in features if len(f.sequences) != choices), None):
-            raise InputError(f"One example has {choices} choices and another {other}; batches need as many.")
+        for number, feature in enumerate(features):
+            if len(feature.sequences) != choices:
+                raise InputError(
+                    f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}; "
+                    "put examples with as many choices into a batch."
+                )
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
         rows = [np.empty(0, np.int32) if f.rows is None else np.asarray(f.rows, np.int32) for f in features]
         begins = batch.cu_seqlens[:-1:choices]
-        labels = _labels(features, rows, head)
+        labels, known = _labels(features, rows, head)
         return cls(
             **{field.name: getattr(batch, field.name) for field in dataclasses.fields(Batch)},
             labels=labels,
-            label_weights=np.full(len(labels), 1.0 / max(1, len(labels))),
+            label_weights=known / max(1, int(known.sum())),
             label_rows=np.concatenate([b + r for b, r in zip(begins, rows, strict=True)]).astype(np.int32),
             row_counts=np.array([len(r) for r in rows], np.int32),
             choices=choices,
@@ -230,17 +235,104 @@ class TaskBatch(Batch):
             row_counts=self.row_counts[first:last],
         )
 
+    def validate(self, config: BertConfig, head: Head | None = None) -> None:
+        """Check every index against the model, and with `head` every label against its outputs.
 
-def _labels(features: Many[Feature], rows: list[np.ndarray], head: Head) -> np.ndarray:
-    """The labels of all features, zeros in place of those that are not known."""
-    given = [feature.label for feature in features]
-    if head.kind == "tag":
-        unknown = [
-            np.zeros(len(r), np.int32) if label is None else label
-            for r, label in zip(rows, given, strict=True)
+        Raises
+        ------
+        InputError
+            When an id is outside the vocabulary or the segments, a sequence is longer than the positions, a
+            row is not one of its own sequence, or a label is none that the head can give.
+        """
+        super().validate(config)
+        begins, ends = self.cu_seqlens[: -1 : self.choices], self.cu_seqlens[self.choices :: self.choices]
+        owner = np.repeat(np.arange(self.E), self.row_counts)
+        bad = np.flatnonzero((self.label_rows < begins[owner]) | (self.label_rows >= ends[owner]))
+        if len(bad):
+            row, example = self.label_rows[bad[0]], owner[bad[0]]
+            raise InputError(
+                f"label_rows[{bad[0]}]={row} is outside example {example}, which is rows {begins[example]} "
+                f"to {ends[example] - 1}; give positions of its own tokens."
+            )
+        if head is not None:
+            self._validate_labels(head)
+
+    def _validate_labels(self, head: Head) -> None:
+        if self.choices > 1 and head.kind != "choice":
+            raise InputError(
+                f"choices={self.choices} with a head of kind {head.kind!r}; only 'choice' reads several "
+                "sequences at once."
+            )
+        if head.kind == "regress":
+            good = np.isfinite(self.labels)
+            expected = "a finite number"
+        elif head.kind == "span":
+            (starts, stops), lengths = self.labels.T, np.diff(self.cu_seqlens)
+            good = (starts >= 0) & (starts <= stops) & (stops < lengths)
+            expected = "a first and a last position within its sequence, in this order"
+        else:
+            limit = self.choices if head.kind == "choice" else head.outputs
+            good = (self.labels >= 0) & (self.labels < limit)
+            expected = f"one of 0 to {limit - 1}"
+        if not good.all():
+            first = int(np.argmin(good))
+            raise InputError(
+                f"labels[{first}]={self.labels[first].tolist()} is not {expected}; were the labels made for "
+                "this model?"
+            )
+
+
+@dataclass(frozen=True)
+class VectorBatch(TaskBatch):
+    """A batch to be tagged whose tokens are vectors: what a frozen encoder has made of them."""
+
+    vectors: np.ndarray = dataclasses.field(kw_only=True)  # (T,I), or (N,T,I) where N layers are to be mixed
+
+    @classmethod
+    def pack_vectors(
+        cls,
+        vectors: Many[np.ndarray],
+        labels: Many[np.ndarray | None],
+        rows: Many[np.ndarray] | None = None,
+    ) -> "VectorBatch":
+        """Lay sequences of vectors end to end, as one global batch.
+
+        Parameters
+        ----------
+        vectors : for each sequence (n,I), or (N,n,I) where N layers are to be mixed.
+        labels : for each sequence the tags of its `rows`, None where they are not known.
+        rows : for each sequence which of its vectors have a tag; all of them when left out.
+
+        Raises
+        ------
+        InputError
+            When there is no sequence, one of them is empty, or one has not as many tags as rows.
+        """
+        lengths = [one.shape[-2] for one in vectors]
+        rows = [np.arange(n) for n in lengths] if rows is None else rows
+        features = [
+            Feature((Sequence(np.zeros(n, np.int32), np.zeros(n, np.int32), [], []),), label, own)
+            for n, label, own in zip(lengths, labels, rows, strict=True)
         ]
-        return np.concatenate(unknown).astype(np.int32)
-    if head.kind == "span":
-        return np.array([(0, 0) if label is None else label for label in given], np.int32)
+        batch = TaskBatch.pack_features(features, Head("tag", 1))
+        return cls(**vars(batch), vectors=np.concatenate(vectors, axis=-2))
+
+    def take(self, first: int, last: int) -> "VectorBatch":
+        """Sequences `first` to `last` (exclusive), with their weights and numbers in the global batch."""
+        begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
+        return dataclasses.replace(super().take(first, last), vectors=self.vectors[..., begin:end, :])
+
+
+# -> labels, and for each of them whether it is known
+def _labels(features: Many[Feature], rows: list[np.ndarray], head: Head) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of all features, zeros in place of those that are not known."""
+    given, known = [feature.label for feature in features], [f.label is not None for f in features]
+    if head.kind == "tag":
+        for number, (own, label) in enumerate(zip(rows, given, strict=True)):
+            if label is not None and len(label) != len(own):
+                raise InputError(f"Feature {number} has {len(label)} tags and {len(own)} rows; give as many.")
+        tags = [np.zeros(len(own)) if tag is None else tag for own, tag in zip(rows, given, strict=True)]
+        return np.concatenate(tags).astype(np.int32), np.repeat(known, [len(own) for own in rows])
+    nothing = (0, 0) if head.kind == "span" else 0
     dtype = np.float64 if head.kind == "regress" else np.int32
-    return np.array([0 if label is None else label for label in given], dtype)
+    return np.array([nothing if label is None else label for label in given], dtype), np.array(known)

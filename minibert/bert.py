@@ -64,7 +64,6 @@ def encoder_backward(
     With `frozen` = n the embeddings and the first n layers get none: backward ends above them.
     """
     saved_embedding, saved_layers = saved
-    first = frozen or 0
 
     def layer_backward(dy: Any, kept: Any, one: Tree, one_grads: Tree) -> tuple[Any, Tree]:
         saved_attention, saved_feed_forward = kept
@@ -77,13 +76,21 @@ def encoder_backward(
         return dy, {"attention": attention, "feed_forward": feed_forward}
 
     dx, layers = ops.layers_backward(
-        layer_backward, dy, saved_layers[first:], params["layers"][first:], grads["layers"][first:]
+        layer_backward, dy, saved_layers, params["layers"], grads["layers"], frozen or 0
     )
-    layers = [*grads["layers"][:first], *layers]
     if frozen is not None:
         return grads | {"layers": layers}
     embeddings = ops.embedding_block_backward(dx, saved_embedding, params["embeddings"], grads["embeddings"])
     return grads | {"embeddings": embeddings, "layers": layers}
+
+
+# -> (T,H)
+def last_hidden_state(ops: Any, config: BertConfig, params: Tree, batch: Batch) -> Any:
+    """What leaves the encoder, as its engine carries it; no dropout, nothing kept for backward."""
+    x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
+    for number, one in enumerate(params["layers"]):
+        x, _ = encoder_layer(ops, config, x, one, batch, None, number)
+    return x
 
 
 # -> L+1 times (T,H)

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from minibert import bilstm
 from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_tensors
-from minibert.params import PRETRAINING, Head, Parameters
+from minibert.params import PRETRAINING, FlatParameters, Head, Parameters
 
 FORMAT = "minibert checkpoint 1"
 HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # what has to stand in it
@@ -30,13 +31,13 @@ class Checkpoint:
 
     Attributes
     ----------
-    params : the parameters.
+    params : the parameters, of a BERT with its head or of a tagger of LSTMs.
     m, v : (N,) the optimizer's moments.
     updates : number of updates the optimizer has made.
     state : whatever the run stored beside them, as JSON gives it back.
     """
 
-    params: Parameters
+    params: FlatParameters
     m: np.ndarray
     v: np.ndarray
     updates: int
@@ -48,7 +49,7 @@ def checkpoint_path(folder: str | Path, step: int) -> Path:
     return Path(folder) / f"step-{step:09d}.safetensors"
 
 
-def save_checkpoint(path: str | Path, params: Parameters, optimizer: Any, state: dict[str, Any]) -> None:
+def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, state: dict[str, Any]) -> None:
     """Write a checkpoint, atomically.
 
     Parameters
@@ -66,8 +67,7 @@ def save_checkpoint(path: str | Path, params: Parameters, optimizer: Any, state:
     tensors = {"params": params.flat, "m": np.asarray(optimizer.m), "v": np.asarray(optimizer.v)}
     header = {
         "format": FORMAT,
-        "config": params.config.to_dict(),
-        "head": list(params.head),
+        **params.description,
         "updates": optimizer.updates,
         "crc32": {name: zlib.crc32(tensor) for name, tensor in tensors.items()},
         "state": state,
@@ -76,7 +76,7 @@ def save_checkpoint(path: str | Path, params: Parameters, optimizer: Any, state:
     atomic_tensors(path, tensors, {"minibert": json.dumps(header, sort_keys=True)})
 
 
-def load_checkpoint(path: str | Path, config: BertConfig | None = None) -> Checkpoint:
+def load_checkpoint(path: str | Path, config: Any = None) -> Checkpoint:
     """Read a checkpoint back, bit for bit.
 
     Parameters
@@ -94,19 +94,23 @@ def load_checkpoint(path: str | Path, config: BertConfig | None = None) -> Check
 
 
 def _checkpoint(
-    path: Path, config: BertConfig | None, header: dict[str, Any], tensors: dict[str, np.ndarray]
+    path: Path, config: Any, header: dict[str, Any], tensors: dict[str, np.ndarray]
 ) -> Checkpoint:
-    stored = BertConfig.from_dict(header["config"])
+    is_tagger = header["config"].get("model_type") == bilstm.MODEL_TYPE
+    stored = (bilstm.BilstmConfig if is_tagger else BertConfig).from_dict(header["config"])
     if config is not None and stored != config:
         there, here = stored.to_dict(), config.to_dict()
-        names = [name for name in here if here[name] != there[name]]
-        differing = "; ".join(f"{name}={there[name]!r} there, {here[name]!r} here" for name in names)
+        names = [name for name in here if here[name] != there.get(name)]
+        differing = "; ".join(f"{name}={there.get(name)!r} there, {here[name]!r} here" for name in names)
         raise InputError(
             f"{path} belongs to another configuration ({differing}); use the folder of that run."
         )
     try:
-        head = Head(*header.get("head", PRETRAINING))  # files of version 0.1 know no other
-        params = Parameters(stored, tensors["params"], head=head)
+        if is_tagger:
+            params = bilstm.BilstmParameters(stored, tensors["params"])
+        else:
+            head = Head(*header.get("head", PRETRAINING))  # files of version 0.1 know no other
+            params = Parameters(stored, tensors["params"], head=head)
     except (ValueError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error} Remove it or use an earlier one.") from error
     return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
@@ -153,7 +157,7 @@ def _step(path: Path) -> int:
     return int(_NAME.fullmatch(path.name)[1])
 
 
-def latest(folder: str | Path, config: BertConfig | None = None, warn: Any = print) -> Checkpoint | None:
+def latest(folder: str | Path, config: Any = None, warn: Any = print) -> Checkpoint | None:
     """The newest checkpoint that can be read; None when there is no checkpoint at all.
 
     Parameters

@@ -8,6 +8,10 @@ One linear layer on the encoder is all a task adds. What it reads, and what its 
     span       every token             (T,2)   two softmaxes over the tokens of a sequence: start and end
     tag        first pieces, dropout   (N,K)   softmax over K tags
 
+Under causal attention, that of the paper's left-to-right ablation, [CLS] has seen nothing but itself: there
+the last token is pooled instead, as in GPT (Radford et al. 2018). With `head.lstm` two bidirectional LSTMs
+stand between the encoder and all this: the row "+ BiLSTM" of the paper's Table 5.
+
 Pure functions, as in `bert.py`: `ops` does the arithmetic, `head` says which of these it is.
 """
 
@@ -42,21 +46,8 @@ def logits(
 ) -> tuple[Any, Any]:
     """What the output layer says."""
     x, saved_encoder = bert.encoder(ops, config, params, batch, drop)
-    saved_pooler = saved_rows = mask = None
-    if head.pooled:
-        rows = batch.cu_seqlens[:-1]
-        read, saved_pooler = ops.pooler(x, rows, params["pooler"])
-    elif head.kind == "tag":
-        rows = batch.label_rows
-        read, saved_rows = ops.take_rows(x, rows)
-    else:
-        rows, read = None, ops.widen(x)
-    if rows is not None and drop is not None and drop.rate:
-        here = drop._replace(rows=drop.rows[rows])
-        mask = ops.dropout_mask(here, head_site(config), read.shape[-1], read.dtype)
-        read = read * mask
-    scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
-    return scores, (saved_encoder, saved_pooler, saved_rows, mask, saved_linear)
+    scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
+    return scores, (saved_encoder, *saved)
 
 
 # dlogits (S,K), (S,1), (T,2) or (N,K) -> grads
@@ -71,20 +62,23 @@ def logits_backward(
     frozen: int | None = None,
 ) -> Tree:
     """Gradients of `logits`, added to `grads`, which is consumed and returned."""
-    saved_encoder, saved_pooler, saved_rows, mask, saved_linear = saved
+    saved_encoder, saved_lstm, saved_rows, saved_drop, saved_linear = saved
     dx, dweight, dbias = ops.linear_backward(dlogits, saved_linear)
     own = {
         "weight": ops.accumulate(grads["head"]["weight"], dweight),
         "bias": ops.accumulate(grads["head"]["bias"], dbias),
     }
     grads = grads | {"head": own}
-    if mask is not None:
-        dx = dx * mask
+    if saved_drop:
+        dx = dx * saved_drop[0]
     if head.pooled:
-        dx, pooler = ops.pooler_backward(dx, saved_pooler, params["pooler"], grads["pooler"])
+        dx, pooler = ops.pooler_backward(dx, saved_rows, params["pooler"], grads["pooler"])
         grads = grads | {"pooler": pooler}
     elif head.kind == "tag":
         dx = ops.take_rows_backward(dx, saved_rows)
+    if head.lstm:
+        dx, lstm = ops.bilstm_block_backward(dx, saved_lstm, params["lstm"], grads["lstm"])
+        grads = grads | {"lstm": lstm}
     return bert.encoder_backward(ops, config, dx, saved_encoder, params, grads, frozen)
 
 
@@ -108,19 +102,20 @@ def loss(
         sum, as the paper.
     """
     scores, saved = logits(ops, config, head, params, batch, drop)
+    weights = ops.cast(batch.label_weights, scores.real.dtype)
     if head.kind == "span":
         starts, ends = batch.labels.T
         start_nll, saved_start = ops.segment_softmax_cross_entropy(scores[:, 0], batch.cu_seqlens, starts)
         end_nll, saved_end = ops.segment_softmax_cross_entropy(scores[:, 1], batch.cu_seqlens, ends)
         nll, saved_loss = span_weight * (start_nll + end_nll), (saved_start, saved_end)
-    elif head.kind == "regress":
+        return HeadLoss((weights * nll).sum(), nll, scores), (saved, saved_loss, span_weight * weights)
+    if head.kind == "regress":
         nll, saved_loss = ops.mean_squared_error(scores[:, 0], ops.cast(batch.labels, scores.real.dtype))
     elif head.kind == "choice":
         nll, saved_loss = ops.softmax_cross_entropy(scores.reshape(-1, batch.choices), batch.labels)
     else:
         nll, saved_loss = ops.softmax_cross_entropy(scores, batch.labels)
-    weights = ops.cast(batch.label_weights, nll.real.dtype)
-    return HeadLoss((weights * nll).sum(), nll, scores), (saved, saved_loss, weights, span_weight)
+    return HeadLoss((weights * nll).sum(), nll, scores), (saved, saved_loss, weights)
 
 
 def loss_backward(
@@ -136,9 +131,9 @@ def loss_backward(
 
     With `frozen` = n the embeddings and the first n layers get none.
     """
-    saved, saved_loss, weights, span_weight = saved
+    saved, saved_loss, weights = saved
     if head.kind == "span":
-        both = [ops.segment_softmax_cross_entropy_backward(span_weight * weights, one) for one in saved_loss]
+        both = [ops.segment_softmax_cross_entropy_backward(weights, one) for one in saved_loss]
         dlogits = ops.xp.stack(both, axis=1)
     elif head.kind == "regress":
         dlogits = ops.mean_squared_error_backward(weights, saved_loss)[:, None]
@@ -151,9 +146,10 @@ def loss_backward(
 
 # -> one array for each example: (K,), (1,), (n,2), (rows,K) or (c,)
 def outputs(ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskBatch) -> list[np.ndarray]:
-    """The scores of every example by itself; no dropout."""
-    scores = np.asarray(logits(ops, config, head, params, batch)[0])
-    return split_outputs(scores, head, batch)
+    """The scores of every example by itself; no dropout, nothing kept for backward."""
+    x = bert.last_hidden_state(ops, config, params, batch)
+    scores, _ = _output_layer(ops, config, head, x, params, batch, None)
+    return split_outputs(np.asarray(scores), head, batch)
 
 
 def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.ndarray]:
@@ -167,3 +163,29 @@ def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.n
     else:
         return [row.copy() for row in scores]
     return [part.copy() for part in np.split(scores, borders)]
+
+
+# x (T,H) -> (S,K), (S,1), (T,2) or (N,K)
+def _output_layer(
+    ops: Any, config: BertConfig, head: Head, x: Any, params: Tree, batch: TaskBatch, drop: Any
+) -> tuple[Any, Any]:
+    """What stands on the encoder, on what leaves it."""
+    saved_lstm, saved_rows, saved_drop, rows = (), (), (), None
+    if head.lstm:
+        site = head_site(config) + 1
+        x, saved_lstm = ops.bilstm_block(ops.widen(x), params["lstm"], batch.cu_seqlens, drop, site)
+    if head.pooled:
+        rows = batch.cu_seqlens[1:] - 1 if config.is_decoder else batch.cu_seqlens[:-1]
+        read, saved_rows = ops.pooler(x, rows, params["pooler"])
+    elif head.kind == "tag":
+        rows = batch.label_rows
+        read, saved_rows = ops.take_rows(x, rows)
+    else:
+        read = ops.widen(x)
+    if rows is not None and drop is not None and drop.rate:
+        mask = ops.dropout_mask(
+            drop._replace(rows=drop.rows[rows]), head_site(config), read.shape[-1], read.dtype
+        )
+        read, saved_drop = read * mask, (mask,)
+    scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
+    return scores, (saved_lstm, saved_rows, saved_drop, saved_linear)

@@ -27,6 +27,8 @@ class AdamW:
     weight_decay : decoupled: rate x weight_decay x parameter is taken off beside the Adam step.
     clip_norm : the longest gradient that is let through; a longer one is scaled down to it. 0: never.
     bias_correction : divide the moments by 1 - beta^t. The paper's code does not.
+    begin : parameters before this place in the buffer are frozen: they stay as they are, and their gradients
+        do not count. For engines that update in place.
 
     Attributes
     ----------
@@ -45,8 +47,11 @@ class AdamW:
         weight_decay: float = 0.01,
         clip_norm: float = 1.0,
         bias_correction: bool = True,
+        begin: int = 0,
     ) -> None:
-        self.decayed = decayed
+        behind = np.clip(decayed - begin, 0, None)
+        self.decayed = behind[behind[:, 0] < behind[:, 1]]
+        self.begin = begin
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
         self.weight_decay, self.clip_norm, self.bias_correction = weight_decay, clip_norm, bias_correction
         self.m, self.v = np.zeros_like(flat), np.zeros_like(flat)
@@ -68,15 +73,16 @@ class AdamW:
         params : (N,) updated.
         norm : length of the gradient before clipping. When it is not finite, nothing has been changed.
         """
-        norm = float(ops.global_norm(grads))
+        trained = slice(self.begin, None)
+        norm = float(ops.global_norm(grads[trained]))
         if not math.isfinite(norm):
             return params, norm
         self.updates += 1
-        params, self.m, self.v = ops.adamw(
-            params,
-            grads,
-            self.m,
-            self.v,
+        updated = ops.adamw(
+            params[trained],
+            grads[trained],
+            self.m[trained],
+            self.v[trained],
             self.decayed,
             lr=rate,
             beta1=self.beta1,
@@ -87,6 +93,8 @@ class AdamW:
             bias_correction=self.bias_correction,
             clip=clip_factor(norm, self.clip_norm),
         )
+        if not self.begin:  # where it is not 0, views of the buffers have been updated in place
+            params, self.m, self.v = updated
         return params, norm
 
 

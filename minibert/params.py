@@ -4,9 +4,10 @@ The order of the table is the order in the buffer. Layers follow one another and
 them together are one (L, size of a layer) view; an optimizer sweeps over the whole buffer at once.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class Entry:
 
     name: str  # path in the tree, joined by dots
     shape: tuple[int, ...]
-    initial: str  # "normal" (truncated), "zeros" or "ones"
+    initial: str  # "normal" (truncated), "zeros", "ones", and for LSTMs "uniform" and "forget"
     decays: bool  # weight decay: on weights, not on LayerNorm and biases (Devlin et al. 2019, A.2)
 
     @property
@@ -40,6 +41,7 @@ class Head(NamedTuple):
 
     kind: str  # "pretraining", "classify", "regress", "span", "tag" or "choice"
     outputs: int  # numbers for a sequence, or with "span" and "tag" for a token; 0 with "pretraining"
+    lstm: bool = False  # two bidirectional LSTMs between encoder and head: "+ BiLSTM" of the paper's Table 5
 
     @property
     def pooled(self) -> bool:
@@ -65,6 +67,8 @@ def check_head(head: Head) -> Head:
     if head.outputs != OUTPUTS.get(head.kind, max(1, head.outputs)):
         expected = OUTPUTS.get(head.kind, "at least 1")
         raise InputError(f"A head of kind {head.kind!r} has {expected} outputs, not {head.outputs}.")
+    if head.lstm and head.kind == "pretraining":
+        raise InputError("Pre-training has no LSTM between encoder and heads; leave lstm=True to a task.")
     return head
 
 
@@ -74,8 +78,17 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
 
     Weights are (inputs, outputs): a layer computes `x @ weight + bias`. The three projections of attention
     are one matrix. The decoder of the masked-LM head is `embeddings.word` itself (tied), plus a bias.
+    LSTMs on the encoder give H numbers as well, half of them in each direction.
+
+    Raises
+    ------
+    InputError
+        When there is no such head, or H has no half for each direction of an LSTM.
     """
+    check_head(head)
     H, F, V = config.H, config.F, config.V
+    if head.lstm and H % 2:
+        raise InputError(f"hidden_size={H} is odd; each direction of an LSTM on it has half.")
 
     def weight(name: str, *shape: int) -> Entry:
         return Entry(name, shape, "normal", True)
@@ -106,6 +119,8 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
             bias(f"{feed_forward}.out_bias", H),
             *norm(feed_forward),
         ]
+    if head.lstm:
+        table += lstm_table(H, H // 2)
     if head.pooled:
         table += [weight("pooler.weight", H, H), bias("pooler.bias", H)]
     if head.kind != "pretraining":
@@ -119,6 +134,21 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
         weight("nsp.weight", H, 2),
         bias("nsp.bias", 2),
     ]
+
+
+def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
+    """Bidirectional LSTMs, `depth` of them one upon another, each with `width` outputs a direction."""
+    table = []
+    for i in range(depth):
+        for direction in ("left_to_right", "right_to_left"):
+            path = f"lstm.{i}.{direction}"
+            table += [
+                Entry(f"{path}.w_in", (inputs, 4 * width), "uniform", True),
+                Entry(f"{path}.w_state", (width, 4 * width), "uniform", True),
+                Entry(f"{path}.bias", (4 * width,), "forget", False),
+            ]
+        inputs = 2 * width
+    return table
 
 
 def unflatten(table: list[Entry], flat: Any) -> dict[str, Any]:
@@ -149,43 +179,47 @@ def _plant(tree: dict[str, Any], path: list[str], leaf: Any) -> None:
     tree[path[-1]] = leaf
 
 
-class Parameters:
-    """All parameters of one model (or their gradients, or any tree of that shape) in one flat buffer.
+class FlatParameters(ABC):
+    """All parameters of a model (or their gradients, or any tree of that shape) in one flat buffer.
 
     Parameters
     ----------
-    config : the model's shape.
+    table : every parameter, in the order of the buffer.
     flat : (N,) the buffer to take, N the sum of the table's sizes; zeros of `dtype` when left out.
     dtype : of the zeros.
-    head : what stands on the encoder.
 
     Attributes
     ----------
     flat : (N,) the buffer.
-    tree : nested dictionaries of views of it, as `bert.py` takes them: `tree["layers"][0]["attention"]`.
-    table : the rows of `parameter_table`.
+    tree : nested dictionaries of views of it, as the model takes them: `tree["layers"][0]["attention"]`.
+    table : as given.
+    config : of the model; its `initializer_range` is the standard deviation of normal initial values.
     """
 
-    def __init__(
-        self,
-        config: BertConfig,
-        flat: np.ndarray | None = None,
-        dtype: Any = np.float32,
-        head: Head = PRETRAINING,
-    ) -> None:
-        self.config, self.head = config, check_head(head)
-        self.table = parameter_table(config, head)
-        count = sum(entry.size for entry in self.table)
+    config: Any
+
+    def __init__(self, table: list[Entry], flat: np.ndarray | None, dtype: Any) -> None:
+        self.table = table
+        count = sum(entry.size for entry in table)
         if flat is None:
             flat = np.zeros(count, dtype)
         if flat.shape != (count,):
             raise ValueError(f"flat has shape {flat.shape}, but this configuration has {count:,} parameters.")
         self.flat = flat
-        self.tree = unflatten(self.table, flat)
-        ends = np.cumsum([entry.size for entry in self.table])
+        self.tree = unflatten(table, flat)
+        ends = np.cumsum([entry.size for entry in table])
         self._places = {
-            entry.name: (int(end) - entry.size, entry) for entry, end in zip(self.table, ends, strict=True)
+            entry.name: (int(end) - entry.size, entry) for entry, end in zip(table, ends, strict=True)
         }
+
+    @abstractmethod
+    def like(self, flat: np.ndarray) -> Self:
+        """Another buffer (N,) under the same names."""
+
+    @property
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """What a checkpoint says, in JSON, so that the same table can be made again."""
 
     def __getitem__(self, name: str) -> np.ndarray:
         begin, entry = self._places[name]
@@ -209,13 +243,47 @@ class Parameters:
                 ranges.append([begin, begin + entry.size])
         return np.array(ranges, np.int64).reshape(-1, 2)
 
-    def zeros_like(self) -> "Parameters":
+    def zeros_like(self) -> Self:
         """A tree of the same shape and dtype filled with zeros: gradients, moments."""
-        return Parameters(self.config, np.zeros_like(self.flat), head=self.head)
+        return self.like(np.zeros_like(self.flat))
 
-    def astype(self, dtype: Any) -> "Parameters":
+    def astype(self, dtype: Any) -> Self:
         """A copy in another precision."""
-        return Parameters(self.config, self.flat.astype(dtype), head=self.head)
+        return self.like(self.flat.astype(dtype))
+
+    def count(self, *prefixes: str) -> int:
+        """Number of parameters whose name begins with one of the prefixes; all of them without a prefix."""
+        return sum(entry.size for entry in self.table if entry.name.startswith(prefixes or ("",)))
+
+
+class Parameters(FlatParameters):
+    """All parameters of one BERT and of its head, as `bert.py` and `heads.py` take them.
+
+    Parameters
+    ----------
+    config : the model's shape.
+    flat, dtype : as for `FlatParameters`.
+    head : what stands on the encoder.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        flat: np.ndarray | None = None,
+        dtype: Any = np.float32,
+        head: Head = PRETRAINING,
+    ) -> None:
+        self.config, self.head = config, head
+        super().__init__(parameter_table(config, head), flat, dtype)
+
+    def like(self, flat: np.ndarray) -> "Parameters":
+        """Another buffer (N,) under the same names."""
+        return Parameters(self.config, flat, head=self.head)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a checkpoint says, in JSON, so that the same table can be made again."""
+        return {"config": self.config.to_dict(), "head": list(self.head)}
 
     def with_head(self, head: Head, seed: int) -> tuple["Parameters", list[str]]:
         """The same encoder under another head, as a copy.
@@ -238,9 +306,26 @@ class Parameters:
         reset(other, fresh, seed)
         return other, fresh
 
-    def count(self, *prefixes: str) -> int:
-        """Number of parameters whose name begins with one of the prefixes; all of them without a prefix."""
-        return sum(entry.size for entry in self.table if entry.name.startswith(prefixes or ("",)))
+    def trained_from(self, frozen: int | None) -> int:
+        """Where in the buffer begins what is trained; the embeddings and the lowest layers lie before it.
+
+        Parameters
+        ----------
+        frozen : how many layers are frozen, and the embeddings with them; None where nothing is.
+
+        Raises
+        ------
+        InputError
+            When there are not so many layers.
+        """
+        if frozen is None:
+            return 0
+        if not 0 <= frozen <= self.config.L:
+            raise InputError(
+                f"frozen={frozen} is not a number of layers of this model; choose from 0, which freezes the "
+                f"embeddings alone, to {self.config.L}."
+            )
+        return self.count("embeddings.", *(f"layers.{i}." for i in range(frozen)))
 
 
 def precision_for(arithmetic: str) -> np.dtype:
@@ -274,18 +359,29 @@ def initialise(
     return parameters
 
 
-def reset(parameters: Parameters, names: Iterable[str], seed: int) -> None:
+def reset(parameters: FlatParameters, names: Iterable[str], seed: int) -> None:
     """Give the named parameters, in place, the values that `initialise` gives them."""
     wanted = set(names)
     for entry in parameters.table:
-        if entry.name not in wanted:
-            continue
-        view = parameters[entry.name]
-        if entry.initial == "normal":
+        if entry.name in wanted:
             generator = np.random.default_rng([seed, *entry.name.encode()])
-            view[...] = parameters.config.initializer_range * _truncated_normal(generator, entry.shape)
-        else:
-            view[...] = 1 if entry.initial == "ones" else 0
+            parameters[entry.name][...] = _initial(entry, parameters.config.initializer_range, generator)
+
+
+def _initial(entry: Entry, spread: float, generator: np.random.Generator) -> Any:
+    """Values to begin with.
+
+    Weights of an LSTM are uniform in +-1/sqrt(outputs), as PyTorch's are. Its biases are zero, but those of
+    the forget gates one: to begin with, a cell remembers (Gers et al. 2000; Jozefowicz et al. 2015).
+    """
+    gate = entry.shape[-1] // 4  # the columns of each of an LSTM's gates: input, forget, candidate, output
+    if entry.initial == "normal":
+        return spread * _truncated_normal(generator, entry.shape)
+    if entry.initial == "uniform":
+        return generator.uniform(-1, 1, entry.shape) / gate**0.5
+    if entry.initial == "forget":
+        return np.arange(4 * gate) // gate == 1
+    return 1 if entry.initial == "ones" else 0
 
 
 def _truncated_normal(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -22,7 +22,7 @@ from minibert.batch import Batch
 from minibert.checkpoint import Checkpoint, checkpoint_path, checkpoints, prune, save_checkpoint
 from minibert.errors import RunError
 from minibert.optim import AdamW
-from minibert.params import Parameters
+from minibert.params import FlatParameters
 from minibert.runlog import RunLog, say
 
 # (params tree, grads tree, batch, step) -> figures; adds the gradient into grads. Figures of micro-batches,
@@ -35,7 +35,7 @@ _END = object()
 class State:
     """All that the next step depends on."""
 
-    params: Parameters
+    params: FlatParameters
     optimizer: AdamW
     step: int = 0  # steps done
     position: Any = None  # where the next batch begins in the data; JSON
@@ -138,7 +138,7 @@ def train(
 
 
 def one_step(
-    ops: Any, state: State, grads: Parameters, batch: Batch, gradients: Gradients, loop: Loop
+    ops: Any, state: State, grads: FlatParameters, batch: Batch, gradients: Gradients, loop: Loop
 ) -> dict[str, float]:
     """Gradients of all micro-batches, one update, the figures of the whole batch."""
     rate = loop.rate(state.step)
@@ -152,7 +152,12 @@ def one_step(
 
 
 def add_gradients(
-    params: Parameters, grads: Parameters, batch: Batch, gradients: Gradients, step: int, accumulate: int
+    params: FlatParameters,
+    grads: FlatParameters,
+    batch: Batch,
+    gradients: Gradients,
+    step: int,
+    accumulate: int,
 ) -> dict[str, float]:
     """The gradient of a batch, micro-batch by micro-batch, in place of what stood in `grads`.
 

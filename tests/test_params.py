@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from minibert.config import SIZES, BertConfig
-from minibert.params import Parameters, initialise, nest, parameter_table, reset, unflatten
+from minibert.errors import InputError
+from minibert.params import Head, Parameters, initialise, nest, parameter_table, reset, unflatten
 
 CONFIG = BertConfig(
     vocab_size=199,
@@ -174,3 +175,75 @@ def test_names_nest_into_a_tree_with_lists_for_numbers():
     tree = unflatten(parameter_table(CONFIG), np.zeros(Parameters(CONFIG).flat.shape))
     assert len(tree["layers"]) == 12
     assert tree["mlm"]["output_bias"].shape == (199,)
+
+
+# Heads of fine-tuning.
+
+
+@pytest.mark.parametrize("kind", ["classify", "tag", "span", "regress", "choice"])
+def test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_a_whole_sequence(kind):
+    outputs = {"classify": 3, "tag": 9, "span": 2}.get(kind, 1)
+    params = Parameters(CONFIG, head=Head(kind, outputs))
+    assert list(params)[-2:] == ["head.weight", "head.bias"]
+    assert params["head.weight"].shape == (24, outputs)
+    assert params.tree["head"]["bias"].shape == (outputs,)
+    assert ("pooler" in params.tree) == (kind in ("classify", "regress", "choice"))
+    assert not any(name.startswith(("mlm.", "nsp.", "lstm.")) for name in params)
+
+
+def test_lstms_on_the_encoder_keep_its_size():
+    params = Parameters(CONFIG, head=Head("span", 2, lstm=True))
+    shapes = {name: value.shape for name, value in params.items() if name.startswith("lstm.1.right_to_left")}
+    assert list(shapes.values()) == [(24, 48), (12, 48), (48,)]
+    with pytest.raises(InputError, match="hidden_size=25 is odd; each direction of an LSTM"):
+        odd = BertConfig(**(vars(CONFIG) | {"hidden_size": 25, "num_attention_heads": 5}))
+        Parameters(odd, head=Head("span", 2, lstm=True))
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (Head("rank", 2), "head kind 'rank' does not exist; use one of pretraining, regress"),
+        (Head("span", 3), "kind 'span' has 2 outputs, not 3"),
+        (Head("choice", 4), "kind 'choice' has 1 outputs, not 4"),
+        (Head("classify", 0), "kind 'classify' has at least 1 outputs, not 0"),
+        (Head("pretraining", 0, lstm=True), "Pre-training has no LSTM"),
+    ],
+)
+def test_a_head_that_there_is_not_is_refused(head, message):
+    with pytest.raises(InputError, match=message):
+        Parameters(CONFIG, head=head)
+
+
+def test_another_head_leaves_the_encoder_and_begins_with_values_of_its_own(parameters):
+    classify, fresh = parameters.with_head(Head("classify", 3), seed=5)
+    assert fresh == ["head.weight", "head.bias"]
+    for name, value in classify.items():
+        expected = parameters[name] if name not in fresh else initialise(CONFIG, 5, head=classify.head)[name]
+        assert np.array_equal(value, expected), name
+    assert not np.shares_memory(classify.flat, parameters.flat)
+
+    again, fresh = classify.with_head(Head("classify", 3), seed=6)
+    assert fresh == [] and np.array_equal(again.flat, classify.flat)
+    for other in (Head("classify", 2), Head("tag", 3), Head("classify", 3, lstm=True)):
+        found, fresh = classify.with_head(other, seed=6)
+        assert {"head.weight", "head.bias"} <= set(fresh)
+        assert np.array_equal(
+            found["layers.11.feed_forward.in_weight"], parameters["layers.11.feed_forward.in_weight"]
+        )
+    span, _ = classify.with_head(Head("span", 2), seed=6)
+    _, fresh = span.with_head(Head("classify", 3), seed=6)
+    assert fresh == ["pooler.weight", "pooler.bias", "head.weight", "head.bias"]
+
+
+def test_what_is_frozen_is_the_beginning_of_the_buffer(parameters):
+    assert parameters.trained_from(None) == 0
+    names = np.repeat(list(parameters), [entry.size for entry in parameters.table])
+    for frozen in (0, 1, 12):
+        begin = parameters.trained_from(frozen)
+        below = ("embeddings.", *(f"layers.{i}." for i in range(frozen)))
+        assert all(name.startswith(below) for name in set(names[:begin]))
+        assert not any(name.startswith(below) for name in set(names[begin:]))
+    for frozen in (-1, 13):
+        with pytest.raises(InputError, match=f"frozen={frozen} is not a number of layers .* to 12"):
+            parameters.trained_from(frozen)

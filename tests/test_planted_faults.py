@@ -295,14 +295,16 @@ class RowTakenTwiceCountedOnce(Ops):
         return dx
 
 
-@seen_in("softmax_cross_entropy", "segment_softmax_cross_entropy", "masked_lm_head")
+@seen_in(
+    "softmax_cross_entropy", "segment_softmax_cross_entropy", "masked_lm_head", "head_loss", "tagger_loss"
+)
 class LabelForgotten(Ops):
     def softmax_cross_entropy_backward(self, dnll, saved):
         probabilities, _ = saved
         return probabilities * dnll[:, None]
 
 
-@seen_in("softmax_cross_entropy", "masked_lm_head", "pretraining_loss")
+@seen_in("softmax_cross_entropy", "masked_lm_head", "pretraining_loss", "head_loss", "tagger_loss")
 class EveryRowWeighsTheSame(Ops):
     def softmax_cross_entropy_backward(self, dnll, saved):
         return super().softmax_cross_entropy_backward(np.full_like(dnll, 1 / max(1, len(dnll))), saved)
@@ -316,7 +318,7 @@ class NextSentenceIgnoresClassZero(Ops):
         return dlogits * (labels != 0)[:, None] if probabilities.shape[1] == 2 else dlogits
 
 
-@seen_in("segment_softmax_cross_entropy")
+@seen_in("segment_softmax_cross_entropy", "head_loss")
 class SegmentsLeftInTheOrderOfTheirLengths(Ops):
     def segment_softmax_cross_entropy_backward(self, dnll, saved):
         cu_seqlens, _ = saved
@@ -324,7 +326,7 @@ class SegmentsLeftInTheOrderOfTheirLengths(Ops):
         return super().segment_softmax_cross_entropy_backward(dnll, saved)[np.argsort(back)]
 
 
-@seen_in("mean_squared_error")
+@seen_in("mean_squared_error", "head_loss")
 class HalfTheSquaredError(Ops):
     def mean_squared_error_backward(self, dloss, saved):
         return super().mean_squared_error_backward(dloss, saved) / 2
@@ -366,39 +368,55 @@ class DecoderBiasForgotten(Ops):
 
 
 class _Lstm(Ops):
-    """What an LSTM saves at each time step, changed before its backward sees it."""
+    """What an LSTM saves of all time steps, changed before its backward sees it."""
 
     def lstm_backward(self, dy, saved):
-        *head, kept = saved
-        return super().lstm_backward(dy, (*head, tuple(self.changed(*one) for one in kept)))
+        *head, gates, cells, tanhs, outputs = saved
+        return super().lstm_backward(dy, (*head, *self.changed(gates.copy(), cells, tanhs, outputs)))
 
 
-@seen_in("lstm")
+@seen_in("lstm", "bilstm_block", "tagger_loss")
 class ForgetGateForgotten(_Lstm):
-    def changed(self, i, f, g, o, before, tanh_c, h_before):
-        return i, np.ones_like(f), g, o, before, tanh_c, h_before
+    def changed(self, gates, cells, tanhs, outputs):
+        width = outputs.shape[1]
+        gates[:, width : 2 * width] = 1
+        return gates, cells, tanhs, outputs
 
 
 @seen_in("lstm")
 class CellForgotten(_Lstm):
-    def changed(self, i, f, g, o, before, tanh_c, h_before):
-        return i, f, g, o, 0 * before, tanh_c, h_before
+    def changed(self, gates, cells, tanhs, outputs):
+        return gates, 0 * cells, tanhs, outputs
 
 
 @seen_in("lstm")
-class LastStateInsteadOfTheOneBefore(_Lstm):
-    def changed(self, i, f, g, o, before, tanh_c, h_before):
-        return i, f, g, o, before, tanh_c, o * tanh_c
+class StateOfAnotherSequence(_Lstm):
+    def changed(self, gates, cells, tanhs, outputs):
+        return gates, cells, tanhs, np.roll(outputs, 1, axis=0)
 
 
-@seen_in("lstm")
+@seen_in("lstm", "bilstm_block", "tagger_loss")
 class TimeRunsForwardInBackward(Ops):
     def lstm_backward(self, dy, saved):
-        x, w_in, w_state, cu_seqlens, reverse, kept = saved
-        return super().lstm_backward(dy, (x, w_in, w_state, cu_seqlens, np.asarray(False), kept))
+        saved_linear, w_state, cu_seqlens, reverse, *kept = saved
+        return super().lstm_backward(dy, (saved_linear, w_state, cu_seqlens, 0 * reverse, *kept))
 
 
-@seen_in("layer_mix")
+@seen_in("bilstm_block", "tagger_loss", "head_loss")
+class OneDirectionForgotten(Ops):
+    def lstm_backward(self, dy, saved):
+        dx, *grads = super().lstm_backward(dy, saved)
+        return dx * (not saved[3]), *grads
+
+
+@seen_in("bilstm_block")
+class DirectionsExchanged(Ops):
+    def bilstm_block_backward(self, dy, saved, params, grads):
+        dy = np.roll(dy, dy.shape[1] // 2, axis=1)
+        return super().bilstm_block_backward(dy, saved, params, grads)
+
+
+@seen_in("layer_mix", "tagger_loss")
 class SharesTreatedAsWeights(Ops):
     def layer_mix_backward(self, dy, saved):
         layers, shares = saved
@@ -418,7 +436,7 @@ class DropoutDrawnAfresh(Ops):
         return super().dropout_mask(drop, site + self.calls, columns, dtype)
 
 
-@seen_in("embedding_block", "attention_block", "feed_forward_block", "pretraining_loss")
+@seen_in("embedding_block", "attention_block", "feed_forward_block", "bilstm_block", "pretraining_loss")
 class DropoutMaskNotAppliedInBackward(Ops):
     def _dropout_backward(self, dy, saved):
         return dy
@@ -449,12 +467,12 @@ class ResidualBeforeTheNorm(Ops):
 
 @seen_in("layers", "pretraining_loss")
 class LayersExchanged(Ops):
-    def layers_backward(self, block_backward, dy, saved, params, grads):
-        dx, grads = super().layers_backward(block_backward, dy, saved, params, grads)
+    def layers_backward(self, block_backward, dy, saved, params, grads, first=0):
+        dx, grads = super().layers_backward(block_backward, dy, saved, params, grads, first)
         return dx, grads[::-1]
 
 
-@seen_in("pooler", "pretraining_loss")
+@seen_in("pooler", "pretraining_loss", "head_loss")
 class PoolerGradientAtTheWrongRow(Ops):
     def pooler_backward(self, dy, saved, params, grads):
         dx, grads = super().pooler_backward(dy, saved, params, grads)
@@ -475,7 +493,9 @@ class MaskedWeightsMultipliedTwice(Ops):
         return super().masked_lm_head_backward(dnll * dnll, saved, params, grads, dtable, config)
 
 
-@seen_in("attention_block", "feed_forward_block", "embedding_block", "masked_lm_head", "pooler")
+@seen_in(
+    "attention_block", "feed_forward_block", "embedding_block", "masked_lm_head", "pooler", "bilstm_block"
+)
 class AccumulatorsOverwritten(Ops):
     def accumulate(self, total, extra):
         total[...] = extra

@@ -6,7 +6,6 @@ An engine is a subclass of `Ops` that overrides operations by name; it adds none
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from minibert.ops.blocks import Blocks
 from minibert.ops.random import Dropout
 from minibert.ops.recurrent import Recurrent
 from minibert.ops.updates import Updates
@@ -14,7 +13,7 @@ from minibert.ops.updates import Updates
 __all__ = ["Dropout", "Ops"]
 
 
-class Ops(Blocks, Recurrent, Updates):
+class Ops(Recurrent, Updates):
     """Every operation, over NumPy or any array library with its functions."""
 
     name = "numpy"

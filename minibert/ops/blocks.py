@@ -171,14 +171,24 @@ class Blocks(Attention, Losses):
         return x, tuple(kept)
 
     def layers_backward(
-        self, block_backward: Callable, dy: Any, saved: Saved, params: list[dict], grads: list[dict]
+        self,
+        block_backward: Callable,
+        dy: Any,
+        saved: Saved,
+        params: list[dict],
+        grads: list[dict],
+        first: int = 0,
     ) -> tuple[Any, list[dict]]:
-        """dy back through all layers: `block_backward(dy, saved, params, grads) -> dx, grads`."""
+        """dy back through layers, down to `first`: `block_backward(dy, saved, params, grads) -> dx, grads`.
+
+        Layers below have no part in it, and their accumulators are returned as they are.
+        """
         finished = []
-        for kept, one, one_grads in zip(reversed(saved), reversed(params), reversed(grads), strict=True):
+        above = (reversed(one[first:]) for one in (saved, params, grads))
+        for kept, one, one_grads in zip(*above, strict=True):
             dy, one_grads = block_backward(dy, kept, one, one_grads)
             finished.append(one_grads)
-        return dy, finished[::-1]
+        return dy, [*grads[:first], *finished[::-1]]
 
     def _linear_backward(
         self, dy: Any, saved: Saved, grads: dict, weight: str, bias: str

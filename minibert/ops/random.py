@@ -61,7 +61,7 @@ def keep(xp: Any, keys: Any, columns: int, rate: float) -> Any:
     x = (x ^ (x >> 15)) * xp.uint32(0x846CA68B)
     x = x ^ (x >> 16)
     draws = xp.stack([x & xp.uint32(DRAWS - 1), x >> 16], axis=-1)
-    draws = draws.reshape(*draws.shape[:-2], -1)[..., :columns]
+    draws = draws.reshape(*draws.shape[:-2], 2 * draws.shape[-2])[..., :columns]
     return draws >= threshold(rate)
 
 

@@ -1,13 +1,24 @@
-"""What the feature-based approach adds (Devlin et al. 2019, section 5.3): LSTM, weighted sum of layers."""
+"""What the feature-based approach adds (Devlin et al. 2019, section 5.3): LSTMs, a weighted sum of layers.
 
-from typing import Any
+Time steps follow one another, but the sequences of a batch go through each of them together. Rows are laid
+out in the order of time for that, the longest sequence first in every step: what a step reads and writes then
+lies in one piece, and the sequences that go on to the next step are the first ones.
+"""
+
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.ops.primitives import Primitives, Saved
+from minibert.ops.blocks import Blocks
+from minibert.ops.primitives import Saved
+from minibert.ops.random import Dropout
+
+DIRECTIONS = ("left_to_right", "right_to_left")
+WEIGHTS = ("w_in", "w_state", "bias")
 
 
-class Recurrent(Primitives):
+class Recurrent(Blocks):
     """Operations over time and over layers."""
 
     # x (T,I)  w_in (I,4H)  w_state (H,4H)  bias (4H,) -> (T,H)
@@ -25,58 +36,99 @@ class Recurrent(Primitives):
         cu_seqlens : (S+1,) where sequences begin.
         reverse : read every sequence from its end.
         """
-        xp, (H, _) = self.xp, w_state.shape
-        steps, back = _time_steps(cu_seqlens, reverse)
-        from_input = x @ w_in + bias
-        h = c = xp.zeros((len(steps[0]), H), x.dtype)
-        outputs, kept = [], []
-        for rows in steps:  # sequences by falling length, so the ones still running are always the first
-            h, c = h[: len(rows)], c[: len(rows)]
-            gates = from_input[rows] + h @ w_state
-            i, f, o = (self._sigmoid(gates[:, j * H : (j + 1) * H]) for j in (0, 1, 3))
-            g = xp.tanh(gates[:, 2 * H : 3 * H])
-            before, h_before = c, h
-            c = f * before + i * g
+        xp, H = self.xp, w_state.shape[0]
+        time = _time(cu_seqlens, reverse)
+        from_input, saved_linear = self.linear(x[time.order], w_in, bias)
+        # sigmoid(x) = (1 + tanh(x / 2)) / 2 cannot overflow; with it, one tanh serves all four gates.
+        scale = self.cast(np.repeat([0.5, 0.5, 1.0, 0.5], H), from_input.real.dtype)
+        h = c = xp.zeros((len(cu_seqlens) - 1, H), from_input.dtype)
+        gates, cells, tanhs, outputs = [], [], [], []
+        for begin, end in pairwise(time.borders):
+            h, c = h[: end - begin], c[: end - begin]
+            cells.append(c)
+            gate = scale * xp.tanh(scale * (from_input[begin:end] + h @ w_state)) + (1 - scale)
+            i, f, g, o = (gate[:, j * H : (j + 1) * H] for j in range(4))
+            c = f * c + i * g
             tanh_c = xp.tanh(c)
             h = o * tanh_c
+            gates.append(gate)
+            tanhs.append(tanh_c)
             outputs.append(h)
-            kept.append((i, f, g, o, before, tanh_c, h_before))
-        return xp.concatenate(outputs)[back], (x, w_in, w_state, cu_seqlens, np.asarray(reverse), tuple(kept))
+        kept = tuple(xp.concatenate(steps) for steps in (gates, cells, tanhs, outputs))
+        return kept[-1][time.back], (saved_linear, w_state, cu_seqlens, np.asarray(reverse), *kept)
 
     # h = o tanh(c),  c = f c_before + i g. Going back in time, dh is what comes from above plus what the next
     # step's gates send, dc collects o (1 - tanh(c)^2) dh and the next step's f dc. Then
     #   di = dc g i (1 - i),  df = dc c_before f (1 - f),  dg = dc i (1 - g^2),  do = dh tanh(c) o (1 - o)
+    # What dc and dh are multiplied with does not depend on them: it is found for all steps at once.
     # dy (T,H) -> dx (T,I)  dw_in (I,4H)  dw_state (H,4H)  dbias (4H,)
     def lstm_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any, Any]:
         """Backward through time."""
         xp = self.xp
-        x, w_in, w_state, cu_seqlens, reverse, kept = saved
-        steps, back = _time_steps(cu_seqlens, bool(reverse))
-        dh = dc = xp.zeros((0, w_state.shape[0]), dy.dtype)
-        dw_state = xp.zeros_like(w_state)
+        saved_linear, w_state, cu_seqlens, reverse, gates, cells, tanhs, outputs = saved
+        time, H = _time(cu_seqlens, bool(reverse)), w_state.shape[0]
+        i, f, g, o = (gates[:, j * H : (j + 1) * H] for j in range(4))
+        slopes = [g * i * (1 - i), cells * f * (1 - f), i * (1 - g * g), tanhs * o * (1 - o)]
+        slopes, through = xp.stack(slopes, axis=1), o * (1 - tanhs * tanhs)
+        dy = dy[time.order]
+        dh = dc = xp.zeros((0, H), dy.dtype)
         d_gates = []
-        for rows, (i, f, g, o, before, tanh_c, h_before) in zip(reversed(steps), reversed(kept), strict=True):
+        for begin, end in reversed(list(pairwise(time.borders))):
             # Going backward, sequences join at their last token: nothing comes to them from a later step.
-            starting = xp.zeros((len(rows) - len(dh), dh.shape[1]), dy.dtype)
-            dh = dy[rows] + xp.concatenate([dh, starting])
-            dc = dh * o * (1 - tanh_c * tanh_c) + xp.concatenate([dc, starting])
-            d = xp.concatenate(
-                [
-                    dc * g * i * (1 - i),
-                    dc * before * f * (1 - f),
-                    dc * i * (1 - g * g),
-                    dh * tanh_c * o * (1 - o),
-                ],
-                axis=1,
-            )
-            dw_state = dw_state + h_before.T @ d
-            dh, dc = d @ w_state.T, dc * f
+            joining = xp.zeros((end - begin - len(dh), H), dy.dtype)
+            dh = dy[begin:end] + xp.concatenate([dh, joining])
+            dc = dh * through[begin:end] + xp.concatenate([dc, joining])
+            d = (xp.stack([dc, dc, dc, dh], axis=1) * slopes[begin:end]).reshape(-1, 4 * H)
+            dh, dc = d @ w_state.T, dc * f[begin:end]
             d_gates.append(d)
-        d_all = xp.concatenate(d_gates[::-1])[back]
-        return d_all @ w_in.T, x.T @ d_all, dw_state, d_all.sum(0)
+        d_gates = xp.concatenate(d_gates[::-1])
+        dx, dw_in, dbias = self.linear_backward(d_gates, saved_linear)
+        dw_state = outputs[time.previous].T @ d_gates[time.borders[1] :]
+        return dx[time.back], dw_in, dw_state, dbias
 
-    def _sigmoid(self, x: Any) -> Any:
-        return 0.5 + 0.5 * self.xp.tanh(0.5 * x)  # cannot overflow
+    # x (T,I) -> (T,2W)
+    def bilstm_block(
+        self, x: Any, params: list[dict], cu_seqlens: np.ndarray, drop: Dropout | None, site: Any
+    ) -> tuple[Any, Saved]:
+        """LSTMs in both directions side by side, one layer upon another, dropout behind each layer.
+
+        Parameters
+        ----------
+        x : flat tokens.
+        params : for each layer and each direction `w_in`, `w_state` and `bias`.
+        cu_seqlens : (S+1,) where sequences begin.
+        drop, site : dropout, and its site behind the first layer; the next layer has the next site.
+        """
+        kept = []
+        for number, layer in enumerate(params):
+            both = [
+                self.lstm(x, *(layer[direction][name] for name in WEIGHTS), cu_seqlens, reverse)
+                for direction, reverse in zip(DIRECTIONS, (False, True), strict=True)
+            ]
+            y = self.xp.concatenate([one for one, _ in both], axis=1)
+            x, saved_drop = self._dropout(y, drop, site + number)
+            kept.append((*(saved for _, saved in both), saved_drop))
+        return x, tuple(kept)
+
+    # dy (T,2W) -> dx (T,I), grads
+    def bilstm_block_backward(
+        self, dy: Any, saved: Saved, params: list[dict], grads: list[dict]
+    ) -> tuple[Any, list[dict]]:
+        """Gradients of `bilstm_block`; each layer's input was read in both directions."""
+        finished = []
+        for kept, layer in zip(reversed(saved), reversed(grads), strict=True):
+            *both, saved_drop = kept
+            dy = self._dropout_backward(dy, saved_drop)
+            W = dy.shape[1] // 2
+            dx_right, right = self._lstm_backward(dy[:, W:], both[1], layer[DIRECTIONS[1]])
+            dx_left, left = self._lstm_backward(dy[:, :W], both[0], layer[DIRECTIONS[0]])
+            dy = dx_left + dx_right
+            finished.append(dict(zip(DIRECTIONS, (left, right), strict=True)))
+        return dy, finished[::-1]
+
+    def _lstm_backward(self, dy: Any, saved: Saved, grads: dict) -> tuple[Any, dict]:
+        dx, *fresh = self.lstm_backward(dy, saved)
+        return dx, {name: self.accumulate(grads[name], one) for name, one in zip(WEIGHTS, fresh, strict=True)}
 
     # layers (N,T,H)  weights (N,) -> (T,H)
     def layer_mix(self, layers: Any, weights: Any) -> tuple[Any, Saved]:
@@ -93,12 +145,25 @@ class Recurrent(Primitives):
         return shares[:, None, None] * dy, shares * (dshares - (dshares * shares).sum())
 
 
-def _time_steps(cu_seqlens: np.ndarray, reverse: bool) -> tuple[list[np.ndarray], np.ndarray]:
-    """Rows to handle at each time step, longest sequences first, and the order back to the flat batch."""
+class _Time(NamedTuple):
+    """The rows of a batch in the order of time."""
+
+    order: np.ndarray  # (T,) which row of the batch each is
+    back: np.ndarray  # (T,) where each row of the batch is
+    borders: list[int]  # where time steps begin, and where the last one ends
+    previous: np.ndarray  # (T-S,) for the rows behind the first step, where the same sequence was before
+
+
+def _time(cu_seqlens: np.ndarray, reverse: bool) -> _Time:
+    """Time steps, and in each the sequences that last so long, the longest first."""
     lengths = np.diff(cu_seqlens)
     longest_first = np.argsort(-lengths, kind="stable")
-    steps = []
-    for t in range(int(lengths.max())):
-        running = longest_first[lengths[longest_first] > t]
-        steps.append(cu_seqlens[running + 1] - 1 - t if reverse else cu_seqlens[running] + t)
-    return steps, np.argsort(np.concatenate(steps))
+    running = (lengths > np.arange(lengths.max())[:, None]).sum(1)  # sequences at each step
+    borders = np.concatenate([[0], np.cumsum(running)])
+    step = np.repeat(np.arange(len(running)), running)
+    place = np.arange(len(step)) - borders[step]  # among the sequences of its step
+    sequence = longest_first[place]
+    order = cu_seqlens[1:][sequence] - 1 - step if reverse else cu_seqlens[sequence] + step
+    later = step > 0
+    previous = borders[step[later] - 1] + place[later]
+    return _Time(order, np.argsort(order), borders.tolist(), previous)
