@@ -78,7 +78,8 @@ def questions(split: str, count: int) -> dict:
     """Who lives where: an article of one paragraph for each question, in the layout of SQuAD."""
     articles = []
     for n, (name, place) in enumerate(islice(cycle(product(NAMES, PLACES)), count)):
-        context = f"The book is here . {name.title()} lives in {place.title()} and is very good ."
+        more = n % 3 * " The film is dull ."
+        context = f"The book is here . {name.title()} lives in {place.title()} and is very good .{more}"
         asked, answer = ((f"Where is {name.title()} ?", place), ("Who lives here ?", name))[n % 2]
         given = {"text": answer.title(), "answer_start": context.index(answer.title())}
         qas = [{"id": f"{split}{n}", "question": asked, "answers": [given]}]
