@@ -157,7 +157,7 @@ def _words(value: Any) -> str:
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False, default=str)
     if isinstance(value, Sequence):
-        return ", ".join(map(_words, value))
+        return ", ".join(map(_words, value)) or "–"
     return str(value)
 
 
