@@ -86,6 +86,7 @@ def test_chunks_are_read_back_from_every_scheme(scheme, sentence):
         ("I-A O-A I-A", ["A 0 1", "A 2 3"]),  # outside, whatever stands behind the hyphen
         ("B-A E-A B-A E-A", ["A 0 2", "A 2 4"]),
         ("S-A S-A I-A", ["A 0 1", "A 1 2", "A 2 3"]),
+        ("I-A S-A B-A I-A", ["A 0 1", "A 1 2", "A 2 4"]),
         ("B-A E-A I-A E-A", ["A 0 2", "A 2 4"]),
         ("B-x-y I-x-y I-x", ["x-y 0 2", "x 2 3"]),  # the first hyphen counts
         ("B I O I", [" 0 2", " 3 4"]),  # tags without types

@@ -255,6 +255,19 @@ def test_scores_of_questions_are_those_that_the_figures_are_made_of():
     assert figures["f1"] == exactly(100 * scores.f1.mean())
 
 
+def test_scores_are_added_from_left_to_right_as_the_script_does():
+    gold = questions(
+        **{f"q{n}": ["one two three four five six seven".split(" ", n % 7)[-1]] for n in range(60)}
+    )
+    predictions = {question.id: "five six seven eight" for question in gold}
+    f1 = question_scores(gold, predictions).f1
+    total = 0.0
+    for value in f1.tolist():
+        total += value
+    assert score(gold, predictions)["f1"] == 100.0 * total / 60
+    assert total != f1.sum()  # NumPy's order makes another last digit
+
+
 # The threshold of no answer
 
 
