@@ -1,4 +1,4 @@
-"""Fine-tuning: options, batches, runs, sweeps, ensembles, files, and what each part refuses."""
+"""Runs of fine-tuning: what they start from, learn, leave behind and refuse."""
 
 import csv
 import json
@@ -10,33 +10,22 @@ import numpy as np
 import pytest
 from small_tasks import (
     GOOD,
-    WORDS,
     reviews,
-    small_config,
     write_model,
     write_rte,
     write_sst2,
     write_table,
 )
 
-from minibert import files, finetune as finetuning, heads, hub
-from minibert.batch import Feature, Sequence, TaskBatch
-from minibert.data.choice import ChoiceExample
-from minibert.data.glue import TextExample
-from minibert.data.ner import TaggedSentence
+from minibert import files, heads, hub
 from minibert.errors import InputError, RunError
 from minibert.finetune import classify, evaluate, finetune, measured_text, predict, report_text
-from minibert.finetuning import batches, predicting, preparation, registry, running, submissions
-from minibert.finetuning.choices import Choices
+from minibert.finetuning import predicting, registry, running
 from minibert.finetuning.models import Finetuned, TaskFile, start_from
-from minibert.finetuning.options import SWEEP, FinetuneOptions
-from minibert.finetuning.results import figure_text, sweep_table
-from minibert.finetuning.sentences import Sentences, own_file
-from minibert.flops import step_operations, task_operations
-from minibert.ops import Ops
-from minibert.params import Head, initialise
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.sentences import Sentences
+from minibert.params import Head
 from minibert.runlog import read_metrics
-from minibert.tokenizer import Tokenizer
 
 QUICK = dict(backend="numpy", batch_size=16, learning_rates=(5e-3,), dropout=0.1)
 
@@ -69,405 +58,8 @@ def run(model, sst2, tmp_path_factory):
     return out
 
 
-@pytest.fixture(scope="module")
-def other_run(model, sst2, tmp_path_factory):
-    """The same with another seed, and shorter."""
-    out = tmp_path_factory.mktemp("runs") / "other"
-    finetune(small_options(model, sst2, seed=7, epochs=1), out, show=False)
-    return out
-
-
 def report_in(folder):
     return json.loads((folder / "report.json").read_text())
-
-
-# the options
-
-
-def test_what_is_not_said_follows_the_paper():
-    def recipe(task):
-        options = FinetuneOptions(task, "d", "m").resolved()
-        return options.epochs, options.batch_size, options.learning_rates
-
-    assert recipe("mnli") == recipe("squad1") == (3, 32, (5e-5,))
-    assert recipe("squad2") == (2, 48, (5e-5,))
-    assert recipe("swag") == (3, 16, (2e-5,))
-    options = FinetuneOptions("sst2", "d", "m")
-    assert (options.warmup, options.weight_decay, options.clip_norm, options.dropout) == (0.1, 0.01, 1.0, 0.1)
-    assert SWEEP == (5e-5, 4e-5, 3e-5, 2e-5)
-
-
-def test_what_is_said_wins_over_the_recipe():
-    options = FinetuneOptions("swag", "d", "m", epochs=1.5, learning_rates=3e-5).resolved()
-    assert (options.epochs, options.batch_size, options.learning_rate) == (1.5, 16, 3e-5)
-
-
-def test_a_sweep_is_a_run_for_each_rate_and_seed():
-    options = FinetuneOptions("rte", "d", "m", learning_rates=(5e-5, 2e-5), restarts=2, seed=3).resolved()
-    found = [(one.learning_rate, one.seed, one.restarts, one.run_name) for one in options.runs()]
-    assert found == [
-        (5e-5, 3, 1, "lr5e-05-seed3"),
-        (5e-5, 4, 1, "lr5e-05-seed4"),
-        (2e-5, 3, 1, "lr2e-05-seed3"),
-        (2e-5, 4, 1, "lr2e-05-seed4"),
-    ]
-
-
-def test_options_survive_json(tmp_path):
-    options = FinetuneOptions(
-        "classify", "d", "m", columns={"text": "review"}, learning_rates=[1e-4, 1e-5], freeze=1
-    )
-    options.save(tmp_path / "finetune.json")
-    assert FinetuneOptions.load(tmp_path / "finetune.json") == options
-    assert options.columns == (("text", "review"),)
-
-
-def test_going_on_with_other_options_names_those_that_differ(tmp_path):
-    path = tmp_path / "finetune.json"
-    FinetuneOptions("rte", "d", "m").resolved().save(path)
-    with pytest.raises(InputError, match=r"epochs=9 \(the run has 3.0\), seed=2 \(the run has 0\)"):
-        FinetuneOptions.resumed(path, seed=2, epochs=9)
-    assert FinetuneOptions.resumed(path, keep=5, dtype="auto").keep == 5
-    with pytest.raises(InputError, match="finetune.json is missing"):
-        FinetuneOptions.resumed(tmp_path / "nowhere" / "finetune.json")
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"epochs": 0}, "epochs=0"),
-        ({"epochs": math.inf}, "epochs=inf"),
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"learning_rates": ()}, r"learning_rates=\(\)"),
-        ({"learning_rates": (1e-5, 1e-5)}, "each once"),
-        ({"learning_rates": (1e-5, -1.0)}, "learning_rates"),
-        ({"dropout": 1.0}, "dropout=1.0"),
-        ({"restarts": 0}, "restarts=0"),
-        ({"split_dev": 1.0}, "split_dev=1.0"),
-        ({"max_length": 3}, "max_length=3"),
-        ({"freeze": -1}, "freeze=-1"),
-        ({"dtype": "int8"}, "dtype='int8'"),
-        ({"span_weight": 0.0}, "span_weight=0.0"),
-        ({"width": 0}, "width=0"),
-    ],
-)
-def test_options_out_of_range_are_refused_by_name(wrong, message):
-    with pytest.raises(InputError, match=message):
-        FinetuneOptions("sst2", "d", "m", **wrong)
-
-
-# batches
-
-
-def some_features(sizes, n_choices=1):
-    ids = iter(range(10_000))
-    return [
-        Feature(
-            tuple(
-                Sequence(np.array([next(ids) % 20 for _ in range(size)]), np.zeros(size, int), [], [])
-                for _ in range(n_choices)
-            ),
-            label=number % 2,
-            example=number,
-        )
-        for number, size in enumerate(sizes)
-    ]
-
-
-def test_every_epoch_shows_each_feature_once_in_an_order_of_its_own():
-    orders = [batches.epoch_order(50, 3, epoch) for epoch in range(3)]
-    for order in orders:
-        assert sorted(order.tolist()) == list(range(50))
-    assert len({tuple(order.tolist()) for order in orders}) == 3
-    assert not np.array_equal(batches.epoch_order(50, 4, 0), orders[0])
-    # the same on every machine and with every version of NumPy
-    assert batches.epoch_order(8, 0, 0).tolist() == [1, 3, 6, 5, 0, 7, 4, 2]
-
-
-def test_training_batches_go_on_from_any_position():
-    features, head = some_features(range(2, 13)), Head("classify", 2)
-    stream = batches.training_batches(features, head, 4, seed=5)
-    whole = [next(stream) for _ in range(8)]
-    assert [batch.E for batch, _ in whole] == [4, 4, 3, 4, 4, 3, 4, 4]  # nothing is dropped, nothing padded
-    assert [position for _, position in whole[:4]] == [[0, 4], [0, 8], [1, 0], [1, 4]]
-    for number, (_, position) in enumerate(whole[:-1]):
-        batch, after = next(batches.training_batches(features, head, 4, 5, position))
-        expected, expected_after = whole[number + 1]
-        assert after == expected_after
-        assert batch.input_ids.tobytes() == expected.input_ids.tobytes()
-        assert batch.labels.tolist() == expected.labels.tolist()
-
-
-def test_batches_to_predict_keep_to_their_budget_longest_first():
-    tokens = np.array([5, 30, 7, 7, 2, 9, 1, 12])
-    found = batches.token_budget_batches(tokens, 16)
-    assert [part.tolist() for part in found] == [[1], [7], [5, 2], [3, 0, 4, 6]]
-    assert batches.token_budget_batches(np.array([], int), 16) == []
-
-
-@pytest.mark.parametrize(("kind", "n_choices"), [("classify", 1), ("choice", 3)])
-def test_outputs_are_those_of_each_feature_by_itself_in_order(kind, n_choices):
-    config = small_config()
-    head = Head(kind, 1 if kind == "choice" else 2)
-    params = initialise(config, 1, np.float64, head)
-    features = some_features([3, 9, 2, 14, 5, 5], n_choices)
-    told = []
-    found = batches.outputs(Ops(), params, features, 20, told.append)
-    assert sum(told) == sum(batches.lengths(features)) == n_choices * 38
-    for feature, one in zip(features, found, strict=True):
-        alone = TaskBatch.pack_features([feature], head)
-        (expected,) = heads.outputs(Ops(), config, head, params.tree, alone)
-        np.testing.assert_allclose(one, expected, rtol=0, atol=1e-13)
-
-
-# what is learnt from and measured on
-
-
-def test_a_subset_is_always_the_same_and_in_order():
-    examples = list(range(100))
-    chosen = preparation.subset(examples, 10)
-    assert len(chosen) == 10 and chosen == sorted(chosen) and chosen == preparation.subset(examples, 10)
-    assert chosen != list(range(10))
-    assert preparation.subset(examples, None) == preparation.subset(examples, 500) == examples
-    train, dev = preparation.split(examples, 0.2)
-    assert len(dev) == 20 and sorted(train + dev) == examples
-    with pytest.raises(InputError, match="split_dev=0.001 of 100 examples leaves one part empty"):
-        preparation.split(examples, 0.001)
-
-
-def test_sentences_are_drawn_with_their_documents():
-    sentences = [TaggedSentence((str(n),), ("O",), n // 5) for n in range(60)]
-    chosen = preparation.subset(sentences, 17)
-    assert len(chosen) == 20
-    documents = {sentence.document for sentence in chosen}
-    assert chosen == [sentence for sentence in sentences if sentence.document in documents]
-
-
-def test_chunks_of_examples_do_not_tear_a_document():
-    sentences = [TaggedSentence((str(n),), None, n // 5) for n in range(12)]
-    assert [len(chunk) for chunk in predicting.chunks(sentences, 6)] == [10, 2]
-    assert [len(chunk) for chunk in predicting.chunks(range(12), 5)] == [5, 5, 2]
-
-
-# tasks of sentences
-
-
-def a_task(name="classify", **columns):
-    return registry.create(name, columns)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(model):
-    return Tokenizer.from_pretrained(model)
-
-
-def test_a_pair_is_read_as_two_segments_the_longer_one_cut(tokenizer):
-    task = registry.create("rte")
-    example = TextExample("0", "the film is a journey", "it was warm", "entailment")
-    (feature,) = task.features([example], tokenizer, task.labels([]), 9, training=True)
-    (sequence,) = feature.sequences
-    pieces = [tokenizer.vocab[i] for i in sequence.input_ids]
-    assert pieces == "[CLS] the film is [SEP] it was warm [SEP]".split()
-    assert sequence.token_type_ids.tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 1]
-    assert feature.label == 0
-
-
-def test_classes_of_ones_own_are_in_natural_order():
-    def labels(*names):
-        return a_task().labels([TextExample("0", "x", None, name) for name in names])
-
-    assert labels("10", "9", "-1", "9") == ("-1", "9", "10")
-    assert labels("spam", "ham", "eggs") == ("eggs", "ham", "spam")
-    with pytest.raises(InputError, match=r"have 1 label \(spam\); a class needs another one"):
-        labels("spam", "spam")
-
-
-def test_predictions_of_classes_are_probabilities_and_of_scores_numbers():
-    outputs = [np.array([0.0, math.log(3.0)], np.float32)]
-    (found,) = a_task().predict([None], [None], outputs, ("no", "yes"), {})
-    assert found["label"] == "yes"
-    assert found["probabilities"] == pytest.approx({"no": 0.25, "yes": 0.75})
-    assert registry.create("stsb").predict([None], [None], [np.array([2.5])], (), {}) == [{"value": 2.5}]
-
-
-def scored(task, gold, found):
-    examples = [TextExample(str(n), "x", None, label) for n, label in enumerate(gold)]
-    key = "value" if task.kind == "regress" else "label"
-    return task.score(examples, [{key: label} for label in found])
-
-
-def test_every_task_has_its_official_figures():
-    gold, found = ["1", "1", "0", "0", "1"], ["1", "0", "0", "1", "1"]
-    assert scored(registry.create("mrpc"), gold, found) == pytest.approx({"f1": 4 / 6, "accuracy": 0.6})
-    assert scored(registry.create("cola"), gold, found) == pytest.approx({"matthews": 1 / 6})
-    assert scored(registry.create("sst2"), gold, found) == pytest.approx({"accuracy": 0.6})
-    figures = scored(registry.create("stsb"), [0.0, 1.0, 5.0], [0.1, 0.2, 9.0])
-    assert figures["spearman"] == pytest.approx(1.0) and 0.9 < figures["pearson"] < 1.0
-    assert scored(registry.create("stsb"), [0.0, 1.0], [2.0, 2.0]) == {"spearman": 0.0, "pearson": 0.0}
-
-
-def test_the_figure_of_a_resample_is_that_of_the_score():
-    task = registry.create("mrpc")
-    examples = [TextExample(str(n), "x", "y", label) for n, label in enumerate("110010110")]
-    predictions = [{"label": label} for label in "100110101"]
-    chosen = np.array([0, 0, 3, 8, 5, 5, 1])
-    expected = task.score([examples[i] for i in chosen], [predictions[i] for i in chosen])["f1"]
-    assert task.statistic(examples, predictions)(chosen) == pytest.approx(expected)
-
-
-def test_the_worst_mistake_is_the_surest():
-    examples = [TextExample(str(n), f"text {n}", None, "a") for n in range(3)]
-    predictions = [
-        {"label": "b", "probabilities": {"a": 0.4, "b": 0.6}},
-        {"label": "b", "probabilities": {"a": 0.1, "b": 0.9}},
-        {"label": "a", "probabilities": {"a": 0.8, "b": 0.2}},
-    ]
-    found = a_task().mistakes(examples, predictions)
-    assert [(one.text, one.expected, one.found) for one in found] == [
-        ("text 1", "a", "b"),
-        ("text 0", "a", "b"),
-    ]
-    assert a_task().classes(examples, predictions) == (["a", "a", "a"], ["b", "b", "a"])
-
-
-def test_own_tables_are_read_by_their_columns(tmp_path):
-    path = tmp_path / "train.csv"
-    path.write_text('stars,review\n5,"warm, and funny"\n1,cold\n')
-    (tmp_path / "test.csv").write_text("review\nloud\n")
-    task = a_task(text="review", label="stars")
-    assert [(e.first, e.label) for e in task.read(tmp_path, "train")] == [
-        ("warm, and funny", "5"),
-        ("cold", "1"),
-    ]
-    assert [(e.first, e.label) for e in task.read(tmp_path, "test")] == [("loud", None)]
-    numbers = registry.create("regress", {"text": "review", "label": "stars"}).read(tmp_path, "train")
-    assert [e.label for e in numbers] == [5.0, 1.0]
-    bare = tmp_path / "bare.csv"
-    bare.write_text("1;cold\n5;warm\n")
-    task = a_task(text="2", label="1", delimiter=";", header="no")
-    assert [(e.first, e.label) for e in task.read(bare, "dev")] == [("cold", "1"), ("warm", "5")]
-
-
-def test_own_files_are_one_for_each_split(tmp_path):
-    with pytest.raises(InputError, match="has no train.csv"):
-        own_file(tmp_path, "train")
-    for name in ("train.csv", "train.jsonl"):
-        (tmp_path / name).touch()
-    with pytest.raises(InputError, match="has train.csv and train.jsonl"):
-        own_file(tmp_path, "train")
-    assert own_file(tmp_path / "train.csv", "dev") == tmp_path / "train.csv"
-
-
-# choices
-
-
-def test_each_ending_is_a_sequence_with_the_context(tokenizer):
-    task = Choices("swag", "SWAG")
-    examples = [ChoiceExample("7", "the film", "it was", ("warm", "very dull"), 1)]
-    (feature,) = task.features(examples, tokenizer, (), 24, training=True)
-    read = [" ".join(tokenizer.vocab[i] for i in one.input_ids) for one in feature.sequences]
-    assert read == [
-        "[CLS] the film [SEP] it was warm [SEP]",
-        "[CLS] the film [SEP] it was very dull [SEP]",
-    ]
-    assert feature.label == 1
-    assert feature.sequences[1].token_type_ids.tolist() == [0] * 4 + [1] * 5
-    (found,) = task.predict(examples, [feature], [np.array([0.0, math.log(4.0)])], (), {})
-    assert found["choice"] == 1 and found["probabilities"] == pytest.approx([0.2, 0.8])
-    assert task.score(examples, [found]) == {"accuracy": 1.0}
-    assert task.mistakes(examples, [found]) == []
-    with pytest.raises(InputError, match="Example 8 has 3 endings and others 2"):
-        other = ChoiceExample("8", "a", "b", ("c", "d", "e"), 0)
-        list(task.features([*examples, other], tokenizer, (), 24, training=True))
-
-
-def write_swag(folder, count=64):
-    """The ending that goes on is the one with a good word."""
-    header = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source".split(",")
-    header += [f"ending{n}" for n in range(4)] + ["label"]
-    for split, seed in (("train", 1), ("val", 2)):
-        with open(folder / f"{split}.csv", "w", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(header)
-            for number, (good, _) in enumerate(reviews(count, seed)):
-                endings, label = ["dull", "cold", "loud", "the"], number % 4
-                endings[label] = GOOD[number % 3]
-                table.writerow([number, "v", "f", "x", good[:8], "it was", "gold", *endings, label])
-    return folder
-
-
-def test_swag_runs_from_its_files_to_its_figures(model, tmp_path):
-    data, out = write_swag(tmp_path), tmp_path / "run"
-    report = finetune(small_options(model, data, "swag", epochs=4), out, show=False)
-    assert report["scores"]["accuracy"] > 0.95
-    assert hub.load(out)[1].head == Head("choice", 1)
-    found = predict([out], None, "dev", tmp_path / "said", backend="numpy")
-    assert found["scores"] == report["scores"]
-    lines = Path(found["files"][0]).read_text().splitlines()
-    assert lines[0] == "id,pred" and len(lines) == 65
-
-
-# files for GLUE's server
-
-
-def texts(*labels):
-    return [TextExample(str(n), "x", None, label) for n, label in enumerate(labels)]
-
-
-@pytest.mark.parametrize(
-    ("task", "predictions", "name", "content"),
-    [
-        ("cola", [{"label": "1"}, {"label": "0"}], "CoLA.tsv", "index\tprediction\n0\t1\n1\t0\n"),
-        ("mnli-mm", [{"label": "neutral"}], "MNLI-mm.tsv", "index\tprediction\n0\tneutral\n"),
-        ("ax", [{"label": "entailment"}], "AX.tsv", "index\tprediction\n0\tentailment\n"),
-        (
-            "stsb",
-            [{"value": -0.25}, {"value": 3.14159}, {"value": 5.5}],
-            "STS-B.tsv",
-            "index\tprediction\n0\t0.000\n1\t3.142\n2\t5.000\n",
-        ),
-    ],
-)
-def test_submissions_are_spelled_as_the_server_wants(tmp_path, task, predictions, name, content):
-    path = submissions.write(tmp_path, task, "test", texts(*predictions), predictions)
-    assert path == tmp_path / name
-    assert path.read_text() == content
-
-
-def test_submission_files_have_their_official_names():
-    names = "CoLA SST-2 MRPC STS-B QQP MNLI-m MNLI-mm QNLI RTE WNLI AX"
-    assert list(submissions.FILES.values()) == names.split()
-
-
-def test_the_index_is_that_of_the_file_or_else_the_row():
-    assert submissions.indices([TextExample("7", "", None, None), TextExample("3", "", None, None)]) == [
-        "7",
-        "3",
-    ]
-    assert submissions.indices([TextExample("1-2", "", None, None)]) == ["0"]
-
-
-def test_the_most_frequent_class_is_that_of_the_examples():
-    assert [one["label"] for one in submissions.majority(texts("0", "1", "0"), 2)] == ["0", "0"]
-    assert submissions.majority(texts("1", "0"), 1)[0]["label"] == "0"
-    with pytest.raises(InputError, match="no most frequent class"):
-        submissions.majority([TextExample("0", "", None, 2.5)], 1)
-
-
-# registry
-
-
-def test_an_unknown_task_suggests_names():
-    with pytest.raises(InputError, match="task='sst-2' is not known; did you mean sst2"):
-        registry.create("sst-2")
-    with pytest.raises(InputError, match="there are cola, sst2, mrpc"):
-        registry.create("xyz")
-    with pytest.raises(InputError, match="columns=.* are for classify, regress, tag, qa"):
-        registry.create("rte", {"text": "a"})
-    with pytest.raises(InputError, match=r"columns=\['words'\] are not known to classify"):
-        registry.create("classify", {"words": "a"})
-    with pytest.raises(InputError, match="header='maybe' is neither yes nor no"):
-        registry.create("classify", {"header": "maybe"})
 
 
 # what a run starts from
@@ -647,149 +239,6 @@ def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
     assert sum(found[0]["probabilities"].values()) == pytest.approx(1.0)
 
 
-def test_the_operations_of_a_step_are_those_of_pretraining_without_the_decoder():
-    config, sizes = small_config(), np.array([4, 9, 20])
-    assert task_operations(config, sizes, 3, 2, True) == step_operations(config, sizes, 0)
-    whole = task_operations(config, sizes, 33, 2, False)
-    frozen = [task_operations(config, sizes, 33, 2, False, n) for n in range(3)]
-    assert frozen[0] == whole > frozen[1] > frozen[2] > whole // 3
-
-
-# sweeps
-
-
-@pytest.fixture(scope="module")
-def swept(model, sst2, tmp_path_factory):
-    """A sweep of two rates and two seeds that was cut off in its third run and gone on with."""
-    out = tmp_path_factory.mktemp("runs") / "sweep"
-    options = small_options(model, sst2, max_steps=12, learning_rates=(5e-3, 1e-6), restarts=2)
-    done = []
-
-    def run_once(one, began):
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(one.folder.name)
-        return running.run_once(one, began)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetuning, "run_once", run_once)
-        with pytest.raises(KeyboardInterrupt):
-            finetune(options, out, show=False)
-    before = {name: (out / name / "report.json").stat().st_mtime_ns for name in done}
-    report = finetune(options, out, resume=True, show=False)
-    after = {name: (out / name / "report.json").stat().st_mtime_ns for name in done}
-    assert before == after  # finished runs were not run again
-    return out, report
-
-
-def test_a_sweep_goes_on_with_the_runs_that_are_missing(swept):
-    out, report = swept
-    assert [Path(one["folder"]).name for one in report["runs"]] == [
-        "lr0.005-seed0",
-        "lr0.005-seed1",
-        "lr1e-06-seed0",
-        "lr1e-06-seed1",
-    ]
-    assert report_in(out) == report
-
-
-def test_the_best_run_of_a_sweep_stands_at_its_top(swept):
-    out, report = swept
-    best = max(report["runs"], key=lambda one: one["scores"]["accuracy"])
-    assert report["scores"] == best["scores"] and report["learning_rate"] == best["learning_rate"] == 5e-3
-    names = ("model.safetensors", "config.json", "task.json", "vocab.txt", "dev_predictions.json")
-    for name in names:
-        assert (out / name).read_bytes() == (Path(best["folder"]) / name).read_bytes()
-    assert evaluate([out], backend="numpy")["scores"] == report["scores"]
-    table = sweep_table(report["runs"], "accuracy")
-    assert table.count("\n") == 4 and table.count("*") == 1
-    assert sweep_table(report["runs"], "accuracy") in report_text(report)
-
-
-def test_a_finished_sweep_is_not_run_again(swept, model, sst2, monkeypatch):
-    out, report = swept
-    monkeypatch.setattr(finetuning, "run_once", None)
-    options = FinetuneOptions.load(out / "finetune.json")
-    assert finetune(options, out, resume=True, show=False) == report
-
-
-# predictions, ensembles
-
-
-def test_an_ensemble_is_the_mean_of_its_outputs(run, other_run, sst2):
-    pair = [Finetuned.from_pretrained(folder, "numpy") for folder in (run, other_run)]
-    examples = pair[0].task.read(sst2, "dev")
-    said = [model.outputs(model.features(examples)) for model in pair]
-    mean = [np.mean(each, axis=0) for each in zip(*said, strict=True)]
-    expected = pair[0].task.predict(examples, [], mean, ("0", "1"), {})
-    assert list(predicting.predict_examples(pair, examples)) == expected
-    singles = [list(predicting.predict_examples([model], examples)) for model in pair]
-    assert expected not in singles
-    report = evaluate([run, other_run], sst2, backend="numpy")
-    assert report["scores"] == pair[0].task.score(examples, expected)
-
-
-def test_predict_writes_the_official_file_and_every_prediction(run, tmp_path):
-    out = tmp_path / "submission"
-    report = predict([run], None, "test", out, backend="numpy")
-    assert sorted(path.name for path in out.iterdir()) == ["SST-2.tsv", "sst2-test.jsonl"]
-    assert report["scores"] is None and report["examples"] == 30
-    lines = [json.loads(line) for line in (out / "sst2-test.jsonl").read_text().splitlines()]
-    rows = (out / "SST-2.tsv").read_text().splitlines()
-    assert rows == ["index\tprediction", *(f"{line['id']}\t{line['label']}" for line in lines)]
-    right = [line["label"] == label for line, (_, label) in zip(lines, reviews(30, 3), strict=True)]
-    assert np.mean(right) > 0.9
-
-
-def test_predicting_in_small_chunks_changes_nothing(run, sst2, monkeypatch):
-    model = Finetuned.from_pretrained(run, "numpy")
-    examples = model.task.read(sst2, "dev")
-    whole = list(predicting.predict_examples([model], examples))
-    monkeypatch.setattr(predicting.chunks, "__defaults__", (7,))
-    parts = list(predicting.predict_examples([model], examples, budget=30))
-    for one, other in zip(whole, parts, strict=True):
-        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
-
-
-def test_the_majority_is_predicted_where_it_is_asked_for(run, tmp_path):
-    predict([run], None, "test", tmp_path, majority=True, backend="numpy")
-    answers = {line.split("\t")[1] for line in (tmp_path / "SST-2.tsv").read_text().splitlines()[1:]}
-    labels = [label for _, label in reviews(160, 1)]
-    assert answers == {max(sorted(set(labels)), key=labels.count)}
-
-
-def test_only_models_of_the_same_kind_are_averaged(run, rte, tmp_path):
-    out = tmp_path / "rte"
-    finetune(small_options(run, rte, "rte", max_steps=1), out, show=False)
-    with pytest.raises(InputError, match="differ in their labels"):
-        evaluate([run, out], backend="numpy")
-
-
-def test_a_model_answers_other_files_of_the_same_classes_only(run, tmp_path):
-    write_table(
-        tmp_path / "dev.tsv", ("source", "label", "star", "sentence"), [("s", 1, "", text) for text in WORDS]
-    )
-    (tmp_path / "dev.tsv").write_text("".join(f"s\t1\t\tthe {word}\n" for word in WORDS))
-    assert evaluate([run], tmp_path, task="cola", backend="numpy")["examples"] == len(WORDS)
-    with pytest.raises(InputError, match="was fine-tuned for sst2, which has other answers than rte"):
-        evaluate([run], tmp_path, task="rte", backend="numpy")
-    with pytest.raises(InputError, match="was fine-tuned for sst2, which has other answers than stsb"):
-        evaluate([run], tmp_path, task="stsb", backend="numpy")
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        ([("  ", None)], "A text is empty"),
-        ([("the film", "")], "A text is empty"),
-        ([("the film", "it was warm")], "was fine-tuned for single texts; leave the second one out"),
-    ],
-)
-def test_classify_says_what_it_was_given_wrongly(run, texts, message):
-    with pytest.raises(InputError, match=message):
-        classify(run, texts, backend="numpy")
-
-
 # bad input: a clear sentence, and nothing is written
 
 
@@ -838,14 +287,6 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     fails(small_options(model, data, "regress"), out, "expected a number")
     data = own([("the film", "a")], two)
     fails(small_options(model, data, "classify"), out, "have 1 label")
-
-
-def test_blank_sentences_of_official_files_are_told_of(model, tmp_path, tokenizer):
-    task = registry.create("sst2")
-    examples = [TextExample("4", "", None, "1"), TextExample("5", "warm", None, "1")]
-    with pytest.warns(UserWarning, match="1 of 2 examples have an empty sentence, the first is 4"):
-        found = list(task.features(examples, tokenizer, ("0", "1"), 24, training=True))
-    assert found[0].sequences[0].input_ids.tolist() == [tokenizer.cls_id, tokenizer.sep_id]
 
 
 def test_a_vocabulary_larger_than_the_models_is_refused(sst2, tmp_path):
@@ -954,13 +395,39 @@ def test_a_run_cut_off_while_it_is_finished_is_finished_later(model, sst2, run, 
     assert report_in(out)["scores"] == report_in(run)["scores"]
 
 
-def test_figures_read_as_percentages_unless_they_are_counts():
-    assert figure_text("accuracy", 0.91284) == "accuracy 91.28"
-    assert figure_text("total", 11873.0) == "total 11873"
-    assert figure_text("best_f1_thresh", -2.5) == "best f1 thresh -2.5"
+def write_swag(folder, count=64):
+    """The ending that goes on is the one with a good word."""
+    header = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source".split(",")
+    header += [f"ending{n}" for n in range(4)] + ["label"]
+    for split, seed in (("train", 1), ("val", 2)):
+        with open(folder / f"{split}.csv", "w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(header)
+            for number, (good, _) in enumerate(reviews(count, seed)):
+                endings, label = ["dull", "cold", "loud", "the"], number % 4
+                endings[label] = GOOD[number % 3]
+                table.writerow([number, "v", "f", "x", good[:8], "it was", "gold", *endings, label])
+    return folder
 
 
-def test_every_name_of_the_registry_makes_a_task_with_that_name():
-    for name in registry.TASKS:
-        task = registry.create(name)
-        assert task.name == name and task.title and task.head(("a", "b")).kind == task.kind
+def test_a_dev_file_alone_is_divided_by_its_contexts(tmp_path):
+    rows = [
+        {"ind": n, "ctx_a": f"the film {n // 2}", "ctx_b": "it", "endings": ["a", "b"], "label": "0"}
+        for n in range(60)
+    ]
+    (tmp_path / "hellaswag_val.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = registry.create("hellaswag-dev")
+    train, dev = task.read(tmp_path, "train"), task.read(tmp_path, "dev")
+    assert len(train) + len(dev) == 60 and 0 < len(dev) < 30
+    assert {e.context for e in train}.isdisjoint(e.context for e in dev)
+
+
+def test_swag_runs_from_its_files_to_its_figures(model, tmp_path):
+    data, out = write_swag(tmp_path), tmp_path / "run"
+    report = finetune(small_options(model, data, "swag", epochs=4), out, show=False)
+    assert report["scores"]["accuracy"] > 0.95
+    assert hub.load(out)[1].head == Head("choice", 1)
+    found = predict([out], None, "dev", tmp_path / "said", backend="numpy")
+    assert found["scores"] == report["scores"]
+    lines = Path(found["files"][0]).read_text().splitlines()
+    assert lines[0] == "id,pred" and len(lines) == 65

@@ -20,6 +20,7 @@ from minibert.files import atomic_text
 from minibert.finetuning.task import Mistake, Task
 
 BLOCK = 1024  # examples that are tokenised together
+DIVIDED = "-dev"
 PACKED = ("", ".gz", ".xz")
 _NONE = np.empty(0, np.int32)
 
@@ -60,7 +61,13 @@ SOURCES = {
 
 
 class Choices(Task):
-    """One of several endings. A prediction is `{"choice": n, "probabilities": [p, ...]}`."""
+    """One of several endings. A prediction is `{"choice": n, "probabilities": [p, ...]}`.
+
+    Parameters
+    ----------
+    name, title : as in `Task`. With "-dev" behind the name the dev file is divided by context, four fifths of
+        it to train on, for data of which there is no train file.
+    """
 
     kind = "choice"
     metric = "accuracy"
@@ -70,7 +77,12 @@ class Choices(Task):
         self.name, self.title = name, title
 
     def read(self, data: Path, split: str) -> list[ChoiceExample]:
-        source, data = SOURCES[self.name], Path(data)
+        if self.name.endswith(DIVIDED):
+            return choice.divide(self._read(data, "dev"), split)
+        return self._read(data, split)
+
+    def _read(self, data: Path, split: str) -> list[ChoiceExample]:
+        source, data = SOURCES[self.name.removesuffix(DIVIDED)], Path(data)
         if data.is_file():
             return source.read(data)
         if not data.is_dir():

@@ -26,6 +26,7 @@ RECIPES = {
     "squad2": Recipe(epochs=2.0, batch_size=48),
     "swag": Recipe(batch_size=16, learning_rate=2e-5),
     "hellaswag": Recipe(batch_size=16, learning_rate=2e-5),
+    "hellaswag-dev": Recipe(batch_size=16, learning_rate=2e-5),
 }
 
 

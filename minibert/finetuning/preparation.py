@@ -1,5 +1,6 @@
 """Before the first step: read the data, see that model and data fit, make features of the examples."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,12 +85,14 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
 def split(examples: list[Any], share: float) -> tuple[list[Any], list[Any]]:
     """Examples in two at random, in their order: all but a share, and that share; always the same ones.
 
+    Those of one document, or about one paragraph, come to the same part: what was read is not measured on.
+
     Raises
     ------
     InputError
         When a part would be empty.
     """
-    held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED))
+    held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, ("document", "context")))
     if not 0 < len(held) < len(examples):
         raise InputError(
             f"split_dev={share:g} of {len(examples):,} examples leaves one part empty; give another."
@@ -105,15 +108,19 @@ def subset(examples: list[Any], count: int | None) -> list[Any]:
     return [examples[number] for number in sorted(_drawn(examples, count, SUBSET_SEED))]
 
 
-def _drawn(examples: list[Any], count: int, seed: int) -> list[int]:
-    """Numbers of `count` examples drawn at random; where there are documents, of whole ones until it is
-    reached, as sentences are shown with their neighbours."""
-    documents: dict[Any, list[int]] = {}
+def _drawn(examples: list[Any], count: int, seed: int, groups: Sequence[str] = ("document",)) -> list[int]:
+    """Numbers of `count` examples drawn at random.
+
+    Where they have one of the attributes `groups`, those that agree in it are drawn together until there are
+    enough: sentences of a document, which are shown with their neighbours.
+    """
+    together: dict[Any, list[int]] = {}
     for number, example in enumerate(examples):
-        documents.setdefault(getattr(example, "document", number), []).append(number)
-    groups, drawn = list(documents.values()), []
-    for group in epoch_order(len(groups), seed, 0).tolist():
+        name = next((name for name in groups if hasattr(example, name)), None)
+        together.setdefault(getattr(example, name) if name else number, []).append(number)
+    members, drawn = list(together.values()), []
+    for group in epoch_order(len(members), seed, 0).tolist():
         if len(drawn) >= count:
             break
-        drawn += groups[group]
+        drawn += members[group]
     return drawn

@@ -61,6 +61,7 @@ TASKS = {
     "qnli-dev": Known("QNLI's dev file divided, where there is no train file", _sentences),
     "swag": Known("SWAG: which of four endings goes on", _choices),
     "hellaswag": Known("HellaSwag: which of four endings goes on", _choices),
+    "hellaswag-dev": Known("HellaSwag's dev file divided, where there is no train file", _choices),
     "copa": Known("COPA: which of two is the cause, or the effect", _choices),
     "csqa": Known("CommonsenseQA: which of five answers", _choices),
     "squad1": Known("SQuAD 1.1: where in the paragraph is the answer", _answering),

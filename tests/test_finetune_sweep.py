@@ -1,0 +1,200 @@
+"""Sweeps of fine-tuning, and what finished models predict: alone, averaged, as files for servers."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_tasks import (
+    WORDS,
+    reviews,
+    write_model,
+    write_rte,
+    write_sst2,
+    write_table,
+)
+
+from minibert import finetune as finetuning
+from minibert.errors import InputError
+from minibert.finetune import classify, evaluate, finetune, predict, report_text
+from minibert.finetuning import predicting, running
+from minibert.finetuning.models import Finetuned
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.results import sweep_table
+
+QUICK = dict(backend="numpy", batch_size=16, learning_rates=(5e-3,), dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The folder of a pre-trained model, so to say."""
+    return write_model(tmp_path_factory.mktemp("models") / "small")
+
+
+@pytest.fixture(scope="module")
+def sst2(tmp_path_factory):
+    return write_sst2(tmp_path_factory.mktemp("data") / "SST-2")
+
+
+@pytest.fixture(scope="module")
+def rte(tmp_path_factory):
+    return write_rte(tmp_path_factory.mktemp("data") / "RTE")
+
+
+def small_options(model, data, task="sst2", **more):
+    return FinetuneOptions(**dict(task=task, data=data, model=model, epochs=6) | QUICK | more)
+
+
+@pytest.fixture(scope="module")
+def run(model, sst2, tmp_path_factory):
+    """A run folder, finished, that has learnt its task."""
+    out = tmp_path_factory.mktemp("runs") / "sst2"
+    finetune(small_options(model, sst2), out, show=False)
+    return out
+
+
+@pytest.fixture(scope="module")
+def other_run(model, sst2, tmp_path_factory):
+    """The same with another seed, and shorter."""
+    out = tmp_path_factory.mktemp("runs") / "other"
+    finetune(small_options(model, sst2, seed=7, epochs=1), out, show=False)
+    return out
+
+
+def report_in(folder):
+    return json.loads((folder / "report.json").read_text())
+
+
+# sweeps
+
+
+@pytest.fixture(scope="module")
+def swept(model, sst2, tmp_path_factory):
+    """A sweep of two rates and two seeds that was cut off in its third run and gone on with."""
+    out = tmp_path_factory.mktemp("runs") / "sweep"
+    options = small_options(model, sst2, max_steps=12, learning_rates=(5e-3, 1e-6), restarts=2)
+    done = []
+
+    def run_once(one, began):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(one.folder.name)
+        return running.run_once(one, began)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetuning, "run_once", run_once)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(options, out, show=False)
+    before = {name: (out / name / "report.json").stat().st_mtime_ns for name in done}
+    report = finetune(options, out, resume=True, show=False)
+    after = {name: (out / name / "report.json").stat().st_mtime_ns for name in done}
+    assert before == after  # finished runs were not run again
+    return out, report
+
+
+def test_a_sweep_goes_on_with_the_runs_that_are_missing(swept):
+    out, report = swept
+    assert [Path(one["folder"]).name for one in report["runs"]] == [
+        "lr0.005-seed0",
+        "lr0.005-seed1",
+        "lr1e-06-seed0",
+        "lr1e-06-seed1",
+    ]
+    assert report_in(out) == report
+
+
+def test_the_best_run_of_a_sweep_stands_at_its_top(swept):
+    out, report = swept
+    best = max(report["runs"], key=lambda one: one["scores"]["accuracy"])
+    assert report["scores"] == best["scores"] and report["learning_rate"] == best["learning_rate"] == 5e-3
+    names = ("model.safetensors", "config.json", "task.json", "vocab.txt", "dev_predictions.json")
+    for name in names:
+        assert (out / name).read_bytes() == (Path(best["folder"]) / name).read_bytes()
+    assert evaluate([out], backend="numpy")["scores"] == report["scores"]
+    table = sweep_table(report["runs"], "accuracy")
+    assert table.count("\n") == 4 and table.count("*") == 1
+    assert sweep_table(report["runs"], "accuracy") in report_text(report)
+
+
+def test_a_finished_sweep_is_not_run_again(swept, model, sst2, monkeypatch):
+    out, report = swept
+    monkeypatch.setattr(finetuning, "run_once", None)
+    options = FinetuneOptions.load(out / "finetune.json")
+    assert finetune(options, out, resume=True, show=False) == report
+
+
+# predictions, ensembles
+
+
+def test_an_ensemble_is_the_mean_of_its_outputs(run, other_run, sst2):
+    pair = [Finetuned.from_pretrained(folder, "numpy") for folder in (run, other_run)]
+    examples = pair[0].task.read(sst2, "dev")
+    said = [model.outputs(model.features(examples)) for model in pair]
+    mean = [np.mean(each, axis=0) for each in zip(*said, strict=True)]
+    expected = pair[0].task.predict(examples, [], mean, ("0", "1"), {})
+    assert list(predicting.predict_examples(pair, examples)) == expected
+    singles = [list(predicting.predict_examples([model], examples)) for model in pair]
+    assert expected not in singles
+    report = evaluate([run, other_run], sst2, backend="numpy")
+    assert report["scores"] == pair[0].task.score(examples, expected)
+
+
+def test_predict_writes_the_official_file_and_every_prediction(run, tmp_path):
+    out = tmp_path / "submission"
+    report = predict([run], None, "test", out, backend="numpy")
+    assert sorted(path.name for path in out.iterdir()) == ["SST-2.tsv", "sst2-test.jsonl"]
+    assert report["scores"] is None and report["examples"] == 30
+    lines = [json.loads(line) for line in (out / "sst2-test.jsonl").read_text().splitlines()]
+    rows = (out / "SST-2.tsv").read_text().splitlines()
+    assert rows == ["index\tprediction", *(f"{line['id']}\t{line['label']}" for line in lines)]
+    right = [line["label"] == label for line, (_, label) in zip(lines, reviews(30, 3), strict=True)]
+    assert np.mean(right) > 0.9
+
+
+def test_predicting_in_small_chunks_changes_nothing(run, sst2, monkeypatch):
+    model = Finetuned.from_pretrained(run, "numpy")
+    examples = model.task.read(sst2, "dev")
+    whole = list(predicting.predict_examples([model], examples))
+    monkeypatch.setattr(predicting.chunks, "__defaults__", (7,))
+    parts = list(predicting.predict_examples([model], examples, budget=30))
+    for one, other in zip(whole, parts, strict=True):
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
+
+
+def test_the_majority_is_predicted_where_it_is_asked_for(run, tmp_path):
+    predict([run], None, "test", tmp_path, majority=True, backend="numpy")
+    answers = {line.split("\t")[1] for line in (tmp_path / "SST-2.tsv").read_text().splitlines()[1:]}
+    labels = [label for _, label in reviews(160, 1)]
+    assert answers == {max(sorted(set(labels)), key=labels.count)}
+
+
+def test_only_models_of_the_same_kind_are_averaged(run, rte, tmp_path):
+    out = tmp_path / "rte"
+    finetune(small_options(run, rte, "rte", max_steps=1), out, show=False)
+    with pytest.raises(InputError, match="differ in their labels"):
+        evaluate([run, out], backend="numpy")
+
+
+def test_a_model_answers_other_files_of_the_same_classes_only(run, tmp_path):
+    write_table(
+        tmp_path / "dev.tsv", ("source", "label", "star", "sentence"), [("s", 1, "", text) for text in WORDS]
+    )
+    (tmp_path / "dev.tsv").write_text("".join(f"s\t1\t\tthe {word}\n" for word in WORDS))
+    assert evaluate([run], tmp_path, task="cola", backend="numpy")["examples"] == len(WORDS)
+    with pytest.raises(InputError, match="was fine-tuned for sst2, which has other answers than rte"):
+        evaluate([run], tmp_path, task="rte", backend="numpy")
+    with pytest.raises(InputError, match="was fine-tuned for sst2, which has other answers than stsb"):
+        evaluate([run], tmp_path, task="stsb", backend="numpy")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([("  ", None)], "A text is empty"),
+        ([("the film", "")], "A text is empty"),
+        ([("the film", "it was warm")], "was fine-tuned for single texts; leave the second one out"),
+    ],
+)
+def test_classify_says_what_it_was_given_wrongly(run, texts, message):
+    with pytest.raises(InputError, match=message):
+        classify(run, texts, backend="numpy")
