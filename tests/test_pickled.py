@@ -295,6 +295,13 @@ def test_what_is_no_dictionary_of_tensors_is_refused(content, tmp_path):
         read_pickled(archive(tmp_path / "x.bin", ended(content)))
 
 
+def test_a_reason_is_told_in_few_words_however_much_it_quotes(tmp_path):
+    (tmp_path / "x.bin").write_bytes(b"F" + b"x" * 100_000 + b"\n.")
+    with pytest.raises(InputError, match="could not convert string to float") as caught:
+        read_pickled(tmp_path / "x.bin")
+    assert len(str(caught.value)) < len(str(tmp_path)) + 400
+
+
 def test_one_storage_described_in_two_ways_is_refused(tmp_path):
     content = {"a": tensor(), "b": tensor(storage(kind="LongStorage"))}
     with pytest.raises(InputError, match="storage '0' is described in two ways"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_corpus import PLACES, write_corpus
 
-from minibert import pretrain as pretraining
+from minibert import cli, pretrain as pretraining
 from minibert.batch import Batch, Sequence
 from minibert.bert import pretraining_loss
 from minibert.checkpoint import checkpoints, latest
@@ -562,6 +562,15 @@ def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(r
     assert config.hidden_act == "gelu"  # its shape and arithmetic are those it was trained with
     assert (out / "vocab.txt").read_bytes() == (run / "vocab.txt").read_bytes()
     np.testing.assert_allclose(load_hf(out)[1].flat, load_hf(run)[1].flat, atol=1e-6)
+
+
+def test_starting_from_a_tensorflow_checkpoint_is_the_same_as_from_safetensors(run, corpus, tmp_path):
+    assert cli.main(["convert", str(run), str(tmp_path / "google"), "--to", "tf"]) == 0
+    for source in (run, tmp_path / "google"):
+        out = tmp_path / f"from {source.name}"
+        pretrain(small_options(corpus, init_from=str(source), steps=2), out, show=False)
+    one, other = (tmp_path / name / "model.safetensors" for name in (f"from {run.name}", "from google"))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_going_on_does_not_need_the_folder_that_the_weights_came_from(run, corpus, tmp_path):

@@ -95,7 +95,7 @@ def run_convert(arguments: argparse.Namespace) -> int:
         "labels": list(labels),
         "missing": list(report.missing),
         "unused": list(report.unused),
-        "changed": [*report.changed, *said],
+        "notes": [*report.changed, *said],
         "written": written,
     }
     print(json.dumps(facts, indent=2, ensure_ascii=False) if arguments.json else _text(facts, dest))
@@ -128,7 +128,7 @@ def _text(facts: dict[str, Any], dest: Path) -> str:
         ("read", f"{facts['source']}: {sizes.format_map(facts)}; head: {head}"),
         ("missing", f"{_names(facts['missing'])}, left out" if facts["missing"] else "nothing"),
         ("unused", _names(facts["unused"]) if facts["unused"] else "nothing"),
-        *(("changed", sentence) for sentence in facts["changed"]),
+        *(("note", sentence) for sentence in facts["notes"]),
         *(("written", f"{dest / name}  {size / 1e6:,.1f} MB") for name, size in facts["written"].items()),
     ]
     return "\n".join(f"{title:<9}{text}" for title, text in rows)

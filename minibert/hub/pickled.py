@@ -21,6 +21,7 @@ from minibert.hub.unpickling import BFLOAT16, Hostile, Machine, Storage, StoredT
 
 PICKLE_LIMIT = 1 << 20  # bytes; that of a BERT-large has some 60,000
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which the older layout begins
+_LONGEST_REASON = 200  # characters
 _FLOATS = ("<f4", "<f8", "<f2", BFLOAT16)
 
 
@@ -62,8 +63,9 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
         RuntimeError,  # and for a password
         zipfile.BadZipFile,
     ) as error:
+        reason = str(error)[:_LONGEST_REASON]  # some of pickletools' quote the rest of the file
         raise InputError(
-            f"{path} is damaged or no dictionary of tensors ({error}); copy or save it again."
+            f"{path} is damaged or no dictionary of tensors ({reason}); copy or save it again."
         ) from error
 
 
