@@ -264,8 +264,8 @@ def test_scores_are_added_from_left_to_right_as_the_script_does():
     total = 0.0
     for value in f1.tolist():
         total += value
-    assert score(gold, predictions)["f1"] == 100.0 * total / 60
-    assert total != f1.sum()  # NumPy's order makes another last digit
+    assert score(gold, predictions)["f1"] == 100.0 * total / len(f1)
+    assert 100.0 * math.fsum(f1) / len(f1) != 100.0 * total / len(f1)  # so the order does matter
 
 
 # The threshold of no answer
@@ -382,6 +382,15 @@ def test_command_tells_everything_as_json_and_counts_what_is_missing(files, tmp_
     assert figures["exact"] == exactly(100 * 2 / 11)
     low, high = figures["intervals"]["exact"]
     assert 0 <= low < figures["exact"] < high <= 100
+
+
+def test_command_draws_intervals_from_what_the_threshold_leaves(files, capsys):
+    gold, predictions, odds = files("2.0")
+    words = ["score", "squad", gold, predictions, "--null-odds", odds, "--threshold", "-10", "--json"]
+    assert cli.main(words) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["exact"] == figures["f1"] == exactly(400 / 11)  # nothing is answered
+    assert figures["intervals"]["exact"] == figures["intervals"]["f1"]
 
 
 @pytest.mark.parametrize(
