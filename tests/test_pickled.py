@@ -332,6 +332,17 @@ def test_a_member_with_a_wrong_check_sum_is_refused(tmp_path):
         read_pickled(path)
 
 
+@pytest.mark.parametrize("beginning", [5, 30])
+def test_a_member_that_begins_too_near_the_end_is_refused(beginning, tmp_path):
+    path = archive(tmp_path / "x.bin", ended({"a": tensor()}))
+    data = bytearray(path.read_bytes())
+    for at in (i for i in range(len(data)) if data[i : i + 4] == b"PK\1\2"):
+        data[at + 42 : at + 46] = struct.pack("<I", len(data) - beginning)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="is damaged or no dictionary of tensors"):
+        read_pickled(path)
+
+
 def older(content, keys=("0",), counts=(6,), system=None, magic=pickled.MAGIC):
     """A file in the older layout."""
     system = {"little_endian": True} if system is None else system

@@ -6,7 +6,7 @@ the few names that it admits stand for its own three forms, a dictionary, a stor
 
 import io
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pickletools import genops
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -80,7 +80,6 @@ _ADMITTED = {
 }
 
 
-@dataclass
 class Machine:
     """Reads pickles: numbers, strings, lists, tuples, dictionaries with strings as keys, and tensors.
 
@@ -89,10 +88,11 @@ class Machine:
     storages : those that the pickles named, by their keys.
     """
 
-    storages: dict[str, Storage] = field(default_factory=dict)
-    _stack: list[Any] = field(default_factory=list)
-    _marks: list[int] = field(default_factory=list)  # heights of the stack
-    _memo: dict[int, Any] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.storages: dict[str, Storage] = {}
+        self._stack: list[Any] = []
+        self._marks: list[int] = []  # heights of the stack
+        self._memo: dict[int, Any] = {}
 
     def run(self, file: io.BytesIO) -> Any:
         """The object that the next pickle of the file describes.
