@@ -11,7 +11,7 @@ from typing import Any
 from minibert.cli.flags import OptionFlags, add_engine, add_json, said_fields
 from minibert.cli.lines import STANDARD_INPUT, text_lines
 from minibert.errors import InputError
-from minibert.finetuning.options import RECIPES, SWEEP, FinetuneOptions
+from minibert.finetuning.options import FEATURE_BASED, RECIPES, SWEEP, FinetuneOptions
 from minibert.finetuning.registry import TASKS
 from minibert.finetuning.task import SPLITS
 from minibert.options import DTYPES
@@ -20,7 +20,7 @@ FLAGS = OptionFlags(FinetuneOptions, "by task")
 TASK_TABLE = "\n".join(f"  {name:<15}{task.about}" for name, task in TASKS.items())
 RECIPE_TABLE = "\n".join(
     f"  {name:<15}{recipe.epochs:g} epochs, batches of {recipe.batch_size}, --lr {recipe.learning_rate:g}"
-    for name, recipe in RECIPES.items()
+    for name, recipe in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
 MODEL_HELP = "a pre-training run, a BERT of Hugging Face's, or a fine-tuned model to go on with"
 
