@@ -257,7 +257,7 @@ def test_scores_of_questions_are_those_that_the_figures_are_made_of():
 
 def test_scores_are_added_from_left_to_right_as_the_script_does():
     gold = questions(
-        **{f"q{n}": ["one two three four five six seven".split(" ", n % 7)[-1]] for n in range(60)}
+        **{f"q{n}": ["one two three four five six seven".split(" ", n % 7)[-1]] for n in range(100)}
     )
     predictions = {question.id: "five six seven eight" for question in gold}
     f1 = question_scores(gold, predictions).f1
