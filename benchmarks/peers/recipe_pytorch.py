@@ -1,9 +1,9 @@
 """Fine-tuning with Hugging Face's models and tokenizers in a plain PyTorch loop, from the options of a run.
 
 What is as in `minibert finetune`: the examples, the batches and their order, the optimizer's numbers and the
-schedule, dropout, and that of all epochs the best on dev counts. What is Hugging Face's own: the ids of
-sentences and the windows of paragraphs, the model, its loss and its initial output layer, dropout's draws,
-and how an answer is chosen. Windows of tagged documents are minibert's: Hugging Face has none.
+schedule, dropout's rate, the weights of the new output layer, and that the epoch that is best on dev counts.
+What is Hugging Face's own: the ids of sentences and the windows of paragraphs, the model, its loss, dropout's
+draws, and how an answer is chosen. Windows of tagged documents are minibert's: Hugging Face has none.
 """
 
 import time
@@ -15,6 +15,7 @@ import torch
 import transformers
 
 from minibert.finetuning.batches import epoch_order
+from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, prepare, read_examples
 from minibert.finetuning.task import Task
@@ -126,6 +127,7 @@ class Way:
     """
 
     auto: str  # name of the class that makes the model
+    layer = "classifier"  # name of its output layer
     task: Task
     train: Features
     dev: Features
@@ -145,15 +147,21 @@ class Way:
         raise NotImplementedError
 
     def model(self) -> torch.nn.Module:
-        """The pre-trained model under a new output layer."""
-        rate = self.options.dropout
-        return getattr(transformers, self.auto).from_pretrained(
-            self.options.model,
+        """The pre-trained model under a new output layer, with the weights that minibert's begins with."""
+        o, data = self.options, self.prepared
+        made = getattr(transformers, self.auto).from_pretrained(
+            o.model,
             num_labels=self.prepared.head.outputs,
-            hidden_dropout_prob=rate,
-            attention_probs_dropout_prob=rate,
+            hidden_dropout_prob=o.dropout,
+            attention_probs_dropout_prob=o.dropout,
             dtype=torch.float32,
         )
+        ours, _ = start_from(o.model, data.head, o.task, data.labels, o.dtype, o.dropout, o.seed)
+        layer = getattr(made, self.layer)
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(ours["head.weight"].T))
+            layer.bias.copy_(torch.from_numpy(ours["head.bias"]))
+        return made
 
     # -> one array for each of `dev`
     @torch.inference_mode()
@@ -233,7 +241,7 @@ class Tags(Way):
 class Answers(Way):
     """Where the answer stands, as in run_qa."""
 
-    auto = "AutoModelForQuestionAnswering"
+    auto, layer = "AutoModelForQuestionAnswering", "qa_outputs"
 
     def make_features(self, examples: list[Any]) -> None:
         length = self.prepared.max_length
