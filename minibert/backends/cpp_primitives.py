@@ -85,6 +85,15 @@ class CppPrimitives(Ops):
         self._run.column_sums(dy, None, dbias, False)
         return dx, dweight, dbias
 
+    # a (M,K)  b (K,N) -> (M,N)
+    def _product(self, a: Any, b: Any) -> Any:
+        """a @ b, any strides."""
+        if not _matrices(a, b):
+            return super()._product(a, b)
+        out = empty((a.shape[0], b.shape[1]))
+        self._run.gemm(a, b, out, False)
+        return out
+
     # x (...) -> (...)
     def gelu(self, x: Any, form: str) -> tuple[Any, Saved]:
         """x Phi(x); backward computes Phi anew, so only x is kept."""
