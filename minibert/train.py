@@ -73,6 +73,7 @@ class Loop:
     look_steps : call `look` every so many steps (0: never).
     look : returns figures to record, of the held-out text for instance.
     saved : called after every checkpoint.
+    from_weights : how to start a new run from the weights of a checkpoint; "" where there is no way.
     """
 
     total_steps: int
@@ -85,6 +86,7 @@ class Loop:
     look_steps: int = 0
     look: Callable[[State], dict[str, float]] | None = None
     saved: Callable[[State], None] | None = None
+    from_weights: str = "--init-from with this folder"
 
 
 def train(
@@ -144,9 +146,9 @@ def one_step(
     rate = loop.rate(state.step)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # one sentence says it, below
         figures = add_gradients(state.params, grads, batch, gradients, state.step, loop.accumulate)
-        _require_finite("loss", figures["loss"], state, rate, loop.folder)
+        _require_finite("loss", figures["loss"], state, rate, loop)
         _, norm = state.optimizer.step(ops, state.params.flat, grads.flat, rate)
-    _require_finite("gradient", norm, state, rate, loop.folder)
+    _require_finite("gradient", norm, state, rate, loop)
     state.step += 1
     return {**figures, "learning_rate": rate, "gradient_norm": norm}
 
@@ -171,11 +173,12 @@ def add_gradients(
     return figures
 
 
-def _require_finite(what: str, value: float, state: State, rate: float, folder: Path) -> None:
+def _require_finite(what: str, value: float, state: State, rate: float, loop: Loop) -> None:
     if not math.isfinite(value):
         advice = "Start again with a lower learning rate or a longer warm-up"
-        if checkpoints(folder)[-1:] not in ([], [checkpoint_path(folder, 0)]):
-            advice += ", if you like from the weights of that checkpoint: --init-from with this folder"
+        begun = checkpoints(loop.folder)[-1:] not in ([], [checkpoint_path(loop.folder, 0)])
+        if begun and loop.from_weights:
+            advice += f", if you like from the weights of that checkpoint: {loop.from_weights}"
         raise RunError(
             f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}; the last "
             f"checkpoint is intact. {advice}."

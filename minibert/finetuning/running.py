@@ -21,10 +21,11 @@ from minibert.batch import TaskBatch
 from minibert.checkpoint import Checkpoint, latest
 from minibert.errors import InputError
 from minibert.files import atomic_text, remove_leftovers
-from minibert.finetuning.batches import outputs, training_batches
+from minibert.finetuning.batches import lengths, outputs, training_batches
 from minibert.finetuning.models import OPTIONS_FILE, TaskFile, start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
+from minibert.finetuning.progress import Progress
 from minibert.finetuning.results import figures_text, report_of, save_report
 from minibert.flops import task_operations
 from minibert.optim import AdamW, warmup_linear
@@ -131,7 +132,8 @@ class Run:
     def look(self, state: State) -> dict[str, float]:
         """The figures of dev; the model is saved where they are the best so far."""
         data = self.prepared
-        said = outputs(self.ops, state.params, data.dev, self.options.token_budget)
+        with Progress(int(lengths(data.dev).sum()), "tokens of dev", self.show) as progress:
+            said = outputs(self.ops, state.params, data.dev, self.options.token_budget, progress.add)
         tuned = data.task.tune(data.dev_examples, data.dev, said)
         predictions = data.task.predict(data.dev_examples, data.dev, said, data.labels, tuned)
         scores = data.task.score(data.dev_examples, predictions)
@@ -205,6 +207,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         keep=o.keep,
         look_steps=run.epoch_steps,
         look=run.look,
+        from_weights="",
     )
     with RunLog(folder, state.step, total, run.show, run.peak) as log:
         batches = training_batches(
