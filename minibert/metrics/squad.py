@@ -78,7 +78,7 @@ def _exact_and_f1(prediction: str, answers: Sequence[str], version: str) -> tupl
         raise InputError("A question has no gold answer, as only in SQuAD 2.0; score it with version 2.0.")
     found = normalize(prediction)
     words = found.split()
-    f1 = max(_overlap(answer.split(), words, version) for answer in candidates)
+    f1 = max(_overlap(answer.split(), words, version) for answer in set(candidates))
     return int(found in candidates), f1
 
 
