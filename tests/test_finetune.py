@@ -294,6 +294,12 @@ def test_a_vocabulary_larger_than_the_models_is_refused(sst2, tmp_path):
     fails(small_options(folder, sst2), tmp_path / "run", "has 23 pieces, but its model was trained with 20")
 
 
+def test_a_model_of_one_segment_reads_no_pairs(sst2, rte, tmp_path):
+    folder = write_model(tmp_path / "model", type_vocab_size=1)
+    fails(small_options(folder, rte, "rte"), tmp_path / "run", "knows one segment only")
+    assert finetune(small_options(folder, sst2, max_steps=1), tmp_path / "run", show=False)["steps"] == 1
+
+
 def test_a_folder_with_something_in_it_is_not_written_over(model, sst2, run):
     before = (run / "report.json").read_bytes()
     with pytest.raises(InputError, match="already holds a run: go on with it by --resume"):

@@ -55,6 +55,11 @@ def prepare(options: FinetuneOptions) -> Prepared:
     features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
     if not len(features):
         raise InputError(f"{options.data} holds nothing that {options.task} could be learnt from.")
+    if config.type_vocab_size < 2 and features[0].sequences[0].token_type_ids.any():
+        raise InputError(
+            f"{options.task} asks about two texts at a time, but {options.model} knows one segment only "
+            "(type_vocab_size=1); give a model with two."
+        )
     return Prepared(
         task=task,
         tokenizer=tokenizer,
