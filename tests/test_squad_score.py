@@ -476,7 +476,7 @@ def test_command_refuses_what_is_no_file_and_a_threshold_of_nothing(files, tmp_p
             "67.876",
         ),
     ],
-    ids=lambda value: value if str(value).startswith("v") else "",
+    ids=["BERT ensemble", "logistic regression", "BERT single", "BiDAF and ELMo"],
 )
 def test_published_predictions_get_what_the_official_script_prints(
     version, name, official, exact, f1, capsys
