@@ -79,9 +79,7 @@ def _read_archive(file: BinaryIO) -> dict[str, np.ndarray]:
 
         def read(member: str, size: int | None = None) -> bytes:
             info = archive.getinfo(folder + member)
-            if (
-                info.compress_type != zipfile.ZIP_STORED
-            ):  # PyTorch never does; a small file could unfold to a large
+            if info.compress_type != zipfile.ZIP_STORED:  # small files may unfold to large ones
                 raise ValueError(f"{member} is compressed")
             if info.file_size > PICKLE_LIMIT if size is None else info.file_size != size:
                 raise ValueError(f"{member} has {info.file_size} bytes in place of {size or PICKLE_LIMIT}")
