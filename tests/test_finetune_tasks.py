@@ -200,6 +200,18 @@ def test_questions_about_one_paragraph_come_to_one_part():
     assert {e.context for e in train}.isdisjoint(e.context for e in dev)
 
 
+def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
+    rows = [(f"text {number}", "ab"[number % 2]) for number in range(10)]
+    options = FinetuneOptions("classify", tmp_path, "m", split_dev=0.3)
+    with pytest.raises(InputError, match="has no dev.csv"):
+        preparation.read_examples(registry.create("classify"), options)
+    write_table(tmp_path / "train.tsv", ("text", "label"), rows)
+    train, dev = preparation.read_examples(registry.create("classify"), options)
+    assert (len(train), len(dev)) == (7, 3)
+    (tmp_path / "train.tsv").rename(tmp_path / "dev.tsv")
+    assert preparation.read_examples(registry.create("classify"), options) == (train, dev)
+
+
 def test_chunks_of_examples_do_not_tear_a_document():
     sentences = [TaggedSentence((str(n),), None, n // 5) for n in range(12)]
     assert [len(chunk) for chunk in predicting.chunks(sentences, 6)] == [10, 2]

@@ -87,7 +87,10 @@ def _data_flags(group: Any) -> None:
         "--dev-examples", type=int, metavar="N", help="measure on N of them, always the same (default: all)"
     )
     group.add_argument(
-        "--split-dev", type=float, metavar="SHARE", help="there is no train file: learn from the rest of dev"
+        "--split-dev",
+        type=float,
+        metavar="SHARE",
+        help="of the only labelled file, dev or train, measure on this share and learn from the rest",
     )
     FLAGS.number(group, "--max-length", int, "most tokens of a sequence, [CLS] and [SEP] included")
     FLAGS.number(group, "--token-budget", int, "tokens of a batch when measuring")

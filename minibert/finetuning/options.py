@@ -53,7 +53,7 @@ class FinetuneOptions(RunOptions):
     columns: tuple[tuple[str, str], ...] = ()  # of one's own table: ("text", "review")
     train_examples: int | None = None  # so many, always the same ones; None: all
     dev_examples: int | None = None
-    split_dev: float | None = None  # there is no train file: learn from dev but for this share of it
+    split_dev: float | None = None  # there is one file only, of dev or train: measure on this share of it
     max_length: int | None = None  # of a sequence, [CLS] and [SEP] included; None: the task's
     # length of the run
     epochs: float | None = None

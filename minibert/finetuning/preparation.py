@@ -83,8 +83,19 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
             )
         train, dev = task.read(data, "train"), task.read(data, "dev")
     else:
-        train, dev = split(task.read(data, "dev"), options.split_dev)
+        train, dev = split(_the_one_file(task, data), options.split_dev)
     return subset(train, options.train_examples), subset(dev, options.dev_examples)
+
+
+def _the_one_file(task: Task, data: Path) -> list[Any]:
+    """The examples of dev or, where there is no such file, of train."""
+    try:
+        return task.read(data, "dev")
+    except InputError as lacking:
+        try:
+            return task.read(data, "train")
+        except InputError:
+            raise lacking from None
 
 
 def split(examples: list[Any], share: float) -> tuple[list[Any], list[Any]]:
