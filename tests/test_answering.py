@@ -91,6 +91,16 @@ def test_answers_of_all_windows_are_those_of_brute_force(seed, context):
         assert context[one.begin : one.end] == one.text
 
 
+def test_a_text_that_stands_everywhere_hides_no_other_answer():
+    context = "w1 " * 19 + "w2 w3 w4"
+    made = Windows([asked(context)], TOKENIZER, 25, stride=20)  # the second begins with w3
+    outputs = [np.zeros((length, 2)) for length in made.lengths]
+    outputs[0][4:23, 0], outputs[0][23, 0], outputs[1][4:6, 0] = 10.0, 8.0, (1.0, 0.5)
+    for count, expected in ((3, ["w1", "w2", "w3"]), (4, ["w1", "w2", "w3", "w4"])):
+        found = decode(made, 0, outputs, context, count, longest=1)
+        assert [one.text for one in found.best] == expected
+
+
 def test_end_need_not_have_most_context_but_start_must():
     context = words(0, 30)
     made = Windows([asked(context)], TOKENIZER, 25, stride=10)  # w0-w19 and w10-w29: the border is at w15
@@ -182,7 +192,8 @@ def test_threshold_chosen_on_dev_decides():
     predictions = task.predict(questions, made, outputs, (), tuned)
     assert [p["text"] for p in predictions] == ["", "w4", "w6"]
     assert [p["null_odds"] for p in predictions] == [0.75, 0.5, -3.0]
-    assert task.score(questions, predictions)["f1"] == 1.0
+    figures = task.score(questions, predictions)
+    assert (figures["f1"], figures["best_f1"], figures["best_f1_thresh"]) == (1.0, 1.0, 0.5)
     assert task.classes(questions, predictions) == (
         ["no answer", "an answer", "an answer"],
         ["no answer", "an answer", "an answer"],
@@ -200,7 +211,9 @@ def test_figures_of_squad_2_are_the_official_ones_as_fractions():
     # Answering the last alone, or all three, is right twice.
     assert (figures["best_f1"], figures["best_f1_thresh"]) == (pytest.approx(2 / 3, abs=1e-15), -3.0)
     assert task.statistic(questions, predictions)(np.array([2, 2, 0, 1])) == 0.5
-    assert [m.found for m in task.mistakes(questions, predictions)] == ["w2", "(no answer)"]
+    mistakes = task.mistakes(questions, predictions)
+    assert [(m.expected, m.found) for m in mistakes] == [("(no answer)", "w2"), ("w4", "(no answer)")]
+    assert [m.badness for m in mistakes] == [p["probability"] for p in predictions[:2]]
 
 
 def test_n_best_holds_no_answer_where_there_may_be_none():

@@ -43,7 +43,6 @@ class Windows(Many[Feature]):
     lengths : (W,) int32, tokens of each sequence.
     example : (W,) int32, the number of the question that each window belongs to.
     bounds : (Q+1,) int64: question q has the windows bounds[q]:bounds[q+1], none if it was left out.
-    cut : numbers of the questions that lost their end.
 
     Raises
     ------
@@ -68,10 +67,10 @@ class Windows(Many[Feature]):
         parts, cut, skipped = [], [], []
         n_questions = n_paragraphs = 0
         for block in _blocks(questions):
-            part = _encode(block, tokenizer, training=training, **sizes)
-            cut += [block[number].id for number in part.cut]
+            part, too_long = _encode(block, tokenizer, training=training, **sizes)
+            cut += [block[number].id for number in too_long]
             skipped += [block[number].id for number in np.flatnonzero(part.n_windows == 0)]
-            parts.append(part._replace(paragraph=part.paragraph + n_paragraphs, cut=part.cut + n_questions))
+            parts.append(part._replace(paragraph=part.paragraph + n_paragraphs))
             n_questions += len(block)
             n_paragraphs += len(part.paragraph_lengths)
         if not n_questions:
@@ -91,7 +90,6 @@ class Windows(Many[Feature]):
         self.bounds = _bounds(self._all.n_windows)
         self.example = np.repeat(np.arange(n_questions, dtype=np.int32), self._all.n_windows)
         self.lengths = self._all.length + self._all.question_lengths[self.example] + SPECIAL
-        self.cut = self._all.cut
 
     def __len__(self) -> int:
         return len(self.example)
@@ -167,7 +165,6 @@ class _Part(NamedTuple):
     paragraph_lengths: np.ndarray  # (P,) int32
     offsets: np.ndarray  # (m,2) uint16 or int32, characters
     paragraph: np.ndarray  # (Q,) int32, number of the paragraph that a question is about
-    cut: np.ndarray  # numbers of the questions that lost their end
     n_windows: np.ndarray  # (Q,) int32
     start: np.ndarray  # (W,) int32, first token of a window within its paragraph
     length: np.ndarray  # (W,) int32, how many tokens of the paragraph it has
@@ -176,8 +173,8 @@ class _Part(NamedTuple):
 
 def _encode(
     block: list[Question], tokenizer: Any, max_length: int, stride: int, max_question: int, training: bool
-) -> _Part:
-    """The windows of some questions, every paragraph tokenised once."""
+) -> tuple[_Part, np.ndarray]:
+    """The windows of some questions, every paragraph tokenised once; which questions lost their end."""
     texts: dict[str, int] = {}
     paragraph = np.array([texts.setdefault(question.context, len(texts)) for question in block], np.int32)
     questions = tokenizer.encode_batch([question.question for question in block], add_special_tokens=False)
@@ -207,19 +204,19 @@ def _encode(
     held = (answers[owner, 0] >= 0) & (inside[:, 0] >= 0) & (inside[:, 1] < length)
     labels = np.where(held[:, None], inside + (n_question[owner] + SPECIAL - 1)[:, None], 0)
     labels[answers[owner, 0] == UNKNOWN] = UNKNOWN
-    return _Part(
+    part = _Part(
         _compact(questions.ids[ranges(questions.cu_seqlens[:-1], n_question)]),
         n_question,
         _compact(paragraphs.ids),
         n_tokens,
         _compact(paragraphs.offsets),
         paragraph,
-        np.flatnonzero(n_pieces > max_question),
         n_windows.astype(np.int32),
         start.astype(np.int32),
         length.astype(np.int32),
         labels.astype(np.int32),
     )
+    return part, np.flatnonzero(n_pieces > max_question)
 
 
 # -> (Q,2) int64: first and last token within the paragraph
@@ -229,7 +226,7 @@ def _answer_tokens(
     """The tokens that the first answer to each question touches; NOWHERE or UNKNOWN in place of both."""
     found = np.array([_characters(question) for question in block])
     # Characters of all paragraphs are counted on, so that one search serves all questions.
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     before = np.cumsum(lengths) - lengths
     bounds = paragraphs.cu_seqlens.astype(np.int64)
     begins, ends = (paragraphs.offsets + np.repeat(before, np.diff(bounds))[:, None]).T
