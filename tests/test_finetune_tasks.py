@@ -7,6 +7,7 @@ import pytest
 from small_tasks import (
     small_config,
     write_model,
+    write_table,
 )
 
 from minibert import heads
