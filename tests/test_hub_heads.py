@@ -221,6 +221,17 @@ def test_what_float16_cannot_hold_is_refused(tmp_path):
         hub.save_hf(tmp_path / "x", CONFIG, params, dtype="int8")
 
 
+def test_relatives_with_a_bert_s_arithmetic_are_read_and_what_they_have_more_is_listed(tmp_path):
+    params = initialise(CONFIG, 1)
+    hub.save_hf(tmp_path, CONFIG, params)
+    change_fields(tmp_path, model_type=None, cell={}, emb_size=6, structure=[])  # as in TinyBERT's folders
+    extra = {f"fit_denses.{number}.weight": np.ones((9, 6), np.float32) for number in range(3)}
+    save_file(load_file(tmp_path / "model.safetensors") | extra, tmp_path / "model.safetensors")
+    config, loaded, report = hub.load(tmp_path)
+    assert (config, report.missing, report.unused) == (CONFIG, (), tuple(extra))
+    assert loaded.flat.tobytes() == params.flat.tobytes()
+
+
 @pytest.mark.parametrize("kind", ["RoBERTa", "DistilBERT", "ELECTRA", "ALBERT"])
 def test_relatives_with_another_arithmetic_are_refused(kind, tmp_path):
     hub.save_hf(tmp_path, CONFIG, initialise(CONFIG, 1))
