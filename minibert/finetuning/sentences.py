@@ -237,7 +237,7 @@ class OwnTexts(Sentences):
             raise InputError(f"columns={unknown} are not known to {name}; there are {', '.join(known)}.")
         self.columns = dict(columns)
         is_number = name == "regress"
-        figures = ("pearson", "spearman") if is_number else ("accuracy", "matthews")
+        figures = ("spearman", "pearson") if is_number else ("accuracy", "matthews")
         super().__init__(name, title, None if is_number else (), figures)
 
     def read(self, data: Path, split: str) -> list[TextExample]:
