@@ -18,7 +18,9 @@ jax = pytest.importorskip("jax")
 # Short sequences: every time step of an LSTM and every length in an attention is compiled by itself.
 SHORT = Size((1, 2, 5, 5), H=24, A=3, F=37, V=99, M=4)
 BELOW = ("pretraining_loss", "pretraining_loss dropout")  # tests of their own, at the ugly size
-CASES = {case.label: case for case in cases(SHORT) if case.label not in BELOW}
+# A head without dropout is the head with dropout and something left out; compiling takes seconds.
+LEFT_OUT = tuple(f"head_loss {kind}" for kind in ("classify", "regress", "choice", "span", "tag"))
+CASES = {case.label: case for case in cases(SHORT) if case.label not in BELOW + LEFT_OUT}
 
 
 class JaxNumpy(Ops):
@@ -56,8 +58,9 @@ def test_forward_and_backward_in_one_jit_equal_numpy_and_jax_s_own_derivative(la
     assert distance(y, forward(Ops(), case, case.arguments)[0]) <= 1e-12
     expected = engine_gradients(Ops(), case, case.arguments, u)
     for name, gradient in expected.items():
-        assert distance(gradients[name], gradient) <= 1e-12, name
-        assert distance(derivative[name], gradient) <= 1e-10, name
+        least = float(name in case.unseen)
+        assert distance(gradients[name], gradient, least) <= 1e-12, name
+        assert distance(derivative[name], gradient, least) <= 1e-10, name
 
 
 @pytest.fixture(scope="module")
