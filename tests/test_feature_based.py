@@ -320,7 +320,7 @@ def test_table_does_nothing_twice(place, table, monkeypatch):
 
 
 def test_table_is_text_with_means_and_the_papers_figures():
-    settings = {"task": "ner", "model": "/m/minilm", "train_examples": 4680, "width": 128}
+    settings = {"task": "ner", "model": "/m/minilm", "train_examples": 4680, "width": 128, "epochs": None}
     found = {"last-seed0": {"f1": 0.9}, "last-seed1": {"f1": 0.92}, "fine-tuned-seed0": {"f1": 0.95}}
     lines = table_text({"settings": settings, "cells": found}).splitlines()
     assert lines[0].split() == "dev F1 mean +- s.d. seed 0 seed 1 paper".split()
@@ -328,6 +328,7 @@ def test_table_is_text_with_means_and_the_papers_figures():
     assert lines[3].split() == ["Last", "Hidden", "91.00", "+-", "1.41", "90.00", "92.00", "94.9"]
     assert "about 4,680 sentences" in lines[5]
     assert "LSTMs of 128" in lines[5]
+    assert lines[6] == "Of 3 epochs of fine-tuning, 10 of LSTMs, the best on dev counts."
 
 
 def test_table_of_the_paper_has_all_rows(tmp_path, options):

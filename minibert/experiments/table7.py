@@ -20,7 +20,7 @@ from minibert.finetuning import registry
 from minibert.finetuning.activations import COMBINATIONS, numbers_of
 from minibert.finetuning.feature_based import Frozen, Lesson, Training, load_frozen
 from minibert.finetuning.models import OPTIONS_FILE, limited_threads
-from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.options import FEATURE_BASED, GENERAL, RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
 from minibert.runlog import say
 
@@ -227,6 +227,10 @@ def table_text(results: dict[str, Any]) -> str:
         lines.append("  ".join([f"{titles[row]:<{width}}", f"{mean:<12}", *shown, f"{paper:5.1f}"]))
     settings = results["settings"]
     learnt = settings["train_examples"]
+    epochs = settings["epochs"]
+    tuned, frozen = (
+        epochs or recipe.epochs for recipe in (RECIPES.get(settings["task"], GENERAL), FEATURE_BASED)
+    )
     return "\n".join(
         [
             *lines,
@@ -234,6 +238,7 @@ def table_text(results: dict[str, Any]) -> str:
             f"{settings['task']} from {Path(settings['model']).name}, "
             f"{'all' if learnt is None else f'about {learnt:,}'} sentences of train; LSTMs of "
             f"{settings['width']} in each direction (the paper: 768).",
+            f"Of {tuned:g} epochs of fine-tuning, {frozen:g} of LSTMs, the best on dev counts.",
             "The paper's column: BERT BASE, cased, all of CoNLL-2003.",
         ]
     )
