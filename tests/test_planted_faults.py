@@ -295,16 +295,14 @@ class RowTakenTwiceCountedOnce(Ops):
         return dx
 
 
-@seen_in(
-    "softmax_cross_entropy", "segment_softmax_cross_entropy", "masked_lm_head", "head_loss", "tagger_loss"
-)
+@seen_in("softmax_cross_entropy", "segment_softmax_cross_entropy", "masked_lm_head", "tagger_loss")
 class LabelForgotten(Ops):
     def softmax_cross_entropy_backward(self, dnll, saved):
         probabilities, _ = saved
         return probabilities * dnll[:, None]
 
 
-@seen_in("softmax_cross_entropy", "masked_lm_head", "pretraining_loss", "head_loss", "tagger_loss")
+@seen_in("softmax_cross_entropy", "masked_lm_head", "pretraining_loss", "tagger_loss")
 class EveryRowWeighsTheSame(Ops):
     def softmax_cross_entropy_backward(self, dnll, saved):
         return super().softmax_cross_entropy_backward(np.full_like(dnll, 1 / max(1, len(dnll))), saved)
