@@ -22,7 +22,7 @@ class Encoded:
 
     hidden_states: list[np.ndarray]  # L+1 of (T,H): behind the embeddings, then behind each layer
     attentions: list[list[np.ndarray]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
-    pooled: np.ndarray  # (S,H) tanh(W x + b) of each [CLS]
+    pooled: np.ndarray | None  # (S,H) tanh(W x + b) of each [CLS]; None without a pooler on the encoder
     cu_seqlens: np.ndarray  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
 
     def sequence(self, number: int) -> "Encoded":
@@ -34,7 +34,7 @@ class Encoded:
         return Encoded(
             hidden_states=[state[begin:end] for state in self.hidden_states],
             attentions=self.attentions and [[layer[number]] for layer in self.attentions],
-            pooled=self.pooled[number : number + 1],
+            pooled=None if self.pooled is None else self.pooled[number : number + 1],
             cu_seqlens=np.array([0, end - begin], self.cu_seqlens.dtype),
         )
 
@@ -138,6 +138,7 @@ class Bert:
             When the inputs are none of these, an id is outside the vocabulary or a sequence too long.
         """
         batch = self._batch(inputs)
+        head = self.params.head
         states = list(bert.hidden_states(self.ops, self.config, self.params.tree, batch))
         maps = [
             [np.asarray(one) for one in bert.attention_maps(self.ops, self.config, state, layer, batch)]
@@ -146,7 +147,7 @@ class Bert:
         return Encoded(
             hidden_states=[np.asarray(state) for state in states],
             attentions=maps if attentions else None,
-            pooled=np.asarray(self._pooled(states[-1], batch)),
+            pooled=np.asarray(self._pooled(states[-1], batch)) if head.pooled and not head.lstm else None,
             cu_seqlens=batch.cu_seqlens.copy(),
         )
 
@@ -166,7 +167,7 @@ class Bert:
                 f"rows from {rows.min()} to {rows.max()} are not all among the {batch.T} tokens; "
                 f"choose from 0 to {batch.T - 1}."
             )
-        tree = self.params.tree
+        tree = self._pretrained("masked_lm_logits")
         logits, _ = self.ops.masked_lm_logits(
             self._last_hidden_state(batch), rows, tree["mlm"], tree["embeddings"]["word"], self.config
         )
@@ -176,9 +177,19 @@ class Bert:
     def next_sentence_logits(self, inputs: Any) -> np.ndarray:
         """Scores of IsNext (column 0) and NotNext (column 1) for each sequence."""
         batch = self._batch(inputs)
-        nsp = self.params.tree["nsp"]
+        nsp = self._pretrained("next_sentence_logits")["nsp"]
         pooled = self._pooled(self._last_hidden_state(batch), batch)
         return np.asarray(self.ops.linear(pooled, nsp["weight"], nsp["bias"])[0])
+
+    def _pretrained(self, wanted: str) -> dict[str, Any]:
+        """The tree of parameters, if the heads of pre-training are in it."""
+        kind = self.params.head.kind
+        if kind != "pretraining":
+            raise InputError(
+                f"{wanted}: this model was fine-tuned, it has a head of kind {kind!r} in place of those of "
+                "pre-training; use the model that it was fine-tuned from."
+            )
+        return self.params.tree
 
     def _last_hidden_state(self, batch: Batch) -> Any:
         for state in bert.hidden_states(self.ops, self.config, self.params.tree, batch):

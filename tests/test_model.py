@@ -16,7 +16,7 @@ from minibert.config import BertConfig
 from minibert.errors import InputError
 from minibert.hub import to_hf
 from minibert.model import Bert
-from minibert.params import Parameters, initialise
+from minibert.params import Head, Parameters, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -226,3 +226,24 @@ def test_import_loads_nothing_heavy():
     script = "import sys, minibert.model; print({'jax', 'numba', 'torch', 'matplotlib'} & set(sys.modules))"
     root = Path(__file__).parent.parent
     assert subprocess.check_output([sys.executable, "-c", script], cwd=root, text=True).strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("head", "pools"),
+    [(Head("classify", 3), True), (Head("tag", 5), False), (Head("classify", 3, lstm=True), False)],
+)
+def test_a_fine_tuned_model_encodes_and_has_no_scores_of_pre_training(head, pools):
+    config = agreement.config()
+    pretrained = initialise(config, seed=0)
+    before = Bert(config, pretrained).encode(encoding(2, 7, 3))
+    model = Bert(config, pretrained.with_head(head, seed=0)[0])
+    found = model.encode(encoding(2, 7, 3))
+    assert np.array_equal(found.hidden_states[-1], before.hidden_states[-1])
+    assert np.array_equal(found.pooled, before.pooled) if pools else found.pooled is None
+    assert (found.sequence(0).pooled is not None) == pools
+    asked = encoding(2, 3)
+    for call in (lambda: model.masked_lm_logits(asked, [0]), lambda: model.next_sentence_logits(asked)):
+        with pytest.raises(
+            InputError, match=f"was fine-tuned, it has a head of kind .{head.kind}.* in place"
+        ):
+            call()
