@@ -148,7 +148,7 @@ def test_taggers_on_frozen_layers_have_a_recipe_of_their_own():
     told = {"task": "ner", "data": "d", "model": "m"}
     frozen = FinetuneOptions(**told, feature_based="last", epochs=4.0).resolved()
     assert (frozen.learning_rates, frozen.batch_size, frozen.epochs) == ((1e-3,), 32, 4.0)
-    assert FinetuneOptions(**told).resolved().batch_size == 4  # windows over documents
+    assert FinetuneOptions(**told).resolved().batch_size == 2  # windows over documents
 
 
 # A run
