@@ -71,7 +71,7 @@ FACTS = Facts(
     scores={"accuracy": 0.75, "f1": 0.8, "total": 11873},
     model="runs/mini",
     interval=(0.70123, 0.79876),
-    options={"learning_rate": 5e-5, "epochs": 3, "dropout": 0.1, "seeds": (1, 2), "freeze": None, "columns": ()},
+    options={"rate": 5e-5, "epochs": 3, "dropout": 0.1, "seeds": (1, 2), "freeze": None, "columns": ()},
     labels=("negative", "positive"),
     classes=(["negative"] + 3 * ["positive"], 2 * ["negative"] + 2 * ["positive"]),
     curve=[{"step": step, "loss": 0.7 - step / 400} for step in range(1, 101)]
@@ -104,7 +104,7 @@ def test_report_says_metric_interval_scores_and_options():
     for row in (
         ["accuracy", "0.7500"],
         ["total", "11,873"],
-        ["learning_rate", "5e-05"],
+        ["rate", "5e-05"],
         ["dropout", "0.1"],
         ["seeds", "1, 2"],
         ["freeze", "–"],
