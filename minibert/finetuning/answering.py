@@ -53,7 +53,7 @@ class Answering(Task):
 
     @property
     def title(self) -> str:
-        return TASKS[self.name].about
+        return TASKS[self.name].title
 
     def features(
         self,

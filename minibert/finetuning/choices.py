@@ -171,7 +171,7 @@ def create(name: str, columns: Mapping[str, Any]) -> Choices:
     """The task of that name."""
     from minibert.finetuning.registry import TASKS
 
-    return Choices(name, TASKS[name].about)
+    return Choices(name, TASKS[name].title)
 
 
 def _check(example: ChoiceExample, choices: int, training: bool) -> None:

@@ -37,8 +37,14 @@ def _tagging(name: str, columns: Columns) -> Task:
 class Known(NamedTuple):
     """A task before it is made."""
 
-    about: str
+    about: str  # for the list of all
     make: Callable[[str, Columns], Task]
+    name: str = ""  # where `about` is no title for what came of it
+
+    @property
+    def title(self) -> str:
+        """A line for people."""
+        return self.name or self.about
 
 
 TASKS = {
@@ -58,10 +64,16 @@ TASKS = {
     "scitail": Known("SciTail, in place of QNLI or RTE", _sentences),
     "sick": Known("SICK, in place of MNLI or RTE", _sentences),
     "sick-score": Known("SICK's scores of relatedness, in place of STS-B", _sentences),
-    "qnli-dev": Known("QNLI's dev file divided, where there is no train file", _sentences),
+    "qnli-dev": Known(
+        "QNLI's dev file divided, where there is no train file", _sentences, "QNLI, its dev file divided"
+    ),
     "swag": Known("SWAG: which of four endings goes on", _choices),
     "hellaswag": Known("HellaSwag: which of four endings goes on", _choices),
-    "hellaswag-dev": Known("HellaSwag's dev file divided, where there is no train file", _choices),
+    "hellaswag-dev": Known(
+        "HellaSwag's dev file divided, where there is no train file",
+        _choices,
+        "HellaSwag, its dev file divided",
+    ),
     "copa": Known("COPA: which of two is the cause, or the effect", _choices),
     "csqa": Known("CommonsenseQA: which of five answers", _choices),
     "squad1": Known("SQuAD 1.1: where in the paragraph is the answer", _answering),
@@ -69,10 +81,20 @@ TASKS = {
     "triviaqa": Known("TriviaQA, before SQuAD", _answering),
     "ner": Known("CoNLL-2003: who and what is named", _tagging),
     "ner-sentences": Known("CoNLL-2003, each sentence without its document", _tagging),
-    "classify": Known("your own table: a class for a text or a pair of texts", _sentences),
-    "regress": Known("your own table: a number for a text or a pair of texts", _sentences),
+    "classify": Known(
+        "your own table: a class for a text or a pair of texts",
+        _sentences,
+        "Your own table, classes of texts",
+    ),
+    "regress": Known(
+        "your own table: a number for a text or a pair of texts",
+        _sentences,
+        "Your own table, numbers for texts",
+    ),
     "tag": Known("your own table: a tag for every word", _tagging),
-    "qa": Known("your own table: questions and paragraphs", _answering),
+    "qa": Known(
+        "your own table: questions and paragraphs", _answering, "Your own table, questions about paragraphs"
+    ),
 }
 OWN_TABLES = ("classify", "regress", "tag", "qa")
 

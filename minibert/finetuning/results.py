@@ -36,8 +36,9 @@ def figure_text(name: str, value: float) -> str:
 
 
 def figures_text(scores: Mapping[str, float]) -> str:
-    """The first figures in one line; there are tasks with a figure for every type of answer."""
-    return ", ".join(figure_text(name, value) for name, value in list(scores.items())[:IN_A_LINE])
+    """The first shares in one line; there are tasks with a figure for every type of answer."""
+    shares = [figure_text(name, value) for name, value in scores.items() if is_share(name)]
+    return ", ".join(shares[:IN_A_LINE])
 
 
 def report_of(
@@ -138,13 +139,14 @@ def measured_text(report: dict[str, Any]) -> str:
 
 def report_text(report: dict[str, Any]) -> str:
     """The report of a run, or of a sweep, as a person reads it."""
-    speed = report["tokens"] / max(1e-9, report["training_seconds"])
+    counts = f"{report['steps']:,} steps, {report['tokens']:,} tokens"
+    if report["training_seconds"]:  # rounded: next to nothing can't be divided by
+        counts += f", {report['tokens'] / report['training_seconds']:,.0f} tokens/s"
     lines = [
         measured_text(report),
         f"The best epoch on dev was {report['best_epoch']:g}; learning rate {report['learning_rate']:g}, "
         f"seed {report['seed']}.",
-        f"{report['steps']:,} steps, {report['tokens']:,} tokens, {speed:,.0f} tokens/s; "
-        f"{report['seconds'] / 60:.1f} minutes for this command.",
+        f"{counts}; {report['seconds'] / 60:.1f} minutes for this command.",
     ]
     if "runs" in report:
         lines += ["", sweep_table(report["runs"], report["metric"]), ""]

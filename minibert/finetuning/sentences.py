@@ -254,7 +254,7 @@ def create(name: str, columns: Mapping[str, Any]) -> Sentences:
     """The task of that name."""
     from minibert.finetuning.registry import TASKS
 
-    title = TASKS[name].about
+    title = TASKS[name].title
     return OwnTexts(name, title, columns) if name in ("classify", "regress") else Glue(name, title)
 
 
