@@ -84,7 +84,7 @@ pretraining/__init__    |                                                     |
 pretrain                | pretraining/* train runlog viz model hub/* trace    |
                         | checkpoint backends/__init__ data/* tokenizer/*     | numpy
 finetuning/task         | batch params                                        | numpy
-finetuning/report       | viz metrics/*                                       | numpy
+finetuning/report       | viz metrics/* finetuning/results                    | numpy
 finetuning/feature_tagger | finetuning/* bilstm hub/* model backends/__init__  |
                         | tokenizer/* params batch                            | numpy safetensors
 finetuning/*            | finetuning/* train runlog heads bert bilstm optim   |

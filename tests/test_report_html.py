@@ -5,8 +5,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from minibert.data.ner import TaggedSentence
 from minibert.finetuning import report
 from minibert.finetuning.report import Facts, page, write_report
+from minibert.finetuning.results import measured_text
+from minibert.finetuning.tagging import Tagging
 from minibert.finetuning.task import Mistake
 
 VOID = {"meta", "path"}  # without an end tag here
@@ -71,7 +74,9 @@ FACTS = Facts(
     scores={"accuracy": 0.75, "f1": 0.8, "total": 11873},
     model="runs/mini",
     interval=(0.70123, 0.79876),
-    options={"rate": 5e-5, "epochs": 3, "dropout": 0.1, "seeds": (1, 2), "freeze": None, "columns": ()},
+    options={
+        "learning_rate": 5e-5, "epochs": 3, "dropout": 0.1, "seeds": (1, 2), "freeze": None, "columns": (),
+    },
     labels=("negative", "positive"),
     classes=(["negative"] + 3 * ["positive"], 2 * ["negative"] + 2 * ["positive"]),
     curve=[{"step": step, "loss": 0.7 - step / 400} for step in range(1, 101)]
@@ -98,13 +103,13 @@ def test_report_is_one_file_without_network_and_scripts(tmp_path):
 def test_report_says_metric_interval_scores_and_options():
     found = Page(page(FACTS))
     assert found.said("h1") == ["SST-2: sentiment of a sentence"] == found.said("title")[:1]
-    assert found.said("b") == ["0.7500"]
-    assert "95% of bootstrap samples lie from 0.7012 to 0.7988" in found.said("span")
+    assert found.said("b") == ["75.00"]
+    assert "95% of bootstrap samples lie from 70.12 to 79.88" in found.said("span")
     assert "task sst2; started from runs/mini; trained for 2.5 minutes" in found.said("p")
     for row in (
-        ["accuracy", "0.7500"],
+        ["accuracy", "75.00"],
         ["total", "11,873"],
-        ["rate", "5e-05"],
+        ["learning_rate", "5e-05"],
         ["dropout", "0.1"],
         ["seeds", "1, 2"],
         ["freeze", "–"],
@@ -117,8 +122,8 @@ def test_confusion_matrix_and_figures_of_each_class_are_those_of_a_hand_count():
     found = Page(page(FACTS))
     assert ["", "negative", "positive"] in found.rows
     assert ["negative", "1", "0"] in found.rows and ["positive", "1", "2"] in found.rows
-    assert ["negative", "0.5000", "1.0000", "0.6667", "1", "2"] in found.rows
-    assert ["positive", "1.0000", "0.6667", "0.8000", "3", "2"] in found.rows
+    assert ["negative", "50.00", "100.00", "66.67", "1", "2"] in found.rows
+    assert ["positive", "100.00", "66.67", "80.00", "3", "2"] in found.rows
     shares = [cell["style"] for cell in found.of("td") if "style" in cell]
     assert shares == ["--share:1.000", "--share:0.000", "--share:0.577", "--share:0.667"]
     assert [cell["class"] for cell in found.of("td") if "style" in cell] == [
@@ -129,13 +134,42 @@ def test_confusion_matrix_and_figures_of_each_class_are_those_of_a_hand_count():
     ]
 
 
-def test_classes_that_never_come_have_no_figures_and_unknown_ones_a_row():
+def test_only_classes_that_come_have_a_row():
     classes = (["a", "a"], ["a", "new"])
     found = Page(page(Facts("", "", "f1", {}, labels=("a", "b"), classes=classes)))
-    assert ["b", "0", "0", "0"] in found.rows and ["new", "0", "0", "0"] in found.rows
-    assert ["a", "1", "0", "1"] in found.rows
-    assert ["b", "–", "–", "–", "0", "0"] in found.rows
-    assert ["new", "0.0000", "–", "0.0000", "0", "1"] in found.rows
+    assert [row for row in found.rows if len(row) == 3] == [
+        ["", "a", "new"],
+        ["a", "1", "1"],
+        ["new", "0", "0"],
+    ]
+    figures = [row for row in found.rows if len(row) == 6][1:]
+    assert figures == [["a", "100.00", "50.00", "66.67", "2", "1"], ["new", "0.00", "–", "0.00", "0", "1"]]
+
+
+def test_classes_of_named_entities_are_types_without_the_tags_of_the_outputs():
+    task = Tagging()
+    gold = [TaggedSentence(("Anna", "in", "Rome"), ("B-PER", "O", "B-LOC"), 0)]
+    labels, found = task.labels(gold), [["B-PER", "O", "I-LOC"]]
+    rows = Page(page(Facts("", "", "f1", {}, labels=labels, classes=task.classes(gold, found)))).rows
+    assert rows[0] == ["", "O", "LOC", "PER"]
+    assert [row[0] for row in rows[1:4]] == ["O", "LOC", "PER"] and len(rows) == 8
+
+
+def test_page_and_terminal_show_the_same_figures_by_the_same_names():
+    scores = {"f1": 0.823529, "f1_LOC": 0.5, "HasAns_exact": 0.25, "total": 11873.0, "best_f1_thresh": -2.125}
+    interval = (0.80123, 0.85)
+    told = measured_text(
+        {"title": "", "metric": "f1", "scores": scores, "interval": interval, "examples": 1}
+    ).splitlines()[1:]
+    rows = Page(page(Facts("", "", "f1", scores, interval=interval))).rows
+    assert [" ".join(row) for row in rows] == [" ".join(line.split("   95%")[0].split()) for line in told]
+    assert rows[:2] == [["f1", "82.35"], ["f1 LOC", "50.00"]] and ["best f1 thresh", "-2.125"] in rows
+    assert "80.12 to 85.00" in told[0]
+    found = Page(page(Facts("", "", "f1", scores, interval=interval, curve=[{"step": 1, "metric": 0.5}])))
+    assert found.said("b") == ["82.35"] and "95% of bootstrap samples lie from 80.12 to 85.00" in found.said(
+        "span"
+    )
+    assert {"48", "50", "52"} <= set(found.said("text"))
 
 
 def test_many_classes_share_one_row_and_keep_every_count():
@@ -169,7 +203,7 @@ def test_curves_go_through_what_was_measured():
     assert looks[1, 1] < looks[0, 1]
     dots = Page(page(FACTS)).of("circle")
     np.testing.assert_allclose([(float(dot["cx"]), float(dot["cy"])) for dot in dots], looks)
-    assert "step 50: 0.6000" in Page(page(FACTS)).said("title")
+    assert "step 50: 60.00" in Page(page(FACTS)).said("title")
 
 
 def test_axes_have_round_numbers_at_the_right_heights():
@@ -243,7 +277,7 @@ def test_hostile_text_stays_text():
     document.encode("utf-8")
     said = HOSTILE.replace("\x00", "\ufffd").replace("\ud800", "\ufffd").replace("\x1b", "\ufffd")
     assert found.said("h1") == [said]
-    assert [said, "0.5000"] in found.rows
+    assert [said, "50.00"] in found.rows
     assert any(row[:2] == [said, said] for row in found.rows)
     [picture] = found.of("svg")
     assert picture["aria-label"].startswith(f"{said} on dev")

@@ -8,8 +8,9 @@ import html
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from minibert import metrics
 from minibert.files import atomic_text
+from minibert.finetuning.results import figure_name, figure_number, is_share
 from minibert.viz import smoothed
 
 REPORT_FILE = "report.html"
@@ -73,7 +75,7 @@ class Facts:
     model : what was started from.
     interval : low and high end of the bootstrap's 95% interval of the metric; None where there is none.
     options : what was chosen for the training, name to value.
-    labels : classes in the order of the outputs; () where outputs are not classes.
+    labels : classes in the order in which they are shown, if they come; () where outputs are not classes.
     classes : expected and found class of every example (or word); None where outputs are not classes.
     curve : in the order of time, {"step": n, "loss": x} for the loss of a step and {"step": n, "metric": x}
         for the metric on dev after it; a row may have both.
@@ -116,7 +118,9 @@ def page(facts: Facts) -> str:
     """The report as one HTML document."""
     parts = [
         *_headline(facts),
-        *_section("All figures", _pairs(facts.scores)),
+        *_section(
+            "All figures", _pairs({figure_name(n): figure_number(n, x) for n, x in facts.scores.items()})
+        ),
         *_section("Learning curve", _curves(facts)),
         *_section("Confusion matrix", _confusion(facts)),
         *_section("Mistakes", _mistakes(facts.mistakes)),
@@ -176,12 +180,11 @@ def _section(title: str, content: str) -> list[str]:
 
 def _headline(facts: Facts) -> list[str]:
     found = facts.scores.get(facts.metric)
+    told = None if found is None else figure_number(facts.metric, found)
     interval = ""
     if facts.interval is not None:
-        low, high = facts.interval
-        interval = (
-            f' <span class="faint">95% of bootstrap samples lie from {plain(low)} to {plain(high)}</span>'
-        )
+        low, high = (figure_number(facts.metric, end) for end in facts.interval)
+        interval = f' <span class="faint">95% of bootstrap samples lie from {low} to {high}</span>'
     about = [f"task {plain(facts.task)}"]
     if facts.model:
         about.append(f"started from {plain(facts.model)}")
@@ -190,7 +193,7 @@ def _headline(facts: Facts) -> list[str]:
     return [
         f"<h1>{plain(facts.title)}</h1>",
         f'<p class="faint">{"; ".join(about)}</p>',
-        f'<p class="headline"><b>{plain(found)}</b> {plain(facts.metric)}{interval}</p>',
+        f'<p class="headline"><b>{plain(told)}</b> {plain(figure_name(facts.metric))}{interval}</p>',
     ]
 
 
@@ -228,16 +231,29 @@ def _curves(facts: Facts) -> str:
     """The loss and the metric over steps, one above the other with the same steps."""
     last = max((row["step"] for row in facts.curve), default=0)
     pictures = []
-    for name, title in (("loss", "training loss"), ("metric", f"{facts.metric} on dev")):
+    metric, percent = figure_name(facts.metric), 100.0 if is_share(facts.metric) else 1.0
+    for name, title, scale, told in (
+        ("loss", "training loss", 1.0, plain),
+        ("metric", f"{metric} on dev", percent, partial(figure_number, facts.metric)),
+    ):
         points = np.array([(row["step"], row[name]) for row in facts.curve if name in row], float)
         if len(points) and (points := points[np.isfinite(points).all(1)]).size:
-            pictures.append(_picture(name, title, points, last))
+            pictures.append(_picture(name, title, points, last, scale, told))
     return "\n".join(pictures)
 
 
 # points (n,2)
-def _picture(name: str, title: str, points: np.ndarray, last: float) -> str:
-    """One curve: every step faintly and smoothed, or a dot for every look."""
+def _picture(
+    name: str, title: str, points: np.ndarray, last: float, scale: float, told: Callable[[float], str]
+) -> str:
+    """One curve: every step faintly and smoothed, or a dot for every look.
+
+    Parameters
+    ----------
+    last : the last step.
+    scale : of the numbers at the axis.
+    told : a value in words.
+    """
     dots = name == "metric"
     if len(points) > MOST_POINTS:
         points = np.array([part.mean(0) for part in np.array_split(points, MOST_POINTS)])
@@ -253,7 +269,9 @@ def _picture(name: str, title: str, points: np.ndarray, last: float) -> str:
     marks = []
     for tick, (_, y) in zip(lows, place(np.array([(0.0, tick) for tick in lows])), strict=True):
         marks.append(f'<path class="rule" d="M{LEFT:.1f} {y:.1f}H{WIDTH - RIGHT:.1f}"/>')
-        marks.append(f'<text x="{LEFT - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{_tick(tick)}</text>')
+        marks.append(
+            f'<text x="{LEFT - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{_tick(scale * tick)}</text>'
+        )
     for tick, (x, _) in zip(begins, place(np.array([(tick, low) for tick in begins])), strict=True):
         y = HEIGHT - BOTTOM + 16
         marks.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{_tick(tick)}</text>')
@@ -264,13 +282,13 @@ def _picture(name: str, title: str, points: np.ndarray, last: float) -> str:
     if dots:
         marks.append(_path("metric", place(points)))
         for (step, value), (x, y) in zip(points, place(points), strict=True):
-            said = f"step {step:,.0f}: {plain(float(value))}"
+            said = f"step {step:,.0f}: {told(float(value))}"
             marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{said}</title></circle>')
     else:
         smooth = smoothed(points[:, 1], max(1, len(points) // 20))
         marks.append(_path("loss raw", place(points)))
         marks.append(_path("loss", place(np.stack([points[:, 0], smooth], 1))))
-    label = f"{plain(title)} over steps, from {plain(float(points[0, 1]))} to {plain(float(points[-1, 1]))}"
+    label = f"{plain(title)} over steps, from {told(float(points[0, 1]))} to {told(float(points[-1, 1]))}"
     return (
         f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{label}">\n'
         + "\n".join(marks)
@@ -339,8 +357,9 @@ def _cell(count: int, share: float, right: bool) -> str:
 def _counted(
     expected: Sequence[str], found: Sequence[str], labels: Sequence[str]
 ) -> tuple[list[str], np.ndarray]:
-    """Class names, those not among `labels` behind them, and how often each was found for each expected."""
-    names = list(dict.fromkeys([*labels, *sorted({*expected, *found} - {*labels})]))
+    """The classes that come, those not among `labels` behind them, and how often each was found for each."""
+    there = {*expected, *found}
+    names = [*(label for label in labels if label in there), *sorted(there - {*labels})]
     number = {name: at for at, name in enumerate(names)}
     numbers = ([number[name] for name in side] for side in (expected, found))
     return names, metrics.confusion(*numbers, range(len(names)))
@@ -351,12 +370,15 @@ def _per_class(names: Sequence[str], counts: np.ndarray) -> str:
     rows = []
     for i, name in enumerate(names):
         expected, found, right = int(counts[i].sum()), int(counts[:, i].sum()), int(counts[i, i])
-        figures = (
-            right / found if found else None,
-            right / expected if expected else None,
-            2 * right / (expected + found) if expected + found else None,
-        )
-        cells = "".join(f'<td class="number">{plain(one)}</td>' for one in (*figures, expected, found))
+        figures = {
+            "precision": right / found if found else None,
+            "recall": right / expected if expected else None,
+            "F1": 2 * right / (expected + found),
+        }
+        shown = [
+            value if value is None else figure_number(figure, value) for figure, value in figures.items()
+        ]
+        cells = "".join(f'<td class="number">{plain(one)}</td>' for one in (*shown, expected, found))
         rows.append(f'<tr><th scope="row">{plain(name)}</th>{cells}</tr>')
     titles = ("precision", "recall", "F1", "expected", "found")
     heads = "".join(f'<th scope="col" class="number">{title}</th>' for title in titles)

@@ -23,16 +23,33 @@ def is_share(name: str) -> bool:
     return not name.endswith(PLAIN)
 
 
-def figure_text(name: str, value: float) -> str:
+def figure_name(name: str) -> str:
+    """What a figure is called in the terminal and on the page."""
+    return name.replace("_", " ")
+
+
+def figure_number(name: str, value: float) -> str:
     """A figure as people read it: shares of one in percent.
 
     Examples
     --------
-    >>> figure_text("accuracy", 0.9128), figure_text("total", 872.0)
-    ('accuracy 91.28', 'total 872')
+    >>> figure_number("accuracy", 0.9128), figure_number("total", 11873.0), figure_number("best_thresh", -2.5)
+    ('91.28', '11,873', '-2.5')
     """
-    number = f"{100 * value:.2f}" if is_share(name) else f"{value:g}"
-    return f"{name.replace('_', ' ')} {number}"
+    if is_share(name):
+        return f"{100 * value:.2f}"
+    return f"{value:,.0f}" if value == round(value, 0) else f"{value:g}"
+
+
+def figure_text(name: str, value: float) -> str:
+    """A figure with its name.
+
+    Examples
+    --------
+    >>> figure_text("HasAns_f1", 0.9128)
+    'HasAns f1 91.28'
+    """
+    return f"{figure_name(name)} {figure_number(name, value)}"
 
 
 def figures_text(scores: Mapping[str, float]) -> str:
@@ -126,14 +143,13 @@ def curve(folder: Path, metric: str) -> list[dict[str, float]]:
 
 def measured_text(report: dict[str, Any]) -> str:
     """Figures on some examples, with the interval of the metric."""
-    low, high = report["interval"]
-    figures = report["scores"]
+    figures, metric = report["scores"], report["metric"]
+    low, high = (figure_number(metric, end) for end in report["interval"])
     width = max(map(len, figures))
     lines = [f"{report['title']}, {report['examples']:,} examples"]
     for name, value in figures.items():
-        _, number = figure_text(name.replace(" ", "_"), value).rsplit(" ", 1)
-        told = f"   95% of bootstrap samples: {100 * low:.2f} to {100 * high:.2f}"
-        lines.append(f"  {name.replace('_', ' '):<{width}}  {number:>7}{told * (name == report['metric'])}")
+        told = f"   95% of bootstrap samples: {low} to {high}" * (name == metric)
+        lines.append(f"  {figure_name(name):<{width}}  {figure_number(name, value):>7}{told}")
     return "\n".join(lines)
 
 
@@ -162,7 +178,7 @@ def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
             (
                 f"{run['learning_rate']:g}",
                 str(run["seed"]),
-                figure_text(metric, run["scores"][metric]).rsplit(" ", 1)[1] + " *"[run is best],
+                figure_number(metric, run["scores"][metric]) + " *"[run is best],
                 f"{run['best_epoch']:g}",
                 Path(run["folder"]).name,
             )
