@@ -28,7 +28,7 @@ from minibert.finetuning import registry, submissions
 from minibert.finetuning.models import OPTIONS_FILE, Finetuned, TaskFile, limited_threads, load
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
-from minibert.finetuning.preparation import prepare, read_examples
+from minibert.finetuning.preparation import asked_examples, prepare
 from minibert.finetuning.results import (
     REPORT,
     figure_text,
@@ -194,18 +194,6 @@ def _load(
     return models
 
 
-def _examples(model: Finetuned, data: str | Path | None, split: str, asked: str | None) -> list[Any]:
-    """The examples of a split: of a folder, or of the data that the model was fine-tuned on."""
-    if data is None:
-        if not (model.folder / OPTIONS_FILE).exists():
-            raise InputError(f"{model.folder} does not say what it was fine-tuned on; name the data.")
-        options = FinetuneOptions.load(model.folder / OPTIONS_FILE)
-        if split == "dev" and asked is None:  # the very ones that the best epoch was chosen by
-            return read_examples(model.task, options)[1]
-        data = options.data
-    return model.task.read(Path(data), split)
-
-
 def evaluate(
     folders: Sequence[str | Path],
     data: str | Path | None = None,
@@ -241,7 +229,7 @@ def evaluate(
         not labelled.
     """
     models = _load(folders, task, backend, threads, dtype)
-    examples = _examples(models[0], data, split, task)
+    examples = asked_examples(models[0].task, models[0].folder, data, split, own=task is None)
     if not is_labelled(models[0].task, examples):
         raise InputError(
             f"The split {split!r} has no labels to score against; choose another, or use minibert predict."
@@ -291,11 +279,13 @@ def predict(
     """
     models = _load(folders, task, backend, threads, dtype)
     first = models[0]
-    examples = _examples(first, data, split, task)
+    examples = asked_examples(first.task, first.folder, data, split, own=task is None)
     if majority:
         if first.head.kind != "classify":
             raise InputError(f"majority is for classes, and {first.task.name} has none; leave it out.")
-        said = iter(submissions.majority(_examples(first, data, "train", task), len(examples)))
+        folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
+        learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
+        said = iter(submissions.majority(learnt, len(examples)))
     else:
         said = predict_examples(models, examples, budget, show)
     out, predictions = Path(out), []

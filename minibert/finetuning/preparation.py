@@ -8,7 +8,7 @@ from minibert import hub
 from minibert.errors import InputError
 from minibert.finetuning import registry
 from minibert.finetuning.batches import Features, epoch_order
-from minibert.finetuning.models import check_vocabulary, gathered, read_tokenizer
+from minibert.finetuning.models import OPTIONS_FILE, check_vocabulary, gathered, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.task import Task
 from minibert.params import Head
@@ -96,6 +96,50 @@ def _the_one_file(task: Task, data: Path) -> list[Any]:
             return task.read(data, "train")
         except InputError:
             raise lacking from None
+
+
+def asked_examples(task: Task, folder: Path, data: str | Path | None, split: str, own: bool) -> list[Any]:
+    """The examples that a fine-tuned model is asked about: never by mistake those that it has learnt from.
+
+    Parameters
+    ----------
+    task : what is asked.
+    folder : of the model.
+    data : folder of the task's files, or one file; None for those that the model was fine-tuned on. Of what
+        the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
+    split : of the examples.
+    own : the task is that of the model.
+
+    Raises
+    ------
+    InputError
+        When the files can't be read, or a divided file is asked for its test part.
+    """
+    options = FinetuneOptions.load(folder / OPTIONS_FILE) if (folder / OPTIONS_FILE).exists() else None
+    if data is None and options is None:
+        raise InputError(f"{folder} does not say what it was fine-tuned on; name the data.")
+    if data is not None and not (options and _is_divided(task, options, Path(data))):
+        return task.read(Path(data), split)
+    if split == "test" and Path(data or options.data).is_file():
+        raise InputError(
+            f"{data or options.data} is the file that {folder} has learnt from and has no test part; name "
+            "the data of another one, or ask for dev, the part that was measured on."
+        )
+    if split == "test" or (options.split_dev is None and (split == "train" or not own)):
+        return task.read(Path(options.data), split)
+    return read_examples(task, options)[split == "dev"]  # the very ones that the best epoch was chosen by
+
+
+def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
+    """Whether data are those that a run has divided in two, by their path or as a copy of the file."""
+    if options.split_dev is None:
+        return False
+    if data.resolve() == Path(options.data).resolve():
+        return True
+    try:
+        return data.is_file() and task.read(data, "dev") == _the_one_file(task, Path(options.data))
+    except InputError:  # what is wrong is told where the data are read
+        return False
 
 
 def split(examples: list[Any], share: float) -> tuple[list[Any], list[Any]]:
