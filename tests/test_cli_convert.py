@@ -12,6 +12,8 @@ from command import ends_badly, notice  # noqa: F401 (a fixture)
 
 from minibert import cli, hub
 from minibert.config import BertConfig
+from minibert.finetune import classify
+from minibert.finetuning.models import TaskFile
 from minibert.params import Head, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -78,11 +80,8 @@ def test_it_says_what_was_missing_and_of_no_use_and_writes_only_what_there_was(t
     bundle_writer.write(prefix, tensors | slots | {"global_step": np.array(9)})
     convert(prefix, tmp_path / "out")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == (
-        f"read     {prefix}: layers 2, hidden size 6, heads 3, vocabulary 7; head: pretraining"
-    )
-    assert lines[1].startswith("missing  cls.predictions.transform.dense.weight, cls.predictions.")
-    assert lines[1].endswith(", left out")
+    assert lines[0] == (f"read     {prefix}: layers 2, hidden size 6, heads 3, vocabulary 7; head: none")
+    assert lines[1] == "missing  the heads of pre-training, left out"
     assert lines[2].startswith("unused   bert/embeddings/LayerNorm/beta/adam_m, ")
     assert lines[2].endswith(f" and {2 * len(tensors) + 1 - 8} more")
     assert lines[3].startswith("note     ")
@@ -117,6 +116,36 @@ def test_a_fine_tuned_model_keeps_its_head_and_labels(tmp_path, capsys):
     convert(tmp_path / "two", tmp_path / "three")
     assert hub.load_labels(tmp_path / "three") == ("no", "perhaps", "yes")
     assert stored_tensors(tmp_path / "three") == stored_tensors(tmp_path / "one")
+
+
+def test_a_head_in_part_is_told_by_the_names_of_what_is_missing(tmp_path, capsys):
+    hub.save_hf(tmp_path / "x", CONFIG, PARAMS, omit=["cls.seq_relationship.bias", "bert.pooler.dense.bias"])
+    convert(tmp_path / "x", tmp_path / "out")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("head: pretraining")
+    assert lines[1].startswith("missing  ") and "cls.seq_relationship.bias" in lines[1]
+
+
+@pytest.mark.parametrize("kind", ["hf", "tf"])
+def test_a_fine_tuned_model_goes_on_answering(tmp_path, capsys, kind):
+    one, two, three = (tmp_path / name for name in ("one", "two", "three"))
+    hub.save_hf(one, CONFIG, initialise(CONFIG, 1, head=Head("classify", 2)), ("no", "yes"))
+    Tokenizer([*SPECIAL_TOKENS, "a", "b"]).save_pretrained(one)
+    TaskFile("classify", ("no", "yes"), 8).save(one)
+    said = classify(one, [("a b", None)], backend="numpy")
+    convert(one, two, "--to", kind)
+    convert(two, three)
+    for folder in (two, three):
+        assert classify(folder, [("a b", None)], backend="numpy") == said
+    assert capsys.readouterr().err == ""
+
+
+def test_the_tagger_on_a_frozen_model_goes_along(model, tmp_path):
+    for name in ("tagger.json", "tagger.safetensors"):
+        (model / name).write_bytes(name.encode())
+    convert(model, tmp_path / "out", "--to", "tf")
+    for name in ("tagger.json", "tagger.safetensors"):
+        assert (tmp_path / "out" / name).read_bytes() == name.encode()
 
 
 @pytest.mark.parametrize(("pieces", "lower"), [(("a", "##b"), True), (("a", "##B"), False)])
@@ -170,3 +199,10 @@ def test_what_float16_cannot_hold_leaves_nothing_behind(tmp_path, capsys):
     words = ("convert", str(tmp_path / "model"), str(tmp_path / "out"), "--dtype", "float16")
     assert "beyond the range of float16" in ends_badly(capsys, 2, *words)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_evaluating_an_encoder_without_text_is_one_line(tmp_path, capsys):
+    names = [name for name in hub.to_hf(PARAMS) if name.startswith("cls.")]
+    hub.save_hf(tmp_path / "bare", CONFIG, PARAMS, omit=names)
+    line = ends_badly(capsys, 2, "evaluate", str(tmp_path / "bare"), "--backend", "numpy")
+    assert line.endswith("bare holds no held-out documents; name a corpus to evaluate on.\n")

@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ TOKENIZER_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
+# What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
+TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors")
 
 
 def add_convert(commands: Any) -> None:
@@ -36,7 +39,8 @@ Writes a BERT in another format. SOURCE is a folder with
                     which is not needed; each tensor's check sum is verified
 and may have any head: of pre-training, or for classes, tags, spans, choices.
 Says which tensors were missing, of no use, or changed. What was missing is not
-invented. The vocabulary goes along. DEST appears whole or not at all.
+invented. The vocabulary goes along, and what says which task a model was
+fine-tuned for. DEST appears whole or not at all.
 """,
         epilog="""
 examples:
@@ -82,16 +86,19 @@ def run_convert(arguments: argparse.Namespace) -> int:
     def fill(temporary: Path) -> None:
         save(temporary, config, params, labels, dtype=arguments.dtype, omit=report.missing)
         said.extend(_copy_tokenizer(folder, temporary))
+        _copy(TASK_FILES, folder, temporary)
 
     write_folder_atomically(dest, fill)
     written = {path.name: path.stat().st_size for path in sorted(dest.iterdir())}
+    heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
+    has_none = bool(heads) and {*heads} <= {*report.missing}
     facts = {
         "source": str(weights),
         "layers": config.L,
         "hidden_size": config.H,
         "heads": config.A,
         "vocab_size": config.V,
-        "head": params.head.kind,
+        "head": "none" if has_none else params.head.kind,
         "labels": list(labels),
         "missing": list(report.missing),
         "unused": list(report.unused),
@@ -102,11 +109,16 @@ def run_convert(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _copy_tokenizer(folder: Path, dest: Path) -> list[str]:
-    """Copy the vocabulary and its options; sentences about what had to be guessed."""
-    for name in TOKENIZER_FILES:
+def _copy(names: Sequence[str], folder: Path, dest: Path) -> None:
+    """Copy those files that there are."""
+    for name in names:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, dest / name)
+
+
+def _copy_tokenizer(folder: Path, dest: Path) -> list[str]:
+    """Copy the vocabulary and its options; sentences about what had to be guessed."""
+    _copy(TOKENIZER_FILES, folder, dest)
     if not (dest / "vocab.txt").exists():
         return [] if (dest / "tokenizer.json").exists() else [f"{folder} has no vocabulary to go along"]
     if (dest / "tokenizer_config.json").exists() or (dest / "tokenizer.json").exists():
@@ -124,9 +136,12 @@ def _copy_tokenizer(folder: Path, dest: Path) -> list[str]:
 def _text(facts: dict[str, Any], dest: Path) -> str:
     sizes = "layers {layers}, hidden size {hidden_size}, heads {heads}, vocabulary {vocab_size:,}"
     head = facts["head"] + (f" ({', '.join(facts['labels'])})" if facts["labels"] else "")
+    missing = facts["missing"]
+    if facts["head"] == "none":  # a bare encoder, which is nothing odd
+        missing = [*(name for name in missing if not name.startswith("cls.")), "the heads of pre-training"]
     rows = [
         ("read", f"{facts['source']}: {sizes.format_map(facts)}; head: {head}"),
-        ("missing", f"{_names(facts['missing'])}, left out" if facts["missing"] else "nothing"),
+        ("missing", f"{_names(missing)}, left out" if missing else "nothing"),
         ("unused", _names(facts["unused"]) if facts["unused"] else "nothing"),
         *(("note", sentence) for sentence in facts["notes"]),
         *(("written", f"{dest / name}  {size / 1e6:,.1f} MB") for name, size in facts["written"].items()),

@@ -155,6 +155,8 @@ def evaluate(
     if targets < 1:
         raise InputError(f"targets={targets} leaves nothing to score; give at least 1.")
     run = Path(run)
+    if not corpus and (run / "config.json").exists() and not (run / "shards").exists():
+        raise _no_documents(run)  # before a word about heads that are not there either
     model = Bert.from_pretrained(run, backend, threads=threads)
     config, ops, tree = model.config, model.ops, model.params.tree
     tokenizer = Tokenizer.from_pretrained(run)
@@ -179,6 +181,10 @@ def evaluate(
     return plain, shuffled
 
 
+def _no_documents(run: Path) -> InputError:
+    return InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
+
+
 def _text(
     run: Path,
     corpus: tuple[str, ...],
@@ -193,6 +199,6 @@ def _text(
         every = np.arange(shards.n_documents)
         return Text(tokenizer, shards, every[:0], every)
     if options is None or not (run / "shards").exists():
-        raise InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
+        raise _no_documents(run)
     shards = TokenShards(run / "shards", tokenizer)
     return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))
