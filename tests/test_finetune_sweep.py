@@ -1,6 +1,7 @@
 """Sweeps of fine-tuning, and what finished models predict: alone, averaged, as files for servers."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from small_tasks import (
 from minibert import finetune as finetuning
 from minibert.errors import InputError
 from minibert.finetune import classify, evaluate, finetune, predict, report_text
-from minibert.finetuning import predicting, running
+from minibert.finetuning import predicting, registry, running
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.results import sweep_table
@@ -171,20 +172,36 @@ def test_the_majority_is_predicted_where_it_is_asked_for(run, tmp_path):
 def test_only_models_of_the_same_kind_are_averaged(run, rte, tmp_path):
     out = tmp_path / "rte"
     finetune(small_options(run, rte, "rte", max_steps=1), out, show=False)
-    with pytest.raises(InputError, match="differ in their labels"):
+    with pytest.raises(InputError, match="differ in their task"):
         evaluate([run, out], backend="numpy")
 
 
-def test_a_model_answers_other_files_of_the_same_classes_only(run, tmp_path):
-    write_table(
-        tmp_path / "dev.tsv", ("source", "label", "star", "sentence"), [("s", 1, "", text) for text in WORDS]
-    )
+def renamed(folder, task, target):
+    """A copy of a fine-tuned model that says that it is of another task."""
+    shutil.copytree(folder, target)
+    stored = json.loads((target / "task.json").read_text())
+    (target / "task.json").write_text(json.dumps(stored | {"task": task}))
+    return target
+
+
+def test_equal_labels_alone_make_no_ensemble(run, tmp_path):
+    cola, quora, qqp = (renamed(run, name, tmp_path / name) for name in ("cola", "quora", "qqp"))
+    for other in (cola, qqp):
+        with pytest.raises(InputError, match="differ in their task"):
+            evaluate([run, other], backend="numpy")
+    models = [Finetuned.from_pretrained(folder, "numpy") for folder in (quora, qqp)]
+    predicting.check_ensemble(models)
+
+
+def test_a_model_answers_other_files_that_mean_the_same_only(run, tmp_path):
     (tmp_path / "dev.tsv").write_text("".join(f"s\t1\t\tthe {word}\n" for word in WORDS))
-    assert evaluate([run], tmp_path, task="cola", backend="numpy")["examples"] == len(WORDS)
-    with pytest.raises(InputError, match="was fine-tuned for sst2, which has other answers than rte"):
-        evaluate([run], tmp_path, task="rte", backend="numpy")
-    with pytest.raises(InputError, match="was fine-tuned for sst2, which has other answers than stsb"):
-        evaluate([run], tmp_path, task="stsb", backend="numpy")
+    for task in ("cola", "rte", "stsb", "mrpc"):
+        with pytest.raises(InputError, match=f"was fine-tuned for sst2, which has other answers than {task}"):
+            evaluate([run], tmp_path, task=task, backend="numpy")
+    own = write_table(tmp_path / "own.tsv", ("text", "label"), reviews(12, 5))
+    assert evaluate([run], own, task="classify", backend="numpy")["examples"] == 12
+    qqp = renamed(run, "qqp", tmp_path / "qqp")
+    assert Finetuned.from_pretrained(qqp, "numpy", task=registry.create("quora")).task.name == "quora"
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,9 @@ def add_measured(parser: Any) -> None:
     )
     parser.add_argument("--split", choices=SPLITS, default="dev", help="(default: dev)")
     parser.add_argument(
-        "--task", metavar="TASK", help="in place of the model's own: mnli-mm, ax of a model of mnli"
+        "--task",
+        metavar="TASK",
+        help="in place of the model's own, where answers mean the same: mnli-mm, ax of a model of mnli",
     )
 
 

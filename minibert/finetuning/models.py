@@ -197,7 +197,9 @@ class Finetuned:
         stored = TaskFile.load(folder)
         own = registry.create(stored.task, stored.columns)
         asked = own if task is None else task
-        if asked.kind != own.kind or (task and task.labels(()) not in ((), stored.labels)):
+        means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
+        agree = asked.kind == own.kind and asked.labels(()) in ((), stored.labels)
+        if task and not (means_the_same and agree):
             raise InputError(
                 f"The model in {folder} was fine-tuned for {stored.task}, which has other answers than "
                 f"{asked.name}; choose another model."

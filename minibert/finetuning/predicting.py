@@ -8,6 +8,7 @@ from minibert.finetuning.batches import lengths
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import TOKEN_BUDGET
 from minibert.finetuning.progress import Progress
+from minibert.finetuning.registry import same_answers
 
 CHUNK = 2048  # examples whose features are in memory at a time
 
@@ -76,10 +77,12 @@ def mean_tuned(models: Sequence[Finetuned]) -> dict[str, float]:
 def check_ensemble(models: Sequence[Finetuned]) -> None:
     """Raise InputError when the outputs of these models do not stand for the same things."""
     first = models[0]
+    task = first.task.name
     vocabulary = {**first.tokenizer.__getstate__(), "engine": ""}
     for other in models[1:]:
         for what, one, another in (
-            ("task", first.head, other.head),
+            ("task", True, same_answers(task, other.task.name)),
+            ("output layer", first.head, other.head),
             ("labels", first.labels, other.labels),
             ("length of sequences", first.max_length, other.max_length),
             ("tuned values", first.tuned.keys(), other.tuned.keys()),

@@ -97,6 +97,28 @@ TASKS = {
     ),
 }
 OWN_TABLES = ("classify", "regress", "tag", "qa")
+# Tasks whose answers mean the same, so that one model can answer them all.
+SAME_ANSWERS = (
+    ("mnli", "mnli-mm", "ax", "snli", "sick"),
+    ("qqp", "quora"),
+    ("qnli", "qnli-dev", "scitail"),
+    ("rte", "scitail"),
+    ("stsb", "sick-score"),
+    ("swag", "hellaswag", "hellaswag-dev"),
+    ("squad1", "squad2", "triviaqa", "qa"),
+    ("ner", "ner-sentences"),
+)
+
+
+def same_answers(one: str, other: str) -> bool:
+    """Whether what two tasks answer means the same.
+
+    Examples
+    --------
+    >>> same_answers("mnli", "mnli-mm"), same_answers("cola", "mrpc")
+    (True, False)
+    """
+    return one == other or any(one in tasks and other in tasks for tasks in SAME_ANSWERS)
 
 
 def create(name: str, columns: Columns | None = None) -> Task:
