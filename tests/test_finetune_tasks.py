@@ -318,6 +318,34 @@ def test_own_tables_are_read_by_their_columns(tmp_path):
     assert [(e.first, e.label) for e in task.read(bare, "dev")] == [("cold", "1"), ("warm", "5")]
 
 
+@pytest.mark.parametrize(
+    ("name", "columns", "file", "text", "message"),
+    [
+        ("classify", {}, "test.csv", "text,label\nwarm,1\ncold,\n", "line 3: the column 'label' is empty"),
+        ("classify", {}, "test.csv", "word,label\nwarm,1\n", "no column 'text'"),
+        ("classify", {}, "test.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2 has no 'label'"),
+        ("regress", {}, "test.csv", "text,label\nwarm,abc\n", "line 2: the column 'label' is 'abc'"),
+        ("tag", {}, "test.csv", "words,tags\na b,NN\n", "line 2 has 2 words and 1 tags"),
+        ("qa", {}, "test.csv", "question,context,answer\nwho,Anna left,Peter\n", "'Peter' does not stand"),
+    ],
+)
+def test_a_broken_test_table_is_not_taken_for_one_without_labels(
+    tmp_path, name, columns, file, text, message
+):
+    (tmp_path / file).write_text(text)
+    with pytest.raises(InputError, match=message):
+        registry.create(name, columns).read(tmp_path, "test")
+
+
+def test_test_tables_need_no_labels(tmp_path):
+    (tmp_path / "test.csv").write_text("question,context\nwho,Anna left\n")
+    (question,) = registry.create("qa").read(tmp_path, "test")
+    assert question.answers == () and question.impossible is None
+    (tmp_path / "test.csv").unlink()
+    (tmp_path / "test.jsonl").write_text('{"text": "warm"}\n')
+    assert [example.label for example in a_task().read(tmp_path, "test")] == [None]
+
+
 def test_own_files_are_one_for_each_split(tmp_path):
     with pytest.raises(InputError, match="has no train.csv"):
         own_file(tmp_path, "train")

@@ -23,6 +23,15 @@ from minibert.errors import InputError
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 
+
+class MissingColumn(InputError):
+    """A table has no column for a role, one of the arguments of its reader."""
+
+    def __init__(self, message: str, role: str) -> None:
+        super().__init__(message)
+        self.role = role
+
+
 Column = str | int  # a name in the header, or a number from 1 (which may be written "1")
 
 
@@ -205,11 +214,12 @@ def _records(
 def _of_json(
     path: Path, columns: dict[str, Column | None], lists: bool
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line, value in json_lines(path):
+    for number, (line, value) in enumerate(json_lines(path)):
         row = {}
         for role, column in columns.items():
             if column is not None and column not in value:
-                raise InputError(f"{path}, line {line} has no {column!r}, its keys are {shown(list(value))}.")
+                message = f"{path}, line {line} has no {column!r}, its keys are {shown(list(value))}."
+                raise InputError(message) if number else MissingColumn(message, role)
             cell = None if column is None else value[column]
             row[role] = cell if cell is None or (lists and isinstance(cell, list | dict)) else _string(cell)
         yield line, row
@@ -233,7 +243,7 @@ def _of_table(
     for line, row in rows(path, delimiter):
         if places is None:
             names, width = (row if header else None), len(row)
-            places = {role: _place(column, names, width, path) for role, column in columns.items()}
+            places = {role: _place(role, column, names, width, path) for role, column in columns.items()}
             if header:
                 continue
         if len(row) != width:
@@ -244,7 +254,7 @@ def _of_table(
         yield line, {role: None if place is None else row[place] for role, place in places.items()}
 
 
-def _place(column: Column | None, names: list[str] | None, width: int, path: Path) -> int | None:
+def _place(role: str, column: Column | None, names: list[str] | None, width: int, path: Path) -> int | None:
     if column is None:
         return None
     if names and str(column) in names:
@@ -255,7 +265,9 @@ def _place(column: Column | None, names: list[str] | None, width: int, path: Pat
     if number is not None and 1 <= abs(number) <= width:
         return number - 1 if number > 0 else width + number
     there = f"its header is {shown(names)}" if names else f"it has {width} columns"
-    raise InputError(f"{path} has no column {column!r}, {there}; name a column or give its number, from 1.")
+    raise MissingColumn(
+        f"{path} has no column {column!r}, {there}; name a column or give its number, from 1.", role
+    )
 
 
 def _number(column: Column) -> int | None:

@@ -81,8 +81,8 @@ class Tagging(Task):
     def _read_own(self, path: Path, split: str) -> list[TaggedSentence]:
         try:
             return tables.read_tags(path, **self.columns)
-        except InputError:
-            if split != "test":
+        except tables.MissingColumn as error:
+            if split != "test" or error.role != "tags":
                 raise
             columns = {name: column for name, column in self.columns.items() if name != "tags"}
             return tables.read_tags(path, **columns, labelled=False)
