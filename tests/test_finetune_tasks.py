@@ -452,7 +452,7 @@ def test_blank_sentences_of_official_files_are_told_of(model, tmp_path, tokenize
 
 def test_figures_read_as_percentages_unless_they_are_counts():
     assert figure_text("accuracy", 0.91284) == "accuracy 91.28"
-    assert figure_text("total", 11873.0) == "total 11873"
+    assert figure_text("total", 11873.0) == "total 11,873"
     assert figure_text("best_f1_thresh", -2.5) == "best f1 thresh -2.5"
 
 

@@ -1,7 +1,10 @@
 """What a person reads of a run: figures in percent, and nothing that was not measured."""
 
+import csv
+
 import pytest
 
+from minibert.data.glue import TextExample
 from minibert.finetuning import registry
 from minibert.finetuning.results import figures_text, report_text
 
@@ -27,6 +30,16 @@ def test_a_run_too_short_to_be_timed_has_no_speed():
     assert "3 steps, 300 tokens, 150 tokens/s; 0.1 minutes" in report_text(REPORT)
     text = report_text(REPORT | {"training_seconds": 0.0})
     assert "3 steps, 300 tokens; 0.1 minutes" in text and "tokens/s" not in text
+
+
+def test_the_table_of_predictions_has_a_row_for_each_whatever_labels_and_ids_hold(tmp_path):
+    said = [("1", "plain"), ("a\tb", "tab\tand\nline"), ('say "so"', "c\rr"), ("4", "it's, fine")]
+    examples = [TextExample(id, "text", None, None) for id, _ in said]
+    predictions = [{"label": label} for _, label in said]
+    [path] = registry.create("classify").write(tmp_path, "test", examples, predictions)
+    with open(path, encoding="utf-8", newline="") as file:
+        assert [*csv.reader(file, delimiter="\t")] == [["id", "prediction"], *map(list, said)]
+    assert path.read_text("utf-8").startswith("id\tprediction\n1\tplain\n")
 
 
 def test_the_line_of_an_epoch_has_no_counts():

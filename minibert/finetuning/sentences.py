@@ -5,6 +5,7 @@ there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1).
 """
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
 from itertools import islice
@@ -170,9 +171,9 @@ class Sentences(Task):
     def write(
         self, folder: Path, split: str, examples: Many[TextExample], predictions: Many[dict[str, Any]]
     ) -> list[Path]:
-        """A table of ids and answers."""
+        """A table of ids and answers; what holds tabs, line ends or quotation marks is quoted as in CSV."""
         answers = [p["value"] if self.kind == "regress" else p["label"] for p in predictions]
-        rows = [f"{e.id}\t{answer}\n" for e, answer in zip(examples, answers, strict=True)]
+        rows = [f"{_cell(e.id)}\t{_cell(str(a))}\n" for e, a in zip(examples, answers, strict=True)]
         path = folder / f"{split}_predictions.tsv"
         atomic_text(path, "".join(["id\tprediction\n", *rows]))
         return [path]
@@ -282,6 +283,11 @@ def own_file(data: Path, split: str) -> Path:
 def _is_blank(encoding: Any) -> bool:
     """Whether a text has no piece: `[CLS] [SEP]`, or `[CLS] [SEP] B [SEP]`, or `[CLS] A [SEP] [SEP]`."""
     return encoding.n_first == 2 or len(encoding) - encoding.n_first == 1
+
+
+def _cell(text: str) -> str:
+    """A column, quoted as in CSV where it could be taken for more or less than itself."""
+    return f'"{text.replace(chr(34), 2 * chr(34))}"' if re.search('[\t\r\n"]', text) else text
 
 
 # scores (K,)
