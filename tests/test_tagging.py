@@ -1,6 +1,7 @@
 """Tagging words: windows over documents, features, predictions, files."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -197,7 +198,8 @@ def test_tags_that_are_not_known_stop_the_learning_only(tokenizer):
         features(Tagging(), strange, tokenizer, training=True)
     with pytest.raises(InputError, match="'rome' has no tags"):
         features(Tagging(), [sentence("rome")], tokenizer, training=True)
-    assert features(Tagging(), strange, tokenizer)[0].label is None
+    with pytest.warns(UserWarning, match=r"1 of 3 words .* \(B-GPE\), the first in sentence 1"):
+        assert features(Tagging(), strange, tokenizer)[0].label is None
 
 
 # Labels, figures, files
@@ -266,6 +268,18 @@ def test_tasks_come_by_name():
     assert registry.create("ner").by_document
     assert not registry.create("ner-sentences").by_document
     assert registry.create("tag", {"words": "1"}).columns == {"words": "1"}
+
+
+def test_tags_that_no_label_stands_for_are_counted_aloud(tokenizer):
+    task = Tagging("tag")
+    examples = [sentence("anna", 0, "NN"), sentence("a b c", 1, "XY NN XY"), sentence("anna", 2, "VB")]
+    told = r"3 of 5 words have a tag that nothing was learnt of \(XY, VB\), the first in sentence 2; they"
+    with pytest.warns(UserWarning, match=told):
+        found = features(task, examples, tokenizer, labels=("NN", "JJ"))
+    assert [one.label is None for one in found] == [False, True, True]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        features(task, [sentence("anna", 0, "NN"), sentence("b", 1)], tokenizer, labels=("NN",))
 
 
 def test_own_files_are_tables_of_words_and_tags(tmp_path, tokenizer):

@@ -5,6 +5,7 @@ There is no CRF: tags are chosen word by word, and one that contradicts its neig
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -108,7 +109,8 @@ class Tagging(Task):
         """The windows over the documents, in order; `example` is the first sentence each is asked about.
 
         A word longer than a sixth of `max_length` loses its last pieces. A word without any, a control
-        character perhaps, has no row when training; else its row is `NOTHING`.
+        character perhaps, has no row when training; else its row is `NOTHING`. Tags that are none of `labels`
+        are told of in a warning: a model that has never learnt them can't be right there.
 
         Raises
         ------
@@ -116,13 +118,23 @@ class Tagging(Task):
             When a tag is missing, or is none of `labels`, and `training` needs it.
         """
         numbers = {label: number for number, label in enumerate(labels)}
-        before = 0
+        before, words, strange = 0, 0, []
         for sentences in self._documents(examples):
             tags = _numbered(sentences, numbers, before, training)
             ends = np.cumsum([len(sentence.words) for sentence in sentences])
             for feature in _features(sentences, ends, tags, tokenizer, max_length, training):
                 yield feature._replace(example=before + feature.example)
+            for number, sentence in enumerate(sentences, start=before + 1):
+                words += len(sentence.words)
+                strange += [(number, tag) for tag in sentence.tags or () if tag not in numbers]
             before += len(sentences)
+        if strange:
+            kinds = list(dict.fromkeys(tag for _, tag in strange))
+            warnings.warn(
+                f"{len(strange):,} of {words:,} words have a tag that nothing was learnt of "
+                f"({', '.join(kinds[:4])}), the first in sentence {strange[0][0]:,}; they count as mistakes.",
+                stacklevel=2,
+            )
 
     def _documents(self, examples: Iterable[TaggedSentence]) -> Iterator[list[TaggedSentence]]:
         """What belongs together: the sentences of a document, or each one by itself."""
