@@ -156,7 +156,7 @@ def _sweep(
             say(f"Run {number} of {len(runs)}, {one.run_name}{': finished before' if report else ''}.")
         reports.append(report or run_one(one, folder, time.monotonic()))
     best = max(reports, key=lambda report: report["scores"][report["metric"]])
-    folder = Path(best["folder"])
+    folder = out / Path(best["folder"]).name  # where the sweep is now
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
             _link(path, out / path.name)

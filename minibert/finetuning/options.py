@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,7 +93,9 @@ class FinetuneOptions(RunOptions):
 
     def __post_init__(self) -> None:
         for name in ("data", "model"):
-            object.__setattr__(self, name, str(getattr(self, name)))
+            object.__setattr__(
+                self, name, os.path.abspath(getattr(self, name))
+            )  # a run is asked from anywhere
         pairs = self.columns.items() if isinstance(self.columns, dict) else self.columns
         object.__setattr__(self, "columns", tuple((str(name), str(column)) for name, column in pairs))
         rates = self.learning_rates

@@ -118,6 +118,11 @@ def asked_examples(task: Task, folder: Path, data: str | Path | None, split: str
     options = FinetuneOptions.load(folder / OPTIONS_FILE) if (folder / OPTIONS_FILE).exists() else None
     if data is None and options is None:
         raise InputError(f"{folder} does not say what it was fine-tuned on; name the data.")
+    if data is None and not Path(options.data).exists():
+        raise InputError(
+            f"The data that {folder} was fine-tuned on, {options.data}, are not there; name the folder that "
+            "they are in with --data."
+        )
     if data is not None and not (options and _is_divided(task, options, Path(data))):
         return task.read(Path(data), split)
     if split == "test" and Path(data or options.data).is_file():
