@@ -6,11 +6,14 @@ import os
 import re
 import shlex
 import signal
+import subprocess
+import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
-from command import ends_badly, notice, start  # noqa: F401 (a fixture)
+from command import ROOT, ends_badly, notice, start  # noqa: F401 (a fixture)
 
 from minibert import cli
 from minibert.cli.pretrain import run_folder, said_options
@@ -224,6 +227,29 @@ def test_output_cut_short_by_its_reader_makes_no_noise():
     assert process.wait(60) == 1
     assert process.stderr.read() == ""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("module", ["minibert.cli", "numpy"])
+def test_ctrl_c_while_modules_are_loaded_is_status_130_without_a_word(module):
+    code = f"""
+import runpy, sys
+class Finder:
+    def find_spec(name, *more):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder)
+runpy.run_module("minibert", run_name="__main__")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "info"], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_command_is_the_module():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    assert scripts == {"minibert": "minibert.__main__:main"}
 
 
 def test_ctrl_c_saves_says_how_to_go_on_and_the_run_goes_on(corpus, tmp_path):
