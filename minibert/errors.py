@@ -7,3 +7,7 @@ class InputError(ValueError):
 
 class RunError(RuntimeError):
     """The work itself failed: a full disk, a loss that is not a number. The command line exits with 1."""
+
+
+class DivergedError(RunError):
+    """Training has left the finite numbers: another learning rate may not."""

@@ -11,11 +11,9 @@ and the best of them once more at its top.
 
 import dataclasses
 import json
-import os
 import shlex
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,14 +21,13 @@ from typing import Any
 from minibert import backends
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
-from minibert.files import atomic_text, write_atomically
+from minibert.files import write_atomically
 from minibert.finetuning import registry, submissions
 from minibert.finetuning.models import OPTIONS_FILE, Finetuned, TaskFile, limited_threads, load
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
 from minibert.finetuning.preparation import asked_examples, prepare
 from minibert.finetuning.results import (
-    REPORT,
     figure_text,
     load_report,
     measured_text,
@@ -38,13 +35,12 @@ from minibert.finetuning.results import (
     report_text,
 )
 from minibert.finetuning.running import Run, run_once
+from minibert.finetuning.sweep import RunOne, sweep
 from minibert.finetuning.task import Task
-from minibert.runlog import METRICS, say
+from minibert.runlog import say
 
 __all__ = ["classify", "evaluate", "finetune", "measured_text", "predict", "report_text"]
 
-# options of one run, its folder, when it began -> report
-RunOne = Callable[[FinetuneOptions, Path, float], dict[str, Any]]
 FOREIGN = ("config.json", "model.safetensors", "vocab.txt", "training.json", "checkpoints")
 
 
@@ -76,7 +72,7 @@ def finetune(
     InputError
         When options, data, model or folder can't be used; nothing has been written then.
     RunError
-        When the loss is not a number, or the disk is full.
+        When the loss is not a number, in a sweep that of every run, or the disk is full.
     KeyboardInterrupt
         After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
@@ -93,7 +89,7 @@ def finetune(
         with make(options, show) as run_one:
             if len(runs) == 1:
                 return run_one(options, out, began)
-            return _sweep(options, runs, run_one, out, show, began)
+            return sweep(options, runs, run_one, out, show, began)
     except KeyboardInterrupt:
         if show and (out / OPTIONS_FILE).exists():
             say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
@@ -135,53 +131,6 @@ def _check_folder(options: FinetuneOptions, out: Path, resume: bool) -> None:
         raise InputError(f"{out} already holds a run: go on with it by --resume, or choose another --out.")
     if held := [name for name in FOREIGN if (out / name).exists()]:
         raise InputError(f"{out} holds {', '.join(held)} of something else; choose another --out.")
-
-
-def _sweep(
-    options: FinetuneOptions,
-    runs: list[FinetuneOptions],
-    run_one: RunOne,
-    out: Path,
-    show: bool,
-    began: float,
-) -> dict[str, Any]:
-    """Every run in a folder of its own, finished ones as they are; the best one once more at the top."""
-    if not (out / OPTIONS_FILE).exists():
-        options.save(out / OPTIONS_FILE)
-    reports = []
-    for number, one in enumerate(runs, start=1):
-        folder = out / one.run_name
-        report = load_report(folder)
-        if show:
-            say(f"Run {number} of {len(runs)}, {one.run_name}{': finished before' if report else ''}.")
-        reports.append(report or run_one(one, folder, time.monotonic()))
-    best = max(reports, key=lambda report: report["scores"][report["metric"]])
-    folder = out / Path(best["folder"]).name  # where the sweep is now
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
-            _link(path, out / path.name)
-    kept = ("learning_rate", "seed", "scores", "best_epoch", "folder", "training_seconds")
-    report = best | {
-        "runs": [{name: one[name] for name in kept} for one in reports],
-        "seconds": round(time.monotonic() - began, 1),
-        "folder": str(out),
-        "page": str(out / Path(best["page"]).name),
-    }
-    atomic_text(out / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-    return report
-
-
-def _link(source: Path, target: Path) -> None:
-    """The same file under another name; a copy where the file system has no such thing."""
-
-    def make(temporary: Path) -> None:
-        temporary.unlink()
-        try:
-            os.link(source, temporary)
-        except OSError:
-            shutil.copyfile(source, temporary)
-
-    write_atomically(target, make)
 
 
 def _load(

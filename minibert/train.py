@@ -20,7 +20,7 @@ import numpy as np
 
 from minibert.batch import Batch
 from minibert.checkpoint import Checkpoint, checkpoint_path, checkpoints, prune, save_checkpoint
-from minibert.errors import RunError
+from minibert.errors import DivergedError
 from minibert.optim import AdamW
 from minibert.params import FlatParameters
 from minibert.runlog import RunLog, say
@@ -110,9 +110,11 @@ def train(
 
     Raises
     ------
-    RunError
+    DivergedError
         When the loss or the gradient is not a finite number: the parameters are not touched by it, and the
-        last checkpoint is intact. When a checkpoint cannot be written.
+        last checkpoint, if there is one, is intact.
+    RunError
+        When a checkpoint cannot be written.
     KeyboardInterrupt
         After Ctrl-C, once the step is finished and a checkpoint is written.
     """
@@ -175,13 +177,14 @@ def add_gradients(
 
 def _require_finite(what: str, value: float, state: State, rate: float, loop: Loop) -> None:
     if not math.isfinite(value):
-        advice = "Start again with a lower learning rate or a longer warm-up"
-        begun = checkpoints(loop.folder)[-1:] not in ([], [checkpoint_path(loop.folder, 0)])
+        advice = "Start again in another --out with a lower learning rate or a longer warm-up"
+        saved = checkpoints(loop.folder)[-1:]
+        begun = saved not in ([], [checkpoint_path(loop.folder, 0)])
+        kept = "the last checkpoint is intact" if saved else "there is no checkpoint yet"
         if begun and loop.from_weights:
             advice += f", if you like from the weights of that checkpoint: {loop.from_weights}"
-        raise RunError(
-            f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}; the last "
-            f"checkpoint is intact. {advice}."
+        raise DivergedError(
+            f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}; {kept}. {advice}."
         )
 
 

@@ -16,7 +16,7 @@ from small_tasks import (
 )
 
 from minibert import finetune as finetuning
-from minibert.errors import InputError
+from minibert.errors import InputError, RunError
 from minibert.finetune import classify, evaluate, finetune, predict, report_text
 from minibert.finetuning import predicting, registry, running
 from minibert.finetuning.models import Finetuned
@@ -122,6 +122,30 @@ def test_a_finished_sweep_is_not_run_again(swept, model, sst2, monkeypatch):
     monkeypatch.setattr(finetuning, "run_once", None)
     options = FinetuneOptions.load(out / "finetune.json")
     assert finetune(options, out, resume=True, show=False) == report
+
+
+def test_a_run_that_diverges_does_not_end_the_sweep(model, sst2, tmp_path, monkeypatch, capsys):
+    options = small_options(model, sst2, max_steps=4, learning_rates=(1e300, 5e-3))
+    report = finetune(options, tmp_path, show=True)
+    assert "Given up: The " in capsys.readouterr().err
+    failed, fine = report["runs"]
+    assert failed["learning_rate"] == 1e300 and "at learning rate" in failed["failed"]
+    assert report["scores"] == fine["scores"] and report["learning_rate"] == 5e-3
+    assert json.loads((tmp_path / "lr1e+300-seed0" / "failed.json").read_text())["failed"] == failed["failed"]
+    assert not (tmp_path / "lr1e+300-seed0" / "best").exists()
+    rows = [line.split() for line in sweep_table(report["runs"], "accuracy").splitlines()]
+    assert rows[1] == ["1e+300", "0", "failed", "-", "lr1e+300-seed0"] and rows[2][3] == "*"
+    (tmp_path / "report.json").unlink()
+    monkeypatch.setattr(finetuning, "run_once", None)  # neither is run again
+    assert finetune(options, tmp_path, resume=True, show=False)["runs"] == report["runs"]
+
+
+def test_a_sweep_of_which_every_run_diverges_has_failed(model, sst2, tmp_path):
+    options = small_options(model, sst2, max_steps=4, learning_rates=(1e300, 1e301))
+    for resume in (False, True):
+        with pytest.raises(RunError, match=r"All 2 runs .* have diverged; try lower .* The first: The "):
+            finetune(options, tmp_path, resume=resume, show=False)
+    assert not (tmp_path / "report.json").exists()
 
 
 # predictions, ensembles

@@ -170,19 +170,16 @@ def report_text(report: dict[str, Any]) -> str:
 
 
 def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """A line for each run of a sweep; a star marks the best."""
-    best = max(runs, key=lambda run: run["scores"][metric])
+    """A line for each run of a sweep; a star marks the best, and a dash what a failed one has not."""
+    best = max((run for run in runs if "failed" not in run), key=lambda run: run["scores"][metric])
     rows = [("learning rate", "seed", metric, "best epoch", "folder")]
     for run in runs:
-        rows.append(
-            (
-                f"{run['learning_rate']:g}",
-                str(run["seed"]),
-                figure_number(metric, run["scores"][metric]) + " *"[run is best],
-                f"{run['best_epoch']:g}",
-                Path(run["folder"]).name,
-            )
-        )
+        if "failed" in run:
+            figures = "failed", "-"
+        else:
+            star = " *" if run is best else ""
+            figures = figure_number(metric, run["scores"][metric]) + star, f"{run['best_epoch']:g}"
+        rows.append((f"{run['learning_rate']:g}", str(run["seed"]), *figures, Path(run["folder"]).name))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

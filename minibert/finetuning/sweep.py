@@ -1,0 +1,121 @@
+"""Several runs of fine-tuning: every learning rate with every seed, the best run on dev kept at the top."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from minibert.errors import DivergedError, RunError
+from minibert.files import atomic_text, write_atomically
+from minibert.finetuning.models import OPTIONS_FILE
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.results import REPORT, load_report
+from minibert.finetuning.running import BEST, CHECKPOINTS
+from minibert.runlog import METRICS, say
+
+# options of one run, its folder, when it began -> report
+RunOne = Callable[[FinetuneOptions, Path, float], dict[str, Any]]
+FAILED = "failed.json"  # in the folder of a run that has diverged
+KEPT = ("learning_rate", "seed", "scores", "best_epoch", "folder", "training_seconds", "failed")
+
+
+def sweep(
+    options: FinetuneOptions,
+    runs: list[FinetuneOptions],
+    run_one: RunOne,
+    out: Path,
+    show: bool,
+    began: float,
+) -> dict[str, Any]:
+    """Every run in a folder of its own, finished ones as they are; the best one once more at the top.
+
+    Parameters
+    ----------
+    options : of the whole sweep.
+    runs : the options of each run.
+    run_one : trains one of them. A run that diverges is noted in its folder, and the others go on.
+    out : the folder of the sweep.
+    show : tell the person watching how it goes.
+    began : `time.monotonic()` when the work began.
+
+    Returns
+    -------
+    The report of the best run, with `runs`: a few figures of each, or under `failed` what became of it.
+
+    Raises
+    ------
+    RunError
+        When every run has diverged.
+    """
+    if not (out / OPTIONS_FILE).exists():
+        options.save(out / OPTIONS_FILE)
+    reports = []
+    for number, one in enumerate(runs, start=1):
+        folder = out / one.run_name
+        report = load_report(folder) or _failure(folder)
+        if show:
+            before = (
+                "" if report is None else ": failed before" if "failed" in report else ": finished before"
+            )
+            say(f"Run {number} of {len(runs)}, {one.run_name}{before}.")
+        if report is None:
+            try:
+                report = run_one(one, folder, time.monotonic())
+            except DivergedError as error:
+                report = _give_up(one, folder, str(error))
+                if show:
+                    say(f"Given up: {error}")
+        reports.append(report)
+    finished = [report for report in reports if "failed" not in report]
+    if not finished:
+        raise RunError(
+            f"All {len(runs)} runs of the sweep in {out} have diverged; try lower learning rates in another "
+            f"--out. The first: {reports[0]['failed']}"
+        )
+    best = max(finished, key=lambda report: report["scores"][report["metric"]])
+    folder = out / Path(best["folder"]).name  # where the sweep is now
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
+            _link(path, out / path.name)
+    report = best | {
+        "runs": [{name: one[name] for name in KEPT if name in one} for one in reports],
+        "seconds": round(time.monotonic() - began, 1),
+        "folder": str(out),
+        "page": str(out / Path(best["page"]).name),
+    }
+    atomic_text(out / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    return report
+
+
+def _give_up(options: FinetuneOptions, folder: Path, why: str) -> dict[str, Any]:
+    """Note that a run has diverged, and drop its checkpoints: it would end there again."""
+    report = {"learning_rate": options.learning_rate, "seed": options.seed, "folder": str(folder)}
+    report["failed"] = why
+    atomic_text(folder / FAILED, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    for name in (CHECKPOINTS, BEST):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    return report
+
+
+def _failure(folder: Path) -> dict[str, Any] | None:
+    """What was noted of a run that diverged; None of any other."""
+    try:
+        return json.loads((folder / FAILED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another name; a copy where the file system has no such thing."""
+
+    def make(temporary: Path) -> None:
+        temporary.unlink()
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)
+
+    write_atomically(target, make)
