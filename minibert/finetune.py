@@ -304,9 +304,10 @@ def classify(
     """
     model = model or Finetuned.from_pretrained(folder, backend, threads)
     if model.head.kind not in ("classify", "regress"):
+        command = {"span": "answer", "tag": "tag"}.get(model.head.kind, "predict")
         raise InputError(
             f"The model in {model.folder} was fine-tuned for {model.task.name}, which has no class for a "
-            f"whole text; use minibert {'answer' if model.head.kind == 'span' else 'predict'}."
+            f"whole text; use minibert {command}."
         )
     pair = _is_pair(model)
     examples = []

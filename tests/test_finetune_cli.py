@@ -16,6 +16,7 @@ from small_tasks import reviews, write_model, write_rte, write_sst2, write_table
 from minibert import cli
 from minibert.checkpoint import checkpoints
 from minibert.cli.flags import said_fields
+from minibert.finetuning import registry
 from minibert.finetuning.options import FinetuneOptions
 from minibert.runlog import SPEEDS, read_metrics
 
@@ -184,6 +185,34 @@ def test_classify_answers_each_line_of_the_standard_input(run, capsys, monkeypat
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
     assert cli.main(["classify", str(run), "--backend", "numpy"]) == 0
     assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["0", "1"]
+
+
+def test_classify_passes_over_lines_that_are_wrong(run, capsys, monkeypatch):
+    text = b"a charming story\n\nthe film\tit was warm\nthe film was dull\n"
+    for flags, answers in (([], ["1", "", "", "0"]), (["--json"], ["1", None, None, "0"])):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+        assert cli.main(["classify", str(run), "--backend", "numpy", *flags]) == 1
+        said = capsys.readouterr()
+        lines = said.out.splitlines()
+        if flags:
+            assert [found and found["label"] for found in map(json.loads, lines)] == answers
+        else:
+            assert [line.split("\t")[0] for line in lines] == answers
+        first, second = said.err.splitlines()
+        assert first == "minibert: line 2: A text is empty; give one with words in it."
+        assert second.startswith("minibert: line 3: The model in ") and "single texts" in second
+
+
+@pytest.mark.parametrize(("task", "command"), [("ner", "tag"), ("squad1", "answer"), ("swag", "predict")])
+def test_classify_names_the_command_that_a_model_is_for(tmp_path, capsys, monkeypatch, task, command):
+    head = registry.create(task).head(("O", "B-PER", "I-PER") if task == "ner" else ())
+    folder = write_model(tmp_path / "model", head)
+    labels = ["O", "B-PER", "I-PER"] if task == "ner" else []
+    (folder / "task.json").write_text(json.dumps({"task": task, "labels": labels, "max_length": 24}))
+    for words in (["the film"], []):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"the film\n")))
+        line = ends_badly(capsys, 2, "classify", str(folder), *words, "--backend", "numpy")
+        assert f"was fine-tuned for {task}, " in line and line.endswith(f"use minibert {command}.\n")
 
 
 def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +261,9 @@ def add_classify(commands: Any) -> None:
         description="""
 What a fine-tuned model says of a text, or of a pair of texts: every class with
 its probability, or a number. Without TEXT it reads lines from the standard
-input, a tab between the two texts of a pair, and answers each at once.
+input, a tab between the two texts of a pair, and answers each at once. A line
+that is none gets an empty answer and a word on the error stream; the exit
+status is then 1.
 """,
         epilog="""
 examples:
@@ -283,11 +286,21 @@ def run_classify(arguments: argparse.Namespace) -> int:
 
     model = Finetuned.from_pretrained(arguments.folder, arguments.backend, arguments.threads)
     given = arguments.text is not None
-    for texts in [(arguments.text, arguments.second)] if given else _pairs():
-        (found,) = classify(arguments.folder, [texts], threads=arguments.threads, model=model)
+    ask = partial(classify, arguments.folder, threads=arguments.threads, model=model)
+    ask([])  # which complains of a model that has no classes
+    status = 0
+    for number, texts in enumerate([(arguments.text, arguments.second)] if given else _pairs(), start=1):
+        found = None
+        try:
+            (found,) = ask([texts])
+        except InputError as error:
+            if given:
+                raise
+            print(f"minibert: line {number:,}: {error}", file=sys.stderr)
+            status = 1
         print(json.dumps(found, ensure_ascii=False) if arguments.json else _said(found, in_full=given))
         sys.stdout.flush()
-    return 0
+    return status
 
 
 def _pairs() -> Iterator[tuple[str, str | None]]:
@@ -297,8 +310,10 @@ def _pairs() -> Iterator[tuple[str, str | None]]:
         yield first, second if tab else None
 
 
-def _said(found: dict[str, Any], in_full: bool) -> str:
+def _said(found: dict[str, Any] | None, in_full: bool) -> str:
     """An answer as a person reads it: every class on a line of its own, or the chosen one in one line."""
+    if found is None:
+        return ""
     if "value" in found:
         return f"{found['value']:.3f}"
     chances = found["probabilities"]
