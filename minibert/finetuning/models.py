@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,14 +53,7 @@ class TaskFile:
         """
         path = folder / TASK_FILE
         try:
-            found = cls(**json.loads(path.read_text(encoding="utf-8")))
-            return cls(
-                str(found.task),
-                tuple(found.labels),
-                int(found.max_length),
-                dict(found.columns),
-                dict(found.tuned),
-            )
+            fields = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             if (folder / OPTIONS_FILE).exists():
                 advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
@@ -68,8 +62,49 @@ class TaskFile:
             raise InputError(
                 f"{folder} holds no fine-tuned model ({TASK_FILE} is missing); {advice}."
             ) from error
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError) as error:
             raise InputError(f"{path} can't be read ({error}); fine-tune the model again.") from error
+        if wrong := _wrong(fields):
+            raise InputError(f"{path} can't be read: {wrong}; fine-tune the model again.")
+        return cls(**fields | {"labels": tuple(fields["labels"])})
+
+
+# What the fields of task.json have to be, and how that is seen.
+EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "task": ("the name of a task", lambda x: isinstance(x, str) and x in registry.TASKS),
+    "labels": ("a list of names, each once", lambda x: isinstance(x, list) and _are_names(x)),
+    "max_length": ("a whole number of at least 4", lambda x: type(x) is int and x >= 4),
+    "columns": ("an object of names", lambda x: isinstance(x, dict) and all(map(_is_name, x.values()))),
+    "tuned": ("an object of numbers", lambda x: isinstance(x, dict) and all(map(_is_number, x.values()))),
+}
+
+
+def _are_names(values: list[Any]) -> bool:
+    return all(map(_is_name, values)) and len(set(values)) == len(values)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _wrong(fields: Any) -> str | None:
+    """What is wrong with the fields of a task.json; None if nothing is."""
+    if not isinstance(fields, dict):
+        return f"it is {fields!r:.60}, expected an object with task, labels and max_length"
+    for name in fields:
+        if name not in EXPECTED:
+            return f"{name!r} is none of {', '.join(EXPECTED)}"
+    for name, (what, holds) in EXPECTED.items():
+        if name not in fields:
+            if name in ("task", "labels", "max_length"):
+                return f"{name!r} is missing"
+        elif not holds(fields[name]):
+            return f"{name!r} is {fields[name]!r:.60}, expected {what}"
+    return None
 
 
 def is_finetuned(folder: str | Path) -> bool:
@@ -210,6 +245,13 @@ class Finetuned:
         tokenizer = Tokenizer.from_pretrained(folder)
         config, params, report = hub.load(folder, precision_for(dtype), own.head(stored.labels))
         if report.missing:
+            own_head = hub.load(folder)[1].head
+            if own_head.kind == own.kind and own_head.outputs != len(stored.labels) > 0:
+                n = len(stored.labels)
+                raise InputError(
+                    f"{folder / TASK_FILE} names {n} label{'s' * (n > 1)}, but the model beside it has "
+                    f"{own_head.outputs} outputs; the two belong to different models."
+                )
             raise InputError(
                 f"{folder} lacks {', '.join(report.missing)}; it is not a whole fine-tuned model."
             )

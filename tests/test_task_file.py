@@ -1,0 +1,73 @@
+"""`task.json`: read back as it was written, and a sentence with its name for whatever else it may hold."""
+
+import json
+
+import pytest
+from small_tasks import write_model
+
+from minibert import Tokenizer, hub
+from minibert.errors import InputError
+from minibert.finetuning.models import Finetuned, TaskFile
+from minibert.params import Head, initialise
+
+STORED = {
+    "task": "classify",
+    "labels": ["no", "yes"],
+    "max_length": 24,
+    "columns": {"text": "review", "header": "yes"},
+    "tuned": {},
+}
+
+
+def write(folder, fields):
+    (folder / "task.json").write_text(json.dumps(fields), "utf-8")
+    return folder
+
+
+def test_what_was_written_is_read(tmp_path):
+    for told in (
+        TaskFile("classify", ("no", "yes"), 24, {"text": "review"}),
+        TaskFile("squad2", (), 384, {}, {"null_threshold": -1.5}),
+    ):
+        told.save(tmp_path)
+        assert TaskFile.load(tmp_path) == told
+    assert (
+        TaskFile.load(write(tmp_path, {"task": "sst2", "labels": ["0", "1"], "max_length": 8})).columns == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ([1], "it is [1], expected an object with task, labels and max_length"),
+        ({"task": "sst2"}, "'labels' is missing"),
+        (STORED | {"foo": 1}, "'foo' is none of task, labels, max_length, columns, tuned"),
+        (STORED | {"task": "nosuch"}, "'task' is 'nosuch', expected the name of a task"),
+        (STORED | {"task": ["sst2"]}, "'task' is ['sst2'], expected the name of a task"),
+        (STORED | {"labels": "ab"}, "'labels' is 'ab', expected a list of names, each once"),
+        (STORED | {"labels": ["a", "a"]}, "'labels' is ['a', 'a'], expected a list of names, each once"),
+        (STORED | {"labels": [0, 1]}, "'labels' is [0, 1], expected a list of names, each once"),
+        (STORED | {"max_length": -5}, "'max_length' is -5, expected a whole number of at least 4"),
+        (STORED | {"max_length": True}, "'max_length' is True, expected a whole number"),
+        (STORED | {"max_length": 24.5}, "'max_length' is 24.5, expected a whole number"),
+        (STORED | {"columns": "text"}, "'columns' is 'text', expected an object of names"),
+        (STORED | {"columns": {"text": [1]}}, "'columns' is {'text': [1]}, expected an object of names"),
+        (STORED | {"tuned": {"t": "x"}}, "'tuned' is {'t': 'x'}, expected an object of numbers"),
+        (STORED | {"tuned": {"t": float("nan")}}, "'tuned' is {'t': nan}, expected an object of numbers"),
+    ],
+)
+def test_what_it_can_not_hold_is_told_with_its_name(tmp_path, fields, said):
+    with pytest.raises(InputError) as error:
+        TaskFile.load(write(tmp_path, fields))
+    assert str(error.value).startswith(f"{tmp_path / 'task.json'} can't be read: {said}")
+    assert str(error.value).endswith("; fine-tune the model again.")
+
+
+def test_labels_that_are_not_as_many_as_the_outputs_are_counted(tmp_path):
+    config = hub.load(write_model(tmp_path / "bert"))[0]
+    params = initialise(config, 0, head=Head("classify", 2))
+    hub.save_hf(tmp_path / "run", config, params, ("no", "yes"))
+    Tokenizer.from_pretrained(tmp_path / "bert").save_pretrained(tmp_path / "run")
+    write(tmp_path / "run", STORED | {"labels": ["0"]})
+    with pytest.raises(InputError, match=r"task.json names 1 label, but the model beside it has 2 outputs; "):
+        Finetuned.from_pretrained(tmp_path / "run", "numpy")
