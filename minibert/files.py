@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import RunError
+from minibert.errors import InputError, RunError
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
@@ -74,6 +74,25 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], None]) ->
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_folder(folder: str | Path) -> None:
+    """See that files could be written into a folder, be it there yet or not; nothing is left behind.
+
+    Raises
+    ------
+    InputError
+        When it is no folder, can't be made, or can't be written into.
+    """
+    folder = Path(folder)
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))
+    except OSError as error:
+        what = "written into" if there == folder else f"made in {there}"
+        raise InputError(
+            f"{folder} can't be {what} ({error.strerror}); choose another folder as --out."
+        ) from error
 
 
 def remove_leftovers(folder: str | Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from minibert import backends
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
-from minibert.files import write_atomically
+from minibert.files import require_folder, write_atomically
 from minibert.finetuning import registry, submissions
 from minibert.finetuning.models import OPTIONS_FILE, Finetuned, TaskFile, limited_threads, load
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
@@ -131,6 +131,7 @@ def _check_folder(options: FinetuneOptions, out: Path, resume: bool) -> None:
         raise InputError(f"{out} already holds a run: go on with it by --resume, or choose another --out.")
     if held := [name for name in FOREIGN if (out / name).exists()]:
         raise InputError(f"{out} holds {', '.join(held)} of something else; choose another --out.")
+    require_folder(out)
 
 
 def _load(
@@ -222,10 +223,11 @@ def predict(
     Raises
     ------
     InputError
-        As in `evaluate`.
+        As in `evaluate`; when `out` is no folder to write into.
     RunError
         When the disk is full; each file is whole or not there.
     """
+    require_folder(out)
     models = _load(folders, task, backend, threads, dtype)
     first = models[0]
     examples = asked_examples(first.task, first.folder, data, split, own=task is None)

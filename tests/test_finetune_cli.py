@@ -247,6 +247,13 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text", "is not NAME=COLUMN"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text=a", "have their own"),
         ("finetune sst2 --data {sst2} --model {new} --out {new}", "{new}"),
+        (
+            "finetune sst2 --data {sst2} --model {model} --out {model}/vocab.txt/x",
+            "vocab.txt/x can't be made",
+        ),
+        ("finetune sst2 --data {new} --model {new} --out /proc/minibert/x", "/proc/minibert/x can't be made"),
+        ("predict --model {run} --split dev --out {model}/vocab.txt", "vocab.txt can't be written into"),
+        ("predict --model {new} --split dev --out {model}/vocab.txt/x", "vocab.txt/x can't be made"),
         ("finetune --resume --out {new}", "finetune.json is missing"),
         ("predict --model {model} --split dev --out {new}", "holds no fine-tuned model"),
         ("predict --model {run} --data {new} --out {new}", "There is no folder {new}"),
