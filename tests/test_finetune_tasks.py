@@ -346,6 +346,26 @@ def test_test_tables_need_no_labels(tmp_path):
     assert [example.label for example in a_task().read(tmp_path, "test")] == [None]
 
 
+@pytest.mark.parametrize("name", ["cola", "swag", "squad1", "triviaqa", "ner", "classify", "tag", "qa"])
+def test_a_folder_that_is_not_there_is_named(tmp_path, name):
+    with pytest.raises(InputError, match=f"^There is no .*folder {tmp_path / 'nowhere'};"):
+        registry.create(name).read(tmp_path / "nowhere", "train")
+
+
+@pytest.mark.parametrize("name", ["swag", "squad1", "squad2", "triviaqa", "ner", "classify", "qa"])
+def test_a_missing_file_is_named_without_patterns(tmp_path, name):
+    with pytest.raises(InputError, match="^[^*]*train[^*]*$"):
+        registry.create(name).read(tmp_path, "train")
+
+
+def test_tasks_that_divide_a_dev_file_are_advised(tmp_path):
+    for name in ("qnli", "hellaswag"):
+        with pytest.raises(InputError, match=f"Without a train file the task {name}-dev learns from a part"):
+            preparation.read_examples(registry.create(name), FinetuneOptions(name, tmp_path, "m"))
+    with pytest.raises(InputError, match="folder SST-2 inside it; name the folder that holds the files of"):
+        preparation.read_examples(registry.create("sst2"), FinetuneOptions("sst2", tmp_path, "m"))
+
+
 def test_own_files_are_one_for_each_split(tmp_path):
     with pytest.raises(InputError, match="has no train.csv"):
         own_file(tmp_path, "train")

@@ -343,6 +343,8 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
     """
     if folder.is_file():
         return folder
+    if not folder.is_dir():
+        raise InputError(f"There is no file or folder {folder}; name the one with the questions.")
     for pattern in patterns:
         found = sorted(path for packed in ("", ".gz", ".xz") for path in folder.glob(pattern + packed))
         if len(found) > 1:
@@ -350,7 +352,8 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
             raise InputError(f"{folder} has {names}, of which only one can be meant; leave one there.")
         if found:
             return found[0]
-    raise InputError(f"{folder} has no {' or '.join(patterns)}; name the folder that it is in.")
+    names = [pattern for pattern in patterns if "*" not in pattern]
+    raise InputError(f"{folder} has no {' or '.join(names)}; name the folder that it is in, or the file.")
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:

@@ -92,8 +92,8 @@ class Choices(Task):
                 if found := sorted(data.glob(pattern + packed)):
                     return source.read(found[0])
         raise InputError(
-            f"{data} has no {source.files[split][0]}, nor anything like {source.files[split][-1]}; name the "
-            f"folder that holds the files of {self.name}."
+            f"{data} has no {source.files[split][0]}; name the folder that holds the files of {self.name}, "
+            "or the file."
         )
 
     def features(

@@ -81,10 +81,22 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
                 f"{data} is one file; say with split_dev which share of it is measured on, such as 0.1, or "
                 "name a folder with train and dev files."
             )
-        train, dev = task.read(data, "train"), task.read(data, "dev")
+        train, dev = _learnt_from(task, data), task.read(data, "dev")
     else:
         train, dev = split(_the_one_file(task, data), options.split_dev)
     return subset(train, options.train_examples), subset(dev, options.dev_examples)
+
+
+def _learnt_from(task: Task, data: Path) -> list[Any]:
+    """The train file; where there is none, a task is advised that does without."""
+    try:
+        return task.read(data, "train")
+    except InputError as error:
+        if (other := f"{task.name}-dev") not in registry.TASKS:
+            raise
+        raise InputError(
+            f"{error} Without a train file the task {other} learns from a part of the dev file."
+        ) from error
 
 
 def _the_one_file(task: Task, data: Path) -> list[Any]:

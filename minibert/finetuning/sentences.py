@@ -270,6 +270,8 @@ def own_file(data: Path, split: str) -> Path:
     data = Path(data)
     if data.is_file():
         return data
+    if not data.is_dir():
+        raise InputError(f"There is no file or folder {data}; name the one with your tables.")
     names = [split + ending + packed for ending in OWN_ENDINGS for packed in PACKED]
     found = [data / name for name in names if (data / name).is_file()]
     if len(found) != 1:

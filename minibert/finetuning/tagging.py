@@ -72,6 +72,8 @@ class Tagging(Task):
         """The sentences of a split."""
         if self.name == "tag":
             return self._read_own(own_file(data, split), split)
+        if not Path(data).is_dir():
+            raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
         found = [path for file in FILES[split] if (path := Path(data) / file).exists()]
         if not found:
             raise InputError(
