@@ -13,7 +13,7 @@ import pytest
 from command import ends_badly, notice, start  # noqa: F401 (a fixture)
 from small_tasks import reviews, write_model, write_rte, write_sst2, write_table
 
-from minibert import cli
+from minibert import cli, finetune as finetuning
 from minibert.checkpoint import checkpoints
 from minibert.cli.flags import said_fields
 from minibert.finetuning import registry
@@ -65,7 +65,7 @@ def test_nothing_said_leaves_everything_to_the_recipe():
 
 def test_flags_become_options():
     line = (
-        "classify --data d --model m --lr 5e-5,2e-5 --restarts 5 --epochs 2.5 --batch-size 16 --freeze 3 "
+        "classify --data d --model m --lr 5e-5,2e-5 --restarts 5 --epochs 2.5 --batch-size 16 "
         "--column text=review --column label=2 --train-examples 80 --dev-examples 20 --split-dev 0.1 "
         "--max-length 64 --optimizer paper --dtype auto --save-every 7 --span-weight 1 --token-budget 999 "
         "--feature-based last --width 128 --max-steps 9"
@@ -78,7 +78,6 @@ def test_flags_become_options():
         restarts=5,
         epochs=2.5,
         batch_size=16,
-        freeze=3,
         columns=(("text", "review"), ("label", "2")),
         train_examples=80,
         dev_examples=20,
@@ -141,6 +140,19 @@ def test_evaluate_measures_a_fine_tuned_model_on_its_task(run, sst2, capsys):
         assert json.loads(capsys.readouterr().out)["scores"] == report["scores"]
     assert cli.main(["evaluate", str(run), "--backend", "numpy"]) == 0
     assert f"{100 * report['scores']['accuracy']:.2f}" in capsys.readouterr().out
+
+
+def test_evaluate_may_be_quiet_and_compute_in_another_precision(run, monkeypatch):
+    asked, evaluate = [], finetuning.evaluate
+
+    def told(*words, **named):
+        asked.append((named["dtype"], named["show"]))
+        return evaluate(*words, **named)
+
+    monkeypatch.setattr(finetuning, "evaluate", told)
+    for words in ([], ["--quiet"], ["--json"], ["--dtype", "float64"]):
+        assert cli.main(["evaluate", str(run), "--backend", "numpy", *words]) == 0
+    assert asked == [("float32", True), ("float32", False), ("float32", False), ("float64", True)]
 
 
 def test_predict_writes_files_and_prints_figures_where_there_are_labels(run, tmp_path, capsys):
@@ -248,6 +260,19 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text=a", "have their own"),
         ("finetune sst2 --data {sst2} --model {new} --out {new}", "{new}"),
         (
+            "finetune classify --data {sst2} --model {model} --out {new} --column text=a --column text=label",
+            "columns name 'text' twice",
+        ),
+        ("finetune ner --data d --model {model} --out {new} --width 9", "--width is of the LSTMs"),
+        (
+            "finetune ner --data d --model {model} --out {new} --feature-based last --span-weight 1",
+            "--span-weight has no effect on --feature-based",
+        ),
+        (
+            "finetune ner --data d --model {model} --out {new} --feature-based last --freeze 1",
+            "freeze=1 has no meaning where feature_based='last' leaves the whole model as it is",
+        ),
+        (
             "finetune sst2 --data {sst2} --model {model} --out {model}/vocab.txt/x",
             "vocab.txt/x can't be made",
         ),
@@ -259,7 +284,11 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("predict --model {run} --data {new} --out {new}", "There is no folder {new}"),
         ("predict --model {run} --task rte --out {new}", "has other answers than rte"),
         ("predict --model {run} --task nonsense --out {new}", "task='nonsense' is not known"),
-        ("evaluate {model} --data {sst2}", "holds no fine-tuned model, which --data and --task are for"),
+        (
+            "evaluate {model} --data {sst2}",
+            "holds no fine-tuned model, which --data, --task and --dtype are for",
+        ),
+        ("evaluate {model} --dtype float64", "which --data, --task and --dtype are for"),
         ("evaluate {run} letters.txt", "is measured on its task and not on letters.txt"),
         ("evaluate {run} --split test", "has no labels to score against"),
         ("classify {run} film story", "was fine-tuned for single texts"),

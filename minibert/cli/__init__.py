@@ -198,8 +198,10 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
     if is_finetuned(arguments.folder):
         return run_evaluate_task(arguments)
-    if arguments.data or arguments.task:
-        raise InputError(f"{arguments.folder} holds no fine-tuned model, which --data and --task are for.")
+    if arguments.data or arguments.task or arguments.dtype:
+        raise InputError(
+            f"{arguments.folder} holds no fine-tuned model, which --data, --task and --dtype are for."
+        )
     from minibert.pretrain import figures_text
     from minibert.pretraining.predict import evaluate
 

@@ -21,7 +21,7 @@ def add_answer(commands: Any) -> None:
         "answer",
         usage="minibert answer RUN QUESTION [--text FILE] [--top N] [--json] [...]",
         description="""
-Answers a question about a text, however long it is: the likeliest answers, each
+Answers a question about one text, however long: the likeliest answers, each
 with its probability among the best ones and the passage that it stands in. A
 model of SQuAD 2.0 may say that there is no answer.
 """,
@@ -35,7 +35,7 @@ examples:
     parser.add_argument("folder", metavar="RUN", help="a model fine-tuned for squad1, squad2, triviaqa or qa")
     parser.add_argument("question", metavar="QUESTION", help="in one sentence")
     parser.add_argument(
-        "--text", default="-", metavar="FILE", help=".gz and .xz too (default: the standard input)"
+        "--text", default="-", metavar="FILE", help=".gz and .xz too (default: all of the standard input)"
     )
     parser.add_argument("--top", type=int, default=1, metavar="N", help="answers to print (default: 1)")
     add_engine(parser)

@@ -82,10 +82,16 @@ def _data_flags(group: Any) -> None:
     )
     _add_columns(group)
     group.add_argument(
-        "--train-examples", type=int, metavar="N", help="learn from N of them, always the same (default: all)"
+        "--train-examples",
+        type=int,
+        metavar="N",
+        help="learn from N of them, always the same; more, to keep documents whole (default: all)",
     )
     group.add_argument(
-        "--dev-examples", type=int, metavar="N", help="measure on N of them, always the same (default: all)"
+        "--dev-examples",
+        type=int,
+        metavar="N",
+        help="measure on N of them, in the same way (default: all)",
     )
     group.add_argument(
         "--split-dev",
@@ -105,7 +111,8 @@ def _add_columns(group: Any) -> None:
         action="append",
         metavar="NAME=COLUMN",
         help="of your own table: text, second, label (classify, regress), words, tags (tag), question, "
-        "context, answer (qa) by name or number; delimiter=';' and header=no too",
+        "context, answer, start (qa), id by name or number; delimiter=';', header=no and layout=words "
+        "(tag: a word a line) too",
     )
 
 
@@ -162,9 +169,20 @@ def run_finetune(arguments: argparse.Namespace) -> int:
         raise InputError(f"minibert finetune needs {words} too, or --resume with the --out of a run.")
     else:
         options = FinetuneOptions(**said)
+    _check_used(options, said)
     report = finetune(options, arguments.out, resume=arguments.resume, show=not arguments.quiet, began=began)
     print(json.dumps(report, indent=2, ensure_ascii=False) if arguments.json else report_text(report))
     return 0
+
+
+def _check_used(options: FinetuneOptions, said: dict[str, Any]) -> None:
+    """Raise InputError when something was said that nothing depends on."""
+    if "width" in said and not options.feature_based:
+        raise InputError("--width is of the LSTMs of --feature-based; say which layers they read, too.")
+    if "span_weight" in said and options.feature_based:
+        raise InputError(
+            "--span-weight has no effect on --feature-based, which finds no spans; leave it out."
+        )
 
 
 def add_predict(commands: Any) -> None:
@@ -192,14 +210,12 @@ examples:
     parser.add_argument(
         "--majority", action="store_true", help="the most frequent class everywhere, as the paper for WNLI"
     )
-    FLAGS.choice(parser, "--dtype", DTYPES, "precision")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
     add_engine(parser)
     add_json(parser)
 
 
 def add_measured(parser: Any) -> None:
-    """Which examples; also of `minibert evaluate`."""
+    """Which examples, and how; also of `minibert evaluate`."""
     parser.add_argument(
         "--data", metavar="DIR", help="folder of the task's files (default: those it was fine-tuned on)"
     )
@@ -209,6 +225,8 @@ def add_measured(parser: Any) -> None:
         metavar="TASK",
         help="in place of the model's own, where answers mean the same: mnli-mm, ax of a model of mnli",
     )
+    FLAGS.choice(parser, "--dtype", DTYPES, "precision")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def run_predict(arguments: argparse.Namespace) -> int:
@@ -248,7 +266,8 @@ def run_evaluate_task(arguments: argparse.Namespace) -> int:
         task=arguments.task,
         backend=arguments.backend,
         threads=arguments.threads,
-        show=not arguments.json,
+        dtype=arguments.dtype or FinetuneOptions.dtype,
+        show=not (arguments.json or arguments.quiet),
     )
     print(json.dumps(report, indent=2, ensure_ascii=False) if arguments.json else measured_text(report))
     return 0

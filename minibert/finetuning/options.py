@@ -92,12 +92,13 @@ class FinetuneOptions(RunOptions):
     FREE = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
 
     def __post_init__(self) -> None:
-        for name in ("data", "model"):
-            object.__setattr__(
-                self, name, os.path.abspath(getattr(self, name))
-            )  # a run is asked from anywhere
+        for name in ("data", "model"):  # whole paths, for a run is asked from anywhere
+            object.__setattr__(self, name, os.path.abspath(getattr(self, name)))
         pairs = self.columns.items() if isinstance(self.columns, dict) else self.columns
         object.__setattr__(self, "columns", tuple((str(name), str(column)) for name, column in pairs))
+        names = [name for name, _ in self.columns]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
         rates = self.learning_rates
         if rates is not None:
             rates = (rates,) if isinstance(rates, int | float) else tuple(rates)
@@ -120,6 +121,11 @@ class FinetuneOptions(RunOptions):
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "split_dev")
         self._require("above 0 and at most 1", lambda x: 0 < x <= 1, "span_weight")
         self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
+        if self.feature_based and self.freeze is not None:
+            raise InputError(
+                f"freeze={self.freeze} has no meaning where feature_based={self.feature_based!r} leaves the "
+                "whole model as it is; leave one of them out."
+            )
 
     def resolved(self) -> "FinetuneOptions":
         """The same with every `None` that the recipe of the task answers filled in."""
