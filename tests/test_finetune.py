@@ -257,7 +257,11 @@ def test_bad_input_is_found_before_anything_is_written(model, sst2, rte, tmp_pat
     fails(small_options(model, sst2, freeze=3), out, "freeze=3 is more than the 2 layers")
     fails(small_options(model, sst2, "sst3"), out, "did you mean sst2")
     fails(small_options(model, sst2, backend="abacus"), out, "backend='abacus' is not an engine")
-    fails(small_options(model, sst2 / "dev.tsv", "classify"), out, "is one file; say with split_dev")
+    fails(
+        small_options(model, sst2 / "dev.tsv", "classify"),
+        out,
+        "say by split_dev \\(--split-dev\\) which share",
+    )
 
 
 @pytest.fixture

@@ -290,7 +290,9 @@ def _delimiter(path: Path, delimiter: str | None) -> str:
         delimiter = DELIMITERS.get(_suffix(path))
     if delimiter is None:
         known = " ".join([*DELIMITERS, *JSON_LINES])
-        raise InputError(f"{path.name} has none of the suffixes {known}; give its delimiter.")
+        raise InputError(
+            f"{path.name} has none of the suffixes {known}; give its delimiter (--column delimiter=,)."
+        )
     delimiter = "\t" if delimiter == r"\t" else delimiter  # as a shell hands it on
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise InputError(f"delimiter={delimiter!r} can't part columns; give one character, such as ';'.")

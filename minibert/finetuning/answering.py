@@ -247,7 +247,8 @@ class OwnQuestions(Answering):
     def __init__(self, columns: Mapping[str, Any]):
         if unknown := [column for column in columns if column not in self.columns_known]:
             raise InputError(
-                f"columns={unknown} are not known to qa; there are {', '.join(self.columns_known)}."
+                f"columns={unknown} (--column) are not known to qa; "
+                f"there are {', '.join(self.columns_known)}."
             )
         self.columns = dict(columns)
 
