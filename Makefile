@@ -65,7 +65,10 @@ test-all: test-oracle ## every test, slow ones too, on every Python from 3.11 on
 every-test: $(VENV)/.with-test
 	$(PYTEST) $(TESTS) $(ARGS)
 
-test-oracle: $(VENV)/.with-test $(VENV)/.with-oracle $(VENV)/.checkpoints ## against PyTorch, Hugging Face, SciPy, scikit-learn and JAX
+.PHONY: oracle-installed
+oracle-installed: $(VENV)/.with-test $(VENV)/.with-oracle $(VENV)/.checkpoints
+
+test-oracle: oracle-installed ## against PyTorch, Hugging Face, SciPy, scikit-learn and JAX
 	$(PYTEST) tests/oracle $(ARGS)
 
 gradcheck: $(VENV)/.with-plots ## every gradient against the complex step: the proof sheet

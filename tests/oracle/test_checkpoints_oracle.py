@@ -183,7 +183,7 @@ def test_real_weights_go_through_both_formats_unchanged(minilm, tmp_path, capsys
         (tmp_path / "tf", tmp_path / "back"),
     ):
         assert cli.main(["convert", str(source), str(dest), *words]) == 0
-    assert "missing  cls.predictions.transform.dense.weight" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("heads of pre-training") == 3
     stored, _ = agreement.stored_tensors(tmp_path / "back")
     assert agreement.stored_tensors(tmp_path / "hf") == (stored, {"format": "pt"})
     with safe_open(minilm / "model.safetensors", framework="numpy") as file:
