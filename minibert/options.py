@@ -49,6 +49,42 @@ class RunOptions:
                 f"{path} does not hold the options of a run ({error}); name the folder of one."
             ) from error
 
+    def resolved(self) -> Self:
+        """The same with every `None` that a recipe answers filled in."""
+        return self
+
+    @property
+    def adamw(self) -> dict[str, Any]:
+        """What the optimizer is made with, beside the parameters."""
+        names = ("beta1", "beta2", "weight_decay", "clip_norm", "bias_correction")
+        return {"eps": self.adam_eps} | {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def resumed(cls, path: str | Path, **given: Any) -> Self:
+        """The stored options of a run, with a new length or other upkeep where it is given.
+
+        Parameters
+        ----------
+        path : the `training.json` or `finetune.json` of the run.
+        given : what the user said explicitly.
+
+        Raises
+        ------
+        InputError
+            When something given differs from what is stored and the weights depend on it.
+        """
+        stored = cls.load(path)
+        if given.get("dtype") == "auto":  # what it came to is stored
+            given = {name: value for name, value in given.items() if name != "dtype"}
+        wished = dataclasses.replace(stored, **cls._instead(given)).resolved()
+        wished.require_same_run(stored)
+        return wished
+
+    @staticmethod
+    def _instead(given: dict[str, Any]) -> dict[str, Any]:
+        """What is given, and what has to leave because of it."""
+        return given
+
     def require_same_run(self, stored: Self) -> None:
         """Raise InputError when a run with the `stored` options can't go on with these."""
         names = [field.name for field in dataclasses.fields(self) if field.name not in self.FREE]

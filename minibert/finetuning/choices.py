@@ -15,13 +15,13 @@ from minibert import metrics
 from minibert.batch import Feature, Sequence
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
+from minibert.data.glue import PACKED
 from minibert.errors import InputError
 from minibert.files import atomic_text
-from minibert.finetuning.task import Mistake, Task
+from minibert.finetuning.task import Mistake, Task, softmax
 
 BLOCK = 1024  # examples that are tokenised together
 DIVIDED = "-dev"
-PACKED = ("", ".gz", ".xz")
 _NONE = np.empty(0, np.int32)
 
 
@@ -130,9 +130,7 @@ class Choices(Task):
     ) -> list[dict[str, Any]]:
         found = []
         for scores in outputs:
-            wide = scores.astype(np.float64)
-            chances = np.exp(wide - wide.max())
-            chances /= chances.sum()
+            chances = softmax(scores)
             found.append({"choice": int(chances.argmax()), "probabilities": chances.tolist()})
         return found
 

@@ -157,16 +157,7 @@ class Training:
         checkpoint = latest(self.folder / CHECKPOINTS, self.config, say)
         o = self.options
         params = bilstm.initialise(self.config, o.seed) if checkpoint is None else checkpoint.params
-        optimizer = AdamW(
-            params.flat,
-            params.decayed,
-            beta1=o.beta1,
-            beta2=o.beta2,
-            eps=o.adam_eps,
-            weight_decay=o.weight_decay,
-            clip_norm=o.clip_norm,
-            bias_correction=o.bias_correction,
-        )
+        optimizer = AdamW(params.flat, params.decayed, **o.adamw)
         state = State(params, optimizer)
         if checkpoint is not None:
             state.restore(checkpoint)

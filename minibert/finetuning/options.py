@@ -4,8 +4,7 @@ import dataclasses
 import math
 import os
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minibert.errors import InputError
 from minibert.options import DTYPES, RunOptions
@@ -155,27 +154,6 @@ class FinetuneOptions(RunOptions):
     def run_name(self) -> str:
         """Of a single run in the folder of its sweep."""
         return f"lr{self.learning_rate:g}-seed{self.seed}"
-
-    @classmethod
-    def resumed(cls, path: str | Path, **given: Any) -> "FinetuneOptions":
-        """The stored options of a run, with other upkeep where it is given.
-
-        Parameters
-        ----------
-        path : the `finetune.json` of the run.
-        given : what the user said explicitly.
-
-        Raises
-        ------
-        InputError
-            When something given differs from what is stored and the weights depend on it.
-        """
-        stored = cls.load(path)
-        if given.get("dtype") == "auto":  # what it came to is stored
-            given = {name: value for name, value in given.items() if name != "dtype"}
-        wished = dataclasses.replace(stored, **given)
-        wished.require_same_run(stored)
-        return wished
 
     def check_model(self, layers: int, positions: int, folder: str) -> None:
         """Raise InputError when the model in `folder` has fewer layers or positions than are asked for."""

@@ -94,17 +94,7 @@ class Run:
     def optimizer(self, params: Parameters) -> AdamW:
         """A new optimizer."""
         o = self.options
-        return AdamW(
-            params.flat,
-            params.decayed,
-            beta1=o.beta1,
-            beta2=o.beta2,
-            eps=o.adam_eps,
-            weight_decay=o.weight_decay,
-            clip_norm=o.clip_norm,
-            bias_correction=o.bias_correction,
-            begin=params.trained_from(o.freeze),
-        )
+        return AdamW(params.flat, params.decayed, **o.adamw, begin=params.trained_from(o.freeze))
 
     def gradients(self, params: Parameters) -> Gradients:
         """What the loop calls for every micro-batch: forward, backward, the figures."""

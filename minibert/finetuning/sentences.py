@@ -17,15 +17,14 @@ import numpy as np
 from minibert import metrics
 from minibert.batch import Feature, Sequence
 from minibert.data import glue, pairs, tables
-from minibert.data.glue import TextExample
+from minibert.data.glue import PACKED, TextExample
 from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.finetuning import submissions
-from minibert.finetuning.task import Mistake, Task
+from minibert.finetuning.task import Mistake, Task, softmax
 
 BLOCK = 4096  # examples that are tokenised together
 OWN_ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables of one's own
-PACKED = ("", ".gz", ".xz")
 NAME_OF_FILES = {"qnli-dev": "qnli"}  # where the reader calls it otherwise
 FIGURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": metrics.accuracy,
@@ -296,9 +295,7 @@ def _cell(text: str) -> str:
 
 # scores (K,)
 def _chosen(scores: np.ndarray, labels: tuple[str, ...]) -> dict[str, Any]:
-    wide = scores.astype(np.float64)
-    chances = np.exp(wide - wide.max())
-    chances /= chances.sum()
+    chances = softmax(scores)
     return {
         "label": labels[int(chances.argmax())],
         "probabilities": dict(zip(labels, chances.tolist(), strict=True)),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.finetuning.task import softmax
 from minibert.finetuning.windows import Windows
 
 MARGIN = 4  # times as many spans as are wanted, since some have the same text
@@ -129,5 +130,4 @@ def _different(rows: np.ndarray, text: str, count: int) -> list[Candidate]:
 
 def probabilities(scores: Sequence[float]) -> list[float]:
     """Softmax of the scores of some answers."""
-    shifted = np.exp(np.array(scores) - np.max(scores, initial=-np.inf))
-    return (shifted / shifted.sum()).tolist()
+    return softmax(scores).tolist()

@@ -19,6 +19,14 @@ from minibert.params import OUTPUTS, Head
 SPLITS = ("train", "dev", "test")
 
 
+# scores (K,) -> (K,) float64
+def softmax(scores: Any) -> np.ndarray:
+    """The probabilities that the outputs of a head stand for."""
+    wide = np.asarray(scores, np.float64)
+    chances = np.exp(wide - wide.max(initial=-np.inf))
+    return chances / chances.sum()
+
+
 class Mistake(NamedTuple):
     """A prediction that is wrong, for a person to look at."""
 

@@ -182,30 +182,9 @@ class PretrainOptions(RunOptions):
             is_decoder=self.left_to_right,
         )
 
-    @classmethod
-    def resumed(cls, path: str | Path, **given: Any) -> "PretrainOptions":
-        """The stored options of a run, with a new length or other upkeep where it is given.
-
-        Parameters
-        ----------
-        path : the `training.json` of the run.
-        given : what the user said explicitly.
-
-        Raises
-        ------
-        InputError
-            When something given differs from what is stored and the weights depend on it.
-        """
-        stored = cls.load(path)
-        if given.get("dtype") == "auto":  # what it came to is stored
-            given = {name: value for name, value in given.items() if name != "dtype"}
-        wished = dataclasses.replace(stored, **_one_budget(given)).resolved()
-        wished.require_same_run(stored)
-        return wished
-
-
-def _one_budget(given: dict[str, Any]) -> dict[str, Any]:
-    """A new number of steps takes the place of stored minutes, and the other way round."""
-    if "steps" in given:
-        return {"minutes": None, **given}
-    return {"steps": None, **given} if "minutes" in given else given
+    @staticmethod
+    def _instead(given: dict[str, Any]) -> dict[str, Any]:
+        """A new number of steps takes the place of stored minutes, and the other way round."""
+        if "steps" in given:
+            return {"minutes": None, **given}
+        return {"steps": None, **given} if "minutes" in given else given

@@ -60,17 +60,7 @@ class Pretraining:
 
     def optimizer(self, params: Parameters) -> AdamW:
         """A new optimizer."""
-        o = self.options
-        return AdamW(
-            params.flat,
-            params.decayed,
-            beta1=o.beta1,
-            beta2=o.beta2,
-            eps=o.adam_eps,
-            weight_decay=o.weight_decay,
-            clip_norm=o.clip_norm,
-            bias_correction=o.bias_correction,
-        )
+        return AdamW(params.flat, params.decayed, **self.options.adamw)
 
     def rate(self, total: int) -> Callable[[int], float]:
         """The learning rate of every step of a run of `total` steps."""
