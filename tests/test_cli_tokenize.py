@@ -169,4 +169,5 @@ def test_tokenize_takes_the_same_memory_for_ten_times_the_lines(vocab, tmp_path)
         assert run.stdout.count("\n") == lines
         return int(without_notice(run.stderr)) / 1000  # MB
 
-    assert peak(500_000) - peak(50_000) < 8
+    # From 150,000 lines on every buffer is full; the file alone grows by 28 MB.
+    assert peak(1_500_000) - peak(150_000) < 14
