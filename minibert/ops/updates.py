@@ -16,8 +16,12 @@ class Updates(Primitives):
     # grads (N,) -> scalar
     def global_norm(self, grads: Any) -> Any:
         """Euclidean norm of all gradients together."""
-        parts = (grads[i : i + CHUNK] for i in range(0, len(grads), CHUNK))
-        return math.sqrt(math.fsum(float(part @ part) for part in parts))
+        return math.sqrt(math.fsum(float(grads[s] @ grads[s]) for s in pieces(0, len(grads))))
+
+    # -> scalar
+    def clip_factor(self, norm: Any, clip_norm: float) -> Any:
+        """What makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
+        return clip_norm / norm if 0 < clip_norm < norm else 1.0
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
@@ -49,21 +53,92 @@ class Updates(Primitives):
         bias_correction : False gives the Adam of BERT's released code.
         clip : what gradients are multiplied with first, 1 where they are short enough.
         """
-        if bias_correction:
-            lr_scale, v_scale = 1 / (1 - beta1**step), 1 / (1 - beta2**step)
-        else:
-            lr_scale = v_scale = 1.0
+        m_scale, v_scale = corrections(step, beta1, beta2) if bias_correction else (1.0, 1.0)
         for begin, end, decays in spans(decayed, len(params)):
-            for low in range(begin, end, CHUNK):
-                s = slice(low, min(low + CHUNK, end))
+            for s in pieces(begin, end):
                 g = grads[s] * clip
                 m[s] = beta1 * m[s] + (1 - beta1) * g
                 v[s] = beta2 * v[s] + (1 - beta2) * (g * g)
-                direction = lr_scale * m[s] / (np.sqrt(v_scale * v[s]) + eps)
+                direction = m_scale * m[s] / (np.sqrt(v_scale * v[s]) + eps)
                 if decays:
                     direction += weight_decay * params[s]
                 params[s] -= lr * direction
         return params, m, v
+
+    # With r = m^ / (sqrt(v^) + eps), Adam's direction, a tensor x goes along u = r + weight_decay x by
+    #   x <- x - lr |x| / |u| u,
+    # so that lr is the share of its own length by which it moves, however long its gradient is.
+    # params grads m v (N,)  tensors (K,3) -> params m v (N,)
+    def lamb(
+        self,
+        params: Any,
+        grads: Any,
+        m: Any,
+        v: Any,
+        tensors: np.ndarray,
+        *,
+        lr: float,
+        step: int,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        bias_correction: bool = True,
+        clip: float = 1.0,
+    ) -> tuple[Any, Any, Any]:
+        """One step of LAMB, Adam for large batches (You et al. 2020, Algorithm 2, phi the identity).
+
+        The authors' code leaves LayerNorm and biases out of weight decay and of the scaling by lengths, both.
+        So does this: what does not decay takes Adam's step. Other implementations scale every tensor, which
+        is what comes out where every tensor decays.
+
+        Parameters
+        ----------
+        params, grads, m, v : flat buffers; m and v are the moments.
+        tensors : int64, a row [begin, end, decays] for each tensor in the buffers, in order.
+        lr, step, eps, bias_correction, clip : as for `adamw`; the Algorithm has the correction.
+        """
+        m_scale, v_scale = corrections(step, beta1, beta2) if bias_correction else (1.0, 1.0)
+
+        def update(s: slice, decays: int) -> Any:
+            direction = m_scale * m[s] / (np.sqrt(v_scale * v[s]) + eps)
+            return direction + weight_decay * params[s] if decays else direction
+
+        for begin, end, decays in tensors.tolist():
+            length = update_length = 0.0
+            for s in pieces(begin, end):
+                g = grads[s] * clip
+                m[s] = beta1 * m[s] + (1 - beta1) * g
+                v[s] = beta2 * v[s] + (1 - beta2) * (g * g)
+                if decays:
+                    length = length + self._squares(params[s])
+                    update_length = update_length + self._squares(update(s, decays))
+            rate = lr * self._trust_ratio(np.sqrt(length), np.sqrt(update_length)) if decays else lr
+            for s in pieces(begin, end):  # computed anew: all of an embedding's would be a second embedding
+                params[s] -= self.cast(rate, params.dtype) * update(s, decays)
+        return params, m, v
+
+    # x (n,) -> scalar
+    def _squares(self, x: Any) -> Any:
+        """Sum of squares in double precision."""
+        x = self.cast(x, np.float64)
+        return x @ x
+
+    # length update_length (...) -> (...)
+    def _trust_ratio(self, length: Any, update_length: Any) -> Any:
+        """How far LAMB follows an update: to the length of the parameters, and as it is where either is 0."""
+        both = (length > 0) & (update_length > 0)
+        return self.xp.where(both, length / self.xp.where(both, update_length, 1), 1)
+
+
+def corrections(step: int, beta1: float, beta2: float) -> tuple[float, float]:
+    """What makes up for moments that began at zero, of m and of v (Kingma & Ba 2015, Algorithm 1)."""
+    return 1 / (1 - beta1**step), 1 / (1 - beta2**step)
+
+
+def pieces(begin: int, end: int) -> list[slice]:
+    """The range [begin, end) cut into chunks."""
+    return [slice(low, min(low + CHUNK, end)) for low in range(begin, end, CHUNK)]
 
 
 def spans(decayed: np.ndarray, count: int) -> list[tuple[int, int, bool]]:
