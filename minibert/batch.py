@@ -70,9 +70,39 @@ class Batch:
         """Examples: what a batch can be split into."""
         return self.S
 
+    @property
+    def asks_next(self) -> bool:
+        """Whether there is a question of next sentences in it."""
+        return bool(self.next_sentence_weights.any())
+
+    @property
+    def lengths(self) -> np.ndarray:  # (S,)
+        """Tokens of each sequence."""
+        return np.diff(self.cu_seqlens)
+
+    @property
+    def first_rows(self) -> np.ndarray:  # (S,)
+        """The row of each sequence's first token, [CLS]."""
+        return self.cu_seqlens[:-1]
+
+    @property
+    def last_rows(self) -> np.ndarray:  # (S,)
+        """The row of each sequence's last token."""
+        return self.cu_seqlens[1:] - 1
+
+    @property
+    def token_sequences(self) -> np.ndarray:  # (T,)
+        """The number in the global batch of each token's sequence."""
+        return np.repeat(self.sequence_index, self.lengths)
+
     @classmethod
-    def pack(cls, sequences: Many[Sequence]) -> "Batch":
-        """Lay sequences end to end, as one global batch.
+    def pack(cls, sequences: Many[Sequence], first: int = 0) -> "Batch":
+        """Lay sequences end to end, as one global batch, or as a stretch of it.
+
+        Parameters
+        ----------
+        sequences : what to lay out; weights are those of a global batch of nothing else.
+        first : the number of the first sequence in the global batch.
 
         Raises
         ------
@@ -101,7 +131,7 @@ class Batch:
             token_type_ids=np.concatenate([s.token_type_ids for s in sequences]).astype(np.int32),
             positions=(np.arange(begins[-1]) - np.repeat(begins[:-1], lengths)).astype(np.int32),
             cu_seqlens=begins.astype(np.int32),
-            sequence_index=np.arange(len(sequences), dtype=np.uint32),
+            sequence_index=np.arange(first, first + len(sequences), dtype=np.uint32),
             masked_rows=masked_rows,
             masked_labels=np.concatenate([s.masked_labels for s in sequences]).astype(np.int32),
             masked_weights=np.full(len(masked_rows), 1.0 / max(1, len(masked_rows))),

@@ -6,7 +6,6 @@ as `Parameters.tree` holds them, `batch` is flat tokens, `drop` the source of dr
     mean over masked positions of -log p(token)  +  mean over sequences of -log p(is next).
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from minibert.batch import Batch
@@ -84,23 +83,24 @@ def encoder_backward(
     return grads | {"embeddings": embeddings, "layers": layers}
 
 
-# -> (T,H)
-def last_hidden_state(ops: Any, config: BertConfig, params: Tree, batch: Batch) -> Any:
-    """What leaves the encoder, as its engine carries it; no dropout, nothing kept for backward."""
-    x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
-    for number, one in enumerate(params["layers"]):
-        x, _ = encoder_layer(ops, config, x, one, batch, None, number)
-    return x
+# -> for each number (T,H)
+def hidden_states(
+    ops: Any, config: BertConfig, numbers: tuple[int, ...], params: Tree, batch: Batch
+) -> list[Any]:
+    """Some hidden states; no dropout, nothing kept for backward.
 
-
-# -> L+1 times (T,H)
-def hidden_states(ops: Any, config: BertConfig, params: Tree, batch: Batch) -> Iterator[Any]:
-    """What leaves the embeddings and then each layer, one by one; no dropout, nothing kept for backward."""
+    Parameters
+    ----------
+    ops, config, params, batch : the engine, the model, and what it reads.
+    numbers : 0 is what leaves the embeddings, n what leaves the n-th layer. Layers above are not computed.
+    """
     x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
-    yield ops.widen(x)
-    for number, one in enumerate(params["layers"]):
+    found = {0: ops.widen(x)} if 0 in numbers else {}
+    for number, one in enumerate(params["layers"][: max(numbers)]):
         x, _ = encoder_layer(ops, config, x, one, batch, None, number)
-        yield ops.widen(x)
+        if number + 1 in numbers:
+            found[number + 1] = ops.widen(x)
+    return [found[number] for number in numbers]
 
 
 # x (T,H), what enters the layer -> one (A,n,n) for each sequence
@@ -119,7 +119,7 @@ def pretraining_loss(
     (mlm_nll, mlm_predicted), saved_mlm = ops.masked_lm_head(
         x, batch.masked_rows, batch.masked_labels, params["mlm"], params["embeddings"]["word"], config
     )
-    pooled, saved_pooler = ops.pooler(x, batch.cu_seqlens[:-1], params["pooler"])
+    pooled, saved_pooler = ops.pooler(x, batch.first_rows, params["pooler"])
     nsp_logits, saved_nsp = ops.linear(pooled, params["nsp"]["weight"], params["nsp"]["bias"])
     # A sequence that is not asked about has label -1 and weight 0: any label will do.
     nsp_nll, saved_nsp_loss = ops.softmax_cross_entropy(nsp_logits, batch.next_sentence_labels.clip(0))

@@ -86,10 +86,6 @@ class BilstmParameters(FlatParameters):
         self.config = config
         super().__init__(parameter_table(config), flat, dtype)
 
-    def like(self, flat: np.ndarray) -> "BilstmParameters":
-        """Another buffer (N,) under the same names."""
-        return BilstmParameters(self.config, flat)
-
     @property
     def description(self) -> dict[str, Any]:
         """What a checkpoint says, in JSON, so that the same table can be made again."""
@@ -176,5 +172,11 @@ def loss_backward(ops: Any, config: BilstmConfig, saved: Any, params: Tree, grad
 # -> one (rows,K) for each sequence
 def outputs(ops: Any, config: BilstmConfig, params: Tree, batch: VectorBatch) -> list[np.ndarray]:
     """The scores of every sequence by itself; no dropout."""
-    scores, _ = logits(ops, config, params, batch)
-    return split_outputs(np.asarray(scores), Head("tag", config.outputs), batch)
+    scores = ops.call(scores_of, (config,), params, ops.prepare(batch))
+    return split_outputs(ops.restored(scores, batch, "labels"), Head("tag", config.outputs), batch)
+
+
+# -> (N,K)
+def scores_of(ops: Any, config: BilstmConfig, params: Tree, batch: VectorBatch) -> Any:
+    """`logits` with nothing kept for backward."""
+    return logits(ops, config, params, batch)[0]

@@ -146,10 +146,17 @@ def loss_backward(
 
 # -> one array for each example: (K,), (1,), (n,2), (rows,K) or (c,)
 def outputs(ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskBatch) -> list[np.ndarray]:
-    """The scores of every example by itself; no dropout, nothing kept for backward."""
-    x = bert.last_hidden_state(ops, config, params, batch)
-    scores, _ = _output_layer(ops, config, head, x, params, batch, None)
-    return split_outputs(np.asarray(scores), head, batch)
+    """The scores of every example of a batch by itself; no dropout, nothing kept for backward."""
+    scores = ops.call(scores_of, (config, head), params, ops.prepare(batch))
+    per = {"span": "tokens", "tag": "labels"}.get(head.kind, "sequences")
+    return split_outputs(ops.restored(scores, batch, per), head, batch)
+
+
+# -> (S,K), (S,1), (T,2) or (N,K)
+def scores_of(ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskBatch) -> Any:
+    """`logits` without dropout, and with nothing kept for backward."""
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch)
+    return _output_layer(ops, config, head, x, params, batch, None)[0]
 
 
 def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.ndarray]:
@@ -175,7 +182,7 @@ def _output_layer(
         site = head_site(config) + 1
         x, saved_lstm = ops.bilstm_block(ops.widen(x), params["lstm"], batch.cu_seqlens, drop, site)
     if head.pooled:
-        rows = batch.cu_seqlens[1:] - 1 if config.is_decoder else batch.cu_seqlens[:-1]
+        rows = batch.last_rows if config.is_decoder else batch.first_rows
         read, saved_rows = ops.pooler(x, rows, params["pooler"])
     elif head.kind == "tag":
         rows = batch.label_rows

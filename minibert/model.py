@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -139,17 +140,29 @@ class Bert:
         """
         batch = self._batch(inputs)
         head = self.params.head
-        states = list(bert.hidden_states(self.ops, self.config, self.params.tree, batch))
+        states = self.hidden_states(batch, range(self.config.L + 1))
         maps = [
             [np.asarray(one) for one in bert.attention_maps(self.ops, self.config, state, layer, batch)]
             for state, layer in zip(states, self.params.tree["layers"] if attentions else (), strict=False)
         ]
         return Encoded(
-            hidden_states=[np.asarray(state) for state in states],
+            hidden_states=states,
             attentions=maps if attentions else None,
             pooled=np.asarray(self._pooled(states[-1], batch)) if head.pooled and not head.lstm else None,
             cu_seqlens=batch.cu_seqlens.copy(),
         )
+
+    # -> for each number (T,H)
+    def hidden_states(self, batch: Batch, numbers: Iterable[int]) -> list[np.ndarray]:
+        """Some of the hidden states of a batch: 0 is behind the embeddings, n behind the n-th layer."""
+        static = (self.config, tuple(numbers))
+        found = self.ops.call(bert.hidden_states, static, self._tree, self.ops.prepare(batch))
+        return [self.ops.restored(state, batch, "tokens") for state in found]
+
+    @cached_property
+    def _tree(self) -> dict[str, Any]:
+        """The parameters where the engine computes."""
+        return self.ops.place(self.params.tree)
 
     # -> (len(rows), V)
     def masked_lm_logits(self, inputs: Any, rows: Any) -> np.ndarray:
@@ -192,12 +205,10 @@ class Bert:
         return self.params.tree
 
     def _last_hidden_state(self, batch: Batch) -> Any:
-        for state in bert.hidden_states(self.ops, self.config, self.params.tree, batch):
-            last = state
-        return last
+        return self.hidden_states(batch, (self.config.L,))[0]
 
     def _pooled(self, last_hidden_state: Any, batch: Batch) -> Any:
-        return self.ops.pooler(last_hidden_state, batch.cu_seqlens[:-1], self.params.tree["pooler"])[0]
+        return self.ops.pooler(last_hidden_state, batch.first_rows, self.params.tree["pooler"])[0]
 
     def _batch(self, inputs: Any) -> Batch:
         """The inputs as a batch that fits the model."""

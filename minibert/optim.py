@@ -57,50 +57,61 @@ class AdamW:
         self.m, self.v = np.zeros_like(flat), np.zeros_like(flat)
         self.updates = 0
 
-    # params (N,)  grads (N,) -> params (N,)
-    def step(self, ops: Any, params: Any, grads: Any, rate: float) -> tuple[Any, float]:
-        """One update.
+    # grads (N,) -> scalar
+    def norm(self, ops: Any, grads: Any) -> Any:
+        """Length of the gradient of what is trained."""
+        return ops.global_norm(grads[self.begin :])
+
+    # params m v (N,)  grads (N,) -> params m v (N,)
+    def update(self, ops: Any, buffers: tuple, grads: Any, norm: Any, number: Any, rate: Any) -> tuple:
+        """One update, a pure function but for the buffers, which are consumed and returned.
 
         Parameters
         ----------
         ops : the engine.
-        params : (N,) consumed; the updated parameters are returned (the same array with NumPy).
+        buffers : parameters and both moments, (N,) each.
         grads : (N,) the gradient of the whole batch, not yet clipped.
+        norm : its length, as `norm` gives it.
+        number : of this update, from 1.
         rate : the learning rate of this step.
-
-        Returns
-        -------
-        params : (N,) updated.
-        norm : length of the gradient before clipping. When it is not finite, nothing has been changed.
         """
-        trained = slice(self.begin, None)
-        norm = float(ops.global_norm(grads[trained]))
-        if not math.isfinite(norm):
-            return params, norm
-        self.updates += 1
-        updated = ops.adamw(
-            params[trained],
-            grads[trained],
-            self.m[trained],
-            self.v[trained],
+        params, m, v = (buffer[self.begin :] for buffer in buffers)
+        changed = ops.adamw(
+            params,
+            grads[self.begin :],
+            m,
+            v,
             self.decayed,
             lr=rate,
             beta1=self.beta1,
             beta2=self.beta2,
             eps=self.eps,
             weight_decay=self.weight_decay,
-            step=self.updates,
+            step=number,
             bias_correction=self.bias_correction,
-            clip=clip_factor(norm, self.clip_norm),
+            clip=ops.clip_factor(norm, self.clip_norm),
         )
-        if not self.begin:  # where it is not 0, views of the buffers have been updated in place
-            params, self.m, self.v = updated
+        if not self.begin:
+            return changed
+        return tuple(
+            ops.spliced(whole, self.begin, part) for whole, part in zip(buffers, changed, strict=True)
+        )
+
+    # params (N,)  grads (N,) -> params (N,)
+    def step(self, ops: Any, params: Any, grads: Any, rate: float) -> tuple[Any, float]:
+        """One update of parameters by the moments that are kept here.
+
+        Returns
+        -------
+        params : (N,) updated; the same array with NumPy.
+        norm : length of the gradient before clipping. When it is not finite, nothing has been changed.
+        """
+        norm = float(self.norm(ops, grads))
+        if math.isfinite(norm):
+            self.updates += 1
+            buffers = (params, self.m, self.v)
+            params, self.m, self.v = self.update(ops, buffers, grads, norm, self.updates, rate)
         return params, norm
-
-
-def clip_factor(norm: float, clip_norm: float) -> float:
-    """What makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
-    return clip_norm / norm if 0 < clip_norm < norm else 1.0
 
 
 def warmup_linear(step: int, total: int, warmup: int, peak: float, google: bool = False) -> float:

@@ -4,9 +4,11 @@ The order of the table is the order in the buffer. Layers follow one another and
 them together are one (L, size of a layer) view; an optimizer sweeps over the whole buffer at once.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -191,7 +193,6 @@ class FlatParameters(ABC):
     Attributes
     ----------
     flat : (N,) the buffer.
-    tree : nested dictionaries of views of it, as the model takes them: `tree["layers"][0]["attention"]`.
     table : as given.
     config : of the model; its `initializer_range` is the standard deviation of normal initial values.
     """
@@ -206,15 +207,24 @@ class FlatParameters(ABC):
         if flat.shape != (count,):
             raise ValueError(f"flat has shape {flat.shape}, but this configuration has {count:,} parameters.")
         self.flat = flat
-        self.tree = unflatten(table, flat)
         ends = np.cumsum([entry.size for entry in table])
         self._places = {
             entry.name: (int(end) - entry.size, entry) for entry, end in zip(table, ends, strict=True)
         }
 
-    @abstractmethod
-    def like(self, flat: np.ndarray) -> Self:
+    @cached_property
+    def tree(self) -> dict[str, Any]:
+        """Nested dictionaries of views, as the model takes them: `tree["layers"][0]["attention"]`."""
+        return unflatten(self.table, self.flat)
+
+    def like(self, flat: Any) -> Self:
         """Another buffer (N,) under the same names."""
+        if flat.shape != self.flat.shape:
+            raise ValueError(f"flat has shape {flat.shape}, but these are {self.flat.size:,} parameters.")
+        other = copy.copy(self)
+        other.__dict__.pop("tree", None)
+        other.flat = flat
+        return other
 
     @property
     @abstractmethod
@@ -275,10 +285,6 @@ class Parameters(FlatParameters):
     ) -> None:
         self.config, self.head = config, head
         super().__init__(parameter_table(config, head), flat, dtype)
-
-    def like(self, flat: np.ndarray) -> "Parameters":
-        """Another buffer (N,) under the same names."""
-        return Parameters(self.config, flat, head=self.head)
 
     @property
     def description(self) -> dict[str, Any]:

@@ -154,6 +154,7 @@ def _train(
         look_steps=-(-total // options.evaluations) if options.evaluations else 0,
         look=task.looker(total),
         saved=lambda state: save_hf(run, config, state.params),
+        operations=task.operations(config),
     )
     with RunLog(run, state.step, total, show, peak) as log:
         batches = task.batches(total, state.step, state.position)

@@ -26,7 +26,8 @@ FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
 UPDATES = ("global_norm", "adamw", "lamb")
 OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
 # Nothing is computed in these themselves; a cast belongs to whoever changes precision.
-GLUE = ("layers", "layers_backward", "prepare", "step", "cast")
+GLUE = ("layers", "layers_backward", "cast", "step", "prepare", "restored", "place", "call", "parts", "enter")
+GLUE += ("leave", "train", "tree", "accumulators", "collected", "fold", "summed", "only_if_finite", "spliced")
 OUTSIDE, ITSELF = "outside (data, files, Python)", "this trace itself"
 ARGUMENTS = 40  # at most, of a kernel that does not tell their names
 SMALL = 0.005  # share of the time under which rows are shown together

@@ -25,9 +25,10 @@ from minibert.optim import AdamW
 from minibert.params import FlatParameters
 from minibert.runlog import RunLog, say
 
-# (params tree, grads tree, batch, step) -> figures; adds the gradient into grads. Figures of micro-batches,
-# like their losses, add up to those of the batch; so do "operations", the useful ones in floating point.
-Gradients = Callable[[dict, dict, Batch, int], dict[str, float]]
+# (ops, params tree, grads tree, batch, step) -> grads tree, figures. A pure function, but that accumulators
+# are consumed; `batch` is a prepared micro-batch. Figures of micro-batches, like their losses, add up to
+# those of the batch.
+Gradients = Callable[[Any, dict, dict, Any, Any], tuple[dict, dict[str, Any]]]
 _END = object()
 
 
@@ -73,6 +74,7 @@ class Loop:
     look_steps : call `look` every so many steps (0: never).
     look : returns figures to record, of the held-out text for instance.
     saved : called after every checkpoint.
+    operations : the useful ones of a batch, in floating point.
     from_weights : how to start a new run from the weights of a checkpoint; "" where there is no way.
     """
 
@@ -86,6 +88,7 @@ class Loop:
     look_steps: int = 0
     look: Callable[[State], dict[str, float]] | None = None
     saved: Callable[[State], None] | None = None
+    operations: Callable[[Batch], float] | None = None
     from_weights: str = "--init-from with this folder"
 
 
@@ -102,7 +105,7 @@ def train(
     Parameters
     ----------
     ops : the engine.
-    state : what to go on from; it is brought up to date by every step.
+    state : what to go on from; it is up to date whenever it is looked at or saved, and at the end.
     batches : the batch of each step from `state.step` on, with the position in the data after it.
     gradients : adds the gradient of one micro-batch and returns its figures, `loss` among them.
     loop : how far, how fast, and what to do on the way.
@@ -118,22 +121,25 @@ def train(
     KeyboardInterrupt
         After Ctrl-C, once the step is finished and a checkpoint is written.
     """
-    grads = state.params.zeros_like()
+    steps = Steps(ops, state, gradients, loop)
     clock = saved_at = time.monotonic()
-    with closing(prefetch(batches)) as waiting, Interrupt() as interrupt:
+    ready = ((batch, steps.parts(batch), position) for batch, position in batches)
+    with steps, closing(prefetch(ready)) as waiting, Interrupt() as interrupt:
         while state.step < loop.total_steps:
             began = time.monotonic()  # behind looks and checkpoints
-            batch, position = next(waiting)
-            figures = one_step(ops, state, grads, batch, gradients, loop)
+            batch, parts, position = next(waiting)
+            figures = steps.one(parts)
             state.position, state.tokens = position, state.tokens + batch.T
             clock, before = time.monotonic(), clock
             state.seconds += clock - before
             progress = {"tokens": state.tokens, "seconds": round(state.seconds, 3)}
-            operations = figures.pop("operations", 0.0)
+            operations = loop.operations(batch) if loop.operations else 0.0
             log.step(state.step, batch.T, figures | progress, clock - began, operations)
             if loop.look and loop.look_steps and state.step % loop.look_steps == 0:
+                steps.fetch()
                 log.record(state.step, loop.look(state))
             if interrupt.asked or _due(loop, state, clock - saved_at):
+                steps.fetch()
                 _save(state, loop)
                 saved_at = time.monotonic()
             if interrupt.asked:
@@ -141,38 +147,112 @@ def train(
                 raise KeyboardInterrupt
 
 
-def one_step(
-    ops: Any, state: State, grads: FlatParameters, batch: Batch, gradients: Gradients, loop: Loop
-) -> dict[str, float]:
-    """Gradients of all micro-batches, one update, the figures of the whole batch."""
-    rate = loop.rate(state.step)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # one sentence says it, below
-        figures = add_gradients(state.params, grads, batch, gradients, state.step, loop.accumulate)
-        _require_finite("loss", figures["loss"], state, rate, loop)
-        _, norm = state.optimizer.step(ops, state.params.flat, grads.flat, rate)
-    _require_finite("gradient", norm, state, rate, loop)
-    state.step += 1
-    return {**figures, "learning_rate": rate, "gradient_norm": norm}
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """What all steps of a run have in common; an engine that compiles does so for it."""
+
+    names: FlatParameters  # what lies where in the buffers; the values are not looked at
+    optimizer: AdamW
+    gradients: Gradients
 
 
-def add_gradients(
-    params: FlatParameters,
-    grads: FlatParameters,
-    batch: Batch,
-    gradients: Gradients,
-    step: int,
-    accumulate: int,
-) -> dict[str, float]:
-    """The gradient of a batch, micro-batch by micro-batch, in place of what stood in `grads`.
+# buffers: params m v (N,)
+def whole_step(
+    ops: Any, learner: Learner, buffers: tuple, parts: tuple, step: Any, number: Any, rate: Any
+) -> tuple[tuple, dict[str, Any]]:
+    """The gradients of all micro-batches added up, clipped, one update: a pure function, compiled whole.
 
-    The weights of a `Batch` count the whole of it, so sums of micro-batches are the sums of the batch.
+    Parameters
+    ----------
+    ops, learner : the engine, and what does not change from step to step.
+    buffers : parameters and moments, consumed.
+    parts : prepared micro-batches. The weights in them count the whole batch, so sums of micro-batches are
+        the sums of the batch.
+    step, number, rate : number of the step from 0 and of the update from 1; the learning rate.
     """
-    grads.flat.fill(0)
-    figures: dict[str, float] = {}
-    for part in batch.split(min(accumulate, batch.E)):
-        for name, value in gradients(params.tree, grads.tree, part, step).items():
-            figures[name] = figures.get(name, 0.0) + float(value)
-    return figures
+    grads, figures = whole_gradient(ops, learner, buffers[0], parts, step)
+    norm = learner.optimizer.norm(ops, grads)
+    buffers = ops.only_if_finite(
+        (figures["loss"], norm),
+        lambda: learner.optimizer.update(ops, buffers, grads, norm, number, rate),
+        buffers,
+    )
+    return buffers, {**figures, "gradient_norm": norm}
+
+
+# flat (N,) -> grads (N,), figures
+def whole_gradient(
+    ops: Any, learner: Learner, flat: Any, parts: tuple, step: Any
+) -> tuple[Any, dict[str, Any]]:
+    """Gradient and figures of a batch, micro-batch by micro-batch."""
+    names = learner.names
+    params = ops.tree(names, flat)
+
+    def add(total: Any, part: Any) -> tuple[Any, dict[str, Any]]:
+        tree, figures = learner.gradients(ops, params, ops.tree(names, total), part, step)
+        return ops.collected(names, total, tree), figures
+
+    return ops.summed(*ops.fold(add, ops.accumulators(names, flat), parts))
+
+
+class Steps:
+    """The steps of a training, one after another, on an engine.
+
+    While they are taken, parameters and moments are the engine's, and `state` has older ones; `fetch` brings
+    it up to date, and so does the end of a `with` block.
+
+    Parameters
+    ----------
+    ops, state, gradients, loop : as for `train`.
+    """
+
+    def __init__(self, ops: Any, state: State, gradients: Gradients, loop: Loop) -> None:
+        self._ops, self._state, self._loop = ops, state, loop
+        self._learner = Learner(state.params, state.optimizer, gradients)
+        flat, optimizer = state.params.flat, state.optimizer
+        self._buffers = ops.enter(state.params, (flat, optimizer.m, optimizer.v))
+
+    def __enter__(self) -> "Steps":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind in (None, KeyboardInterrupt):  # after a failure the buffers may be gone
+            self.fetch()
+
+    def parts(self, batch: Batch) -> tuple:
+        """A batch as `one` takes it."""
+        return self._ops.parts(batch, self._loop.accumulate)
+
+    def one(self, parts: tuple) -> dict[str, float]:
+        """Take the next step.
+
+        Returns
+        -------
+        The figures of the whole batch, with `learning_rate` and `gradient_norm`.
+
+        Raises
+        ------
+        DivergedError
+            When one of them is not finite; nothing has been changed.
+        """
+        state, loop = self._state, self._loop
+        rate, number = loop.rate(state.step), state.optimizer.updates + 1
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # one sentence says it, below
+            self._buffers, figures = self._ops.train(
+                whole_step, (self._learner,), self._buffers, parts, state.step, number, rate
+            )
+        found = {name: float(value) for name, value in figures.items()}
+        _require_finite("loss", found["loss"], state, rate, loop)
+        _require_finite("gradient", found["gradient_norm"], state, rate, loop)
+        state.optimizer.updates, state.step = number, state.step + 1
+        return found | {"learning_rate": rate}
+
+    def fetch(self) -> None:
+        """Bring parameters and moments of the state up to date."""
+        state = self._state
+        flat, state.optimizer.m, state.optimizer.v = self._ops.leave(self._learner.names, self._buffers)
+        if flat is not state.params.flat:
+            state.params = state.params.like(flat)
 
 
 def _require_finite(what: str, value: float, state: State, rate: float, loop: Loop) -> None:

@@ -165,15 +165,15 @@ def test_engines_agree(engine, dtype):
     assert distance(grads.flat, expected_grads.flat) <= tolerance
 
 
-def gradients(ops, config, seed=0):
+def gradients(config, seed=0):
     """What the loop calls for every micro-batch."""
 
-    def run(params, grads, part, step):
+    def run(ops, params, grads, part, step):
         drop = ops.dropout(part, config.dropout, 0.0, seed, step)
         with ops.step():
             result, saved = bilstm.loss(ops, config, params, part, drop)
-            bilstm.loss_backward(ops, config, saved, params, grads)
-            return {"loss": float(result.loss)}
+            _, grads = bilstm.loss_backward(ops, config, saved, params, grads)
+            return grads, {"loss": result.loss}
 
     return run
 
@@ -187,7 +187,7 @@ def trained(folder, engine, steps=60, config=CONFIG, start=None):
         state.restore(load_checkpoint(start, config))
     loop = Loop(steps, lambda step: 2e-2, folder, accumulate=2)
     with RunLog(folder, state.step, steps, show=False) as log:
-        train(ops, state, ((data, None) for _ in range(steps)), gradients(ops, config), loop, log)
+        train(ops, state, ((data, None) for _ in range(steps)), gradients(config), loop, log)
     return state
 
 

@@ -332,7 +332,7 @@ def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_see
     batch, _ = next(unusual.batches(1))
 
     def figures(task, step):
-        return task.gradients(config)(params.tree, params.zeros_like().tree, batch, step)
+        return task.gradients(config)(Ops(), params.tree, params.zeros_like().tree, batch, step)[1]
 
     drop = Ops().dropout(batch, 0.3, 0.3, 6, 5)
     loss, _ = pretraining_loss(Ops(), config, params.tree, batch, drop)
@@ -491,11 +491,12 @@ def test_minutes_are_turned_into_steps_once_and_the_run_is_that_run_of_steps(cor
     assert pretrain(resumed, tmp_path / "clock", resume=True, show=False)["steps"] == 12
 
 
-def test_a_run_of_minutes_takes_about_as_long(corpus, tmp_path):
-    began = time.monotonic()
-    report = pretrain(small_options(corpus, steps=None, minutes=0.25), tmp_path / "run", show=False)
+def test_a_run_of_minutes_takes_about_as_long(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "FINISHING_SECONDS", 1.0)
+    began = time.process_time()
+    report = pretrain(small_options(corpus, steps=None, minutes=0.1), tmp_path / "run", show=False)
     assert report["steps"] >= 2
-    assert time.monotonic() - began < 30  # generous: what is tested is that it ends
+    assert time.process_time() - began < 12  # of 6, and not by the clock: others may be at work
 
 
 def test_the_steps_that_fit_leave_time_for_the_looks_and_the_end(run, monkeypatch):
@@ -504,9 +505,9 @@ def test_the_steps_that_fit_leave_time_for_the_looks_and_the_end(run, monkeypatc
     rates = {8: 0.1, 16: 0.3}  # seconds a step; half of the steps each
     monkeypatch.setattr(budget, "seconds_per_step", lambda task, state, length, seconds: rates[length])
     monkeypatch.setattr(budget, "looking_seconds", lambda *_: 4.0)
-    found = budget.affordable_steps(task, None, time.monotonic() - 10, lambda text: None)
-    expected = (budget.MARGIN * 50 - 4 - budget.FINISHING_SECONDS) / 0.2
-    assert expected - 10 < found <= expected  # 10: two seconds of a busy machine
+    monkeypatch.setattr(time, "monotonic", lambda: 1010.0)
+    found = budget.affordable_steps(task, None, 1000.0, lambda text: None)
+    assert found == int((budget.MARGIN * 50 - 4 - budget.FINISHING_SECONDS) / 0.2)
 
 
 def test_rehearsing_leaves_the_parameters_alone(run):
@@ -704,9 +705,9 @@ def test_nan_in_training_is_a_failed_run_with_its_checkpoints_intact(corpus, tmp
     def gradients(self, config):
         work = real(self, config)
 
-        def run(params, grads, batch, step):
-            figures = work(params, grads, batch, step)
-            return figures | {"loss": float("nan")} if step == 7 else figures
+        def run(ops, params, grads, batch, step):
+            grads, figures = work(ops, params, grads, batch, step)
+            return grads, figures | {"loss": float("nan")} if step == 7 else figures
 
         return run
 

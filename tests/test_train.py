@@ -20,7 +20,7 @@ from minibert.ops import Ops
 from minibert.optim import AdamW
 from minibert.params import initialise
 from minibert.runlog import SPEEDS, RunLog, read_metrics
-from minibert.train import Interrupt, Loop, State, add_gradients, prefetch, train
+from minibert.train import Interrupt, Learner, Loop, State, prefetch, train, whole_gradient
 
 CONFIG = BertConfig.from_size(
     "tiny",
@@ -52,13 +52,10 @@ def batches(step=0):
 
 
 def bert_gradients(config=CONFIG, dropout=0.1):
-    ops = Ops()
-
-    def run(params, grads, part, step):
+    def run(ops, params, grads, part, step):
         drop = ops.dropout(part, dropout, dropout, 7, step)
         loss, saved = pretraining_loss(ops, config, params, part, drop)
-        pretraining_loss_backward(ops, config, saved, params, grads)
-        return {"loss": float(loss.loss)}
+        return pretraining_loss_backward(ops, config, saved, params, grads), {"loss": loss.loss}
 
     return run
 
@@ -79,25 +76,29 @@ def run(folder, total, gradients=None, start=None, **loop):
     return now
 
 
+def gradient(batch, step, parts=1, ops=None, now=None):
+    """Gradient and figures of a batch in so many parts."""
+    ops, now = ops or Ops(), now or state(np.float64)
+    learner = Learner(now.params, now.optimizer, bert_gradients())
+    return whole_gradient(ops, learner, now.params.flat, ops.parts(batch, parts), step)
+
+
 @pytest.mark.parametrize("parts", [4, 8, 32])
 def test_micro_batches_have_the_gradient_of_the_whole_batch(parts):
-    whole, split = state(np.float64), state(np.float64)
-    grads, split_grads = whole.params.zeros_like(), split.params.zeros_like()
     big = batch(3, sequences=32)
-    one = add_gradients(whole.params, grads, big, bert_gradients(), 5, 1)
-    many = add_gradients(split.params, split_grads, big, bert_gradients(), 5, parts)
+    one_gradient, one = gradient(big, 5)
+    many_gradient, many = gradient(big, 5, parts)
     assert many["loss"] == pytest.approx(one["loss"], rel=1e-13)
-    error = np.linalg.norm(grads.flat - split_grads.flat) / np.linalg.norm(grads.flat)
+    error = np.linalg.norm(many_gradient - one_gradient) / np.linalg.norm(one_gradient)
     assert error <= 1e-12
 
 
 def test_gradients_of_the_step_before_are_not_added_to():
-    now = state(np.float64)
-    grads = now.params.zeros_like()
-    add_gradients(now.params, grads, batch(1), bert_gradients(), 0, 1)
-    first = grads.flat.copy()
-    add_gradients(now.params, grads, batch(1), bert_gradients(), 0, 1)
-    assert (grads.flat == first).all()
+    ops = Ops()
+    first, _ = gradient(batch(1), 0, ops=ops)
+    first = first.copy()
+    again, _ = gradient(batch(1), 0, ops=ops)
+    assert (again == first).all()
 
 
 def test_a_run_in_two_halves_ends_with_the_bytes_of_one_run(tmp_path):
@@ -121,8 +122,8 @@ def test_training_lowers_the_loss_of_a_batch_seen_again_and_again(tmp_path):
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_checkpoint_intact(tmp_path, bad):
-    def gradients(params, grads, part, step):
-        return {"loss": bad} if step == 5 else bert_gradients()(params, grads, part, step)
+    def gradients(ops, params, grads, part, step):
+        return (grads, {"loss": bad}) if step == 5 else bert_gradients()(ops, params, grads, part, step)
 
     with pytest.raises(
         RunError, match=r"The loss of step 6 is (nan|inf) at learning rate 1.00e-03.*lower learning rate"
@@ -134,8 +135,10 @@ def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_checkpoint_intact
 
 
 def test_only_weights_that_have_learnt_something_are_advised_to_start_from(tmp_path):
-    def gradients(params, grads, part, step):
-        return {"loss": float("nan")} if step == 2 else bert_gradients()(params, grads, part, step)
+    def gradients(ops, params, grads, part, step):
+        return (
+            (grads, {"loss": float("nan")}) if step == 2 else bert_gradients()(ops, params, grads, part, step)
+        )
 
     with pytest.raises(RunError, match="--init-from"):
         run(tmp_path / "a", 9, gradients, save_steps=1)
@@ -146,17 +149,17 @@ def test_only_weights_that_have_learnt_something_are_advised_to_start_from(tmp_p
 
 @pytest.mark.filterwarnings("error")
 def test_what_overflows_is_said_once(tmp_path):
-    def gradients(params, grads, part, step):
-        return {"loss": float(np.exp(np.full(1, 1000.0))[0])}
+    def gradients(ops, params, grads, part, step):
+        return grads, {"loss": float(np.exp(np.full(1, 1000.0))[0])}
 
     with pytest.raises(RunError, match=r"The loss of step 1 is inf .*; there is no checkpoint yet\. Start"):
         run(tmp_path, 2, gradients)
 
 
 def test_a_gradient_that_is_no_number_stops_the_run_before_it_reaches_the_weights(tmp_path):
-    def gradients(params, grads, part, step):
+    def gradients(ops, params, grads, part, step):
         grads["pooler"]["bias"][0] = np.nan
-        return {"loss": 1.0}
+        return grads, {"loss": 1.0}
 
     now = state()
     before = now.params.flat.copy()
@@ -238,10 +241,10 @@ def test_tensorboard_is_given_every_figure_and_forgets_later_steps(tmp_path):
 
 
 def test_ctrl_c_finishes_the_step_and_saves(tmp_path):
-    def gradients(params, grads, part, step):
+    def gradients(ops, params, grads, part, step):
         if step == 3:
             os.kill(os.getpid(), signal.SIGINT)
-        return bert_gradients()(params, grads, part, step)
+        return bert_gradients()(ops, params, grads, part, step)
 
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, 9, gradients)

@@ -6,8 +6,8 @@ import numpy as np
 
 from minibert import backends
 from minibert.batch import Batch
-from minibert.bert import pretraining_loss
-from minibert.train import Loop, one_step
+from minibert.pretraining.evaluation import per_position
+from minibert.train import Loop, Steps
 from peers.race import Course, Runner
 
 
@@ -19,16 +19,17 @@ class Minibert(Runner):
         self._ops = backends.create(engine, threads, dtype)
         self._limits = backends.limit_threads(threads, self._ops)
         super().__init__(course, course.task(self._ops, dtype))
-        self._state = self.task.start()
-        self._grads = self._state.params.zeros_like()
-        self._gradients = self.task.gradients(self._state.params.config)
+        self._state, self._rate = self.task.start(), 0.0
+        loop = Loop(1 << 30, lambda step: self._rate, Path("nowhere"), self.task.options.accumulate)
+        self._steps = Steps(self._ops, self._state, self.task.gradients(self._state.params.config), loop)
 
     def train(self, ready: Batch, rate: float) -> float:
-        loop = Loop(1 << 30, lambda step: rate, Path("nowhere"), self.task.options.accumulate)
-        return one_step(self._ops, self._state, self._grads, ready, self._gradients, loop)["loss"]
+        self._rate = rate
+        return self._steps.one(self._steps.parts(ready))["loss"]
 
     def look(self, batch: Batch) -> np.ndarray:
+        self._steps.fetch()
         params, ops = self._state.params, self._ops
         with ops.step():
-            loss, _ = pretraining_loss(ops, params.config, params.tree, ops.prepare(batch), None)
-            return np.array(loss.mlm_nll)
+            (nll, _), _ = ops.call(per_position, (params.config,), ops.place(params.tree), ops.prepare(batch))
+            return ops.restored(nll, batch, "masked").copy()

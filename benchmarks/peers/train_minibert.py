@@ -10,7 +10,7 @@ from minibert.config import BertConfig
 from minibert.params import Parameters
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.task import Pretraining
-from minibert.train import Loop, State, one_step
+from minibert.train import Loop, State, Steps
 from peers.schedule import RATE, TrainingStep
 
 
@@ -32,10 +32,10 @@ class Minibert:
         options = PretrainOptions(seed=3, bias_correction=True)
         task = Pretraining(options, None, self._ops)
         params = Parameters(config, flat)
-        self._state, self._grads = State(params, task.optimizer(params)), params.zeros_like()
-        self._gradients = task.gradients(config)
-        self._loop = Loop(total_steps=1 << 30, rate=lambda step: RATE, folder=Path("nowhere"))
+        loop = Loop(total_steps=1 << 30, rate=lambda step: RATE, folder=Path("nowhere"))
+        state = State(params, task.optimizer(params))
+        self._steps = Steps(self._ops, state, task.gradients(config), loop)
 
     def run(self) -> TrainingStep:
-        figures = one_step(self._ops, self._state, self._grads, self._batch, self._gradients, self._loop)
+        figures = self._steps.one(self._steps.parts(self._batch))
         return TrainingStep(figures["loss"], figures["gradient_norm"])

@@ -6,7 +6,7 @@ from minibert import backends
 from minibert.batch import TaskBatch
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.running import Run
-from minibert.train import Loop, State, one_step, prefetch
+from minibert.train import Loop, State, Steps, prefetch
 from peers.tuning import CLIP_NORM, EPS, RATE, SEED, WEIGHT_DECAY, Epoch, Tuner
 
 
@@ -23,13 +23,10 @@ class Minibert(Tuner):
             adam_eps=EPS, dropout=epoch.dropout, dtype=dtype,
         )  # fmt: skip
         run, params = Run(options, None, self._ops, Path("nowhere")), epoch.parameters()
-        self._state, self._grads = State(params, run.optimizer(params)), params.zeros_like()
-        self._gradients = run.gradients(params)
-        self._loop = Loop(total_steps=1 << 30, rate=lambda step: RATE, folder=run.folder)
+        loop = Loop(total_steps=1 << 30, rate=lambda step: RATE, folder=run.folder)
+        state = State(params, run.optimizer(params))
+        self._training = Steps(self._ops, state, run.gradients(params), loop)
 
     def train(self, steps: list[list[int]]) -> list[float]:
         packed = (TaskBatch.pack_features([self.features[i] for i in one], self._head) for one in steps)
-        return [
-            one_step(self._ops, self._state, self._grads, batch, self._gradients, self._loop)["loss"]
-            for batch in prefetch(packed)
-        ]
+        return [self._training.one(parts)["loss"] for parts in prefetch(map(self._training.parts, packed))]

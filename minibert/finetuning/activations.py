@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert import bert
 from minibert.batch import Batch, Feature
 from minibert.errors import InputError
 from minibert.files import write_folder_atomically
@@ -123,17 +122,13 @@ def word_vectors(
     if layers is None:
         shape = (int(bounds[-1]), model.config.H)
         layers = {number: np.empty(shape, model.params.flat.dtype) for number in numbers}
-    config, tree = model.config, model.params.tree
     for chosen in token_budget_batches(lengths(features), TOKEN_BUDGET):
         batch = Batch.pack([features[one].sequences[0] for one in chosen])
         begins = batch.cu_seqlens[:-1]
         rows = np.concatenate([begin + features[one].rows for begin, one in zip(begins, chosen, strict=True)])
         words = np.concatenate([np.arange(first[one], first[one] + counts[one]) for one in chosen])
-        for number, state in enumerate(bert.hidden_states(model.ops, config, tree, batch)):
-            if number in layers:
-                layers[number][words] = np.asarray(state)[rows]
-            if number == max(numbers):
-                break
+        for number, state in zip(layers, model.hidden_states(batch, layers), strict=True):
+            layers[number][words] = state[rows]
         done(batch.T)
     return WordVectors(layers, bounds, _seen(features))
 

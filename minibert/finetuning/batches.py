@@ -88,10 +88,11 @@ def outputs(
     config: BertConfig = params.config
     found: list[Any] = [None] * len(features)
     tokens = lengths(features)
+    tree = ops.place(params.tree)
     for numbers in token_budget_batches(tokens, budget):
         batch = TaskBatch.pack_features([features[i] for i in numbers.tolist()], params.head)
         with ops.step():
-            said = heads.outputs(ops, config, params.head, params.tree, ops.prepare(batch))
+            said = heads.outputs(ops, config, params.head, tree, batch)
         for number, one in zip(numbers.tolist(), said, strict=True):
             found[number] = one
         done(int(tokens[numbers].sum()))

@@ -180,15 +180,15 @@ class Training:
 
     def gradients(self) -> Gradients:
         """What the loop calls for every micro-batch: forward, backward, the figures."""
-        ops, config, seed = self.ops, self.config, self.options.seed
+        config, seed = self.config, self.options.seed
 
-        def run(params: dict, grads: dict, batch: VectorBatch, step: int) -> dict[str, float]:
+        def run(ops: Any, params: dict, grads: dict, batch: Any, step: Any) -> tuple[dict, dict[str, Any]]:
             drop = ops.dropout(batch, config.dropout, 0.0, seed, step)
             with ops.step():
                 loss, saved = bilstm.loss(ops, config, params, batch, drop)
-                bilstm.loss_backward(ops, config, saved, params, grads)
-                right = np.asarray(loss.logits).argmax(1) == batch.labels
-                return {"loss": float(loss.loss), "accuracy": float(batch.label_weights @ right)}
+                _, grads = bilstm.loss_backward(ops, config, saved, params, grads)
+                right = loss.logits.argmax(1) == batch.labels
+                return grads, {"loss": loss.loss, "accuracy": (batch.label_weights * right).sum()}
 
         return run
 

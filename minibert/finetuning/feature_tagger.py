@@ -103,12 +103,13 @@ def scores_of(
 ) -> np.ndarray:
     """What a tagger says of every word."""
     bounds = vectors.bounds
+    tree = ops.place(params.tree)
     scores = np.empty((int(bounds[-1]), params.config.outputs), params.flat.dtype)
     for chosen in sentence_batches(bounds, WORD_BUDGET):
         inputs = [vectors.sentence(one, numbers, mixed) for one in chosen]
         batch = VectorBatch.pack_vectors(inputs, [None] * len(inputs))
         with ops.step():
-            said = bilstm.outputs(ops, params.config, params.tree, batch)
+            said = bilstm.outputs(ops, params.config, tree, batch)
         for one, own in zip(chosen, said, strict=True):
             scores[bounds[one] : bounds[one + 1]] = own
     return scores

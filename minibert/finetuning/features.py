@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from minibert import backends, bert, hub
+from minibert import backends, hub
 from minibert.batch import Batch, Sequence
 from minibert.errors import InputError
 from minibert.files import write_atomically
@@ -159,21 +159,18 @@ def pooled_states(model: Bert, batch: Batch, numbers: Many[int], pool: str) -> l
     """Some hidden states of every sequence of a batch side by side, pooled; arrays of their own."""
     begins = batch.cu_seqlens[:-1]
     lengths = np.diff(batch.cu_seqlens)[:, None]
-    parts: dict[int, np.ndarray] = {}
-    for number, state in enumerate(bert.hidden_states(model.ops, model.config, model.params.tree, batch)):
-        if number in numbers:
-            if pool == "pooled":
-                parts[number] = np.asarray(model.ops.pooler(state, begins, model.params.tree["pooler"])[0])
-            elif pool == "cls":
-                parts[number] = np.asarray(state)[begins]
-            elif pool == "mean":
-                total = np.add.reduceat(np.asarray(state), begins, axis=0, dtype=np.float64)
-                parts[number] = (total / lengths).astype(state.dtype)
-            else:
-                parts[number] = np.asarray(state)
-        if number == max(numbers):
-            break
-    vectors = np.concatenate([parts[number] for number in numbers], axis=-1)
+    parts = []
+    for state in model.hidden_states(batch, numbers):
+        if pool == "pooled":
+            parts.append(np.asarray(model.ops.pooler(state, begins, model.params.tree["pooler"])[0]))
+        elif pool == "cls":
+            parts.append(state[begins])
+        elif pool == "mean":
+            total = np.add.reduceat(state, begins, axis=0, dtype=np.float64)
+            parts.append((total / lengths).astype(state.dtype))
+        else:
+            parts.append(state)
+    vectors = np.concatenate(parts, axis=-1)
     return np.split(vectors, begins[1:]) if pool == "none" else list(vectors)
 
 

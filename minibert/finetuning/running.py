@@ -10,11 +10,10 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from minibert import heads, hub
 from minibert.batch import TaskBatch
@@ -98,26 +97,34 @@ class Run:
 
     def gradients(self, params: Parameters) -> Gradients:
         """What the loop calls for every micro-batch: forward, backward, the figures."""
-        ops, o, config, head = self.ops, self.options, params.config, params.head
+        o, config, head = self.options, params.config, params.head
         rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
 
-        def run(params: dict, grads: dict, batch: TaskBatch, step: int) -> dict[str, float]:
+        def run(ops: Any, params: dict, grads: dict, batch: Any, step: Any) -> tuple[dict, dict[str, Any]]:
             drop = ops.dropout(batch, *rates, o.seed, step)
             with ops.step():
-                loss, saved = heads.loss(ops, config, head, params, ops.prepare(batch), drop, o.span_weight)
-                heads.loss_backward(ops, config, head, saved, params, grads, o.freeze)
-                figures = {"loss": float(loss.loss)}
+                loss, saved = heads.loss(ops, config, head, params, batch, drop, o.span_weight)
+                grads = heads.loss_backward(ops, config, head, saved, params, grads, o.freeze)
+                figures = {"loss": loss.loss}
                 if head.kind in ("classify", "choice", "tag"):
-                    scores = np.asarray(loss.logits)
-                    scores = scores.reshape(-1, batch.choices) if head.kind == "choice" else scores
-                    figures["accuracy"] = float(batch.label_weights @ (scores.argmax(1) == batch.labels))
-            rows = {"span": batch.T, "tag": len(batch.label_rows)}.get(head.kind, batch.S)
-            figures["operations"] = task_operations(
-                config, np.diff(batch.cu_seqlens), rows, head.outputs, head.pooled, o.freeze
-            )
-            return figures
+                    scores = loss.logits.reshape(-1, batch.choices) if head.kind == "choice" else loss.logits
+                    right = scores.argmax(1) == batch.labels
+                    figures["accuracy"] = (batch.label_weights * right).sum()
+            return grads, figures
 
         return run
+
+    def operations(self, params: Parameters) -> Callable[[TaskBatch], float]:
+        """What counts the useful operations of a batch."""
+        config, head = params.config, params.head
+
+        def count(batch: TaskBatch) -> float:
+            rows = {"span": batch.T, "tag": len(batch.label_rows)}.get(head.kind, batch.S)
+            return task_operations(
+                config, batch.lengths, rows, head.outputs, head.pooled, self.options.freeze
+            )
+
+        return count
 
     def look(self, state: State) -> dict[str, float]:
         """The figures of dev; the model is saved where they are the best so far."""
@@ -198,6 +205,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         look_steps=run.epoch_steps,
         look=run.look,
         from_weights="",
+        operations=run.operations(state.params),
     )
     with RunLog(folder, state.step, total, run.show, run.peak) as log:
         batches = training_batches(

@@ -9,13 +9,15 @@ N steps.
 import time
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 from minibert.errors import InputError
 from minibert.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.task import GLANCE_TARGETS, Pretraining
-from minibert.train import Loop, State, one_step, prefetch
+from minibert.train import Loop, State, Steps, prefetch
 
 REHEARSAL = 0.03  # share of the minutes that measuring may take
 MARGIN = 0.96  # a machine is not equally fast all the time
@@ -66,12 +68,14 @@ def seconds_per_step(task: Pretraining, state: State, seq_length: int, seconds: 
     params = Parameters(state.params.config, state.params.flat.copy())
     trial = State(params, task.optimizer(params))
     loop = Loop(1, lambda step: 1e-6, Path(), task.options.accumulate)
-    work, grads, times = task.gradients(params.config), params.zeros_like(), [time.monotonic()]
-    with closing(prefetch(task.stage_batches(seq_length))) as batches:
+    steps, times = Steps(task.ops, trial, task.gradients(params.config), loop), [time.monotonic()]
+    ready = (steps.parts(batch) for batch, _ in task.stage_batches(seq_length))
+    with closing(prefetch(ready)) as waiting:
         while len(times) < 4 or times[-1] - times[0] < seconds:
-            one_step(task.ops, trial, grads, next(batches)[0], work, loop)
+            steps.one(next(waiting))
             times.append(time.monotonic())
-    return (times[-1] - times[1]) / (len(times) - 2)  # the first step also warms up
+    # The first step also warms up, and an engine that compiles does so in some others.
+    return median(after - before for before, after in pairwise(times[1:]))
 
 
 def looking_seconds(task: Pretraining, state: State) -> float:

@@ -112,19 +112,24 @@ def score(
         When no position shows [MASK].
     """
     nll, right, labels, next_nll, next_right, next_labels = [], [], [], [], [], []
+    tree = ops.place(params)
     sequences = tokens = 0
     for batch in batches:
         batch.validate(config)
         with ops.step():
-            loss, _ = pretraining_loss(ops, config, params, ops.prepare(batch), None)
+            found = ops.call(per_position, (config,), tree, ops.prepare(batch))
+            mlm, nsp = (
+                [ops.restored(one, batch, per) for one in pair]
+                for pair, per in zip(found, ("masked", "sequences"), strict=True)
+            )
             scored = scored_positions(batch.input_ids[batch.masked_rows], mask_id)
             asked = batch.next_sentence_labels >= 0
             labels.append(batch.masked_labels[scored])
-            nll.append(np.array(loss.mlm_nll[scored], np.float64))
-            right.append(np.asarray(loss.mlm_predicted[scored]) == labels[-1])
-            next_nll.append(np.array(loss.nsp_nll[asked], np.float64))
+            nll.append(mlm[0][scored].astype(np.float64))
+            right.append(mlm[1][scored] == labels[-1])
+            next_nll.append(nsp[0][asked].astype(np.float64))
             next_labels.append(batch.next_sentence_labels[asked])
-            next_right.append(np.asarray(loss.nsp_predicted[asked]) == next_labels[-1])
+            next_right.append(nsp[1][asked] == next_labels[-1])
         sequences, tokens = sequences + batch.S, tokens + batch.T
     targets = np.concatenate(labels) if labels else np.zeros(0, np.int32)
     if not len(targets):
@@ -141,6 +146,13 @@ def score(
         sequences=sequences,
         tokens=tokens,
     )
+
+
+# -> nll predicted (M,), nll predicted (S,)
+def per_position(ops: Any, config: BertConfig, params: dict[str, Any], batch: Batch) -> tuple[tuple, tuple]:
+    """Losses of both heads, at every masked position and of every sequence, and what was likeliest."""
+    loss, _ = pretraining_loss(ops, config, params, batch)
+    return (loss.mlm_nll, loss.mlm_predicted), (loss.nsp_nll, loss.nsp_predicted)
 
 
 def score_shuffled(

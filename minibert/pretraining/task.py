@@ -6,8 +6,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from minibert.batch import Batch
 from minibert.bert import pretraining_loss, pretraining_loss_backward
 from minibert.config import BertConfig
@@ -70,26 +68,28 @@ class Pretraining:
 
     def gradients(self, config: BertConfig) -> Gradients:
         """What the loop calls for every micro-batch: forward, backward, and the figures of both tasks."""
-        ops, seed = self.ops, self.options.seed
+        rates, seed = (config.hidden_dropout_prob, config.attention_probs_dropout_prob), self.options.seed
 
-        def run(params: dict, grads: dict, batch: Batch, step: int) -> dict[str, float]:
-            drop = ops.dropout(
-                batch, config.hidden_dropout_prob, config.attention_probs_dropout_prob, seed, step
-            )
+        def run(ops: Any, params: dict, grads: dict, batch: Any, step: Any) -> tuple[dict, dict[str, Any]]:
+            drop = ops.dropout(batch, *rates, seed, step)
             with ops.step():
-                loss, saved = pretraining_loss(ops, config, params, ops.prepare(batch), drop)
-                pretraining_loss_backward(ops, config, saved, params, grads)
-                right = np.asarray(loss.mlm_predicted) == batch.masked_labels
-                next_right = np.asarray(loss.nsp_predicted) == batch.next_sentence_labels
-                figures = {"loss": float(loss.loss), "mlm_loss": float(loss.mlm_loss)}
-                figures["operations"] = step_operations(config, np.diff(batch.cu_seqlens), batch.M)
-                figures["mlm_accuracy"] = float(batch.masked_weights @ right)
-                if batch.next_sentence_weights.any():
-                    figures["nsp_loss"] = float(loss.nsp_loss)
-                    figures["nsp_accuracy"] = float(batch.next_sentence_weights @ next_right)
-            return figures
+                loss, saved = pretraining_loss(ops, config, params, batch, drop)
+                grads = pretraining_loss_backward(ops, config, saved, params, grads)
+                right = loss.mlm_predicted == batch.masked_labels
+                next_right = loss.nsp_predicted == batch.next_sentence_labels
+                figures = {"loss": loss.loss, "mlm_loss": loss.mlm_loss}
+                figures["mlm_accuracy"] = (batch.masked_weights * right).sum()
+                if batch.asks_next:
+                    figures["nsp_loss"] = loss.nsp_loss
+                    figures["nsp_accuracy"] = (batch.next_sentence_weights * next_right).sum()
+            return grads, figures
 
         return run
+
+    @staticmethod
+    def operations(config: BertConfig) -> Callable[[Batch], float]:
+        """What counts the useful operations of a batch."""
+        return lambda batch: step_operations(config, batch.lengths, batch.M)
 
     def batches(
         self, total: int, step: int = 0, position: list[int] | None = None

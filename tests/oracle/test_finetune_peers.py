@@ -142,15 +142,15 @@ def trained(settings, data):
     from minibert import backends
     from minibert.finetuning import batches
     from minibert.finetuning.running import Run
-    from minibert.train import Loop, one_step
+    from minibert.train import Loop, Steps
 
     ops = backends.create("numpy", 1, "float32")
     run = Run(settings, data, ops, Path("nowhere"))
     state = run.start()
-    grads, loop = state.params.zeros_like(), Loop(6, run.rate, Path("nowhere"))
+    steps = Steps(ops, state, run.gradients(state.params), Loop(6, run.rate, Path("nowhere")))
     made = batches.training_batches(data.train, data.head, 8, settings.seed)
     for batch, _ in itertools.islice(made, 6):
-        one_step(ops, state, grads, batch, run.gradients(state.params), loop)
+        steps.one(steps.parts(batch))
     return batches.outputs(ops, state.params, data.dev, 4096)
 
 
