@@ -15,6 +15,7 @@ from typing import Any
 from minibert import __version__
 from minibert.cli.answer import add_answer
 from minibert.cli.convert import add_convert
+from minibert.cli.data import add_data
 from minibert.cli.experiments import add_table7
 from minibert.cli.features import add_features
 from minibert.cli.finetune import (
@@ -28,7 +29,7 @@ from minibert.cli.flags import Parser, add_engine, add_json, add_layout
 from minibert.cli.pretrain import add_pretrain
 from minibert.cli.score import add_score
 from minibert.cli.tag import add_tag
-from minibert.cli.text import add_data, add_vocab
+from minibert.cli.text import add_vocab
 from minibert.cli.tokenize import add_tokenize
 from minibert.cli.warmup import add_warmup
 from minibert.errors import InputError, RunError
@@ -38,7 +39,7 @@ COMMANDS = {
     "pretrain": "train a BERT on text, or on the books in the package",
     "vocab": "learn a WordPiece vocabulary, or see what one does to a text",
     "tokenize": "text to pieces, ids and offsets",
-    "data": "write text as token shards; look at training instances",
+    "data": "write text as token shards, alone or in parts by many jobs",
     "finetune": "teach a trained BERT a task: GLUE, SQuAD, NER, SWAG, your own",
     "predict": "write a task's official files with one model, or several averaged",
     "classify": "what a fine-tuned model says of a text or a pair",

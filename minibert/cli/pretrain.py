@@ -37,6 +37,7 @@ examples:
   minibert pretrain --minutes 8
   minibert pretrain articles/ more.txt.gz --size mini --steps 9000 --out runs/articles
   minibert pretrain --out runs/articles --resume --steps 40000
+  minibert pretrain --shards shards --size base --steps 100000
 """
 
 
@@ -44,7 +45,7 @@ def add_pretrain(commands: Any) -> None:
     """The command's parser."""
     parser = commands.add_parser(
         "pretrain",
-        usage="minibert pretrain [CORPUS ...] [--out DIR] [--size NAME] [--minutes N | --steps N] [...]",
+        usage="minibert pretrain [CORPUS ... | --shards FOLDER] [--out DIR] [--size NAME] [...]",
         description=DESCRIPTION,
         epilog=f"what a size stands for, where the flags say nothing else:\n{_recipe_table()}\n{EXAMPLES}",
     )
@@ -63,7 +64,8 @@ def run_pretrain(arguments: argparse.Namespace) -> int:
 
     began = time.monotonic()
     said = said_options(arguments)
-    folder = run_folder(arguments.out, arguments.resume, arguments.corpus)
+    text = arguments.corpus or [arguments.shards] * bool(arguments.shards)
+    folder = run_folder(arguments.out, arguments.resume, text)
     if arguments.resume:
         options = PretrainOptions.resumed(folder / "training.json", **said)
     else:
@@ -141,6 +143,12 @@ def _run_flags(group: Any) -> None:
 
 def _text_flags(group: Any) -> None:
     add_layout(group, default=None)
+    group.add_argument(
+        "--shards",
+        metavar="FOLDER",
+        help="what `minibert data` made of a text, in however many parts, in place of CORPUS; its vocabulary "
+        "holds. The folder is read where it is, and has to stay",
+    )
     group.add_argument("--vocab", metavar="PATH", help="a vocab.txt or a folder with one (default: learn it)")
     FLAGS.number(group, "--vocab-size", int, "pieces to learn")
     FLAGS.constant(group, "--cased", "lower_case", False, "keep case and accents")

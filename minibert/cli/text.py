@@ -1,18 +1,15 @@
-"""`minibert vocab` and `minibert data`: text to a vocabulary, and to token shards."""
+"""`minibert vocab`: text to a vocabulary."""
 
 import argparse
 import json
 import warnings
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import add_corpus, add_json, add_layout, add_tokenizer_engine, invalid_text
+from minibert.cli.flags import add_corpus, add_json, add_tokenizer_engine, invalid_text
 from minibert.errors import InputError
 from minibert.files import atomic_text, write_folder_atomically
 
-NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
 REPORT = "vocab-report.json"
 LEARNING = {  # what the flags are where they are not given
@@ -194,65 +191,3 @@ def _save(tokenizer: Any, report: dict[str, Any], out: Path) -> None:
         fill(out)
     else:
         write_folder_atomically(out, fill)
-
-
-def add_data(commands: Any) -> None:
-    """The parser of `minibert data`."""
-    parser = commands.add_parser(
-        "data",
-        description="""
-Turns text into token shards: a folder that minibert.data.shards.TokenShards
-maps into memory, about two bytes a token, however large the text. With --show
-it prints training instances made from them, as the model meets them: two
-spans, masked words, and in braces what stood there. `minibert pretrain` does
-all of this by itself; this command is for looking, and for your own programs.
-""",
-        epilog="""
-examples:
-  minibert data --vocab runs/books --out shards
-  minibert data notes.txt --vocab vocabulary --out shards --show 3 --seq-length 64
-""",
-    )
-    parser.set_defaults(run=run_data)
-    add_corpus(parser)
-    parser.add_argument("--vocab", metavar="PATH", required=True, help="a vocab.txt, or a folder with one")
-    parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write; it must not exist")
-    parser.add_argument("--show", type=int, default=0, metavar="N", help="instances to print (default: 0)")
-    parser.add_argument("--seq-length", type=int, default=32, metavar="N", help="of those (default: 32)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of those (default: 0)")
-    add_layout(parser)
-
-
-def run_data(arguments: argparse.Namespace) -> int:
-    """Write shards, say what is in them, show some instances."""
-    from minibert.data.corpus import embedded_corpus, sentences
-    from minibert.data.instances import InstanceOptions, Instances
-    from minibert.data.shards import write_shards
-    from minibert.pretraining.preparation import watched
-    from minibert.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.from_pretrained(arguments.vocab)
-    if arguments.show < 0:
-        raise InputError(f"show={arguments.show} is not a number of instances; give 0 or more.")
-    options = InstanceOptions(seq_length=arguments.seq_length)
-    stream = sentences(arguments.corpus or embedded_corpus(), arguments.layout)
-    shards = write_shards(watched(stream, "writing shards", True), tokenizer, arguments.out)
-    size = sum(path.stat().st_size for path in Path(arguments.out).iterdir())
-    print(
-        f"{shards.n_documents:,} documents, {shards.n_sentences:,} sentences, {shards.n_tokens:,} tokens, "
-        f"{size / shards.n_tokens:.2f} bytes a token in {arguments.out}"
-    )
-    if arguments.show:
-        instances = Instances(shards, range(shards.n_documents), tokenizer, options, arguments.seed)
-        for text in _shown(instances, tokenizer, arguments.show):
-            print(f"\n{text}")
-    return 0
-
-
-def _shown(instances: Any, tokenizer: Any, count: int) -> Iterator[str]:
-    """Some training instances as text: pieces with what is to be predicted in braces behind them."""
-    for sequence, _ in islice(instances.stream(), count):
-        pieces = [tokenizer.vocab[piece] for piece in sequence.input_ids]
-        for position, label in zip(sequence.masked_positions, sequence.masked_labels, strict=True):
-            pieces[position] += "{" + tokenizer.vocab[label] + "}"
-        yield " ".join(pieces) + NEXT_SENTENCE[sequence.next_sentence_label]

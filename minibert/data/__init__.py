@@ -2,6 +2,7 @@
 
 from minibert.data.corpus import embedded_corpus, find_files, sentences, split_sentences
 from minibert.data.instances import InstanceOptions, Instances, Position, split_documents
+from minibert.data.joined import open_shards
 from minibert.data.shards import TokenShards, write_shards
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "TokenShards",
     "embedded_corpus",
     "find_files",
+    "open_shards",
     "sentences",
     "split_documents",
     "split_sentences",

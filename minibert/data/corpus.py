@@ -43,8 +43,6 @@ _SPACES = re.compile("  +")
 _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a number before its title
 
 
-
-
 def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     """The text files that are meant by names of files, folders and globs.
 
@@ -94,8 +92,6 @@ def embedded_corpus() -> Path:
     return Path(__file__).resolve().parent.parent / "corpora" / "books.txt.xz"
 
 
-
-
 def sentences(paths: str | Path | Iterable[str | Path], layout: str = "auto") -> "SentenceStream":
     """Every sentence of a corpus in order, with None between documents.
 
@@ -121,7 +117,8 @@ def sentences(paths: str | Path | Iterable[str | Path], layout: str = "auto") ->
     ------
     InputError
         At once: an unknown layout, a path that matches nothing. While iterating: a file that is not UTF-8
-        (with the offset of the byte), a damaged compressed file, a corpus without any text.
+        (with the offset of the byte), a damaged compressed file, or, as `EmptyCorpusError`, a
+        corpus without any text.
     """
     return SentenceStream(paths, layout)
 
@@ -173,10 +170,14 @@ class SentenceStream:
         return _READERS[layout](_lines(pieces))
 
 
-def empty_corpus(files: list[Path]) -> InputError:
+class EmptyCorpusError(InputError):
+    """There is no text where text was to be read."""
+
+
+def empty_corpus(files: list[Path]) -> EmptyCorpusError:
     """What is raised when there is no text in any of some files."""
     names = ", ".join(map(str, files[:3])) + (", …" if len(files) > 3 else "")
-    return InputError(f"The corpus is empty: no text in {names}; give files with text in them.")
+    return EmptyCorpusError(f"The corpus is empty: no text in {names}; give files with text in them.")
 
 
 def sniff(head: str) -> str:
@@ -253,8 +254,6 @@ def _split_and_cut(text: str) -> Iterator[str]:
     return (part for sentence in found for part in _cut(sentence))
 
 
-
-
 def _read_sentences(lines: Iterator[str]) -> Iterator[str | None]:
     for line in lines:
         if len(line) <= SENTENCE_CHARACTERS:
@@ -302,8 +301,6 @@ _READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
     "paragraphs": _read_paragraphs,
     "prose": _read_prose,
 }
-
-
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:

@@ -177,28 +177,56 @@ class Instances:
             if after.epoch > epoch:
                 return
 
-    def stream(self, position: Position = BEGINNING) -> Iterator[tuple[Sequence, Position]]:
+    def stream(
+        self, position: Position = BEGINNING, count: int = 1, first: int = 0, last: int | None = None
+    ) -> Iterator[tuple[Sequence | None, Position]]:
         """Instances without end from `position` on, each with the position after it.
 
         The arrays of a sequence are read-only views of its block.
 
+        Of batches that several machines share, each makes its own sequences only: the tokens of the others
+        are not read, they come as None. Where those lie has to be drawn all the same, which takes the lengths
+        of their sentences. What is made is the same, byte for byte, as in the whole stream.
+
+        Parameters
+        ----------
+        position : where to go on.
+        count : sequences of a batch, counted from `position` on.
+        first, last : make those in the slots from `first` to `last` (exclusive; None: `count`) of each batch.
+
         Raises
         ------
         InputError
-            When the position lies outside the text, as that of another corpus may.
+            When the position lies outside the text, as that of another corpus may; when there are no such
+            slots.
         """
+        last = count if last is None else last
+        if not 0 <= first < last <= count:
+            raise InputError(
+                f"first={first}, last={last} are no slots of a batch of {count} sequences; give "
+                "0 <= first < last <= count."
+            )
         epoch, block, offset = position
+        passed = 0  # sequences since `position`
         while True:
             blocks = self._blocks(epoch)
             self._check_within(position, block, len(blocks), "blocks")
             for number in range(block, len(blocks)):
-                made, order = self._make_block(epoch, number, blocks[number])
+                spans, keys = self._draw_spans(epoch, blocks[number])
+                order = permutation(np.arange(len(spans)), key(BLOCK_ORDER, self.seed, epoch, number))
                 self._check_within(position, offset, len(order), "instances")
-                last = number + 1 == len(blocks)
-                following = Position(epoch + 1, 0, 0) if last else Position(epoch, number + 1, 0)
-                for place in range(offset, len(order)):
-                    after = Position(epoch, number, place + 1) if place + 1 < len(order) else following
-                    yield made.sequence_at(order[place]), after
+                slots = (passed + np.arange(len(order) - offset)) % count
+                own = (first <= slots) & (slots < last)
+                chosen = np.sort(order[offset:][own])  # in the order of the text, as the shards are
+                made = self._make_block(spans[chosen], keys[chosen]) if len(chosen) else None
+                rows = np.searchsorted(chosen, order[offset:]).tolist()
+                following = Position(epoch, number + 1, 0)
+                if number + 1 == len(blocks):
+                    following = Position(epoch + 1, 0, 0)
+                for place, (mine, row) in enumerate(zip(own.tolist(), rows, strict=True), offset + 1):
+                    after = Position(epoch, number, place) if place < len(order) else following
+                    yield made.sequence_at(row) if mine else None, after
+                passed += len(order) - offset
                 offset = 0
             epoch, block = epoch + 1, 0
 
@@ -238,8 +266,9 @@ class Instances:
         number = (ends - 1) // BLOCK_TOKENS  # the block of a document is that of its last token
         return np.split(self.documents[order], np.flatnonzero(np.diff(number)) + 1)
 
-    def _make_block(self, epoch: int, number: int, documents: np.ndarray) -> tuple[Block, list[int]]:
-        """The instances of a block by document, and the order in which they come."""
+    # documents (d,) -> (N,5) int64, the fields of Spans; (N,) uint64
+    def _draw_spans(self, epoch: int, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the instances of a block lie, by document, and the random key of each."""
         options = self.options
         copy = epoch % options.dupe_factor if options.dupe_factor else epoch
         spans: list[Spans] = []
@@ -250,13 +279,19 @@ class Instances:
             spans.extend(self._spans(document, Random(document_key)))
             numbers = np.arange(len(spans) - before)
             keys.append(draw(np.full(len(numbers), document_key, np.uint64), numbers))
-        block = lay_out(self.shards, np.array(spans, np.int64), options.pairs, self.tokenizer)
+        return np.array(spans, np.int64), np.concatenate(keys)
+
+    # spans (N,5)  keys (N,)
+    def _make_block(self, spans: np.ndarray, keys: np.ndarray) -> Block:
+        """The instances that lie there."""
+        options = self.options
+        block = lay_out(self.shards, spans, options.pairs, self.tokenizer)
         if options.left_to_right:
             block.predict_next_tokens()
         else:
             mask_block(
                 block,
-                np.concatenate(keys),
+                keys,
                 self.tokenizer,
                 options.masked_lm_prob,
                 options.most_predictions,
@@ -264,8 +299,7 @@ class Instances:
                 options.whole_word_mask,
             )
         block.freeze()
-        order = permutation(np.arange(len(spans)), key(BLOCK_ORDER, self.seed, epoch, number))
-        return block, order.tolist()
+        return block
 
     def _spans(self, document: int, rng: Random) -> Iterator[Spans]:
         room, short = self.options.room, self.options.short_seq_prob

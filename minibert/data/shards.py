@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from minibert.data.corpus import SentenceStream
+from minibert.data.corpus import EmptyCorpusError, SentenceStream
 from minibert.errors import InputError
 from minibert.files import write_folder_atomically
 from minibert.tokenizer import Tokenizer
@@ -68,13 +68,24 @@ def write_shards(
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"folder={str(folder)!r} holds something already; remove it or name another.")
-    write_folder_atomically(folder, lambda place: _write(stream, tokenizer, place, progress))
+    write_folder_atomically(folder, lambda place: fill_with_shards(stream, tokenizer, place, progress))
     return TokenShards(folder, tokenizer)
 
 
-def _write(
-    stream: Iterable[str | None], tokenizer: Tokenizer, place: Path, progress: Progress | None
-) -> None:
+def fill_with_shards(
+    stream: Iterable[str | None], tokenizer: Tokenizer, place: Path, progress: Progress | None = None
+) -> int:
+    """What `write_shards` does, into a folder that is there and that someone else gives its name.
+
+    Returns
+    -------
+    The number of documents.
+
+    Raises
+    ------
+    EmptyCorpusError
+        When the corpus holds no token; the files are there then, and empty.
+    """
     with (
         open(place / "tokens.bin", "wb") as tokens,
         open(place / "sentences.bin", "wb") as sentences,
@@ -89,7 +100,7 @@ def _write(
                 progress(*group.how_far)
         writer.close()
     if not writer.n_documents:
-        raise InputError("The corpus holds no token; give files with text in them.")
+        raise EmptyCorpusError("The corpus holds no token; give files with text in them.")
     if progress:
         progress(*group.how_far)
     meta = {
@@ -102,6 +113,7 @@ def _write(
         "vocab_sha256": vocabulary_hash(tokenizer.vocab),
     }
     (place / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    return writer.n_documents
 
 
 class _Group(NamedTuple):
@@ -304,10 +316,10 @@ class TokenShards:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(
-                f"{self.folder} holds no token shards (meta.json: {reason}); make them with write_shards."
+                f"{self.folder} holds no token shards (meta.json: {reason}); make them with minibert data."
             ) from error
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-            raise InputError(f"{self.folder} holds no token shards; make them with write_shards.")
+            raise InputError(f"{self.folder} holds no token shards; make them with minibert data.")
         if meta.get("version") != VERSION:
             raise InputError(
                 f"The token shards in {self.folder} have version {meta.get('version')!r}, "

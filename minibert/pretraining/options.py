@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -14,6 +15,7 @@ from minibert.options import DTYPES, RunOptions
 from minibert.pretraining.recipes import MINUTES, RECIPES, Recipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
+IN_SHARDS = ("corpus", "layout", "vocab", "vocab_size", "lower_case")  # what token shards have settled
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class PretrainOptions(RunOptions):
     vocab: str | None = None  # vocab.txt or a folder with one; None: learned from the corpus
     vocab_size: int = 8192
     lower_case: bool = True
+    shards: str | None = None  # a folder of `minibert data`: text and vocabulary in place of all of these
     held_out: float = 0.05
     # model
     size: str = "tiny"
@@ -80,12 +83,16 @@ class PretrainOptions(RunOptions):
     keep: int = 2
 
     # What may differ when a run goes on: its length, and what has no influence on the weights.
-    FREE = frozenset({"steps", "minutes", "evaluations", "keep", "checkpoint_seconds", "checkpoint_steps"})
+    # Shards may have been moved; that they are the same is checked where they are opened.
+    FREE = frozenset(
+        {"steps", "minutes", "evaluations", "keep", "checkpoint_seconds", "checkpoint_steps", "shards"}
+    )
 
     def __post_init__(self) -> None:
         paths = [self.corpus] if isinstance(self.corpus, str | Path) else self.corpus
         object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
         object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
+        self._check_shards()
         if self.size not in SIZES:
             raise InputError(f"size={self.size!r} is not a published size; use one of {', '.join(SIZES)}.")
         if self.steps is not None and self.minutes is not None:
@@ -105,6 +112,19 @@ class PretrainOptions(RunOptions):
             object.__setattr__(self, "seq_length", str(self.seq_length))
         for length, _ in parse_lengths(self.seq_length or "128"):
             self.instance_options(length)  # complains of what no instance can be made with
+
+    def _check_shards(self) -> None:
+        """Shards bring text and vocabulary; from wherever the run goes on, they are where they were."""
+        if self.shards is None:
+            return
+        fields = {field.name: field.default for field in dataclasses.fields(self)}
+        given = [name for name in IN_SHARDS if getattr(self, name) != fields[name]]
+        if given:
+            raise InputError(
+                f"shards={self.shards!r} brings text and vocabulary, so {' and '.join(given)} can't be given "
+                "beside it; leave one of them out."
+            )
+        object.__setattr__(self, "shards", os.path.abspath(self.shards))
 
     def resolved(self) -> "PretrainOptions":
         """The same with every `None` that the recipe of the size answers filled in."""

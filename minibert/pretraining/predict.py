@@ -10,7 +10,8 @@ import numpy as np
 from minibert import backends
 from minibert.data.corpus import sentences
 from minibert.data.instances import split_documents
-from minibert.data.shards import TokenShards, write_shards
+from minibert.data.joined import open_shards
+from minibert.data.shards import write_shards
 from minibert.errors import InputError
 from minibert.model import Bert
 from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score, score_shuffled
@@ -200,5 +201,5 @@ def _text(
         return Text(tokenizer, shards, every[:0], every)
     if options is None or not (run / "shards").exists():
         raise _no_documents(run)
-    shards = TokenShards(run / "shards", tokenizer)
+    shards = open_shards(run / "shards", tokenizer)
     return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from minibert.data.corpus import embedded_corpus, empty_corpus, find_files, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
+from minibert.data.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
@@ -69,14 +70,17 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
 
     Parameters
     ----------
-    options : corpus, vocabulary and share of held-out documents.
-    run : the run folder; `vocab.txt`, `tokenizer_config.json` and `shards/` are written into it.
+    options : corpus and vocabulary, or shards that have both; share of held-out documents.
+    run : the run folder; `vocab.txt`, `tokenizer_config.json` and `shards/` are written into it. Of shards
+        that `minibert data` made, `shards/` only says where they are.
     show : draw progress bars.
     """
     tokenizer = _vocabulary(options, run, show)
-    if not (run / "shards").exists():
+    if options.shards:
+        link_shards(run / "shards", open_shards(options.shards, tokenizer))
+    elif not (run / "shards").exists():
         write_shards(watched(corpus_stream(options), "writing shards", show), tokenizer, run / "shards")
-    shards = TokenShards(run / "shards", tokenizer)
+    shards = open_shards(run / "shards", tokenizer)
     return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))
 
 
@@ -97,14 +101,27 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
             f"init_from={options.init_from!r} has no config.json or bert_config.json; "
             "give a run folder or another BERT's."
         )
-    if options.vocab or options.init_from:
+    if options.shards:
+        tokenizer = vocabulary_of(options.shards)
+        if options.init_from:
+            open_shards(options.shards, Tokenizer.from_pretrained(options.init_from))
+    elif options.vocab or options.init_from:
         tokenizer = Tokenizer.from_pretrained(options.vocab or options.init_from)
     else:
-        basic = BasicTokenizer(options.lower_case)
-        counted = count_corpus(options.corpus, basic, show, strict=True)  # the shards are, too
-        tokenizer = learn_tokenizer(counted.words, options.vocab_size, options.lower_case, show)
+        tokenizer = learn_vocabulary(options.corpus, options.vocab_size, options.lower_case, show)
     tokenizer.save_pretrained(run, model_max_length=max(options.max_positions, options.longest))
     return tokenizer
+
+
+def learn_vocabulary(
+    corpus: Iterable[str | Path],
+    vocab_size: int = PretrainOptions.vocab_size,
+    lower_case: bool = PretrainOptions.lower_case,
+    show: bool = True,
+) -> Tokenizer:
+    """The vocabulary that a run learns from its corpus."""
+    counted = count_corpus(corpus, BasicTokenizer(lower_case), show, strict=True)  # the shards are, too
+    return learn_tokenizer(counted.words, vocab_size, lower_case, show)
 
 
 def count_corpus(

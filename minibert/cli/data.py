@@ -1,0 +1,155 @@
+"""`minibert data`: text to token shards, all at once or in parts by many jobs."""
+
+import argparse
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from minibert.cli.flags import add_corpus, add_layout
+from minibert.errors import InputError
+
+NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
+
+
+def add_data(commands: Any) -> None:
+    """The command's parser."""
+    parser = commands.add_parser(
+        "data",
+        usage="minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]",
+        description="""
+Turns text into token shards: a folder with every token as a number, about two
+bytes each, and the vocabulary. `minibert pretrain --shards` trains on it,
+however large it is, on any number of machines; each reads what it needs.
+(`minibert pretrain CORPUS` does all of this by itself for a run of its own.)
+
+A large corpus is prepared by N jobs, wherever they run: each makes its --part
+I/N of the files, cut where the bytes are about equal, never within a file. The
+folder with all parts trains to the same bytes, whatever N was. A job that is
+started again leaves a finished part as it is.
+
+With --show it prints training instances, as the model meets them: two spans,
+masked words, and in braces what stood there.
+""",
+        epilog="""
+examples:
+  minibert data articles/ --vocab runs/books --out shards
+  minibert data notes.txt --out shards --show 3 --seq-length 64
+
+a large corpus in 16 parts; the array of a batch system does as well as this loop:
+  minibert vocab articles/ --vocab-size 30000 --out vocabulary
+  for i in $(seq 16); do
+    minibert data articles/ --vocab vocabulary --out shards --part $i/16 &
+  done; wait
+  minibert pretrain --shards shards --size base --steps 1000000
+""",
+    )
+    parser.set_defaults(run=run_data)
+    add_corpus(parser)
+    parser.add_argument(
+        "--vocab",
+        metavar="PATH",
+        help="a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)",
+    )
+    parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write, or to go on with")
+    parser.add_argument(
+        "--part", metavar="I/N", help="make only part I of N, such as 2/16, in a folder of its own in --out"
+    )
+    add_layout(parser)
+    group = parser.add_argument_group("training instances to look at")
+    group.add_argument("--show", type=int, default=0, metavar="N", help="how many to print (default: 0)")
+    group.add_argument("--seq-length", type=int, default=32, metavar="N", help="of those (default: 32)")
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="of those (default: 0)")
+
+
+def run_data(arguments: argparse.Namespace) -> int:
+    """Make shards or a part of them, say what is there, show some instances."""
+    from minibert.data.corpus import embedded_corpus, find_files, sentences
+    from minibert.data.instances import InstanceOptions
+    from minibert.data.parts import Part, finished_part, plan_part, write_part
+    from minibert.pretraining.preparation import watched
+
+    part, out = Part.parse(arguments.part or "1/1"), Path(arguments.out)
+    if arguments.show < 0:
+        raise InputError(f"show={arguments.show} is not a number of instances; give 0 or more.")
+    if arguments.show and part.parts > 1:
+        raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
+    options = InstanceOptions(seq_length=arguments.seq_length)
+    files = find_files(arguments.corpus or embedded_corpus())
+    tokenizer = _tokenizer(arguments, part, out)
+    planned, own = plan_part(files, part, arguments.layout, tokenizer)
+    made = finished_part(out, planned)
+    place = part.folder_in(out)
+    if made:
+        print(f"{place} has them already, of the same files and vocabulary:")
+    else:
+        stream = watched(sentences(own, arguments.layout), "writing shards", True) if own else ()
+        made = write_part(stream, tokenizer, out, planned)
+    if part.parts > 1:
+        print(f"Part {part}, {len(own):,} of {len(files):,} files:")
+    if made.documents:
+        print(_told(place, tokenizer))
+    else:
+        print(f"no text, as no file with text has its middle in this share; {place} says so.")
+    if part.parts > 1:
+        print(_to_do(out))
+    if arguments.show:
+        for text in _shown(out, tokenizer, options, arguments.show, arguments.seed):
+            print(f"\n{text}")
+    return 0
+
+
+def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
+    """The one that was named, or that the folder has, or that the text teaches."""
+    from minibert.data.parts import MANIFEST, require_free
+    from minibert.pretraining.preparation import learn_vocabulary
+    from minibert.tokenizer import Tokenizer
+
+    if arguments.vocab:
+        return Tokenizer.from_pretrained(arguments.vocab)
+    if part.parts > 1:
+        raise InputError(
+            f"--part {part} needs --vocab, as all parts share one vocabulary; learn it first with "
+            "minibert vocab CORPUS --out DIR."
+        )
+    if (out / MANIFEST).exists():
+        return Tokenizer.from_pretrained(out)
+    require_free(out)  # before the learning, which takes a while
+    return learn_vocabulary(arguments.corpus)
+
+
+def _told(place: Path, tokenizer: Any) -> str:
+    """What is in shards."""
+    from minibert.data.shards import TokenShards
+
+    shards = TokenShards(place, tokenizer)
+    size = sum(path.stat().st_size for path in place.glob("*.bin"))
+    return (
+        f"{shards.n_documents:,} documents, {shards.n_sentences:,} sentences, {shards.n_tokens:,} tokens, "
+        f"{size / shards.n_tokens:.2f} bytes a token in {place}"
+    )
+
+
+def _to_do(out: Path) -> str:
+    """Which parts are still to be made."""
+    from minibert.data.joined import missing_parts
+    from minibert.data.parts import parts_in
+
+    parts = list(parts_in(out))
+    if missing := missing_parts(parts):
+        return f"Still to be made: part {missing}."
+    return f"All {len(parts):,} parts are there: minibert pretrain --shards {out}"
+
+
+def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> Iterator[str]:
+    """Some training instances as text: pieces with what is to be predicted in braces behind them."""
+    from minibert.data.instances import Instances
+    from minibert.data.joined import open_shards
+
+    shards = open_shards(out, tokenizer)
+    instances = Instances(shards, range(shards.n_documents), tokenizer, options, seed)
+    for sequence, _ in islice(instances.stream(), count):
+        pieces = [tokenizer.vocab[piece] for piece in sequence.input_ids]
+        for position, label in zip(sequence.masked_positions, sequence.masked_labels, strict=True):
+            pieces[position] += "{" + tokenizer.vocab[label] + "}"
+        yield " ".join(pieces) + NEXT_SENTENCE[sequence.next_sentence_label]
