@@ -21,14 +21,14 @@ class Minibert(Runner):
         super().__init__(course, course.task(self._ops, dtype))
         self._state, self._rate = self.task.start(), 0.0
         loop = Loop(1 << 30, lambda step: self._rate, Path("nowhere"), self.task.options.accumulate)
-        self._steps = Steps(self._ops, self._state, self.task.gradients(self._state.params.config), loop)
+        self._training = Steps(self._ops, self._state, self.task.gradients(self._state.params.config), loop)
 
     def train(self, ready: Batch, rate: float) -> float:
         self._rate = rate
-        return self._steps.one(self._steps.parts(ready))["loss"]
+        return self._training.one(self._training.parts(ready))["loss"]
 
     def look(self, batch: Batch) -> np.ndarray:
-        self._steps.fetch()
+        self._training.fetch()
         params, ops = self._state.params, self._ops
         with ops.step():
             (nll, _), _ = ops.call(per_position, (params.config,), ops.place(params.tree), ops.prepare(batch))
