@@ -28,12 +28,21 @@ from minibert.data.parts import Manifest, Part, files_of_part, finished_part, pl
 from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError, RunError
 from minibert.pretrain import pretrain
+from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate
 from minibert.runlog import SPEEDS, read_metrics
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 BINARY = ("tokens.bin", "sentences.bin", "documents.bin")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_passes():
+    """The held-out part of so small a text is read a few times only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "PASSES", 3)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -42,6 +42,9 @@ a large corpus in 16 parts; the array of a batch system does as well as this loo
     minibert data articles/ --vocab vocabulary --out shards --part $i/16 &
   done; wait
   minibert pretrain --shards shards --size base --steps 1000000
+
+one large file would be one part's work; cut it first, at lines:
+  split -n l/64 --additional-suffix=.txt articles.txt articles/
 """,
     )
     parser.set_defaults(run=run_data)

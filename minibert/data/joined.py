@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -135,14 +136,13 @@ class EndToEnd:
     def __getitem__(self, where: slice | np.ndarray) -> np.ndarray:
         if isinstance(where, slice):
             return self._run(*where.indices(len(self))[:2])
-        part = np.searchsorted(self.ends, where, "right")
-        order = np.argsort(part, kind="stable")
-        borders = np.searchsorted(part[order], np.arange(len(self.arrays) + 1))
         found = np.empty(len(where), self.arrays[0].dtype)
-        for number in np.unique(part):
-            places = order[borders[number] : borders[number + 1]]
+        part = np.searchsorted(self.ends, where, "right")
+        borders = np.flatnonzero(np.diff(part, prepend=-1, append=-1)).tolist()
+        for begin, end in pairwise(borders):  # places in one array: a span of text at least, often many
+            number = part[begin]
             array = self.arrays[number]
-            found[places] = array[where[places] - (self.ends[number] - len(array))]
+            found[begin:end] = array[where[begin:end] - (self.ends[number] - len(array))]
         return found
 
     def _run(self, begin: int, end: int) -> np.ndarray:
