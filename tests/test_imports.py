@@ -34,6 +34,7 @@ backends/__init__       | ops/* backends/*                                    | 
 backends/numba_*        | ops/* backends/numba_*                              | numpy numba
 backends/cpp_primitives | ops/* backends/_kernels                             | numpy
 backends/cpp_ops        | ops/* backends/cpp_primitives                       | numpy
+backends/jax_devices    |                                                     | jax
 backends/jax_ops        | ops/*                                               | numpy jax
 
 tokenizer/__init__      | tokenizer/*                                         |

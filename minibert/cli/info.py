@@ -1,15 +1,16 @@
 """What `minibert info` tells: the facts a bug report or a comparison of speeds needs."""
 
+import importlib.util
 import platform
 import warnings
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
 import numpy as np
 
 from minibert import __version__, backends
 from minibert.data.corpus import embedded_corpus
-from minibert.errors import InputError
+from minibert.errors import InputError, RunError
 from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 
@@ -18,7 +19,7 @@ PEAKS = ("float32", "bfloat16")
 EXTRAS = {
     "matplotlib": "pictures",
     "tensorboardX": "TensorBoard events",
-    "jax": "the reference on accelerators",
+    "jax": "accelerators and many devices",
 }
 
 
@@ -37,6 +38,7 @@ def information(backend: str = "auto", threads: int | None = None) -> dict[str, 
         "matrix library": _blas(),
         "engines": {name: _engine(name) for name in ("auto", *backends.ENGINES)},
         "engine": _chosen(backend, threads),
+        "devices of JAX": _jax_devices(),
         "tokenizer": _tokenizer(),
         "extras": {name: _version(name) or f"not there; it gives {gift}" for name, gift in EXTRAS.items()},
         "corpus": _corpus(),
@@ -85,6 +87,16 @@ def _chosen(name: str, threads: int | None) -> dict[str, Any]:
         title = f"peak in {dtype}, GFLOP/s"
         found[title] = round(peak, 1) if peak else "not measured: that takes the kernels in C++"
     return found
+
+
+def _jax_devices() -> dict[str, str] | str:
+    """What JAX would compute on, or why on nothing. Where it is not there nothing tries to import it."""
+    if importlib.util.find_spec("jax") is None:
+        return "not there; pip install minibert[jax]"
+    try:
+        return import_module("minibert.backends.jax_devices").devices()
+    except (ImportError, RunError) as error:
+        return f"none: {error}"
 
 
 def _tokenizer() -> str:
