@@ -253,6 +253,20 @@ class FlatParameters(ABC):
                 ranges.append([begin, begin + entry.size])
         return np.array(ranges, np.int64).reshape(-1, 2)
 
+    @property
+    def tensors(self) -> np.ndarray:
+        """(K,3) int64: begin, end and whether it has weight decay, of all tensors in the buffer in order."""
+        places = self._places.values()
+        return np.array([(begin, begin + entry.size, entry.decays) for begin, entry in places], np.int64)
+
+    def leaves(self, tree: dict[str, Any]) -> Iterator[Any]:
+        """The arrays of a tree like this one, in the order of the buffer."""
+        for name in self:
+            leaf = tree
+            for step in name.split("."):
+                leaf = leaf[int(step) if step.isdigit() else step]
+            yield leaf
+
     def zeros_like(self) -> Self:
         """A tree of the same shape and dtype filled with zeros: gradients, moments."""
         return self.like(np.zeros_like(self.flat))

@@ -32,10 +32,10 @@ optim                   |                                                     | 
 flops                   | config                                              | numpy
 backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
 backends/numba_*        | ops/* backends/numba_*                              | numpy numba
+backends/jax_*          | ops/* batch backends/jax_* errors                   | numpy jax
 backends/cpp_primitives | ops/* backends/_kernels                             | numpy
 backends/cpp_ops        | ops/* backends/cpp_primitives                       | numpy
 backends/jax_devices    |                                                     | jax
-backends/jax_ops        | ops/*                                               | numpy jax
 
 tokenizer/__init__      | tokenizer/*                                         |
 tokenizer/unicode       |                                                     |

@@ -33,6 +33,10 @@ def _numba(threads: int, dtype: str) -> Ops:
     return import_module("minibert.backends.numba_ops").NumbaOps(threads=threads)
 
 
+def _jax(threads: int, dtype: str) -> Ops:
+    return import_module("minibert.backends.jax_ops").JaxOps(dtype)
+
+
 class Engine(NamedTuple):
     """One engine: what it is, and how it comes to be."""
 
@@ -51,6 +55,12 @@ TABLE = {
         ("float32", "bfloat16", "float64"),
     ),
     "numba": Engine("loops compiled by Numba for float32 and float64", _numba, "pip install numba"),
+    "jax": Engine(
+        "the reference compiled by XLA, for accelerators",
+        _jax,
+        "pip install jax, or jax[cuda13] for a GPU",
+        ("float32", "bfloat16", "float64"),
+    ),
 }
 ENGINES = {name: engine.about for name, engine in TABLE.items()}
 FASTEST_FIRST = ("cpp", "numba", "numpy")
@@ -85,7 +95,7 @@ def choose(name: str = "auto", threads: int | None = None, dtype: str = "float32
     _require_positive(threads)
     if name not in ("auto", *TABLE):
         raise InputError(f"backend={name!r} is not an engine; use auto or one of {', '.join(TABLE)}.")
-    able = [one for one in FASTEST_FIRST if dtype in TABLE[one].dtypes]
+    able = [one for one in TABLE if dtype in TABLE[one].dtypes]
     if not able:
         raise InputError(f"dtype={dtype!r} is not one to compute in; use float32, bfloat16 or float64.")
     if name not in ("auto", *able):
@@ -96,7 +106,9 @@ def choose(name: str = "auto", threads: int | None = None, dtype: str = "float32
         ops = _make(name, threads, dtype)
         return ops, _described(ops)
     missing = []
-    for one in able:
+    for one in FASTEST_FIRST:
+        if one not in able:
+            continue
         try:
             ops = _make(one, threads, dtype)
         except _MissingEngine as error:

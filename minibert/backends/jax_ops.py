@@ -1,0 +1,349 @@
+"""The engine on JAX: the reference itself over `jax.numpy`, compiled whole, for accelerators.
+
+What differs from the reference is what has to: attention and LSTMs over rows, additions to rows of a table,
+the precision of matrix products, and updates that write to no array. Everything else here are the hooks: how
+a batch gets its static shape, what is compiled, and where parameters lie.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from minibert.backends import jax_attention, jax_rows
+from minibert.ops import Ops, random
+from minibert.ops.hooks import Figures
+from minibert.ops.primitives import Saved
+from minibert.ops.updates import spans
+
+CHUNK = 4096
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["how"])
+@dataclass(frozen=True)
+class Kept:
+    """Arrays for a backward, and what it has to know when it is compiled."""
+
+    arrays: Any
+    how: Any
+
+
+class JaxOps(Ops):
+    """Every operation of the reference, for XLA to compile.
+
+    Parameters
+    ----------
+    dtype : of the operands of matrix products, "float32", "bfloat16" or "float64". With bfloat16, activations
+        and their gradients are kept so between sublayers; sums, statistics, losses and weights are float32.
+    recompute : keep of each layer only what enters it, and compute the rest again when going back: less
+        memory for a third more arithmetic.
+    """
+
+    name = "jax"
+
+    def __init__(self, dtype: str = "float32", recompute: bool = False) -> None:
+        super().__init__(jnp)
+        if dtype == "float64":
+            jax.config.update("jax_enable_x64", True)
+        self._narrow = jnp.bfloat16 if dtype == "bfloat16" else None
+        self._recompute = recompute
+        self._device = jax.local_devices()[0]
+        self._compiled: dict[Callable, Callable] = {}
+
+    # Precision: rows between the embeddings and the heads are narrow, everything else is wide.
+
+    def widen(self, x: Any) -> Any:
+        """Activations as float32 at least."""
+        return x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
+
+    def _narrowed(self, x: Any) -> Any:
+        return x if self._narrow is None else x.astype(self._narrow)
+
+    # a (M,K)  b (K,N) -> (M,N)
+    def _product(self, a: Any, b: Any) -> Any:
+        """a @ b, added up in float32 at least."""
+        if self._narrow is None:
+            return jnp.matmul(a, b, precision="highest")
+        return jnp.matmul(self._narrowed(a), self._narrowed(b), preferred_element_type=jnp.float32)
+
+    # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
+    def linear(self, x: Any, weight: Any, bias: Any) -> tuple[Any, Saved]:
+        """x @ weight + bias, as precise as x."""
+        y = (self._product(x, weight) + bias).astype(x.dtype)
+        return y, (self._narrowed(x), weight)
+
+    # dy (T,N) -> dx (T,K)  dweight (K,N)  dbias (N,)
+    def linear_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
+        """Gradients of `linear`."""
+        x, weight = saved
+        dx = self._product(dy, weight.T).astype(dy.dtype)
+        return dx, self._product(x.T, dy), self.widen(dy).sum(0)
+
+    # x (...) -> (...)
+    def gelu(self, x: Any, form: str) -> tuple[Any, Saved]:
+        """x Phi(x), in float32 at least; only x is kept."""
+        y, _ = super().gelu(self.widen(x), form)
+        return y.astype(x.dtype), (x,)
+
+    def gelu_backward(self, dy: Any, saved: Saved, form: str) -> Any:
+        """Gradient of `gelu`."""
+        (x,) = saved
+        _, again = super().gelu(self.widen(x), form)
+        return super().gelu_backward(self.widen(dy), again, form).astype(dy.dtype)
+
+    # x (T,H)  gamma (H,)  beta (H,) -> (T,H)
+    def layer_norm(self, x: Any, gamma: Any, beta: Any, eps: float) -> tuple[Any, Saved]:
+        """gamma (x - mean) / sqrt(variance + eps) + beta over each row, in float32 at least."""
+        y, (normal, inverse, _) = super().layer_norm(self.widen(x), gamma, beta, eps)
+        return y.astype(x.dtype), (normal.astype(x.dtype), inverse, gamma)
+
+    # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
+    def layer_norm_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
+        """Gradients of `layer_norm`."""
+        normal, inverse, gamma = saved
+        dx, dgamma, dbeta = super().layer_norm_backward(self.widen(dy), (self.widen(normal), inverse, gamma))
+        return dx.astype(dy.dtype), dgamma, dbeta
+
+    # input_ids token_type_ids positions (T,) -> (T,H)
+    def embedding_block(
+        self, batch: Any, params: dict, config: Any, drop: random.Dropout | None
+    ) -> tuple[Any, Saved]:
+        """dropout(LayerNorm(word + position + segment)); where rows become narrow."""
+        y, saved = super().embedding_block(batch, params, config, drop)
+        return self._narrowed(y), saved
+
+    # dy (T,H) -> grads
+    def embedding_block_backward(self, dy: Any, saved: Saved, params: dict, grads: dict) -> dict:
+        """Gradients of the three tables and the LayerNorm."""
+        return super().embedding_block_backward(self.widen(dy), saved, params, grads)
+
+    # x (T,H)  rows (M,) -> (M,H)
+    def take_rows(self, x: Any, rows: Any) -> tuple[Any, Saved]:
+        """Some rows of x, wide: what comes next is a head."""
+        return self.widen(x[rows]), (rows, x)
+
+    # Arrays that can't be written to.
+
+    def accumulate(self, total: Any, extra: Any) -> Any:
+        """The sum, a new array."""
+        return total + extra
+
+    # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
+    def scatter_add(self, total: Any, ids: Any, rows: Any) -> Any:
+        """total[ids[t]] + rows[t] for every t, equal ids adding up."""
+        return total.at[ids].add(rows.astype(total.dtype))
+
+    # grads (N,) -> scalar
+    def global_norm(self, grads: Any) -> Any:
+        """Euclidean norm of all gradients together."""
+        whole = len(grads) // CHUNK * CHUNK  # sums of sums: one long sum in float32 loses digits
+        squares = jnp.square(grads[:whole]).reshape(-1, CHUNK).sum(1).sum()
+        return jnp.sqrt(squares + jnp.square(grads[whole:]).sum())
+
+    # -> scalar
+    def clip_factor(self, norm: Any, clip_norm: float) -> Any:
+        """What makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
+        return jnp.where(norm > clip_norm, clip_norm / norm, 1.0) if clip_norm > 0 else 1.0
+
+    # params grads m v (N,)  decayed (K,2) -> params m v (N,)
+    def adamw(
+        self,
+        params: Any,
+        grads: Any,
+        m: Any,
+        v: Any,
+        decayed: np.ndarray,
+        *,
+        lr: float,
+        step: int,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        bias_correction: bool = True,
+        clip: float = 1.0,
+    ) -> tuple[Any, Any, Any]:
+        """One step of Adam with decoupled weight decay."""
+        # 1 - beta^t without cancellation: t is traced, so this is done in the precision of the parameters.
+        count = jnp.asarray(step, params.dtype)
+        own = [-jnp.expm1(count * np.log(beta)) if bias_correction else 1.0 for beta in (beta1, beta2)]
+        grads = grads * clip
+        m = beta1 * m + (1 - beta1) * grads
+        v = beta2 * v + (1 - beta2) * (grads * grads)
+        direction = (m / own[0]) / (jnp.sqrt(v / own[1]) + eps)
+        changed = params - lr * (direction + weight_decay * params)
+        for begin, end, decays in spans(decayed, len(params)):
+            if not decays:  # biases and LayerNorms: some small stretches, put right one by one
+                changed = changed.at[begin:end].set(params[begin:end] - lr * direction[begin:end])
+        return changed, m, v
+
+    # q k v (T,A,D) -> (T,A,D)
+    def attention(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        cu_seqlens: Any,
+        causal: bool = False,
+        drop: random.Dropout | None = None,
+        site: Any = 0,
+    ) -> tuple[Any, Saved]:
+        """softmax(q k^T / sqrt(D)) v, over rows if the batch was laid out so."""
+        if not isinstance(cu_seqlens, jax_rows.Borders):
+            return super().attention(q, k, v, cu_seqlens, causal, drop, site)
+        rate, keys = drop.attention_rate if drop is not None else 0.0, None
+        if rate:
+            keys = self._in_rows(random.fold(jnp, drop.rows, *random.words(jnp, site)), cu_seqlens)
+        plan = self._plan(q, causal, rate)
+        rows = (self._in_rows(one, cu_seqlens) for one in (q, k, v))
+        y, saved = jax_attention.forward(plan, *rows, cu_seqlens.lengths, keys)
+        return y.reshape(q.shape), (q, Kept(saved, plan))
+
+    def attention_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
+        """Gradients of `attention`."""
+        *_, kept = saved
+        if not isinstance(kept, Kept):
+            return super().attention_backward(dy, saved)
+        gradients = jax_attention.backward(kept.how, dy.reshape(kept.arrays[0].shape), kept.arrays)
+        return tuple(one.reshape(dy.shape) for one in gradients)
+
+    def _plan(self, q: Any, causal: bool, rate: float) -> jax_attention.Plan:
+        kernel = jax_attention.choose(self._device.platform, q.dtype, causal, rate, q.shape[-1])
+        return jax_attention.Plan(causal, rate, kernel)
+
+    # x (R n,...) -> (R,n,...)
+    def _in_rows(self, x: Any, borders: jax_rows.Borders) -> Any:
+        return x.reshape(len(borders.lengths), len(borders.columns), *x.shape[1:])
+
+    # scores (T,)  labels (S,) -> (S,)
+    def segment_softmax_cross_entropy(self, scores: Any, cu_seqlens: Any, labels: Any) -> tuple[Any, Saved]:
+        """-log softmax within each segment at its label."""
+        if not isinstance(cu_seqlens, jax_rows.Borders):
+            return super().segment_softmax_cross_entropy(scores, cu_seqlens, labels)
+        scores = self._in_rows(scores, cu_seqlens)
+        real = cu_seqlens.columns < cu_seqlens.lengths[:, None]
+        shifted = scores - jnp.where(real, scores, scores.min()).max(-1, keepdims=True)
+        exponentials = jnp.where(real, jnp.exp(jnp.where(real, shifted, 0)), 0)
+        total = jnp.maximum(exponentials.sum(-1, keepdims=True), jnp.finfo(scores.dtype).tiny)  # 0 in pads
+        nll = jnp.log(total) - jnp.take_along_axis(shifted, labels[:, None], 1)
+        return nll[:, 0], Kept((exponentials / total, labels), "rows")
+
+    # dnll (S,) -> dscores (T,)
+    def segment_softmax_cross_entropy_backward(self, dnll: Any, saved: Saved) -> Any:
+        """Gradient of `segment_softmax_cross_entropy`."""
+        if not isinstance(saved, Kept):
+            return super().segment_softmax_cross_entropy_backward(dnll, saved)
+        return self.softmax_cross_entropy_backward(dnll, saved.arrays).reshape(-1)
+
+    def layers(self, block: Callable, params: list[dict], x: Any) -> tuple[Any, Saved]:
+        """x through all layers; with `recompute`, what enters each is all that is kept."""
+        if not self._recompute:
+            return super().layers(block, params, x)
+        entering = []
+        for number, one in enumerate(params):
+            entering.append(x)
+            x, _ = block(x, one, number)
+        return x, tuple(Kept(one, (block, number)) for number, one in enumerate(entering))
+
+    def layers_backward(
+        self,
+        block_backward: Callable,
+        dy: Any,
+        saved: Saved,
+        params: list[dict],
+        grads: list[dict],
+        first: int = 0,
+    ) -> tuple[Any, list[dict]]:
+        """dy back through layers, down to `first`."""
+        if not self._recompute:
+            return super().layers_backward(block_backward, dy, saved, params, grads, first)
+
+        def again(dy: Any, kept: Kept, one: dict, one_grads: dict) -> tuple[Any, dict]:
+            block, number = kept.how
+            # The barrier keeps XLA from seeing that this was computed before, and from keeping it after all.
+            x, dy = jax.lax.optimization_barrier((kept.arrays, dy))
+            return block_backward(dy, block(x, one, number)[1], one, one_grads)
+
+        return super().layers_backward(again, dy, saved, params, grads, first)
+
+    # How batches come in.
+
+    def prepare(self, batch: Any) -> jax_rows.Rows:
+        """A batch as rows, on the device."""
+        return jax.device_put(jax_rows.lay_out(batch, jax_rows.shape_of(batch)), self._device)
+
+    def restored(self, values: Any, batch: Any, per: str) -> np.ndarray:
+        """What was computed from rows, in the order of the batch."""
+        values = np.asarray(values)
+        if per == "tokens":
+            return values[jax_rows.places(batch, jax_rows.shape_of(batch).columns)]
+        count = {"sequences": batch.S, "masked": batch.M}
+        return values[: count[per] if per in count else len(batch.label_rows)]
+
+    def place(self, tree: Any) -> Any:
+        """A tree of arrays on the device."""
+        return jax.device_put(tree, self._device)
+
+    def call(self, function: Callable, static: tuple, *arrays: Any) -> Any:
+        """The function, compiled."""
+        return self._jitted(function, len(static))(self, *static, *arrays)
+
+    def _jitted(self, function: Callable, static: int, **options: Any) -> Callable:
+        if function not in self._compiled:
+            numbers = tuple(range(1 + static))
+            self._compiled[function] = jax.jit(function, static_argnums=numbers, **options)
+        return self._compiled[function]
+
+    # Training.
+
+    def parts(self, batch: Any, count: int) -> Any:
+        """Micro-batches in one shape, one upon another, on the device."""
+        split = list(batch.split(min(count, batch.E)))
+        shape, asks_next = jax_rows.common([jax_rows.shape_of(part) for part in split]), batch.asks_next
+        laid_out = [jax_rows.lay_out(part, shape, asks_next) for part in split]
+        return jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *laid_out), self._device)
+
+    def enter(self, names: Any, buffers: tuple) -> tuple:
+        """Copies on the device."""
+        return tuple(jnp.array(buffer, device=self._device) for buffer in buffers)
+
+    def leave(self, names: Any, buffers: tuple) -> tuple:
+        """Copies in host memory; what the device has will be overwritten."""
+        return tuple(np.array(buffer) for buffer in buffers)
+
+    def train(self, function: Callable, static: tuple, buffers: tuple, *arrays: Any) -> tuple[tuple, Figures]:
+        """The function, compiled, its buffers donated."""
+        compiled = self._jitted(function, len(static), donate_argnums=(1 + len(static),))
+        return compiled(self, *static, buffers, *arrays)
+
+    def tree(self, names: Any, flat: Any) -> dict:
+        """Slices of a buffer."""
+        return names.like(flat).tree
+
+    def accumulators(self, names: Any, flat: Any) -> Any:
+        """Zeros."""
+        return jnp.zeros_like(flat)
+
+    def collected(self, names: Any, flat: Any, tree: dict) -> Any:
+        """The leaves of a tree in one buffer."""
+        return jnp.concatenate([leaf.reshape(-1) for leaf in names.leaves(tree)])
+
+    def fold(self, function: Callable, carry: Any, items: Iterable) -> tuple[Any, Figures]:
+        """`carry, figures = function(carry, item)` for one item after another, the figures added up."""
+        if jax.tree.leaves(items)[0].shape[0] == 1:
+            return function(carry, jax.tree.map(lambda leaf: leaf[0], items))
+        carry, figures = jax.lax.scan(function, carry, items)
+        return carry, jax.tree.map(lambda values: values.sum(0), figures)
+
+    def only_if_finite(self, numbers: Iterable, change: Callable, unchanged: Any) -> Any:
+        """What `change()` gives, where all the numbers are finite."""
+        fine = jnp.isfinite(jnp.stack([jnp.asarray(number) for number in numbers])).all()
+        return jax.tree.map(partial(jnp.where, fine), change(), unchanged)
+
+    def spliced(self, whole: Any, begin: int, end: Any) -> Any:
+        """A buffer with `end` from `begin` on."""
+        return whole.at[begin:].set(end)
