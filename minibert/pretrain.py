@@ -240,7 +240,7 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
     if task.options.left_to_right:
         return []
     tokenizer = task.text.tokenizer
-    gaps = [(text, None) for text in (() if task.options.corpus else EXAMPLES)]
+    gaps = [(text, None) for text in (() if task.options.corpus or task.options.shards else EXAMPLES)]
     gaps += islice(held_out_gaps(task.text, model.config.P), N_EXAMPLES)
     fitting = [gap for gap in gaps if len(tokenizer(gap[0], special=True).ids) <= model.config.P]
     return [

@@ -31,6 +31,8 @@ from minibert.pretrain import pretrain
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate
+from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.task import Pretraining
 from minibert.runlog import SPEEDS, read_metrics
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -497,6 +499,22 @@ def test_tokens_of_other_slices_are_never_read(numbered):
     assert halves[0][1].isdisjoint(halves[1][1])
     everything, read = read_by()
     assert everything == read == halves[0][1] | halves[1][1] == set(range(TokenShards(numbered).n_tokens))
+
+
+def test_stretches_of_a_batch_are_the_batch_wherever_a_run_goes_on(straight):
+    options = PretrainOptions.load(straight / "training.json")
+    task = Pretraining(options, prepare_text(options, straight, show=False), None)
+    for at in (Position(0, 0, 0), Position(2, 0, 5)):
+        whole, *parts = (
+            list(itertools.islice(task.stage_batches(16, at, part), 20))
+            for part in ((0, 1), (0, 3), (1, 3), (2, 3))
+        )
+        for (batch, after), *own in zip(whole, *parts, strict=True):
+            assert [position for _, position in own] == [after] * 3
+            stretches = [stretch for stretch, _ in own]
+            for name in ("input_ids", "token_type_ids", "positions", "sequence_index", "masked_labels"):
+                joined = np.concatenate([getattr(stretch, name) for stretch in stretches])
+                assert joined.tolist() == getattr(batch, name).tolist(), name
 
 
 @pytest.mark.parametrize("part", [(4, 3, 3), (4, 0, 5), (4, -1, 2), (0, 0, 0)])

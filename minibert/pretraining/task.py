@@ -110,13 +110,20 @@ class Pretraining:
             for batch, position in islice(stream, stage.end - max(step, stage.begin)):
                 yield batch, position
 
-    def stage_batches(self, seq_length: int, at: Position = BEGINNING) -> Iterator[tuple[Batch, list]]:
-        """Endless batches of one sequence length from a position on, with the position after each."""
-        stream = self.text.training(self.options, seq_length).stream(at)
+    def stage_batches(
+        self, seq_length: int, at: Position = BEGINNING, part: tuple[int, int] = (0, 1)
+    ) -> Iterator[tuple[Batch, list]]:
+        """Endless batches of one sequence length from a position on, with the position after each.
+
+        Of `part` (i, n) only stretch i of n, from 0 on, of every batch; the tokens of others are not read.
+        Its weights are those of a batch of nothing else.
+        """
         count = max(1, self.options.tokens_per_step // seq_length)
+        first, last = (count * border // part[1] for border in (part[0], part[0] + 1))
+        stream = self.text.training(self.options, seq_length).stream(at, count, first, last)
         while True:
             sequences, after = zip(*islice(stream, count), strict=True)
-            yield Batch.pack(sequences), [seq_length, *map(int, after[-1])]
+            yield Batch.pack(sequences[first:last], first), [seq_length, *map(int, after[-1])]
 
     def held_out_batches(self, seq_length: int, targets: int) -> list[Batch]:
         """Held-out sequences with `targets` scored positions."""
