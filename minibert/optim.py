@@ -1,10 +1,11 @@
-"""AdamW, the paper's variant of it, and learning-rate schedules (Devlin et al. 2019, appendix A.2).
+"""AdamW, the paper's variant of it, LAMB, and learning-rate schedules (Devlin et al. 2019, appendix A.2).
 
-The arithmetic is `ops.adamw` and `ops.global_norm`, over one flat buffer; this file keeps what lasts from one
-step to the next: the moments and the number of updates.
+The arithmetic is `ops.adamw`, `ops.lamb` and `ops.global_norm`, over one flat buffer; this file keeps what
+lasts from one step to the next: the moments and the number of updates.
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -12,23 +13,20 @@ import numpy as np
 from minibert.errors import InputError
 
 
-class AdamW:
-    """Adam with decoupled weight decay (Kingma & Ba 2015; Loshchilov & Hutter 2019), after clipping by norm.
-
-    With `bias_correction=False` it is the optimizer of Google's released code: the moments are used as they
-    are, although they begin at zero, which warm-up makes up for.
+class Optimizer(ABC):
+    """What optimizers by two moments of the gradient have in common, clipping by norm included.
 
     Parameters
     ----------
     flat : (N,) the parameters; only their shape and dtype are looked at.
-    decayed : (K,2) int64, the ranges [begin, end) of the buffer that have weight decay.
+    ranges : (K,2) or more columns, int64, ranges [begin, end) of the buffer and what is to be known of them.
     beta1, beta2 : decay of the running means of the gradient and of its square.
     eps : added to the square root of the second moment, not under it.
-    weight_decay : decoupled: rate x weight_decay x parameter is taken off beside the Adam step.
+    weight_decay : decoupled: so much of a parameter joins what its moments say, before the rate is applied.
     clip_norm : the longest gradient that is let through; a longer one is scaled down to it. 0: never.
     bias_correction : divide the moments by 1 - beta^t. The paper's code does not.
     begin : parameters before this place in the buffer are frozen: they stay as they are, and their gradients
-        do not count. For engines that update in place.
+        do not count.
 
     Attributes
     ----------
@@ -39,7 +37,7 @@ class AdamW:
     def __init__(
         self,
         flat: Any,
-        decayed: np.ndarray,
+        ranges: np.ndarray,
         *,
         beta1: float = 0.9,
         beta2: float = 0.999,
@@ -49,13 +47,18 @@ class AdamW:
         bias_correction: bool = True,
         begin: int = 0,
     ) -> None:
-        behind = np.clip(decayed - begin, 0, None)
-        self.decayed = behind[behind[:, 0] < behind[:, 1]]
+        behind = np.clip(ranges[:, :2] - begin, 0, None)
+        trained = behind[:, 0] < behind[:, 1]
+        self._ranges = np.concatenate([behind[trained], ranges[trained, 2:]], axis=1)
         self.begin = begin
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
         self.weight_decay, self.clip_norm, self.bias_correction = weight_decay, clip_norm, bias_correction
         self.m, self.v = np.zeros_like(flat), np.zeros_like(flat)
         self.updates = 0
+
+    @abstractmethod
+    def _change(self, ops: Any, *buffers: Any, **given: Any) -> tuple:
+        """One update by the engine: params, grads, m, v and the numbers in, params, m, v out."""
 
     # grads (N,) -> scalar
     def norm(self, ops: Any, grads: Any) -> Any:
@@ -76,12 +79,12 @@ class AdamW:
         rate : the learning rate of this step.
         """
         params, m, v = (buffer[self.begin :] for buffer in buffers)
-        changed = ops.adamw(
+        changed = self._change(
+            ops,
             params,
             grads[self.begin :],
             m,
             v,
-            self.decayed,
             lr=rate,
             beta1=self.beta1,
             beta2=self.beta2,
@@ -112,6 +115,56 @@ class AdamW:
             buffers = (params, self.m, self.v)
             params, self.m, self.v = self.update(ops, buffers, grads, norm, self.updates, rate)
         return params, norm
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (Kingma & Ba 2015; Loshchilov & Hutter 2019).
+
+    With `bias_correction=False` it is the optimizer of Google's released code: the moments are used as they
+    are, although they begin at zero, which warm-up makes up for.
+
+    Its `ranges` are those that have weight decay, (K,2).
+    """
+
+    @property
+    def decayed(self) -> np.ndarray:
+        """(K,2) int64, the ranges of what is trained that have weight decay."""
+        return self._ranges
+
+    def _change(self, ops: Any, *buffers: Any, **given: Any) -> tuple:
+        return ops.adamw(*buffers, self.decayed, **given)
+
+
+class Lamb(Optimizer):
+    """LAMB, for batches of thousands of sequences (You et al. 2020, Algorithm 2).
+
+    Each tensor with weight decay moves by the learning rate times its own length. In the authors' BERT the
+    projections to queries, keys and values are three tensors; here they are one, with one length.
+
+    Its `ranges` are the tensors in the buffer, (K,3): begin, end, whether it has weight decay.
+    """
+
+    @property
+    def tensors(self) -> np.ndarray:
+        """(K,3) int64, the tensors that are trained: begin, end, whether they have weight decay."""
+        return self._ranges
+
+    def _change(self, ops: Any, *buffers: Any, **given: Any) -> tuple:
+        return ops.lamb(*buffers, self.tensors, **given)
+
+
+def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
+    """A new optimizer of some parameters.
+
+    Parameters
+    ----------
+    params : `FlatParameters`.
+    kind : "adamw" or "lamb".
+    given : as for `Optimizer`.
+    """
+    if kind == "lamb":
+        return Lamb(params.flat, params.tensors, **given)
+    return AdamW(params.flat, params.decayed, **given)
 
 
 def warmup_linear(step: int, total: int, warmup: int, peak: float, google: bool = False) -> float:

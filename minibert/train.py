@@ -21,7 +21,7 @@ import numpy as np
 from minibert.batch import Batch
 from minibert.checkpoint import Checkpoint, checkpoint_path, checkpoints, prune, save_checkpoint
 from minibert.errors import DivergedError
-from minibert.optim import AdamW
+from minibert.optim import Optimizer
 from minibert.params import FlatParameters
 from minibert.runlog import RunLog, say
 
@@ -37,7 +37,7 @@ class State:
     """All that the next step depends on."""
 
     params: FlatParameters
-    optimizer: AdamW
+    optimizer: Optimizer
     step: int = 0  # steps done
     position: Any = None  # where the next batch begins in the data; JSON
     seconds: float = 0.0  # spent training, all sittings together
@@ -152,7 +152,7 @@ class Learner:
     """What all steps of a run have in common; an engine that compiles does so for it."""
 
     names: FlatParameters  # what lies where in the buffers; the values are not looked at
-    optimizer: AdamW
+    optimizer: Optimizer
     gradients: Gradients
 
 

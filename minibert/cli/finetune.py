@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import OptionFlags, add_engine, add_json, said_fields
+from minibert.cli.flags import OptionFlags, add_engine, add_json, add_optimizer, said_fields
 from minibert.cli.lines import STANDARD_INPUT, text_lines
 from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, SWEEP, FinetuneOptions
@@ -141,11 +141,7 @@ def _training_flags(group: Any) -> None:
         + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP)
         + " (default: by task)",
     )
-    group.add_argument(
-        "--optimizer",
-        choices=("adamw", "paper"),
-        help="paper: Google's code, without bias correction, the rate falling from step 0 (default: adamw)",
-    )
+    add_optimizer(group, "adamw", "for batches of hundreds of examples, its rates ten times AdamW's")
     FLAGS.number(
         group, "--warmup", float, "share of the steps in which the rate rises; then it falls to zero"
     )

@@ -58,6 +58,16 @@ def add_engine(group: Any, default: str | None = "auto") -> None:
     group.add_argument("--threads", type=int, metavar="N", help="threads of every pool (default: one a core)")
 
 
+def add_optimizer(group: Any, default: str, lamb: str) -> None:
+    """--optimizer; what to say of LAMB differs."""
+    group.add_argument(
+        "--optimizer",
+        choices=("adamw", "paper", "lamb"),
+        help="paper: Google's code, without bias correction, the rate falling from step 0; "
+        f"lamb: {lamb} (default: {default})",
+    )
+
+
 def add_tokenizer_engine(group: Any) -> None:
     """--engine and --threads of what a tokenizer does."""
     group.add_argument(
@@ -118,7 +128,6 @@ def said_fields(options: type, arguments: argparse.Namespace) -> dict[str, Any]:
     names = {field.name for field in dataclasses.fields(options)}
     given = {name: value for name, value in vars(arguments).items() if name in names}
     said = {name: value for name, value in given.items() if value is not None and value != []}
-    if arguments.optimizer:
-        said["bias_correction"] = arguments.optimizer == "adamw"
-        said["google_decay"] = arguments.optimizer == "paper"
+    if (kind := said.get("optimizer")) in ("adamw", "paper"):
+        said |= {"optimizer": "adamw", "bias_correction": kind == "adamw", "google_decay": kind == "paper"}
     return said

@@ -11,7 +11,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import OptionFlags, add_corpus, add_engine, add_json, add_layout, said_fields
+from minibert.cli.flags import (
+    OptionFlags,
+    add_corpus,
+    add_engine,
+    add_json,
+    add_layout,
+    add_optimizer,
+    said_fields,
+)
 from minibert.config import GELU_FORMS, SIZES
 from minibert.errors import InputError
 from minibert.options import DTYPES
@@ -32,11 +40,29 @@ the floating-point operations a second that the machine can do at most. The
 report at the end goes to the output. Ctrl-C saves; --resume goes on exactly
 where the run stopped, with its own options.
 """
+LARGE_BATCHES = """
+large batches, --optimizer lamb (You et al. 2020):
+  A step of LAMB moves each weight matrix by --lr times its own length, however
+  long its gradient is. With thousands of sequences a step it trains where the
+  rates that so few steps need are too high for AdamW, which fell behind beyond
+  16,384. (Tuned for each batch, Adam does as well: Nado et al. 2021.) With four
+  times the sequences take twice the --lr; --warmup, the share of ever fewer
+  steps, grows as well. --accumulate makes any batch fit into memory. Without
+  --lr it is ten times AdamW's, which suits short runs of small models.
+  NVIDIA's published run of BERT-large, to the paper's plan of 65,536 sequences
+  of 128, then 32,768 of 512, is the two last examples: the second warms up anew
+  from the weights of the first. Their rate falls with a square root after the
+  warm-up, this one in a straight line, as the paper's.
+"""
 EXAMPLES = """
 examples:
   minibert pretrain --minutes 8
   minibert pretrain articles/ more.txt.gz --size mini --steps 9000 --out runs/articles
   minibert pretrain --out runs/articles --resume --steps 40000
+  minibert pretrain wiki/ --size large --out runs/128 --optimizer lamb --seq-length 128 \
+--batch-size 65536 --accumulate 1024 --steps 7038 --lr 6e-3 --warmup 0.2843
+  minibert pretrain wiki/ --size large --out runs/512 --init-from runs/128 --optimizer lamb \
+--seq-length 512 --batch-size 32768 --accumulate 2048 --steps 1563 --lr 4e-3 --warmup 0.128
   minibert pretrain --shards shards --size base --steps 100000
 """
 
@@ -47,7 +73,8 @@ def add_pretrain(commands: Any) -> None:
         "pretrain",
         usage="minibert pretrain [CORPUS ... | --shards FOLDER] [--out DIR] [--size NAME] [...]",
         description=DESCRIPTION,
-        epilog=f"what a size stands for, where the flags say nothing else:\n{_recipe_table()}\n{EXAMPLES}",
+        epilog="what a size stands for, where the flags say nothing else:\n"
+        f"{_recipe_table()}\n{LARGE_BATCHES}{EXAMPLES}",
     )
     parser.set_defaults(run=run_pretrain)
     add_corpus(parser)
@@ -190,11 +217,7 @@ def _batch_flags(group: Any) -> None:
     )
     FLAGS.number(group, "--batch-size", int, "sequences a step at the longest length; shorter ones are more")
     FLAGS.number(group, "--accumulate", int, "micro-batches a step: the same result in less memory")
-    group.add_argument(
-        "--optimizer",
-        choices=("adamw", "paper"),
-        help="paper: Google's code, without bias correction, the rate falling from step 0 (default: by size)",
-    )
+    add_optimizer(group, "by size", "for thousands of sequences a step, see below")
     FLAGS.number(group, "--lr", float, "the highest learning rate", "learning_rate")
     FLAGS.number(
         group, "--warmup", float, "share of the steps in which the rate rises; afterwards it falls to zero"

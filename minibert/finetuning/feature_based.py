@@ -44,7 +44,7 @@ from minibert.finetuning.results import figures_text, load_report, report_of, sa
 from minibert.finetuning.running import BEST, BEST_FILE, CHECKPOINTS, DEV_PREDICTIONS
 from minibert.finetuning.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
 from minibert.model import Bert
-from minibert.optim import AdamW, warmup_linear
+from minibert.optim import optimizer_for, warmup_linear
 from minibert.params import PRETRAINING, precision_for
 from minibert.runlog import RunLog, say
 from minibert.train import Gradients, Loop, State, train
@@ -157,8 +157,7 @@ class Training:
         checkpoint = latest(self.folder / CHECKPOINTS, self.config, say)
         o = self.options
         params = bilstm.initialise(self.config, o.seed) if checkpoint is None else checkpoint.params
-        optimizer = AdamW(params.flat, params.decayed, **o.adamw)
-        state = State(params, optimizer)
+        state = State(params, optimizer_for(params, **o.update_rule))
         if checkpoint is not None:
             state.restore(checkpoint)
         return state

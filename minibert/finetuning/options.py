@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from minibert.errors import InputError
-from minibert.options import DTYPES, RunOptions
+from minibert.options import DTYPES, LAMB_RATE, OPTIMIZERS, RunOptions
 
 SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates of GLUE (Devlin et al. 2019, section 4.1)
 TOKEN_BUDGET = 4096  # of a batch that is only predicted
@@ -62,6 +62,7 @@ class FinetuneOptions(RunOptions):
     batch_size: int | None = None  # examples a step
     accumulate: int = 1
     # optimizer
+    optimizer: str = "adamw"
     learning_rates: tuple[float, ...] | None = None
     warmup: float = 0.1
     weight_decay: float = 0.01
@@ -120,6 +121,7 @@ class FinetuneOptions(RunOptions):
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "split_dev")
         self._require("above 0 and at most 1", lambda x: 0 < x <= 1, "span_weight")
         self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
+        self._require(f"one of {', '.join(OPTIMIZERS)}", lambda x: x in OPTIMIZERS, "optimizer")
         if self.feature_based and self.freeze is not None:
             raise InputError(
                 f"freeze={self.freeze} has no meaning where feature_based={self.feature_based!r} leaves the "
@@ -132,7 +134,7 @@ class FinetuneOptions(RunOptions):
         answers = {
             "epochs": recipe.epochs,
             "batch_size": recipe.batch_size,
-            "learning_rates": (recipe.learning_rate,),
+            "learning_rates": (recipe.learning_rate * (LAMB_RATE if self.optimizer == "lamb" else 1),),
         }
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
 

@@ -27,7 +27,7 @@ from minibert.finetuning.preparation import Prepared
 from minibert.finetuning.progress import Progress
 from minibert.finetuning.results import figures_text, report_of, save_report
 from minibert.flops import task_operations
-from minibert.optim import AdamW, warmup_linear
+from minibert.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.params import Parameters
 from minibert.runlog import RunLog, say
 from minibert.train import Gradients, Loop, State, train
@@ -90,10 +90,10 @@ class Run:
             )
         return state
 
-    def optimizer(self, params: Parameters) -> AdamW:
+    def optimizer(self, params: Parameters) -> Optimizer:
         """A new optimizer."""
         o = self.options
-        return AdamW(params.flat, params.decayed, **o.adamw, begin=params.trained_from(o.freeze))
+        return optimizer_for(params, **o.update_rule, begin=params.trained_from(o.freeze))
 
     def gradients(self, params: Parameters) -> Gradients:
         """What the loop calls for every micro-batch: forward, backward, the figures."""

@@ -11,7 +11,7 @@ from typing import Any
 from minibert.config import SIZES, BertConfig
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
-from minibert.options import DTYPES, RunOptions
+from minibert.options import DTYPES, LAMB_RATE, OPTIMIZERS, RunOptions
 from minibert.pretraining.recipes import MINUTES, RECIPES, Recipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
@@ -55,6 +55,7 @@ class PretrainOptions(RunOptions):
     batch_size: int | None = None
     accumulate: int | None = None
     # optimizer
+    optimizer: str = "adamw"
     learning_rate: float | None = None
     warmup: float | None = None
     weight_decay: float = 0.01
@@ -108,6 +109,7 @@ class PretrainOptions(RunOptions):
         self._require("at least 0 and below 1", lambda x: 0 <= x < 1, "dropout", "warmup", "beta1", "beta2")
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "held_out")
         self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
+        self._require(f"one of {', '.join(OPTIMIZERS)}", lambda x: x in OPTIMIZERS, "optimizer")
         if self.seq_length is not None:
             object.__setattr__(self, "seq_length", str(self.seq_length))
         for length, _ in parse_lengths(self.seq_length or "128"):
@@ -128,17 +130,17 @@ class PretrainOptions(RunOptions):
 
     def resolved(self) -> "PretrainOptions":
         """The same with every `None` that the recipe of the size answers filled in."""
-        recipe = self.recipe
+        recipe, lamb = self.recipe, self.optimizer == "lamb"
         answers = {
-            "learning_rate": recipe.learning_rate,
+            "learning_rate": recipe.learning_rate * (LAMB_RATE if lamb else 1),
             "seq_length": recipe.seq_length,
             "batch_size": recipe.batch_size,
             "accumulate": recipe.accumulate,
             "warmup": recipe.warmup,
             "dropout": recipe.dropout,
             "unigram_bias": not recipe.paper,
-            "bias_correction": not recipe.paper,
-            "google_decay": recipe.paper,
+            "bias_correction": lamb or not recipe.paper,
+            "google_decay": lamb or recipe.paper,
         }
         if self.steps is None and self.minutes is None:
             answers["minutes"] = MINUTES

@@ -13,7 +13,7 @@ from minibert.data.instances import BEGINNING, Instances, Position
 from minibert.errors import InputError
 from minibert.flops import step_operations
 from minibert.hub import load
-from minibert.optim import AdamW, warmup_linear
+from minibert.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.params import PRETRAINING, Parameters, initialise, precision_for
 from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
@@ -56,9 +56,9 @@ class Pretraining:
             state.restore(checkpoint)
         return state
 
-    def optimizer(self, params: Parameters) -> AdamW:
+    def optimizer(self, params: Parameters) -> Optimizer:
         """A new optimizer."""
-        return AdamW(params.flat, params.decayed, **self.options.adamw)
+        return optimizer_for(params, **self.options.update_rule)
 
     def rate(self, total: int) -> Callable[[int], float]:
         """The learning rate of every step of a run of `total` steps."""
