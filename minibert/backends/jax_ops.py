@@ -5,6 +5,7 @@ the precision of matrix products, and updates that write to no array. Everything
 a batch gets its static shape, what is compiled, and where parameters lie.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -126,6 +127,28 @@ class JaxOps(Ops):
         """Some rows of x, wide: what comes next is a head."""
         return self.widen(x[rows]), (rows, x)
 
+    # Keys of dropout are small and made from long chains of arithmetic, masks are large. Without a barrier XLA
+    # makes the key of a row anew for every element of its mask, and takes minutes to compile that.
+
+    # -> row keys (T,2)
+    def dropout(
+        self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any
+    ) -> random.Dropout | None:
+        """The source of a batch's dropout at one training step, or None when both rates are zero."""
+        drop = super().dropout(batch, rate, attention_rate, seed, step)
+        return drop if drop is None else drop._replace(rows=jax.lax.optimization_barrier(drop.rows))
+
+    # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
+    def dropout_mask(self, drop: random.Dropout, site: Any, columns: int, dtype: Any) -> Any:
+        """Multipliers of dropout at one place in the network, drawn anew."""
+        kept = random.keep(jnp, self._keys(drop, site), columns, drop.rate)
+        return self.cast(kept, dtype) * jnp.asarray(random.kept_scale(drop.rate), dtype)
+
+    # -> (T,2)
+    def _keys(self, drop: random.Dropout, site: Any) -> Any:
+        """The key of every row at one site."""
+        return jax.lax.optimization_barrier(random.fold(jnp, drop.rows, *random.words(jnp, site)))
+
     # Arrays that can't be written to.
 
     def accumulate(self, total: Any, extra: Any) -> Any:
@@ -168,18 +191,48 @@ class JaxOps(Ops):
         clip: float = 1.0,
     ) -> tuple[Any, Any, Any]:
         """One step of Adam with decoupled weight decay."""
-        # 1 - beta^t without cancellation: t is traced, so this is done in the precision of the parameters.
-        count = jnp.asarray(step, params.dtype)
-        own = [-jnp.expm1(count * np.log(beta)) if bias_correction else 1.0 for beta in (beta1, beta2)]
-        grads = grads * clip
-        m = beta1 * m + (1 - beta1) * grads
-        v = beta2 * v + (1 - beta2) * (grads * grads)
-        direction = (m / own[0]) / (jnp.sqrt(v / own[1]) + eps)
+        direction, m, v = _adam(grads * clip, m, v, step, (beta1, beta2), eps, bias_correction)
         changed = params - lr * (direction + weight_decay * params)
         for begin, end, decays in spans(decayed, len(params)):
             if not decays:  # biases and LayerNorms: some small stretches, put right one by one
                 changed = changed.at[begin:end].set(params[begin:end] - lr * direction[begin:end])
         return changed, m, v
+
+    # params grads m v (N,)  tensors (K,3) -> params m v (N,)
+    def lamb(
+        self,
+        params: Any,
+        grads: Any,
+        m: Any,
+        v: Any,
+        tensors: np.ndarray,
+        *,
+        lr: float,
+        step: int,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        bias_correction: bool = True,
+        clip: float = 1.0,
+    ) -> tuple[Any, Any, Any]:
+        """One step of LAMB."""
+        direction, m, v = _adam(grads * clip, m, v, step, (beta1, beta2), eps, bias_correction)
+        changed, at = [], 0
+        for begin, end, decays in tensors.tolist():
+            x, u = params[begin:end], direction[begin:end]
+            if decays:
+                u = u + weight_decay * x
+                u = u * self._trust_ratio(self._length(x), self._length(u)).astype(u.dtype)
+            changed += [params[at:begin], x - lr * u]
+            at = end
+        return jnp.concatenate([*changed, params[at:]]), m, v
+
+    # x (n,) -> scalar
+    def _length(self, x: Any) -> Any:
+        """Euclidean norm; no square of a number leaves the range of float32."""
+        largest = jnp.abs(x).max(initial=0)
+        return largest * self.global_norm(x / jnp.where(largest > 0, largest, 1))
 
     # q k v (T,A,D) -> (T,A,D)
     def attention(
@@ -197,7 +250,7 @@ class JaxOps(Ops):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
         rate, keys = drop.attention_rate if drop is not None else 0.0, None
         if rate:
-            keys = self._in_rows(random.fold(jnp, drop.rows, *random.words(jnp, site)), cu_seqlens)
+            keys = self._in_rows(self._keys(drop, site), cu_seqlens)
         plan = self._plan(q, causal, rate)
         rows = (self._in_rows(one, cu_seqlens) for one in (q, k, v))
         y, saved = jax_attention.forward(plan, *rows, cu_seqlens.lengths, keys)
@@ -347,3 +400,17 @@ class JaxOps(Ops):
     def spliced(self, whole: Any, begin: int, end: Any) -> Any:
         """A buffer with `end` from `begin` on."""
         return whole.at[begin:].set(end)
+
+
+# grads m v (N,) -> direction m v (N,)
+def _adam(
+    grads: Any, m: Any, v: Any, step: Any, betas: tuple[float, float], eps: float, bias_correction: bool
+) -> tuple[Any, Any, Any]:
+    """What Adam goes along, and the moments after these gradients."""
+    # 1 - beta^t without cancellation: t is traced, so this is done in the precision of the parameters.
+    count = jnp.asarray(step, m.dtype)
+    logarithms = [math.log(beta) if beta else -math.inf for beta in betas]
+    own = [-jnp.expm1(count * one) if bias_correction else 1.0 for one in logarithms]
+    m = betas[0] * m + (1 - betas[0]) * grads
+    v = betas[1] * v + (1 - betas[1]) * (grads * grads)
+    return (m / own[0]) / (jnp.sqrt(v / own[1]) + eps), m, v
