@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert.backends import jax_attention, jax_rows
+from minibert.backends import jax_attention, jax_rows, jax_updates
 from minibert.ops import Ops, random
 from minibert.ops.hooks import Figures
 from minibert.ops.primitives import Saved
@@ -218,21 +218,8 @@ class JaxOps(Ops):
     ) -> tuple[Any, Any, Any]:
         """One step of LAMB."""
         direction, m, v = _adam(grads * clip, m, v, step, (beta1, beta2), eps, bias_correction)
-        changed, at = [], 0
-        for begin, end, decays in tensors.tolist():
-            x, u = params[begin:end], direction[begin:end]
-            if decays:
-                u = u + weight_decay * x
-                u = u * self._trust_ratio(self._length(x), self._length(u)).astype(u.dtype)
-            changed += [params[at:begin], x - lr * u]
-            at = end
-        return jnp.concatenate([*changed, params[at:]]), m, v
-
-    # x (n,) -> scalar
-    def _length(self, x: Any) -> Any:
-        """Euclidean norm; no square of a number leaves the range of float32."""
-        largest = jnp.abs(x).max(initial=0)
-        return largest * self.global_norm(x / jnp.where(largest > 0, largest, 1))
+        given = {"lr": lr, "weight_decay": weight_decay, "trust_ratio": self._trust_ratio}
+        return jax_updates.lamb(params, direction, tensors, **given), m, v
 
     # q k v (T,A,D) -> (T,A,D)
     def attention(
