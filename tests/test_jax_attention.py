@@ -106,6 +106,7 @@ def run(plan, dtype="float64", lengths=LENGTHS, between=lambda saved: saved, arr
     forward, backward = compiled(plan)
     y, saved = forward(q, k, v, jnp.asarray(lengths, jnp.int32), keys if plan.rate else None)
     assert all(isinstance(one, jax.Array) for one in saved)
+    np.testing.assert_array_equal(saved[0], q)
     return [np.asarray(one, np.float64) for one in (y, *backward(dy, between(saved)))]
 
 

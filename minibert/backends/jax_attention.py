@@ -62,7 +62,7 @@ def forward(plan: Plan, q: Any, k: Any, v: Any, lengths: Any, keys: Any) -> tupl
     Returns
     -------
     y : like q.
-    saved : arrays for `backward`.
+    saved : arrays for `backward`, q the first of them.
 
     Raises
     ------
@@ -167,12 +167,12 @@ def _pallas_backward(plan: Plan, dy: Any, saved: tuple[Any, ...]) -> tuple[Any, 
 # tracing the forward for its shapes alone. So the kernel's forward runs once.
 def _vendor(plan: Plan, q: Any, k: Any, v: Any, lengths: Any, _: Any) -> tuple[Any, tuple[Any, ...]]:
     y, turned = _vendor_vjp(plan, q, k, v, lengths)
-    return _cleared(y, lengths), (lengths, *jax.tree.leaves(turned))
+    return _cleared(y, lengths), (q, lengths, *jax.tree.leaves(turned))
 
 
 def _vendor_backward(plan: Plan, dy: Any, saved: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    lengths, *arrays = saved
-    shapes = jax.eval_shape(lambda *given: _vendor_vjp(plan, *given)[1], dy, dy, dy, lengths)
+    q, lengths, *arrays = saved
+    shapes = jax.eval_shape(lambda *given: _vendor_vjp(plan, *given)[1], q, q, q, lengths)
     turned = jax.tree.unflatten(jax.tree.structure(shapes), arrays)
     return tuple(_cleared(one, lengths) for one in turned(_cleared(dy, lengths)))
 
