@@ -127,27 +127,20 @@ class JaxOps(Ops):
         """Some rows of x, wide: what comes next is a head."""
         return self.widen(x[rows]), (rows, x)
 
-    # Keys of dropout are small and made from long chains of arithmetic, masks are large. Without a barrier XLA
-    # makes the key of a row anew for every element of its mask, and takes minutes to compile that.
-
     # -> row keys (T,2)
     def dropout(
         self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any
     ) -> random.Dropout | None:
         """The source of a batch's dropout at one training step, or None when both rates are zero."""
-        drop = super().dropout(batch, rate, attention_rate, seed, step)
-        return drop if drop is None else drop._replace(rows=jax.lax.optimization_barrier(drop.rows))
-
-    # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
-    def dropout_mask(self, drop: random.Dropout, site: Any, columns: int, dtype: Any) -> Any:
-        """Multipliers of dropout at one place in the network, drawn anew."""
-        kept = random.keep(jnp, self._keys(drop, site), columns, drop.rate)
-        return self.cast(kept, dtype) * jnp.asarray(random.kept_scale(drop.rate), dtype)
-
-    # -> (T,2)
-    def _keys(self, drop: random.Dropout, site: Any) -> Any:
-        """The key of every row at one site."""
-        return jax.lax.optimization_barrier(random.fold(jnp, drop.rows, *random.words(jnp, site)))
+        if not rate and not attention_rate:
+            return None
+        words = *random.words(jnp, seed, step), batch.token_sequences, batch.positions.astype(jnp.uint32)
+        words = jnp.stack([jnp.broadcast_to(word, batch.positions.shape) for word in words])
+        key = jnp.broadcast_to(jnp.asarray(random.STREAMS, jnp.uint32), (*batch.positions.shape, 2))
+        # A loop is what XLA does not merge with the masks: it made the key of a row anew for every element,
+        # and took minutes to compile that.
+        rows, _ = jax.lax.scan(lambda key, word: (random.fold(jnp, key, word), None), key, words)
+        return random.Dropout(rate, attention_rate, rows)
 
     # Arrays that can't be written to.
 
@@ -237,7 +230,7 @@ class JaxOps(Ops):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
         rate, keys = drop.attention_rate if drop is not None else 0.0, None
         if rate:
-            keys = self._in_rows(self._keys(drop, site), cu_seqlens)
+            keys = self._in_rows(random.fold(jnp, drop.rows, *random.words(jnp, site)), cu_seqlens)
         plan = self._plan(q, causal, rate)
         rows = (self._in_rows(one, cu_seqlens) for one in (q, k, v))
         y, saved = jax_attention.forward(plan, *rows, cu_seqlens.lengths, keys)
