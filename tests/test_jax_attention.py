@@ -210,7 +210,7 @@ def test_what_no_kernel_can_do_is_refused():
         jax_attention.forward(Plan(False, 0.0, "flash"), *[None] * 5)
 
 
-def lowered_calls(plan, dtype, n, D):
+def lowered_calls(plan, dtype, n, D, wrap=lambda f: f):
     """Names of the kernels in forward and backward lowered for CUDA, no GPU being there."""
 
     def both(q, k, v, dy, lengths, keys):
@@ -220,7 +220,7 @@ def lowered_calls(plan, dtype, n, D):
     jax.config.update("jax_enable_x64", False)
     x, lengths = jax.ShapeDtypeStruct((2, n, 3, D), dtype), jax.ShapeDtypeStruct((2,), jnp.int32)
     keys = jax.ShapeDtypeStruct((2, n, 2), jnp.uint32)
-    traced = jax.jit(both).trace(x, x, x, x, lengths, keys)
+    traced = jax.jit(wrap(both)).trace(x, x, x, x, lengths, keys)
     text = traced.lower(lowering_platforms=("cuda",)).as_text()
     return re.findall(r"custom_call @([^(]+)\(", text)
 
@@ -240,6 +240,17 @@ def test_fused_kernel_lowers_for_a_gpu(dtype, n, D, causal, rate):
     calls = lowered_calls(Plan(causal, rate, "pallas"), dtype, n, D)
     assert len(calls) == 2 and all("triton" in call for call in calls)
     assert lowered_calls(Plan(causal, rate, "plain"), dtype, 8, 8) == []
+
+
+def test_fused_kernel_lowers_on_a_mesh_of_devices():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+    rows = jax.sharding.PartitionSpec("data")
+
+    def on_mesh(f):
+        return jax.shard_map(f, mesh=mesh, in_specs=rows, out_specs=rows)
+
+    calls = lowered_calls(Plan(False, 0.1, "pallas"), "bfloat16", 256, 64, on_mesh)
+    assert len(calls) == 2 and all("triton" in call for call in calls)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -104,8 +104,8 @@ def forward(
         in_specs=[_LENGTH, queries, row_of_keys, row_of_keys, *[each_query] * len(head_keys)],
         out_specs=[queries, each_query],
         out_shape=[
-            jax.ShapeDtypeStruct(q.shape, q.dtype),
-            jax.ShapeDtypeStruct((R, A, columns), _real(q)),
+            _result(q.shape, q.dtype, q),
+            _result((R, A, columns), _real(q), q),
         ],
         compiler_params=triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
         interpret=interpret,
@@ -198,8 +198,8 @@ def backward(
         in_specs=[_LENGTH, row, row, some_keys, some_keys, *[each_query] * (2 + len(head_keys))],
         out_specs=[share, some_keys, some_keys],
         out_shape=[
-            jax.ShapeDtypeStruct((shares, *q.shape), q.dtype if shares == 1 else real),
-            *[jax.ShapeDtypeStruct((R, columns // 2, 2, A, depth), q.dtype)] * 2,
+            _result((shares, *q.shape), q.dtype if shares == 1 else real, q),
+            *[_result((R, columns // 2, 2, A, depth), q.dtype, q)] * 2,
         ],
         compiler_params=triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
         interpret=interpret,
@@ -307,6 +307,11 @@ def _fitting(blocks: Blocks, n: int) -> Blocks:
     n = pl.next_power_of_2(n)
     queries, keys = min(blocks.queries, max(LEAST, n)), min(blocks.keys, max(2 * LEAST, n))
     return blocks._replace(queries=queries, keys=keys)
+
+
+def _result(shape: tuple[int, ...], dtype: Any, x: Any) -> Any:
+    """What a kernel gives, on each device of a mesh another one if x is: JAX asks for that in a shard_map."""
+    return jax.eval_shape(lambda x: jnp.full(shape, x.ravel()[0].astype(dtype)), x)
 
 
 # x (R,n,A,D) -> (R,columns,A,depth)
