@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from small_corpus import write_corpus
+from small_tasks import write_model, write_sst2
 
 from minibert import cli
 from minibert.checkpoint import checkpoints, latest
@@ -177,6 +178,16 @@ def test_going_on_from_the_middle_ends_with_the_same_bytes(run, tmp_path, capsys
 def test_a_run_by_lamb_does_not_go_on_by_adamw(run, capsys):
     assert cli.main(["pretrain", "--out", str(run), "--resume", "--quiet", "--optimizer", "adamw"]) == 2
     assert "cannot go on with optimizer='adamw' (the run has 'lamb')" in capsys.readouterr().err
+
+
+def test_fine_tuning_by_lamb_learns(tmp_path):
+    model, data, out = write_model(tmp_path / "model"), tmp_path / "data", tmp_path / "out"
+    write_sst2(data)
+    line = "--batch-size 16 --epochs 12 --optimizer lamb --lr 0.05 --backend numpy --quiet"
+    words = ["finetune", "sst2", "--model", str(model), "--data", str(data), "--out", str(out), *line.split()]
+    assert cli.main(words) == 0
+    assert json.loads((out / "finetune.json").read_text())["optimizer"] == "lamb"
+    assert json.loads((out / "report.json").read_text())["scores"]["accuracy"] > 0.9
 
 
 def test_a_run_from_before_there_was_lamb_is_one_by_adamw(run, tmp_path):
