@@ -48,8 +48,8 @@ large batches, --optimizer lamb (You et al. 2020):
   16,384. (Tuned for each batch, Adam does as well: Nado et al. 2021.) With four
   times the sequences take twice the --lr; --warmup, the share of ever fewer
   steps, grows as well. --accumulate makes any batch fit into memory. Without
-  --lr it is ten times AdamW's, near the best for tiny with 256 sequences; there
-  and below, though, AdamW learns faster.
+  --lr it is ten times AdamW's, near the best for tiny with 256 sequences, where
+  AdamW learns faster, though.
   NVIDIA's published run of BERT-large, to the paper's plan of 65,536 sequences
   of 128, then 32,768 of 512, is the two last examples: the second warms up anew
   from the weights of the first. Their rate falls with a square root after the
