@@ -70,10 +70,42 @@ def test_kept_numbers_are_those_that_the_hand_written_backward_asks_for():
     mine = {id(params.flat), id(batch.masked_weights), id(batch.next_sentence_weights)}
     weightless = saved[:-2]  # the last two are the weights of the loss
     layer, ends = scaling.kept_by_layer(config, seq, fused=False), scaling.kept_by_ends(config, seq)
-    assert batch.M == S * scaling.masked_positions(seq)
-    assert numbers(weightless, mine) == S * (config.L * seq * sum(layer) + sum(ends))
-    fused = scaling.kept_by_layer(config, seq, fused=True)
-    assert layer.wide - fused.wide == 2 * config.A * seq and fused.single - layer.single == config.A
+    # Beside that the reference keeps Phi in every GELU and dropout on the maps, and no keys to draw it from.
+    layers, masked = sum(layer) + config.F + config.A * seq - 2, scaling.masked_positions(seq)
+    assert batch.M == S * masked
+    assert numbers(weightless, mine) == S * (config.L * seq * layers + sum(ends) + masked * config.H)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_kept_bytes_are_those_of_the_jax_engine(dtype):
+    jax = pytest.importorskip("jax")
+    from minibert.backends.jax_ops import JaxOps
+
+    config = BertConfig.from_size("tiny", vocab_size=211, num_attention_heads=4)
+    seq, S = 24, 4
+    ops, params = JaxOps(dtype), Parameters(config)
+    rows = ops.prepare(Work("tiny", seq, S).make_batch(config))
+    assert (rows.columns, len(rows.lengths)) == (seq, S)
+
+    def layer(flat, rows, step):
+        drop = ops.dropout(rows, 0.1, 0.1, 1, step)
+        tree = params.like(flat).tree["layers"][0]
+        x = jax.numpy.zeros((S * seq, config.H), dtype)
+        x, attention = ops.attention_block(x, tree["attention"], rows.cu_seqlens, config, drop, 0)
+        return attention, ops.feed_forward_block(x, tree["feed_forward"], config, drop, 0)[1]
+
+    attention, feed_forward = jax.eval_shape(layer, jax.numpy.zeros_like(params.flat), rows, 3)
+    qkv, (_, maps), *rest = attention  # the queries stand there twice, as rows and as tokens
+    leaves = jax.tree.leaves((qkv, maps, *rest, feed_forward))
+    found = sum(one.size * one.dtype.itemsize for one in leaves)
+    tree = params.tree["layers"][0]
+    weights_too = sum(
+        tree[block][name].nbytes
+        for block, names in (("attention", "qkv output"), ("feed_forward", "in out"))
+        for name in [*(f"{name}_weight" for name in names.split()), "gamma"]
+    )
+    kept = scaling.kept_by_layer(config, seq, fused=False).bytes(2 if dtype == "bfloat16" else 4)
+    assert found - weights_too == S * seq * kept
 
 
 def test_recomputation_keeps_the_inputs_of_layers_and_what_one_of_them_keeps():
@@ -140,9 +172,8 @@ def test_more_of_anything_does_not_slow_a_training_down(changes):
     for devices in COUNTS:
         row = scale_report.planned(plan(LARGE, **changes), devices, 1024)
         assert before is None or row.seconds <= before.seconds
-        assert before is None or all(
-            now.memory <= then.memory for now, then in zip(row.stages, before.stages, strict=True)
-        )
+        for now, then in zip(row.stages, before.stages if before else [], strict=before is not None):
+            assert now.memory <= then.memory or then.micro_batches > 1
         faster = scale_report.planned(plan(LARGE, link=51e9, **changes), devices, 1024)
         better = scale_report.planned(plan(LARGE, mfu=0.41, **changes), devices, 1024)
         assert faster.seconds <= row.seconds and better.seconds < row.seconds
@@ -256,7 +287,7 @@ def test_the_table_shows_1_to_1024_devices_and_says_what_it_assumes(capsys):
     text = output(capsys)
     for line in (
         "| devices | memory, GB | sequences at a time | ms a step | computing | waiting | the training |",
-        "| 1 | 60.7 · 60.8 | 1,024 · 256 | 181 · 196 | 100% | 0% | 2.1 days |",
+        "| 1 | 51.5 · 51.6 | 1,024 · 256 | 181 · 196 | 100% | 0% | 2.1 days |",
         "| Devlin et al., as many tokens a step, BASE | 16 × TPU v2 chip | 4.0 days | 29% |",
         "| You et al., 512 sequences a step, LARGE | 16 × TPU v3 chip | 3.4 days | 28% |",
     ):

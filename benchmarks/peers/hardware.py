@@ -16,9 +16,9 @@ GB, GIB = 1e9, 2**30
 THIS = "this"
 # Multiply-adds of dense bfloat16, without the sparsity that doubles them on data sheets.
 DEVICES = {
-    "h200": Device("H200 SXM", 989e12, 141 * GB, 4.8e12, "NVIDIA's data sheet"),
-    "h100": Device("H100 SXM", 989e12, 80 * GB, 3.35e12, "NVIDIA's data sheet"),
-    "a100": Device("A100 SXM 80 GB", 312e12, 80 * GB, 2.039e12, "NVIDIA's data sheet"),
+    "h200": Device("H200 SXM", 989e12, 141 * GB, 4.8e12, "NVIDIA's data sheet", fused=True),
+    "h100": Device("H100 SXM", 989e12, 80 * GB, 3.35e12, "NVIDIA's data sheet", fused=True),
+    "a100": Device("A100 SXM 80 GB", 312e12, 80 * GB, 2.039e12, "NVIDIA's data sheet", fused=True),
     # Each chip, as cloud.google.com/tpu/docs/v4 and /v3 have it.
     "tpu-v4": Device("TPU v4 chip", 275e12, 32 * GIB, 1.2e12, "Google's documentation"),
     "tpu-v3": Device("TPU v3 chip", 123e12, 32 * GIB, 0.9e12, "Google's documentation"),

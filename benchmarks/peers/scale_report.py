@@ -162,7 +162,8 @@ class Case:
             + (
                 "the layer's input alone, and everything of one layer at a time; "
                 if plan.recompute
-                else f"what the hand-written backward asks for, 10 H + 3 F numbers of {width} bytes; "
+                else f"what the hand-written backward asks for, 10 H + 2 F numbers of {width} bytes"
+                + ("; " if plan.device.fused else " and its row of attention's maps in float32; ")
             )
             + f"vocabulary scores of masked positions twice. At most {USABLE:.0%} is filled: a share that "
             "does not fit is computed in micro-batches.",

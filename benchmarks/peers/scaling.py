@@ -33,6 +33,7 @@ class Device(NamedTuple):
     bandwidth: float  # bytes a second of that memory
     source: str  # of the figures
     width: int = 2  # bytes of a number in matrix products and activations: bfloat16, or 4 for float32
+    fused: bool = False  # whether the JAX engine has a kernel there that keeps no maps of attention
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,6 @@ class Plan:
         backward, without recomputation.
     fsdp : parameters, gradients and moments are divided among the devices.
     recompute : a layer keeps its input alone, and is computed a second time in backward.
-    fused : attention keeps one number for each row of its maps, not the maps.
     overlap : share of the traffic that goes on while backward computes.
     """
 
@@ -58,7 +58,6 @@ class Plan:
     mfu: Mapping[int, float]
     fsdp: bool = False
     recompute: bool = False
-    fused: bool = True
     overlap: float = 0.0
 
 
@@ -162,33 +161,33 @@ def state_bytes(plan: Plan, devices: int) -> float:
 class Kept(NamedTuple):
     """Numbers kept for backward."""
 
-    wide: float  # in the precision of activations
+    narrow: float  # in the precision of activations
     single: float  # in float32, whatever that is
 
     def bytes(self, width: int) -> float:
         """All of them, `width` bytes each of the first."""
-        return width * self.wide + FLOAT32 * self.single
+        return width * self.narrow + FLOAT32 * self.single
 
 
-# Of each token a layer keeps
-#   attention     x (H)  q k v (3H)  its maps and their dropout (2 A n), or a sum for each row of them (A)
-#                 what it gives (H)  dropout (H)  LayerNorm's normal rows (H) and 1/deviation (1)
-#   feed-forward  x (H)  W1 x (F)  Phi(W1 x) (F)  gelu(W1 x) (F)  dropout (H)  LayerNorm's again (H, 1)
+# Of each token the JAX engine keeps in a layer
+#   attention     x (H)  q k v (3H)  its row of each map (A n), or where a kernel is fused the sum of it (A)
+#                 what dropout is drawn from (2)  what it gives (H)  dropout (H)  LayerNorm's normal rows (H)
+#                 and 1/deviation (1)
+#   feed-forward  x (H)  W1 x (F)  gelu(W1 x) (F)  dropout (H)  LayerNorm's again (H, 1)
 def kept_by_layer(config: BertConfig, seq: int, fused: bool) -> Kept:
     """Of one token."""
-    maps = 0 if fused else 2 * config.A * seq
-    return Kept(10 * config.H + 3 * config.F + maps, 2 + (config.A if fused else 0))
+    return Kept(10 * config.H + 2 * config.F, config.A * (1 if fused else seq) + 4)
 
 
 # The rest keeps
-#   of each token   the embeddings' LayerNorm and dropout, what leaves the encoder (3H, 1)
-#   masked          x (H)  W x (H)  Phi(W x) (H)  LayerNorm's rows (H, 1)  its result (H)  probabilities (V)
+#   of each token   the embeddings' LayerNorm and dropout (2H, 1)  what leaves the encoder (H)
+#   masked          x (H)  W x (H)  LayerNorm's (H, 1)  its result (H)  probabilities (V)
 #   of a sequence   [CLS] and the pooled vector (2H)  probabilities (2)
 def kept_by_ends(config: BertConfig, seq: int) -> Kept:
-    """By embeddings and heads, of one sequence."""
-    masked = masked_positions(seq)
-    wide = 3 * config.H * seq + 5 * config.H * masked + 2 * config.H
-    return Kept(wide, seq + (config.V + 1) * masked + 2)
+    """By embeddings and heads, of one sequence; all but what is multiplied is float32 there."""
+    H, masked = config.H, masked_positions(seq)
+    single = (2 * H + 1) * seq + (2 * H + 1 + config.V) * masked + 2
+    return Kept(H * seq + 2 * H * masked + 2 * H, single)
 
 
 def sequence_bytes(plan: Plan, seq: int) -> float:
@@ -198,7 +197,7 @@ def sequence_bytes(plan: Plan, seq: int) -> float:
     gradient of the vocabulary's scores.
     """
     config, width = plan.config, plan.device.width
-    layer = seq * kept_by_layer(config, seq, plan.fused).bytes(width)
+    layer = seq * kept_by_layer(config, seq, plan.device.fused).bytes(width)
     layers = config.L * width * config.H * seq + layer if plan.recompute else config.L * layer
     scores = FLOAT32 * config.V * masked_positions(seq)
     return layers + kept_by_ends(config, seq).bytes(width) + scores
