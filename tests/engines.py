@@ -14,8 +14,16 @@ def _missing(name):
     return None
 
 
+def _marked(names):
+    """Names, with a mark where the engine is missing."""
+    return [
+        pytest.param(name, marks=pytest.mark.skip(reason=reason)) if (reason := _missing(name)) else name
+        for name in names
+    ]
+
+
 # By name. Numbers of threads never change a result, so one is as good as another.
-ENGINES = [
-    pytest.param(name, marks=pytest.mark.skip(reason=reason)) if (reason := _missing(name)) else name
-    for name in backends.ENGINES
-]
+EVERY = _marked(backends.ENGINES)
+# Those that compute at once, on NumPy's own arrays. JAX compiles, which takes seconds for each thing that is
+# called by itself, and writes to no array: what these tests ask of the others, test_jax_ops.py asks of it.
+ENGINES = _marked(name for name in backends.ENGINES if name != "jax")
