@@ -6,9 +6,7 @@ a batch gets its static shape, what is compiled, and where parameters lie.
 """
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,44 +14,42 @@ import jax.numpy as jnp
 import numpy as np
 
 from minibert.backends import jax_attention, jax_rows, jax_updates
-from minibert.ops import Ops, random
-from minibert.ops.hooks import Figures
+from minibert.backends.jax_recurrent import RecurrentOverRows
+from minibert.backends.jax_training import DATA, JaxTraining, Kept
+from minibert.errors import InputError
+from minibert.ops import random
 from minibert.ops.primitives import Saved
 from minibert.ops.updates import spans
 
 CHUNK = 4096
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["how"])
-@dataclass(frozen=True)
-class Kept:
-    """Arrays for a backward, and what it has to know when it is compiled."""
-
-    arrays: Any
-    how: Any
-
-
-class JaxOps(Ops):
+class JaxOps(JaxTraining, RecurrentOverRows):
     """Every operation of the reference, for XLA to compile.
 
     Parameters
     ----------
     dtype : of the operands of matrix products, "float32", "bfloat16" or "float64". With bfloat16, activations
         and their gradients are kept so between sublayers; sums, statistics, losses and weights are float32.
+    devices : to train on; all there are when left out.
+    shard : spread parameters and moments over the devices, for models that do not fit into each.
     recompute : keep of each layer only what enters it, and compute the rest again when going back: less
-        memory for a third more arithmetic.
+        memory for a third more arithmetic. `shard` does so in any case.
     """
 
     name = "jax"
 
-    def __init__(self, dtype: str = "float32", recompute: bool = False) -> None:
-        super().__init__(jnp)
+    def __init__(
+        self,
+        dtype: str = "float32",
+        devices: int | None = None,
+        shard: bool = False,
+        recompute: bool = False,
+    ) -> None:
         if dtype == "float64":
             jax.config.update("jax_enable_x64", True)
+        super().__init__(devices, shard, recompute)
         self._narrow = jnp.bfloat16 if dtype == "bfloat16" else None
-        self._recompute = recompute
-        self._device = jax.local_devices()[0]
-        self._compiled: dict[Callable, Callable] = {}
 
     # Precision: rows between the embeddings and the heads are narrow, everything else is wide.
 
@@ -92,7 +88,7 @@ class JaxOps(Ops):
 
     def gelu_backward(self, dy: Any, saved: Saved, form: str) -> Any:
         """Gradient of `gelu`."""
-        (x,) = saved
+        x = jax.lax.optimization_barrier(saved[0])  # else XLA keeps the wide values in between as well
         _, again = super().gelu(self.widen(x), form)
         return super().gelu_backward(self.widen(dy), again, form).astype(dy.dtype)
 
@@ -158,7 +154,8 @@ class JaxOps(Ops):
         """Euclidean norm of all gradients together."""
         whole = len(grads) // CHUNK * CHUNK  # sums of sums: one long sum in float32 loses digits
         squares = jnp.square(grads[:whole]).reshape(-1, CHUNK).sum(1).sum()
-        return jnp.sqrt(squares + jnp.square(grads[whole:]).sum())
+        squares = squares + jnp.square(grads[whole:]).sum()
+        return jnp.sqrt(squares if self._layout is None else jax.lax.psum(squares, DATA))
 
     # -> scalar
     def clip_factor(self, norm: Any, clip_norm: float) -> Any:
@@ -185,6 +182,9 @@ class JaxOps(Ops):
     ) -> tuple[Any, Any, Any]:
         """One step of Adam with decoupled weight decay."""
         direction, m, v = _adam(grads * clip, m, v, step, (beta1, beta2), eps, bias_correction)
+        if self._layout is not None:
+            direction = direction + jnp.where(self._layout.decaying(DATA), weight_decay, 0) * params
+            return params - lr * direction, m, v
         changed = params - lr * (direction + weight_decay * params)
         for begin, end, decays in spans(decayed, len(params)):
             if not decays:  # biases and LayerNorms: some small stretches, put right one by one
@@ -210,6 +210,8 @@ class JaxOps(Ops):
         clip: float = 1.0,
     ) -> tuple[Any, Any, Any]:
         """One step of LAMB."""
+        if self._layout is not None:
+            raise InputError("optimizer='lamb' looks at whole tensors, which --fsdp cuts; leave it out.")
         direction, m, v = _adam(grads * clip, m, v, step, (beta1, beta2), eps, bias_correction)
         given = {"lr": lr, "weight_decay": weight_decay, "trust_ratio": self._trust_ratio}
         return jax_updates.lamb(params, direction, tensors, **given), m, v
@@ -272,37 +274,6 @@ class JaxOps(Ops):
             return super().segment_softmax_cross_entropy_backward(dnll, saved)
         return self.softmax_cross_entropy_backward(dnll, saved.arrays).reshape(-1)
 
-    def layers(self, block: Callable, params: list[dict], x: Any) -> tuple[Any, Saved]:
-        """x through all layers; with `recompute`, what enters each is all that is kept."""
-        if not self._recompute:
-            return super().layers(block, params, x)
-        entering = []
-        for number, one in enumerate(params):
-            entering.append(x)
-            x, _ = block(x, one, number)
-        return x, tuple(Kept(one, (block, number)) for number, one in enumerate(entering))
-
-    def layers_backward(
-        self,
-        block_backward: Callable,
-        dy: Any,
-        saved: Saved,
-        params: list[dict],
-        grads: list[dict],
-        first: int = 0,
-    ) -> tuple[Any, list[dict]]:
-        """dy back through layers, down to `first`."""
-        if not self._recompute:
-            return super().layers_backward(block_backward, dy, saved, params, grads, first)
-
-        def again(dy: Any, kept: Kept, one: dict, one_grads: dict) -> tuple[Any, dict]:
-            block, number = kept.how
-            # The barrier keeps XLA from seeing that this was computed before, and from keeping it after all.
-            x, dy = jax.lax.optimization_barrier((kept.arrays, dy))
-            return block_backward(dy, block(x, one, number)[1], one, one_grads)
-
-        return super().layers_backward(again, dy, saved, params, grads, first)
-
     # How batches come in.
 
     def prepare(self, batch: Any) -> jax_rows.Rows:
@@ -330,56 +301,6 @@ class JaxOps(Ops):
             numbers = tuple(range(1 + static))
             self._compiled[function] = jax.jit(function, static_argnums=numbers, **options)
         return self._compiled[function]
-
-    # Training.
-
-    def parts(self, batch: Any, count: int) -> Any:
-        """Micro-batches in one shape, one upon another, on the device."""
-        split = list(batch.split(min(count, batch.E)))
-        shape, asks_next = jax_rows.common([jax_rows.shape_of(part) for part in split]), batch.asks_next
-        laid_out = [jax_rows.lay_out(part, shape, asks_next) for part in split]
-        return jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *laid_out), self._device)
-
-    def enter(self, names: Any, buffers: tuple) -> tuple:
-        """Copies on the device."""
-        return tuple(jnp.array(buffer, device=self._device) for buffer in buffers)
-
-    def leave(self, names: Any, buffers: tuple) -> tuple:
-        """Copies in host memory; what the device has will be overwritten."""
-        return tuple(np.array(buffer) for buffer in buffers)
-
-    def train(self, function: Callable, static: tuple, buffers: tuple, *arrays: Any) -> tuple[tuple, Figures]:
-        """The function, compiled, its buffers donated."""
-        compiled = self._jitted(function, len(static), donate_argnums=(1 + len(static),))
-        return compiled(self, *static, buffers, *arrays)
-
-    def tree(self, names: Any, flat: Any) -> dict:
-        """Slices of a buffer."""
-        return names.like(flat).tree
-
-    def accumulators(self, names: Any, flat: Any) -> Any:
-        """Zeros."""
-        return jnp.zeros_like(flat)
-
-    def collected(self, names: Any, flat: Any, tree: dict) -> Any:
-        """The leaves of a tree in one buffer."""
-        return jnp.concatenate([leaf.reshape(-1) for leaf in names.leaves(tree)])
-
-    def fold(self, function: Callable, carry: Any, items: Iterable) -> tuple[Any, Figures]:
-        """`carry, figures = function(carry, item)` for one item after another, the figures added up."""
-        if jax.tree.leaves(items)[0].shape[0] == 1:
-            return function(carry, jax.tree.map(lambda leaf: leaf[0], items))
-        carry, figures = jax.lax.scan(function, carry, items)
-        return carry, jax.tree.map(lambda values: values.sum(0), figures)
-
-    def only_if_finite(self, numbers: Iterable, change: Callable, unchanged: Any) -> Any:
-        """What `change()` gives, where all the numbers are finite."""
-        fine = jnp.isfinite(jnp.stack([jnp.asarray(number) for number in numbers])).all()
-        return jax.tree.map(partial(jnp.where, fine), change(), unchanged)
-
-    def spliced(self, whole: Any, begin: int, end: Any) -> Any:
-        """A buffer with `end` from `begin` on."""
-        return whole.at[begin:].set(end)
 
 
 # grads m v (N,) -> direction m v (N,)
