@@ -79,6 +79,7 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
     with pytest.raises(InputError, match=r"epochs=9 \(the run has 3.0\), seed=2 \(the run has 0\)"):
         FinetuneOptions.resumed(path, seed=2, epochs=9)
     assert FinetuneOptions.resumed(path, keep=5, dtype="auto").keep == 5
+    assert FinetuneOptions.resumed(path, backend="jax", threads=3).backend == "jax"
     with pytest.raises(InputError, match="finetune.json is missing"):
         FinetuneOptions.resumed(tmp_path / "nowhere" / "finetune.json")
 

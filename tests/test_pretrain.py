@@ -183,6 +183,7 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
     with pytest.raises(InputError, match=differing):
         PretrainOptions.resumed(path, seed=3, learning_rate=0.1)
     assert PretrainOptions.resumed(path, steps=20, keep=5, evaluations=1).steps == 20
+    assert PretrainOptions.resumed(path, backend="jax", threads=3).backend == "jax"
     by_the_clock = PretrainOptions.resumed(path, minutes=2.0)
     assert (by_the_clock.steps, by_the_clock.minutes) == (None, 2.0)
 

@@ -89,7 +89,8 @@ class FinetuneOptions(RunOptions):
     checkpoint_steps: int = 0
     keep: int = 1
 
-    FREE = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
+    # What may differ when a run goes on; an engine's influence on the weights is rounding.
+    FREE = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps", "backend", "threads"})
 
     def __post_init__(self) -> None:
         for name in ("data", "model"):  # whole paths, for a run is asked from anywhere
