@@ -200,6 +200,25 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class Stretch(Batch):
+    """A stretch of a global batch, as one of several machines makes it; of the rest it knows the limits.
+
+    Its weights are those of a batch of nothing else.
+    """
+
+    stretches: int  # how many there are
+    sequences: int  # in the global batch
+    longest: int  # tokens of a sequence, at most
+    most_masked: int  # positions to predict in a sequence, at most
+    asks: bool  # whether the global batch has a question of next sentences
+
+    @property
+    def asks_next(self) -> bool:
+        """Whether there is a question of next sentences in the global batch."""
+        return self.asks
+
+
+@dataclass(frozen=True)
 class TaskBatch(Batch):
     """What a task of fine-tuning asks about a batch, E examples of `choices` sequences each.
 

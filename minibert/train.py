@@ -129,12 +129,13 @@ def train(
             began = time.monotonic()  # behind looks and checkpoints
             batch, parts, position = next(waiting)
             figures = steps.one(parts)
-            state.position, state.tokens = position, state.tokens + batch.T
+            tokens = round(figures.pop("tokens", batch.T))
+            state.position, state.tokens = position, state.tokens + tokens
             clock, before = time.monotonic(), clock
             state.seconds += clock - before
             progress = {"tokens": state.tokens, "seconds": round(state.seconds, 3)}
             operations = loop.operations(batch) if loop.operations else 0.0
-            log.step(state.step, batch.T, figures | progress, clock - began, operations)
+            log.step(state.step, tokens, figures | progress, clock - began, operations)
             if loop.look and loop.look_steps and state.step % loop.look_steps == 0:
                 steps.fetch()
                 log.record(state.step, loop.look(state))

@@ -32,7 +32,7 @@ optim                   |                                                     | 
 flops                   | config                                              | numpy
 backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
 backends/numba_*        | ops/* backends/numba_*                              | numpy numba
-backends/jax_*          | ops/* batch backends/jax_* errors                   | numpy jax
+backends/jax_*          | ops/* batch params backends/jax_* errors            | numpy jax
 backends/cpp_primitives | ops/* backends/_kernels                             | numpy
 backends/cpp_ops        | ops/* backends/cpp_primitives                       | numpy
 backends/jax_devices    |                                                     | jax

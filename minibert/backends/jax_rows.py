@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert.batch import Batch, TaskBatch, VectorBatch
+from minibert.batch import Batch, Stretch, TaskBatch, VectorBatch
 
 COLUMNS = 8  # the shortest row, and the unit of the shorter ones
 STEPS = 4  # sizes between a power of two and the next: at most a quarter of a size is pads
@@ -130,6 +130,14 @@ def shape_of(batch: Batch) -> Shape:
 def common(shapes: list[Shape]) -> Shape:
     """Room for each of several batches."""
     return Shape(*(max(sizes) for sizes in zip(*shapes, strict=True)))
+
+
+def room(stretch: Stretch, parts: int) -> Shape:
+    """Room for each of so many parts of any machine's stretch of a global batch: the same for all of them."""
+    sequences = -(-stretch.sequences // stretch.stretches)
+    rows = rounded(-(-sequences // parts))
+    columns = -(-rounded(stretch.longest) // COLUMNS) * COLUMNS
+    return Shape(rows, columns, rounded(rows * stretch.most_masked), 0)
 
 
 # -> (T,) of the R n

@@ -18,6 +18,8 @@ Figures = dict[str, Any]  # numbers by name, of a batch or a part of it; those o
 class Hooks:
     """How batches come in, functions run, and parameters are kept while they are trained."""
 
+    leads = True  # whether this process is the one that writes, where several train together
+    part = (0, 1)  # its number, from 0, and how many there are
     _gradients: Any = None  # the accumulators of the training that is going on
 
     def step(self) -> AbstractContextManager:
@@ -51,6 +53,13 @@ class Hooks:
         shape of the arrays, which are trees of them and prepared batches.
         """
         return function(self, *static, *arrays)
+
+    def agreed(self, wish: bool) -> bool:
+        """Whether any of the processes that train together wishes so."""
+        return wish
+
+    def meet(self, where: str) -> None:
+        """Wait for the other processes, which come here as well."""
 
     # Training. `names` says what lies where in a flat buffer: a `FlatParameters`, whose values do not matter.
 
