@@ -2,9 +2,10 @@
 
 import ctypes
 import importlib.util
+import itertools
 import os
 from collections.abc import Callable
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError
@@ -13,7 +14,9 @@ from minibert.ops import Ops
 PEAK_SECONDS = 0.1  # to measure the machine's peak in
 BFLOAT16_ISA = "avx512_bf16"  # the instruction set that multiplies pairs of bfloat16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
-_forced: dict[str, str] = {}  # what `force_isa` was told
+JAX_MINIMUM = "0.7"  # of jax and jaxlib, as in pyproject.toml
+DEVICES = ("cpu", "gpu", "tpu")  # what `force_device` may be told
+_forced: dict[str, str] = {}  # what `force_isa` and `force_device` were told
 
 
 class _MissingEngine(InputError):
@@ -33,17 +36,49 @@ def _numba(threads: int, dtype: str) -> Ops:
     return import_module("minibert.backends.numba_ops").NumbaOps(threads=threads)
 
 
-def _jax(threads: int, dtype: str) -> Ops:
-    return import_module("minibert.backends.jax_ops").JaxOps(dtype)
+def _jax(threads: int, dtype: str, fsdp: bool = False, **extras: Any) -> Ops:
+    _jax_devices()
+    shard = {"shard": True} if fsdp else {}
+    return import_module("minibert.backends.jax_ops").JaxOps(dtype, **extras, **shard)
+
+
+def _jax_devices() -> Any:
+    """The module that knows JAX's devices, once JAX is found fit and told which to use."""
+    for library in ("jax", "jaxlib"):
+        _require_version(library, JAX_MINIMUM)
+    try:
+        found = import_module("minibert.backends.jax_devices")
+    except RuntimeError as error:  # as JAX complains of a jaxlib of another version
+        raise InputError(f"JAX does not start ({error}): pip install -U jax jaxlib.") from None
+    found.use(_forced.get("device"))
+    return found
+
+
+def _require_version(library: str, least: str) -> None:
+    try:
+        version = metadata.version(library)
+    except metadata.PackageNotFoundError:  # which importing it will tell, if it is true
+        return
+    if _numbers(version) < _numbers(least):
+        raise InputError(
+            f"{library} {version} is older than {least}, the oldest that minibert works with: "
+            "pip install -U jax jaxlib."
+        )
+
+
+def _numbers(version: str) -> list[int]:
+    """`0.9.0.1` as numbers; what is behind them, as in `0.10.0.dev7`, does not count."""
+    return [int(part) for part in itertools.takewhile(str.isdecimal, version.split("."))]
 
 
 class Engine(NamedTuple):
     """One engine: what it is, and how it comes to be."""
 
     about: str
-    make: Callable[[int, str], Ops]  # with threads and a dtype; ImportError where something is missing
+    make: Callable[..., Ops]  # of threads, a dtype and its extras; ImportError where something is missing
     lacking: str  # what to do then
     dtypes: tuple[str, ...] = ("float32", "float64")
+    extras: tuple[str, ...] = ()  # what it alone can be told
 
 
 TABLE = {
@@ -60,13 +95,14 @@ TABLE = {
         _jax,
         "pip install jax, or jax[cuda13] for a GPU",
         ("float32", "bfloat16", "float64"),
+        ("device", "devices", "fsdp", "recompute"),
     ),
 }
 ENGINES = {name: engine.about for name, engine in TABLE.items()}
 FASTEST_FIRST = ("cpp", "numba", "numpy")
 
 
-def create(name: str = "auto", threads: int | None = None, dtype: str = "float32") -> Ops:
+def create(name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any) -> Ops:
     """The engine of that name; "auto" takes the fastest there is.
 
     Parameters
@@ -75,16 +111,22 @@ def create(name: str = "auto", threads: int | None = None, dtype: str = "float32
     threads : of the engine itself; one for each core when left out. NumPy's are `limit_threads`'s matter.
     dtype : "float32", "float64" or "bfloat16". The first two are those of the parameters; bfloat16 is that of
         the operands of matrix products and of activations, with parameters in float32.
+    extras : what an engine alone can be told; None and False say nothing. For JAX `devices`, how many train
+        (all there are, when left out), `fsdp`, whether parameters and moments are spread over them, and
+        `recompute`, whether of a layer only what enters it is kept for going back.
 
     Raises
     ------
     InputError
-        When there is no such engine, it does not compute in that dtype, or what it needs is not installed.
+        When there is no such engine, it does not compute in that dtype, or what it needs is not installed;
+        when it can't be told what it is told, or the device that was forced is not there.
     """
-    return choose(name, threads, dtype)[0]
+    return choose(name, threads, dtype, **extras)[0]
 
 
-def choose(name: str = "auto", threads: int | None = None, dtype: str = "float32") -> tuple[Ops, str]:
+def choose(
+    name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any
+) -> tuple[Ops, str]:
     """The engine that `create` gives, and a sentence that says which it is and why.
 
     Examples
@@ -102,15 +144,17 @@ def choose(name: str = "auto", threads: int | None = None, dtype: str = "float32
         raise InputError(
             f"dtype={dtype!r} is not one that backend={name!r} computes in; {', '.join(able)} can."
         )
+    extras = {option: value for option, value in extras.items() if value is not None and value is not False}
+    _require_meant(name, extras)
     if name != "auto":
-        ops = _make(name, threads, dtype)
+        ops = _make(name, threads, dtype, extras)
         return ops, _described(ops)
     missing = []
     for one in FASTEST_FIRST:
         if one not in able:
             continue
         try:
-            ops = _make(one, threads, dtype)
+            ops = _make(one, threads, dtype, {})
         except _MissingEngine as error:
             missing.append(str(error))
             continue
@@ -119,10 +163,24 @@ def choose(name: str = "auto", threads: int | None = None, dtype: str = "float32
     raise InputError(f"No engine that computes in {dtype} is installed. {' '.join(missing)}")
 
 
-def _make(name: str, threads: int | None, dtype: str) -> Ops:
+def _require_meant(name: str, extras: dict[str, Any]) -> None:
+    """Raise InputError when something is said that the engine of that name does not hear."""
+    said = extras | ({"device": _forced["device"]} if "device" in _forced else {})
+    for option, value in said.items():
+        hearing = [one for one in TABLE if option in TABLE[one].extras]
+        if not hearing:
+            raise TypeError(f"{option!r} is nothing that an engine can be told.")
+        if name not in hearing:
+            raise InputError(
+                f"{option}={value!r} is for backend={' or '.join(map(repr, hearing))}; leave it out or "
+                "choose that."
+            )
+
+
+def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) -> Ops:
     engine = TABLE[name]
     try:
-        return engine.make(threads or cores(), dtype)
+        return engine.make(threads or cores(), dtype, **extras)
     except ImportError as error:
         raise _MissingEngine(f"backend={name!r} is not installed ({error}): {engine.lacking}.") from None
 
@@ -137,14 +195,49 @@ def force_isa(name: str) -> None:
     _forced["isa"] = name
 
 
+def force_device(name: str | None) -> None:
+    """Let JAX compute on this kind of device, one of `DEVICES`, and complain where there is none; None lets
+    it choose. Once it has begun with one kind it stays there."""
+    _forced.pop("device", None)
+    if name is not None:
+        _forced["device"] = name
+
+
+def join(coordinator: str | None, processes: int | None, process_id: int | None) -> None:
+    """Make this process one of those that train together with JAX; nothing may have been computed with it.
+
+    Parameters
+    ----------
+    coordinator : HOST:PORT where process 0 listens; None, like the two others, where a cluster's own
+        environment says it all.
+    processes : how many there are.
+    process_id : the number of this one, from 0.
+
+    Raises
+    ------
+    InputError
+        When JAX is not installed.
+    """
+    try:
+        import_module("minibert.backends.jax_cluster").join(coordinator, processes, process_id)
+    except ImportError as error:
+        raise _MissingEngine(f"backend='jax' is not installed ({error}): {TABLE['jax'].lacking}.") from None
+
+
 def quickest_dtype(name: str = "auto") -> str:
-    """The precision for an engine of that name: "bfloat16" where the processor multiplies it, else "float32".
+    """The precision for an engine of that name: "bfloat16" where what computes multiplies it faster, else
+    "float32". JAX is only looked at where it is the engine.
 
     Examples
     --------
     >>> quickest_dtype("numpy")
     'float32'
     """
+    if name == "jax":
+        try:
+            return "float32" if _jax_devices().platform() == "cpu" else "bfloat16"
+        except ImportError:  # of which `choose` complains
+            return "float32"
     chosen = _forced.get("isa") or next(iter(instruction_sets()), "")
     return "bfloat16" if name in ("auto", "cpp") and chosen == BFLOAT16_ISA else "float32"
 
@@ -163,19 +256,26 @@ def instruction_sets() -> list[str]:
         return []
 
 
-def peak(threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS) -> float | None:
-    """How fast this machine multiplies and adds at most, from registers, whichever engine computes.
+def peak(
+    threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS, ops: Ops | None = None
+) -> float | None:
+    """How fast this machine multiplies and adds at most: its processor from registers, whichever engine
+    computes, but where JAX computes on something else, all the devices in matrix products.
 
     Parameters
     ----------
     threads : that do so at once, on a core each; more than there are cores are no faster.
     dtype : "float32", "float64" or "bfloat16" (added to float32; float32's own on processors without).
     seconds : it takes; more where other programs are busy, whose share does not lower the figure.
+    ops : the engine that will compute.
 
     Returns
     -------
     GFLOP/s, a multiply-add being two; None without the kernels in C++, which measure it.
     """
+    if ops is not None and ops.name == "jax" and (rate := _jax_devices().accelerator_rate(dtype)):
+        mesh = getattr(ops, "_mesh", None)
+        return rate * (mesh.size if mesh else 1)
     try:
         cpp = import_module("minibert.backends.cpp_primitives")
     except ImportError:

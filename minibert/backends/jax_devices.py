@@ -6,10 +6,50 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from minibert.errors import RunError
+from minibert.errors import InputError, RunError
 
 SIDES = (512, 1024, 2048, 4096, 8192)  # of the matrices that are multiplied
 CHAIN = 8  # products in one call, each of what the one before gave
+LARGE, QUICK_SECONDS = (4096, 8192), 0.05  # at which accelerators are near their best, and soon done
+
+
+def use(device: str | None) -> None:
+    """Compute on one kind of device from now on, or on what JAX chooses.
+
+    Parameters
+    ----------
+    device : "cpu", "gpu" or "tpu"; None for JAX's choice.
+
+    Raises
+    ------
+    InputError
+        When there is none of the kind, or JAX finds nothing to compute on.
+    """
+    wanted = jax.config.jax_platforms
+    if device == "cpu" != wanted:
+        jax.config.update("jax_platforms", "cpu")  # which leaves a GPU and its memory alone
+    try:
+        found = platform()
+    except RunError as error:
+        raise InputError(str(error)) from None
+    if device not in (None, found):
+        told = f" with JAX_PLATFORMS={wanted}" if wanted else ""
+        remedy = {"gpu": "install jax[cuda13] for one of NVIDIA's", "tpu": "install jax[tpu]"}.get(device)
+        raise InputError(
+            f"device={device!r} is not what JAX computes on here: it sees only {found}{told}; "
+            + (f"{remedy} where there is one, or leave it out." if remedy else "leave it out.")
+        )
+
+
+def platform() -> str:
+    """What JAX computes on: "cpu", "gpu", "tpu".
+
+    Raises
+    ------
+    RunError
+        When it finds nothing.
+    """
+    return _found()[0].platform
 
 
 def devices() -> dict[str, str]:
@@ -20,14 +60,17 @@ def devices() -> dict[str, str]:
     RunError
         When JAX finds none, or not those that it was told to use.
     """
+    return {f"{one.platform} {one.id}": _described(one) for one in _found()}
+
+
+def _found() -> list[Any]:
     try:
-        found = jax.devices()
+        return jax.devices()
     except Exception as error:  # RuntimeError; AssertionError where JAX_PLATFORMS names what is not there
         wanted = jax.config.jax_platforms
         told = f" with JAX_PLATFORMS={wanted}" if wanted else ""
         reason = f" ({str(error).splitlines()[0]})" if str(error) else ""
         raise RunError(f"JAX finds no device{told}{reason}.") from None
-    return {f"{one.platform} {one.id}": _described(one) for one in found}
 
 
 def _described(device: Any) -> str:
@@ -67,6 +110,11 @@ def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES
         if now - begin > seconds:
             break
     return best
+
+
+def accelerator_rate(dtype: str) -> float | None:
+    """`matmul_rate`, quickly; None where JAX computes on the processor, of which more is known."""
+    return None if platform() == "cpu" else matmul_rate(dtype, QUICK_SECONDS, LARGE)
 
 
 # -> a b (side,side)
