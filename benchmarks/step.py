@@ -1,15 +1,18 @@
 """A whole pre-training step: minibert's engines beside PyTorch, Hugging Face and JAX, in one run.
 
     python benchmarks/step.py [--quick] [--size tiny mini] [--seq 128] [--batch 32] [--dtype float32]
-        [--lengths full phrases] [--threads 1 2] [--only cpp "PyTorch tuned"] [--rounds 5]
-        [--json] [--rows FILE] [--write-readme]
+        [--lengths full phrases] [--threads 1 2] [--engine jax "PyTorch tuned"] [--rounds 5]
+        [--attention-dropout 0.1 0] [--device gpu] [--json] [--rows FILE] [--write-readme]
 
 A step is forward, backward, clipping and AdamW, with dropout 0.1, a vocabulary of 30,522 and 15% of the
 positions masked. Everyone is a process of its own with the same weights, batch and number of threads. First,
 without dropout, loss, gradient norm and the loss after an update have to be the reference's; then everyone
-takes turns, and figures are medians of the rounds. Shares are of the peak measured in the same rounds.
+takes turns, and figures are medians of the rounds. Shares are of the peak measured in the same rounds. Of
+JAX's device the MFU is shown as well: useful operations over those of its own fastest matrix products in the
+same time. On a GPU that is everyone's share. Compiling is what the first step took longer than the others.
 """
 
+import argparse
 import sys
 
 from peers import ways
@@ -71,5 +74,14 @@ KIND = Kind(
     mark=MARK,
 )
 
+
+def options() -> argparse.ArgumentParser:
+    """Those of both benchmarks, and what concerns training."""
+    found = parser(__doc__.splitlines()[0])
+    found.add_argument("--attention-dropout", nargs="+", type=float, metavar="RATE", help="default: 0.1")
+    found.add_argument("--device", choices=("cpu", "gpu"), help="gpu: JAX and PyTorch on the first one")
+    return found
+
+
 if __name__ == "__main__":
-    sys.exit(main(KIND, parser(__doc__.splitlines()[0]).parse_args()))
+    sys.exit(main(KIND, options().parse_args()))

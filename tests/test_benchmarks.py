@@ -19,6 +19,7 @@ import peak  # noqa: E402
 import step  # noqa: E402
 from peers import bench, children, machine, operations, ops_report, report, ways  # noqa: E402
 from peers.ops_minibert import Cpp, Reference  # noqa: E402
+from peers.train_minibert import Minibert  # noqa: E402
 from peers.work import PHRASES, Rectangle, Work, weights  # noqa: E402
 
 from minibert import backends, bert  # noqa: E402
@@ -242,6 +243,7 @@ def test_child_measures_an_engine_and_reports_what_is_missing(tmp_path):
         found = children.take_turns({"numpy": child}, 2, 0.0, lambda: None, pytest.fail)
         assert [len(found["numpy"]), *(cores > 0 for _, cores in found["numpy"])] == [2, True, True]
         assert child.ask("memory") > child.imported > 1e7
+        assert 0 < child.ask("first_run") < 60 and child.ask("facts") == {}
     finally:
         child.close()
     for factory, why in (
@@ -254,12 +256,65 @@ def test_child_measures_an_engine_and_reports_what_is_missing(tmp_path):
 
 def test_step_ends_with_a_sentence_for_wrong_options(capsys):
     for words, sentence in (
-        (["--only", "tensorflow"], "--only tensorflow is none of"),
+        (["--only", "tensorflow"], "--engine tensorflow is none of"),
         (["--threads", "0"], "--threads 0 is none of 1"),
         (["--size", "huge"], "nothing of the plan"),
+        (["--attention-dropout", "1.5"], "--attention-dropout 1.5 is not a probability below 1"),
+        (["--device", "gpu", "--engine", "cpp"], "--engine cpp is none of Hugging Face, Hugging Face tuned"),
     ):
-        assert bench.main(step.KIND, options(*words)) == 2
+        assert bench.main(step.KIND, step.options().parse_args(words)) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_dropout_on_attention_may_differ_from_the_other():
+    job = children.Job(Work("tiny", 8, 2), "", 0.1, 0.0)
+    config = job.work.config(job.dropout, job.attention_dropout)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.1, 0.0)
+    for rates in ((0.1, None), (0.1, 0.1)):
+        assert job.work.config(*rates) == job.work.config(0.1)
+
+
+def test_jax_and_pytorch_alone_go_on_a_gpu():
+    for way in ways.on("gpu", ways.training()):
+        ours = way.engine in (ways.REFERENCE, "jax", "JAX")  # JAX's is chosen by the environment
+        assert ours == ("device" not in way.options) and way.options.get("device", "cuda") == "cuda"
+    on_gpu = {way.engine for way in ways.on("gpu", ways.training())}
+    on_cpu = {way.engine for way in ways.on("cpu", ways.training())}
+    assert on_gpu - on_cpu == {"Hugging Face tuned"} and on_cpu - on_gpu == {"cpp", "numba"}
+
+
+def test_jax_tells_of_its_device(monkeypatch):
+    pytest.importorskip("jax")
+    from minibert.backends import jax_devices
+
+    asked = []
+    monkeypatch.setattr(jax_devices, "matmul_rate", lambda dtype: asked.append(dtype) or 1000.0)
+    monkeypatch.setattr(jax_devices, "memory", lambda *_: {"peak_bytes_in_use": 7_000_000})
+    work = Work("tiny", 8, 2)
+    config = work.config(0.1)
+    made = {
+        name: Minibert(config, work.make_batch(config), weights(config), 1, name) for name in ("jax", "numpy")
+    }
+    found = made["jax"].facts()
+    assert found["device"].startswith("cpu 0, cpu") and asked == ["float32"] and made["numpy"].facts() == {}
+    assert (found["device_peak_mb"], found["matmul_gflops"]) == (7.0, 1000.0)
+    row = report.of_one([(0.5, 1.0), (0.25, 1.0), (0.75, 1.0)], 10.0, found, 100_000_000_000)
+    assert (row["mfu"], row["compile_seconds"]) == (0.2, 9.5)
+    assert report.of_one([(0.5, 1.0)], 10.0, {}, 1)["mfu"] is None
+
+
+def test_tables_show_what_a_device_tells():
+    known = {"mfu": 0.456, "matmul_gflops": 700_000.0, "compile_seconds": 31.4, "device_peak_mb": 5120.0}
+    rows = [
+        measured("jax", [0.2], attention_dropout=0.1, **known),
+        measured("cpp", [0.2], attention_dropout=0.1, matmul_gflops=None),
+        measured("jax", [0.1], attention_dropout=0.0, **known | {"device_peak_mb": None}),
+    ]
+    text = report.tables(rows, "")
+    assert "| jax, fp32 | 46% of 700 TFLOP/s, 31 s, 5,120 MB |" in text and text.count("of 700 TFLOP/s") == 2
+    assert "| jax, fp32 | 46% of 700 TFLOP/s, 31 s |" in text
+    assert text.count("no padding on any side, dropout on attention 0:") == 3  # speed, memory, device
+    assert "cpp, fp32" in text and "cpp, fp32 | 46%" not in text
 
 
 def test_rows_of_an_earlier_run_become_tables_again(tmp_path, capsys, monkeypatch):

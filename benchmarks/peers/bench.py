@@ -18,11 +18,15 @@ from minibert.errors import InputError, RunError
 from minibert.params import parameter_table
 from peers import machine, report
 from peers.children import Child, Job, Unavailable, take_turns
-from peers.ways import Way
+from peers.ways import REFERENCE, Way, on
 from peers.work import Work, weights
 
 README = Path(__file__).resolve().parents[2] / "README.md"
-REFERENCE = "numpy"
+VARIABLES = {  # for JAX, which otherwise takes whatever there is, and nearly all of its memory
+    "cpu": {"JAX_PLATFORMS": "cpu"},
+    "gpu": {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+}
+COMPARED = 4  # sequences at most that the reference computes beside a GPU
 
 
 class Case(NamedTuple):
@@ -72,6 +76,7 @@ class Bench:
 
     def __init__(self, kind: Kind, options: argparse.Namespace) -> None:
         self.kind, self.options = kind, options
+        self.ways, self.variables = on(options.device, kind.ways), VARIABLES[options.device]
         self.size = QUICK if options.quick else FULL
         if options.rounds:
             self.size = self.size._replace(rounds=options.rounds)
@@ -85,8 +90,10 @@ class Bench:
         cases = chosen_cases(self.kind, self.options)
         for number, case in enumerate(cases):
             for dtype in self.options.dtype:
-                ways = [way for way in self.kind.ways if way.dtype == dtype and case.takes(way)]
+                ways = [way for way in self.ways if way.dtype == dtype and case.takes(way)]
                 ways = [way for way in ways if not self.options.only or way.engine in self.options.only]
+                if self.options.device == "gpu":
+                    ways = [way for way in ways if way.engine != REFERENCE]
                 say(f"case {number + 1} of {len(cases)}: {case.work.title}, {dtype}")
                 self.measure(case.work, ways, folder)
 
@@ -97,13 +104,16 @@ class Bench:
             np.save(path, weights(work.config(0.0)))
         agreeing = self.agreeing(work, ways, str(path))
         for threads in self.options.threads:
-            if agreeing:
-                self.rows += self.timed(work, agreeing, threads, str(path))
+            for attention_dropout in self.options.attention_dropout or [self.kind.dropout]:
+                if agreeing:
+                    self.rows += self.timed(work, agreeing, threads, str(path), attention_dropout)
 
     def agreeing(self, work: Work, ways: list[Way], path: str) -> list[Way]:
         """The ways that find what the reference finds, without dropout."""
+        if self.options.device == "gpu":
+            work = work._replace(batch=min(work.batch, COMPARED))
         job, threads = Job(work, path, 0.0), max(self.options.threads)
-        [reference] = [way for way in self.kind.ways if way.engine == REFERENCE]
+        [reference] = [way for way in self.ways if way.engine == REFERENCE]
         expected, kept = None, []
         for way in [reference, *ways] if ways else []:
             if way is reference and expected is not None:
@@ -124,34 +134,44 @@ class Bench:
         return kept
 
     def result_of(self, way: Way, job: Job, threads: int) -> Any:
-        child = Child(way.factory, job, threads, way.options)
+        child = Child(way.factory, job, threads, way.options, self.variables)
         try:
             return child.ask("result")
         finally:
             child.close()
 
-    def timed(self, work: Work, ways: list[Way], threads: int, path: str) -> list[report.Row]:
+    def timed(
+        self, work: Work, ways: list[Way], threads: int, path: str, attention_dropout: float
+    ) -> list[report.Row]:
         """Rounds of everyone."""
-        job, children, peaks = Job(work, path, self.kind.dropout), {}, []
+        job, children, peaks = Job(work, path, self.kind.dropout, attention_dropout), {}, []
         named = {way.title: way for way in ways}
 
         def failed(title: str, error: Unavailable) -> None:
             self.complain(f"{work.title}, {threads} threads: {title} is left out: {error}.")
 
         def between() -> None:
-            peaks.append(machine.peak(ways[0].dtype, threads))
+            if self.options.device == "cpu":
+                peaks.append(machine.peak(ways[0].dtype, threads))
 
         busy = machine.what_disturbs()
         try:
             for title, way in named.items():
                 try:
-                    children[title] = Child(way.factory, job, threads, way.options)
+                    children[title] = Child(way.factory, job, threads, way.options, self.variables)
                 except Unavailable as error:
                     failed(title, error)
             runs = take_turns(children, self.size.rounds, self.size.seconds, between, failed)
             peak = None if None in peaks or not peaks else statistics.median(peaks)
+            facts = {title: children[title].ask("facts") for title in runs}
+            if self.options.device == "gpu":
+                peak = max((known.get("matmul_gflops", 0.0) for known in facts.values()), default=0.0) or None
             rows = [
                 self.row(work, named[title], threads, found, peak, busy, children[title])
+                | {"attention_dropout": attention_dropout if self.kind.dropout else None}
+                | report.of_one(
+                    found, children[title].ask("first_run"), facts[title], self.kind.operations(work)
+                )
                 for title, found in runs.items()
             ]
         finally:
@@ -236,11 +256,14 @@ def parser(description: str) -> argparse.ArgumentParser:
     found.add_argument("--lengths", nargs="+", choices=tuple(report.LENGTHS), help="full, or as in SST-2")
     found.add_argument("--dtype", nargs="+", choices=tuple(report.SHORT), default=list(report.SHORT))
     found.add_argument("--threads", nargs="+", type=int, metavar="N", help="default: 1 and 2")
-    found.add_argument("--only", nargs="+", metavar="ENGINE", help="engines and peers by name, in quotes")
+    found.add_argument(
+        "--engine", "--only", nargs="+", dest="only", metavar="NAME", help="engines and peers, in quotes"
+    )
     found.add_argument("--rounds", type=int, metavar="N", help="how often everyone has a turn")
     found.add_argument("--json", action="store_true", help="print a list of rows")
     found.add_argument("--rows", metavar="FILE", help="measure nothing: tables of what --json has printed")
     found.add_argument("--write-readme", action="store_true", help="put the tables into README.md")
+    found.set_defaults(device="cpu", attention_dropout=None)
     return found
 
 
@@ -255,9 +278,16 @@ def main(kind: Kind, options: argparse.Namespace) -> int:
 
 def _main(kind: Kind, options: argparse.Namespace) -> int:
     if options.threads is None:
-        options.threads = sorted({1, min(2, backends.cores())})
+        options.threads = (
+            sorted({1, min(2, backends.cores())}) if options.device == "cpu" else [backends.cores()]
+        )
     require("--threads", options.threads, range(1, backends.cores() + 1))
-    require("--only", options.only or [], sorted({way.engine for way in kind.ways}))
+    require("--engine", options.only or [], sorted({way.engine for way in on(options.device, kind.ways)}))
+    for rate in options.attention_dropout or []:
+        if not 0 <= rate < 1:
+            raise InputError(
+                f"--attention-dropout {rate:g} is not a probability below 1; the paper's is 0.1."
+            )
     status = 0
     if options.rows:
         rows = json.loads(Path(options.rows).read_text("utf-8"))

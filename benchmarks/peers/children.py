@@ -38,10 +38,11 @@ class Job(NamedTuple):
     work: Work
     weights: str  # path of a .npy
     dropout: float
+    attention_dropout: float | None = None  # as `dropout`
 
     def arguments(self) -> tuple[BertConfig, Batch, np.ndarray]:
         """What the object is made with, before threads and options."""
-        config = self.work.config(self.dropout)
+        config = self.work.config(self.dropout, self.attention_dropout)
         return config, self.work.make_batch(config), np.load(self.weights)
 
 
@@ -63,15 +64,23 @@ class Child:
     job : what the work is.
     threads : of everything in the process; it is held to as many cores.
     options : more arguments of the class.
+    variables : of the environment, beside those that say how many threads.
     """
 
-    def __init__(self, factory: str, job: Job | NoJob, threads: int, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        factory: str,
+        job: Job | NoJob,
+        threads: int,
+        options: dict[str, Any],
+        variables: dict[str, str] | None = None,
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self._log = tempfile.NamedTemporaryFile("r", errors="replace")
         self._pipe, theirs = context.Pipe()
         task = (theirs, self._log.name, factory, job, threads, options)
         self._process = context.Process(target=_serve, args=task, daemon=True)
-        with _environment(threads):
+        with _environment(dict.fromkeys(POOLS, str(threads)) | (variables or {})):
             self._process.start()
         theirs.close()
         try:
@@ -116,10 +125,10 @@ class Child:
 
 
 @contextmanager
-def _environment(threads: int) -> Any:
+def _environment(variables: dict[str, str]) -> Any:
     """Variables that libraries read when they are imported."""
     before = dict(os.environ)
-    os.environ |= dict.fromkeys(POOLS, str(threads)) | {"TOKENIZERS_PARALLELISM": "false"}
+    os.environ |= variables | {"TOKENIZERS_PARALLELISM": "false"}
     try:
         yield
     finally:
@@ -163,9 +172,19 @@ def result(made: Any) -> Any:
 
 def warm_up(made: Any) -> float:
     """Run until everything is compiled and allocated; seconds of the last run."""
-    for _ in range(2):
-        seconds = _seconds(made.run)
+    _first.append(_seconds(made.run))
+    seconds = _seconds(made.run)
     return _seconds(made.run) if seconds < 5 else seconds
+
+
+def first_run(made: Any) -> float:
+    """Seconds of the first run, with all that happens once: compiling above all."""
+    return _first[0]
+
+
+def facts(made: Any) -> dict[str, Any]:
+    """What it tells of the device that it computes on; nothing where that is this processor."""
+    return made.facts() if hasattr(made, "facts") else {}
 
 
 def measure(made: Any, times: int) -> tuple[float, float]:
@@ -190,7 +209,8 @@ def memory(made: Any) -> int:
     return peak_memory()
 
 
-FUNCTIONS = {one.__name__: one for one in (result, warm_up, measure, memory)}
+FUNCTIONS = {one.__name__: one for one in (result, warm_up, first_run, facts, measure, memory)}
+_first: list[float] = []  # what `first_run` tells
 
 
 def resident_memory() -> int:

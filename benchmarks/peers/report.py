@@ -9,9 +9,21 @@ from tokenizer_jobs.tables import table, times
 from peers.work import Work
 
 Row = dict[str, Any]
-PEERS = ("Hugging Face", "PyTorch tuned", "PyTorch compiled", "PyTorch", "JAX", "ONNX Runtime")
+PEERS = (
+    "Hugging Face",
+    "Hugging Face tuned",
+    "PyTorch tuned",
+    "PyTorch compiled",
+    "PyTorch",
+    "JAX",
+    "ONNX Runtime",
+)
 PUBLISHED = "Hugging Face"  # the model as published; not among the fast ones
 SHORT = {"float32": "fp32", "bfloat16": "bf16"}
+DROPOUT = 0.1
+DEVICE = (
+    "MFU, the share of the device's own fastest matrix products; seconds until the first step; memory there"
+)
 LENGTHS = {
     "full": "every sequence full, no padding on any side",
     "phrases": "real lengths (those of SST-2's phrases): minibert computes no padding, the others pad",
@@ -23,9 +35,10 @@ step is forward, backward, clipping and AdamW, dropout 0.1, 15% of the positions
 matrix products over real tokens and masked rows once, and nothing computed again; the share is that of the
 fused multiply-adds a second which this machine did in the same rounds, in the row's own dtype (bf16 peers:
 autocast, float32 weights). Hugging Face is `BertForPreTraining` as published with fused AdamW. PyTorch tuned:
-masked rows only, scaled_dot_product_attention, fused AdamW. JAX: plain jax.numpy, jax.grad, one jit. Both
-keep freed memory, as minibert does. Before anything was timed, all had the loss, the gradient norm and the
-loss after an update that the NumPy reference has, with the same weights, batch and no dropout."""
+masked rows only, scaled_dot_product_attention, fused AdamW. JAX: plain jax.numpy, jax.grad, one jit; jax in
+small letters is minibert's. Both peers keep freed memory, as minibert does. Before anything was timed, all
+had the loss, the gradient norm and the loss after an update that the NumPy reference has, with the same
+weights, batch and no dropout."""
 
 INFERENCE_LIMITS = """\
 What this does not show: other machines, sizes and lengths, tokenizing, many short requests at once. PyTorch
@@ -44,7 +57,7 @@ class Rows:
         """The rows by the values of some keys, in the order of their first appearance."""
         found: dict[tuple, list[Row]] = {}
         for row in self.rows:
-            found.setdefault(tuple(row[key] for key in keys), []).append(row)
+            found.setdefault(tuple(row.get(key) for key in keys), []).append(row)
         return ((values, Rows(rows)) for values, rows in found.items())
 
     @property
@@ -72,12 +85,17 @@ def tables(rows: list[Row], limits: str) -> str:
     if rows[0]["quick"]:
         parts.append("Measured with --quick: small batches, few rounds; no figure to quote.")
     kept = rows[0]["kept_bytes"]  # in training a parameter, its gradient and two moments
-    for (lengths, threads), group in Rows(rows).groups("lengths", "threads"):
+    for (lengths, threads, attention), group in Rows(rows).groups("lengths", "threads", "attention_dropout"):
         head = f"{threads} thread{'s' * (threads > 1)}, {LENGTHS[lengths]}"
+        if attention is not None and attention != DROPOUT:
+            head += f", dropout on attention {attention:g}"
         parts.append(f"**Tokens/s (useful GFLOP/s, share of the peak)**, {head}:")
         parts.append(grid(group, speed, [*ratios(group)]))
         parts.append(f"**Peak memory, MB (beyond libraries and {kept} bytes a parameter)**, {head}:")
         parts.append(grid(group, memory, []))
+        if any(row.get("matmul_gflops") for row in group.rows):
+            parts.append(f"**{DEVICE}**, {head}:")
+            parts.append(grid(Rows([row for row in group.rows if row.get("matmul_gflops")]), of_device, []))
     return "\n\n".join([*parts, limits])
 
 
@@ -97,6 +115,14 @@ def speed(row: Row) -> str:
 
 def memory(row: Row) -> str:
     return f"{row['peak_rss_mb']:,.0f} ({beyond(row):,.0f})"
+
+
+def of_device(row: Row) -> str:
+    peak = row["device_peak_mb"]
+    held = f", {peak:,.0f} MB" if peak else ""
+    return (
+        f"{row['mfu']:.0%} of {row['matmul_gflops'] / 1e3:,.3g} TFLOP/s, {row['compile_seconds']:.0f} s{held}"
+    )
 
 
 def beyond(row: Row) -> float:
@@ -124,6 +150,24 @@ def _ratio(ours: Row, theirs: Row) -> str:
     ratio = times(ours["tokens_per_second"] / theirs["tokens_per_second"])
     who = "" if theirs["engine"] == PUBLISHED else f" ({theirs['engine']})"
     return f"**{ratio}**{who}"
+
+
+def of_one(
+    runs: list[tuple[float, float]], first_run: float, facts: dict[str, Any], operations: int
+) -> dict[str, Any]:
+    """What more a line of --json has: of compiling, and of the device where it tells.
+
+    `mfu` is the model FLOP utilisation: useful operations over those of the device's fastest matrix products
+    in the same time.
+    """
+    seconds, rate = statistics.median(one for one, _ in runs), facts.get("matmul_gflops")
+    return {
+        "compile_seconds": first_run - seconds,
+        "device": facts.get("device"),
+        "device_peak_mb": facts.get("device_peak_mb"),
+        "matmul_gflops": rate,
+        "mfu": rate and operations / seconds / 1e9 / rate,
+    }
 
 
 def row(

@@ -1,6 +1,7 @@
 """Pre-training steps in PyTorch: Hugging Face's model as published, and a BERT tuned for speed."""
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,11 +26,12 @@ class PyTorchStep:
     ----------
     decayed, others : parameters with and without weight decay.
     dtype : bfloat16 is autocast: float32 weights, matrix products in bfloat16.
+    device : "cpu" or "cuda", where the parameters are.
     """
 
-    def __init__(self, decayed: list, others: list, threads: int, dtype: str) -> None:
+    def __init__(self, decayed: list, others: list, threads: int, dtype: str, device: str) -> None:
         torch.set_num_threads(threads)
-        self._dtype = dtype
+        self._dtype, self._device = dtype, device
         self._parameters = [*decayed, *others]
         groups = [{"params": decayed, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
         self._optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPS, fused=True)
@@ -44,31 +46,66 @@ class PyTorchStep:
 
     def run(self) -> TrainingStep:
         self._optimizer.zero_grad(set_to_none=True)
-        with precision(self._dtype):
+        with precision(self._dtype, self._device):
             loss = self.loss()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, CLIP_NORM)
         self._optimizer.step()
         return TrainingStep(loss.item(), norm.item())
 
+    def facts(self) -> dict[str, Any]:
+        """Of a GPU: what it is, how fast it multiplies at best, what it had in use at most."""
+        if self._device == "cpu":
+            return {}
+        peak = torch.cuda.max_memory_allocated()
+        return {
+            "device": torch.cuda.get_device_name(),
+            "device_peak_mb": peak / 1e6,
+            "matmul_gflops": matmul_rate(getattr(torch, self._dtype)),
+        }
 
-def precision(dtype: str) -> AbstractContextManager:
-    return torch.autocast("cpu", dtype=torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+
+def precision(dtype: str, device: str = "cpu") -> AbstractContextManager:
+    return torch.autocast(device, dtype=torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+
+
+def matmul_rate(dtype: torch.dtype, side: int = 8192, times: int = 20) -> float:
+    """GFLOP/s of large square products on a GPU."""
+    a, b = (torch.randn(side, side, device="cuda", dtype=dtype) for _ in range(2))
+    quickest = float("inf")
+    for _ in range(5):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(times):
+            a @ b
+        end.record()
+        torch.cuda.synchronize()
+        quickest = min(quickest, begin.elapsed_time(end) / 1e3 / times)
+    return 2 * side**3 / quickest / 1e9
 
 
 class HuggingFace(PyTorchStep):
     """`BertForPreTraining` as it is: vocabulary scores for every position, sequences padded."""
 
-    def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, dtype: str) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        batch: Batch,
+        flat: np.ndarray,
+        threads: int,
+        dtype: str,
+        device: str = "cpu",
+    ) -> None:
         transformers.utils.logging.disable_progress_bar()
         self.model = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))
         load_weights(self.model, config, flat)
-        self.model.train()
+        self.model.train().to(device)
         split: dict[bool, list] = {True: [], False: []}
         for name, parameter in self.model.named_parameters():
             split["LayerNorm" not in name and not name.endswith("bias")].append(parameter)
-        self._inputs = padded_inputs(Rectangle.of(batch))
-        super().__init__(split[True], split[False], threads, dtype)
+        self._padded = Rectangle.of(batch)
+        self._inputs = {name: value.to(device) for name, value in padded_inputs(self._padded).items()}
+        super().__init__(split[True], split[False], threads, dtype, device)
 
     def loss(self) -> torch.Tensor:
         if "next_sentence_label" in self._inputs:
@@ -85,6 +122,35 @@ class HuggingFace(PyTorchStep):
         self._inputs = inputs
         self.set_rate(rate)
         return self.run()
+
+
+class HuggingFaceTuned(HuggingFace):
+    """Their BERT with what speeds it up: compiled, vocabulary scores of masked rows only.
+
+    Attention is scaled_dot_product_attention, which is what their model takes by itself.
+    """
+
+    def __init__(self, *arguments: Any, compiled: bool = True, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._masked = torch.from_numpy(self._padded.masked).to(self._device)
+        self._labels = torch.from_numpy(self._padded.masked_labels).to(self._device)
+        if not self._padded.has_padding:
+            self._inputs["attention_mask"] = None
+        self._chosen = torch.compile(self._masked_loss) if compiled else self._masked_loss
+
+    def loss(self) -> torch.Tensor:
+        return self._chosen(self._inputs, self._masked, self._labels)
+
+    def _masked_loss(self, inputs: dict, masked: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        found = self.model.bert(
+            inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            token_type_ids=inputs["token_type_ids"],
+        )
+        rows = found.last_hidden_state.flatten(0, 1).index_select(0, masked)
+        scores = self.model.cls.predictions(rows).float()
+        asked = self.model.cls.seq_relationship(found.pooler_output).float()
+        return F.cross_entropy(scores, labels) + F.cross_entropy(asked, inputs["next_sentence_label"])
 
 
 def padded_inputs(padded: Rectangle) -> dict[str, torch.Tensor]:
@@ -125,6 +191,7 @@ class Tuned(PyTorchStep):
         threads: int,
         dtype: str,
         compiled: bool = False,
+        device: str = "cpu",
     ) -> None:
         backends.keep_freed_memory()
         parameters = Parameters(config, flat)
@@ -134,14 +201,15 @@ class Tuned(PyTorchStep):
         for entry in parameters.table:
             value = parameters[entry.name]
             turned = value.T if entry.name.endswith("weight") else value  # linear: (outputs, inputs)
-            self._named[entry.name] = torch.nn.Parameter(torch.tensor(np.ascontiguousarray(turned)))
+            made = torch.tensor(np.ascontiguousarray(turned), device=device)
+            self._named[entry.name] = torch.nn.Parameter(made)
             split[entry.decays].append(self._named[entry.name])
         padded = Rectangle.of(batch)
-        self._batch = {name: torch.from_numpy(value) for name, value in padded._asdict().items()}
+        self._batch = {name: torch.from_numpy(value).to(device) for name, value in padded._asdict().items()}
         # A query sees every real key of its sequence.
         self._mask = self._batch["real"][:, None, None, :] if padded.has_padding else None
         self._loss = torch.compile(pretraining_loss) if compiled else pretraining_loss
-        super().__init__(split[True], split[False], threads, dtype)
+        super().__init__(split[True], split[False], threads, dtype, device)
 
     def loss(self) -> torch.Tensor:
         return self._loss(self._config, self._named, self._batch, self._mask)

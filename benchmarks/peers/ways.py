@@ -4,6 +4,9 @@ from typing import Any, NamedTuple
 
 from minibert import backends
 
+REFERENCE = "numpy"
+GPU_ONLY = ("Hugging Face tuned",)
+
 
 class Way(NamedTuple):
     """Who does it, in which precision."""
@@ -12,15 +15,27 @@ class Way(NamedTuple):
     dtype: str
     factory: str  # "module:class" in `peers`
     options: dict[str, Any] = {}
+    on_gpu: dict[str, Any] | None = None  # options to add there; None where it can't go
 
     @property
     def title(self) -> str:
         return f"{self.engine}, {self.dtype}"
 
 
+def on(device: str, found: list[Way]) -> list[Way]:
+    """Those of the ways that can go on "cpu" or "gpu", as they go there."""
+    if device == "cpu":
+        return [way for way in found if way.engine not in GPU_ONLY]
+    return [
+        way._replace(options=way.options | way.on_gpu) if way.on_gpu is not None else way
+        for way in found
+        if way.on_gpu is not None or way.engine == REFERENCE
+    ]
+
+
 def _minibert(factory: str) -> list[Way]:
     return [
-        Way(name, dtype, factory, {"engine": name, "dtype": dtype})
+        Way(name, dtype, factory, {"engine": name, "dtype": dtype}, {} if name == "jax" else None)
         for name, engine in backends.TABLE.items()
         for dtype in ("float32", "bfloat16")
         if dtype in engine.dtypes
@@ -29,14 +44,16 @@ def _minibert(factory: str) -> list[Way]:
 
 def training() -> list[Way]:
     """Every engine of minibert's, then every peer."""
-    found = _minibert("train_minibert:Minibert")
+    found, cuda = _minibert("train_minibert:Minibert"), {"device": "cuda"}
     for dtype in ("float32", "bfloat16"):
+        own, compiled = {"dtype": dtype}, {"dtype": dtype, "compiled": True}
         found += [
-            Way("Hugging Face", dtype, "train_pytorch:HuggingFace", {"dtype": dtype}),
-            Way("PyTorch tuned", dtype, "train_pytorch:Tuned", {"dtype": dtype}),
-            Way("PyTorch compiled", dtype, "train_pytorch:Tuned", {"dtype": dtype, "compiled": True}),
+            Way("Hugging Face", dtype, "train_pytorch:HuggingFace", own, cuda),
+            Way("Hugging Face tuned", dtype, "train_pytorch:HuggingFaceTuned", compiled, cuda),
+            Way("PyTorch tuned", dtype, "train_pytorch:Tuned", own, cuda),
+            Way("PyTorch compiled", dtype, "train_pytorch:Tuned", compiled, cuda),
         ]
-    return [*found, Way("JAX", "float32", "train_jax:Jax")]
+    return [*found, Way("JAX", "float32", "train_jax:Jax", {}, {})]
 
 
 def encoding() -> list[Way]:

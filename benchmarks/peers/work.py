@@ -34,10 +34,12 @@ class Work(NamedTuple):
     def title(self) -> str:
         return f"{self.size}, {self.batch} × {'phrases' if self.lengths == 'phrases' else self.seq}"
 
-    def config(self, dropout: float) -> BertConfig:
-        """The published shape, vocabulary of 30,522, with this dropout everywhere."""
+    def config(self, dropout: float, attention_dropout: float | None = None) -> BertConfig:
+        """The published shape, vocabulary of 30,522, with this dropout; on attention's probabilities as well,
+        if that is not given."""
+        on_attention = dropout if attention_dropout is None else attention_dropout
         return BertConfig.from_size(
-            self.size, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+            self.size, hidden_dropout_prob=dropout, attention_probs_dropout_prob=on_attention
         )
 
     def sequence_lengths(self) -> np.ndarray:
