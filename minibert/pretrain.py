@@ -30,7 +30,7 @@ from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import Guess, fill_masks, held_out_gaps
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.task import Pretraining
-from minibert.runlog import RunLog, say
+from minibert.runlog import NoLog, RunLog, say
 from minibert.trace import Trace, watch
 from minibert.train import Loop, State, train
 
@@ -66,7 +66,8 @@ def pretrain(
 
     Returns
     -------
-    report : what `report.json` holds; `report_text` makes it readable.
+    report : what `report.json` holds; `report_text` makes it readable. Nothing in a process that does not
+        lead its training.
 
     Raises
     ------
@@ -81,22 +82,35 @@ def pretrain(
     options = options.resolved()
     if options.dtype == "auto":
         options = dataclasses.replace(options, dtype=backends.quickest_dtype(options.backend))
-    ops, engine = backends.choose(options.backend, options.threads, options.dtype)
+    ops, engine = backends.choose(options.backend, options.threads, options.dtype, **options.extras)
     backends.keep_freed_memory()
-    fresh = not run.exists()
-    _claim_folder(options, run, resume)
+    if trace and ops.name == "jax":
+        raise InputError(
+            "trace=True watches operation after operation, and JAX compiles them into one; leave it out."
+        )
+    fresh, show = not run.exists(), show and ops.leads
+    if ops.leads:
+        _claim_folder(options, run, resume)
     tell = say if show else lambda text: None
     limit = backends.limit_threads(options.threads or options.recipe.threads, ops)
     try:
+        if not ops.leads:  # the first process prepares the text, the others take what it has left
+            ops.meet("text")
         task = Pretraining(options, prepare_text(options, run, show), ops)
+        if ops.leads:
+            ops.meet("text")
         tell(f"Engine {engine}.")
         state = _train(task, run, resume, show, tell, began, trace)
-        return _finish(task, state, run, tell, began)
+        report = _finish(task, state, run, tell, began) if ops.leads else {}
+        ops.meet("end")
+        return report
     except KeyboardInterrupt:
         tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
         raise
     except InputError:
-        if fresh and not checkpoints(run / "checkpoints"):  # nothing was trained: leave nothing behind
+        if (
+            ops.leads and fresh and not checkpoints(run / "checkpoints")
+        ):  # nothing was trained: leave nothing behind
             shutil.rmtree(run)
         raise
     finally:
@@ -139,8 +153,10 @@ def _train(
     config = state.params.config
     if checkpoint:
         tell(f"Going on from step {state.step:,}.")
+    task.ops.meet("checkpoint")
     total = plan_steps(task, state, folder, began, tell)
-    options.save(run / "training.json")  # with a new length, now that it is known to do
+    if task.ops.leads:
+        options.save(run / "training.json")  # with a new length, now that it is known to do
     tell(_headline(task, state, total))
     peak = _peak(task, tell)
     loop = Loop(
@@ -156,7 +172,7 @@ def _train(
         saved=lambda state: save_hf(run, config, state.params),
         operations=task.operations(config),
     )
-    with RunLog(run, state.step, total, show, peak) as log:
+    with RunLog(run, state.step, total, show, peak) if task.ops.leads else NoLog() as log:
         batches = task.batches(total, state.step, state.position)
         if not trace:
             train(task.ops, state, batches, task.gradients(config), loop, log)
@@ -171,7 +187,7 @@ def _peak(task: Pretraining, tell: Tell) -> float | None:
     """The machine's peak for the run's precision, by as many threads as compute."""
     options = task.options
     threads = options.threads or (options.recipe.threads if task.ops.name == "numpy" else None)
-    found = backends.peak(threads or backends.cores(), options.dtype)
+    found = backends.peak(threads or backends.cores(), options.dtype, ops=task.ops)
     if found:
         tell(f"This machine multiplies and adds at {found:,.0f} GFLOP/s at most ({options.dtype}).")
     return found

@@ -198,6 +198,22 @@ class EventFile:
         self._writer.write(self._event(wall_time=time.time(), **fields).SerializeToString())
 
 
+class NoLog:
+    """In place of a `RunLog`, where another process keeps it."""
+
+    def __enter__(self) -> "NoLog":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def step(self, *_: Any) -> None:
+        """Nothing."""
+
+    def record(self, *_: Any) -> None:
+        """Nothing."""
+
+
 def _event_file(folder: Path, step: int) -> EventFile | None:
     """Where TensorBoard looks; None without tensorboardX."""
     try:

@@ -139,12 +139,15 @@ def train(
             if loop.look and loop.look_steps and state.step % loop.look_steps == 0:
                 steps.fetch()
                 log.record(state.step, loop.look(state))
-            if interrupt.asked or _due(loop, state, clock - saved_at):
+            stop = ops.agreed(interrupt.asked)
+            if ops.agreed(stop or _due(loop, state, clock - saved_at)):
                 steps.fetch()
-                _save(state, loop)
+                if ops.leads:
+                    _save(state, loop)
                 saved_at = time.monotonic()
-            if interrupt.asked:
+            if stop and ops.leads:
                 say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
+            if stop:
                 raise KeyboardInterrupt
 
 

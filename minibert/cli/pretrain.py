@@ -11,8 +11,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from minibert.cli.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
 from minibert.cli.flags import (
+    BOTH_WAYS,
     OptionFlags,
+    add_attention_dropout,
     add_corpus,
     add_engine,
     add_json,
@@ -65,6 +68,9 @@ examples:
   minibert pretrain wiki/ --size large --out runs/512 --init-from runs/128 --optimizer lamb \
 --seq-length 512 --batch-size 32768 --accumulate 2048 --steps 1563 --lr 4e-3 --warmup 0.128
   minibert pretrain --shards shards --size base --steps 100000
+  minibert pretrain --shards shards --size base --backend jax --dtype auto --steps 100000
+  minibert pretrain --shards shards --size large --backend jax --fsdp --coordinator node0:9876 \
+--processes 4 --process-id 0
 """
 
 
@@ -75,7 +81,7 @@ def add_pretrain(commands: Any) -> None:
         usage="minibert pretrain [CORPUS ... | --shards FOLDER] [--out DIR] [--size NAME] [...]",
         description=DESCRIPTION,
         epilog="what a size stands for, where the flags say nothing else:\n"
-        f"{_recipe_table()}\n{LARGE_BATCHES}{EXAMPLES}",
+        f"{_recipe_table()}\n{LARGE_BATCHES}{ACCELERATORS}{EXAMPLES}",
     )
     parser.set_defaults(run=run_pretrain)
     add_corpus(parser)
@@ -83,6 +89,7 @@ def add_pretrain(commands: Any) -> None:
     _text_flags(parser.add_argument_group("text and vocabulary"))
     _model_flags(parser.add_argument_group("model"))
     _batch_flags(parser.add_argument_group("batches and optimizer"))
+    add_accelerators(parser)
     _instance_flags(parser.add_argument_group("what is predicted (section 3.1 and Table 8 of the paper)"))
 
 
@@ -98,6 +105,7 @@ def run_pretrain(arguments: argparse.Namespace) -> int:
         options = PretrainOptions.resumed(folder / "training.json", **said)
     else:
         options = PretrainOptions(**said)
+    join_processes(arguments, options.backend)
     report = pretrain(
         options,
         folder,
@@ -106,7 +114,8 @@ def run_pretrain(arguments: argparse.Namespace) -> int:
         began=began,
         trace=arguments.trace,
     )
-    print(json.dumps(report, indent=2) if arguments.json else report_text(report))
+    if report:
+        print(json.dumps(report, indent=2) if arguments.json else report_text(report))
     return 0
 
 
@@ -195,9 +204,10 @@ def _model_flags(group: Any) -> None:
     FLAGS.choice(group, "--hidden-act", GELU_FORMS, "gelu: by the error function; gelu_new: by tanh")
     FLAGS.number(group, "--max-positions", int, "the longest sequence the model can ever read")
     FLAGS.number(group, "--dropout", float, "of embeddings, sublayers and attention")
+    add_attention_dropout(group)
     group.add_argument(
         "--unigram-bias",
-        action=argparse.BooleanOptionalAction,
+        action=BOTH_WAYS,
         help="begin the output bias at the log-frequencies of the text instead of zero (default: by size)",
     )
     FLAGS.choice(
@@ -205,7 +215,8 @@ def _model_flags(group: Any) -> None:
         "--dtype",
         DTYPES,
         "precision: float32 or float64 throughout; bfloat16 for products and activations, with weights, sums "
-        "and losses in float32 (engine cpp); auto: bfloat16 if the processor has AVX512-BF16, else float32",
+        "and losses in float32 (engines cpp and jax); auto: bfloat16 where it is faster, on a processor with "
+        "AVX512-BF16 and with jax on a GPU or TPU, else float32",
     )
 
 

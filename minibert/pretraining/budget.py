@@ -41,13 +41,19 @@ def plan_steps(
     """
     budget = {"steps": task.options.steps, "minutes": task.options.minutes}
     if state.plan.get("budget") != budget:
+        if task.ops.part[1] > 1 and not task.options.steps:
+            raise InputError(
+                f"minutes={task.options.minutes:g} with {task.ops.part[1]} processes, whose clocks differ; "
+                "give --steps instead."
+            )
         total = task.options.steps or state.step + affordable_steps(task, state, began, tell)
         if total < state.step:
             raise InputError(
                 f"steps={total} is less than the {state.step:,} steps that this run has done; give more."
             )
         state.plan = {"budget": budget, "total_steps": total}
-        state.save(folder)
+        if task.ops.leads:
+            state.save(folder)
     return state.plan["total_steps"]
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from minibert.batch import Batch
+from minibert.batch import Batch, Stretch
 from minibert.bert import pretraining_loss, pretraining_loss_backward
 from minibert.config import BertConfig
 from minibert.data.instances import BEGINNING, Instances, Position
@@ -106,7 +106,7 @@ class Pretraining:
             if position is not None:
                 length, *rest = position
                 at = Position(*rest) if length == stage.seq_length else Position(rest[0] + 1, 0, 0)
-            stream = self.stage_batches(stage.seq_length, at)
+            stream = self.stage_batches(stage.seq_length, at, self.ops.part)
             for batch, position in islice(stream, stage.end - max(step, stage.begin)):
                 yield batch, position
 
@@ -118,12 +118,22 @@ class Pretraining:
         Of `part` (i, n) only stretch i of n, from 0 on, of every batch; the tokens of others are not read.
         Its weights are those of a batch of nothing else.
         """
-        count = max(1, self.options.tokens_per_step // seq_length)
+        o, count = self.options, max(1, self.options.tokens_per_step // seq_length)
+        if count < part[1]:
+            raise InputError(
+                f"A step of {count} sequences of {seq_length} tokens leaves some of {part[1]} processes "
+                "without any; raise --batch-size or start fewer."
+            )
         first, last = (count * border // part[1] for border in (part[0], part[0] + 1))
         stream = self.text.training(self.options, seq_length).stream(at, count, first, last)
         while True:
             sequences, after = zip(*islice(stream, count), strict=True)
-            yield Batch.pack(sequences[first:last], first), [seq_length, *map(int, after[-1])]
+            batch = Batch.pack(sequences[first:last], first)
+            if part[1] > 1:
+                most = seq_length if o.left_to_right else o.instance_options(seq_length).most_predictions
+                limits = (part[1], count, seq_length, most, o.pairs_at(seq_length))
+                batch = Stretch(*vars(batch).values(), *limits)
+            yield batch, [seq_length, *map(int, after[-1])]
 
     def held_out_batches(self, seq_length: int, targets: int) -> list[Batch]:
         """Held-out sequences with `targets` scored positions."""
@@ -178,9 +188,5 @@ def _loaded(options: PretrainOptions, text: Text) -> Parameters:
             f"seq_length={options.seq_length} is longer than the {stored.max_position_embeddings} positions "
             f"of {options.init_from}; choose shorter sequences."
         )
-    config = stored.to_dict() | {
-        "hidden_dropout_prob": options.dropout,
-        "attention_probs_dropout_prob": options.dropout,
-        "is_decoder": options.left_to_right,
-    }
+    config = stored.to_dict() | options.dropouts | {"is_decoder": options.left_to_right}
     return Parameters(BertConfig.from_dict(config), params.flat.astype(precision_for(options.dtype)))
