@@ -27,9 +27,10 @@ class Minibert:
         threads: int,
         engine: str,
         dtype: str = "float32",
+        **extras: Any,
     ) -> None:
         backends.keep_freed_memory()
-        self._ops = backends.create(engine, threads, dtype)
+        self._ops = backends.create(engine, threads, dtype, **extras)
         self._limits = backends.limit_threads(threads, self._ops)
         options = PretrainOptions(seed=3, bias_correction=True)
         task = Pretraining(options, None, self._ops)

@@ -35,7 +35,7 @@ def on(device: str, found: list[Way]) -> list[Way]:
 
 def _minibert(factory: str) -> list[Way]:
     return [
-        Way(name, dtype, factory, {"engine": name, "dtype": dtype}, {} if name == "jax" else None)
+        Way(name, dtype, factory, {"engine": name, "dtype": dtype}, {"devices": 1} if name == "jax" else None)
         for name, engine in backends.TABLE.items()
         for dtype in ("float32", "bfloat16")
         if dtype in engine.dtypes
