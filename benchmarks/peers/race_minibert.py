@@ -19,12 +19,12 @@ class Minibert(Runner):
         self._ops = backends.create(engine, threads, dtype)
         self._limits = backends.limit_threads(threads, self._ops)
         super().__init__(course, course.task(self._ops, dtype))
-        self._state, self._rate = self.task.start(), 0.0
-        loop = Loop(1 << 30, lambda step: self._rate, Path("nowhere"), self.task.options.accumulate)
+        self._state, self._now = self.task.start(), 0.0  # the rate of the step that is on
+        loop = Loop(1 << 30, lambda step: self._now, Path("nowhere"), self.task.options.accumulate)
         self._training = Steps(self._ops, self._state, self.task.gradients(self._state.params.config), loop)
 
     def train(self, ready: Batch, rate: float) -> float:
-        self._rate = rate
+        self._now = rate
         return self._training.one(self._training.parts(ready))["loss"]
 
     def look(self, batch: Batch) -> np.ndarray:
