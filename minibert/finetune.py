@@ -99,11 +99,11 @@ def finetune(
 @contextmanager
 def _whole_runs(options: FinetuneOptions, show: bool) -> Iterator[RunOne]:
     """What trains the whole model for one rate and seed; the data are read once for all."""
-    ops, engine = backends.choose(options.backend, options.threads, options.dtype)
+    ops, engine = backends.choose(options.backend, options.threads, options.dtype, **options.extras)
     backends.keep_freed_memory()
     with limited_threads(options.threads, ops):
         prepared = prepare(options)
-        peak = backends.peak(options.threads or backends.cores(), options.dtype)
+        peak = backends.peak(options.threads or backends.cores(), options.dtype, ops=ops)
         if show:
             say(f"Engine {engine}.")
         yield lambda one, folder, began: run_once(Run(one, prepared, ops, folder, peak, show), began)

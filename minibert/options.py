@@ -14,6 +14,7 @@ OPTIMIZERS = ("adamw", "lamb")
 # LAMB's rate in AdamW's, where none is given: AdamW moves a weight by the rate, LAMB by the rate times what
 # weights measure. ALBERT's authors advise it for fine-tuning; short runs of `tiny` do best at 10 to 15.
 LAMB_RATE = 10
+EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # of an engine that has many devices
 
 
 class RunOptions:
@@ -21,6 +22,10 @@ class RunOptions:
 
     # What may differ when a run goes on, having no influence on the weights.
     FREE: ClassVar[frozenset[str]] = frozenset()
+    # So may what computes, and in how many pieces: no more than the rounding of sums depends on it.
+    MACHINE: ClassVar[frozenset[str]] = frozenset(
+        {"backend", "threads", "accumulate", "devices", "fsdp", "recompute"}
+    )
 
     def _require(self, what: str, holds: Callable[[Any], bool], *names: str) -> None:
         """Raise InputError when one of these fields is neither None nor what it should be."""
@@ -58,6 +63,11 @@ class RunOptions:
         return self
 
     @property
+    def extras(self) -> dict[str, Any]:
+        """What is said to the one engine that hears it."""
+        return {name: getattr(self, name) for name in EXTRAS}
+
+    @property
     def update_rule(self) -> dict[str, Any]:
         """What the optimizer is made with, beside the parameters."""
         names = ("beta1", "beta2", "weight_decay", "clip_norm", "bias_correction")
@@ -81,6 +91,8 @@ class RunOptions:
         stored = cls.load(path)
         if given.get("dtype") == "auto":  # what it came to is stored
             given = {name: value for name, value in given.items() if name != "dtype"}
+        if given.get("backend", stored.backend) != stored.backend:  # the other did not hear of these
+            given = EXTRAS | given
         wished = dataclasses.replace(stored, **cls._instead(given)).resolved()
         wished.require_same_run(stored)
         return wished
@@ -92,7 +104,8 @@ class RunOptions:
 
     def require_same_run(self, stored: Self) -> None:
         """Raise InputError when a run with the `stored` options can't go on with these."""
-        names = [field.name for field in dataclasses.fields(self) if field.name not in self.FREE]
+        free = self.FREE | self.MACHINE
+        names = [field.name for field in dataclasses.fields(self) if field.name not in free]
         differing = [
             f"{name}={getattr(self, name)!r} (the run has {getattr(stored, name)!r})"
             for name in names

@@ -43,15 +43,20 @@ def _jax(threads: int, dtype: str, fsdp: bool = False, **extras: Any) -> Ops:
 
 
 def _jax_devices() -> Any:
-    """The module that knows JAX's devices, once JAX is found fit and told which to use."""
+    """The module that knows JAX's devices, once JAX is told which to use."""
+    found = _jax_module("jax_devices")
+    found.use(_forced.get("device"))
+    return found
+
+
+def _jax_module(name: str) -> Any:
+    """One of those that import JAX, which is found fit before."""
     for library in ("jax", "jaxlib"):
         _require_version(library, JAX_MINIMUM)
     try:
-        found = import_module("minibert.backends.jax_devices")
+        return import_module(f"minibert.backends.{name}")
     except RuntimeError as error:  # as JAX complains of a jaxlib of another version
         raise InputError(f"JAX does not start ({error}): pip install -U jax jaxlib.") from None
-    found.use(_forced.get("device"))
-    return found
 
 
 def _require_version(library: str, least: str) -> None:
@@ -203,23 +208,24 @@ def force_device(name: str | None) -> None:
         _forced["device"] = name
 
 
-def join(coordinator: str | None, processes: int | None, process_id: int | None) -> None:
+def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
     """Make this process one of those that train together with JAX; nothing may have been computed with it.
 
     Parameters
     ----------
-    coordinator : HOST:PORT where process 0 listens; None, like the two others, where a cluster's own
-        environment says it all.
+    coordinator : HOST:PORT where process 0 listens; "auto" where a cluster's own environment says all.
     processes : how many there are.
     process_id : the number of this one, from 0.
 
     Raises
     ------
     InputError
-        When JAX is not installed.
+        When JAX is not installed, or what is said can't be used.
+    RunError
+        When the others do not come.
     """
     try:
-        import_module("minibert.backends.jax_cluster").join(coordinator, processes, process_id)
+        _jax_module("jax_cluster").join(coordinator, processes, process_id)
     except ImportError as error:
         raise _MissingEngine(f"backend='jax' is not installed ({error}): {TABLE['jax'].lacking}.") from None
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from minibert import __version__
+from minibert import __version__, backends
 from minibert.cli.answer import add_answer
 from minibert.cli.convert import add_convert
 from minibert.cli.data import add_data
@@ -73,9 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: _complain(message)
             if isa := os.environ.get("MINIBERT_ISA"):
-                from minibert import backends
-
                 backends.force_isa(isa)
+            backends.force_device(getattr(arguments, "device", None))
             status = arguments.run(arguments)
             sys.stdout.flush()  # while a broken pipe can still be caught
             return status
@@ -241,7 +240,6 @@ examples:
 
 def run_fill_mask(arguments: argparse.Namespace) -> int:
     """Guess, and print."""
-    from minibert import backends
     from minibert.pretraining.predict import fill_mask
 
     backends.limit_threads(arguments.threads)
@@ -291,7 +289,7 @@ examples:
 
 def run_gradcheck(arguments: argparse.Namespace) -> int:
     """Check, and print the sheet."""
-    from minibert import backends, gradcheck
+    from minibert import gradcheck
 
     backends.limit_threads(arguments.threads or 1)  # small matrices only suffer from more
     rows = gradcheck.proof_sheet(
@@ -323,7 +321,7 @@ examples:
 """,
     )
     parser.set_defaults(run=run_info)
-    add_engine(parser)
+    add_engine(parser, device=False)
     add_json(parser)
 
 

@@ -9,7 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import OptionFlags, add_engine, add_json, add_optimizer, said_fields
+from minibert.cli.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
+from minibert.cli.flags import (
+    OptionFlags,
+    add_attention_dropout,
+    add_engine,
+    add_json,
+    add_optimizer,
+    said_fields,
+)
 from minibert.cli.lines import STANDARD_INPUT, text_lines
 from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, SWEEP, FinetuneOptions
@@ -45,7 +53,7 @@ Progress goes to the error stream, the report to the output. Ctrl-C saves;
 
 recipes: 3 epochs, batches of 32, --lr 5e-05, but for
 {RECIPE_TABLE}
-
+{ACCELERATORS}
 examples:
   minibert finetune sst2 --data glue/SST-2 --model runs/books --out runs/sst2
   minibert finetune rte --data glue --model minilm --out runs/rte --lr 5e-5,4e-5,3e-5,2e-5 --restarts 5
@@ -58,6 +66,7 @@ examples:
     _run_flags(parser.add_argument_group("the run"))
     _data_flags(parser.add_argument_group("data"))
     _training_flags(parser.add_argument_group("model, batches and optimizer"))
+    add_accelerators(parser)
 
 
 def _run_flags(group: Any) -> None:
@@ -118,6 +127,7 @@ def _add_columns(group: Any) -> None:
 
 def _training_flags(group: Any) -> None:
     FLAGS.number(group, "--dropout", float, "of embeddings, sublayers, attention and below the output layer")
+    add_attention_dropout(group)
     group.add_argument(
         "--freeze", type=int, metavar="N", help="leave the embeddings and the lowest N layers as they are"
     )
@@ -166,6 +176,7 @@ def run_finetune(arguments: argparse.Namespace) -> int:
     else:
         options = FinetuneOptions(**said)
     _check_used(options, said)
+    join_processes(arguments, options.backend)
     report = finetune(options, arguments.out, resume=arguments.resume, show=not arguments.quiet, began=began)
     print(json.dumps(report, indent=2, ensure_ascii=False) if arguments.json else report_text(report))
     return 0
@@ -178,6 +189,10 @@ def _check_used(options: FinetuneOptions, said: dict[str, Any]) -> None:
     if "span_weight" in said and options.feature_based:
         raise InputError(
             "--span-weight has no effect on --feature-based, which finds no spans; leave it out."
+        )
+    if "attention_dropout" in said and options.feature_based:
+        raise InputError(
+            "--attention-dropout has no effect on --feature-based, whose LSTMs do not attend; leave it out."
         )
 
 

@@ -7,9 +7,10 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from minibert.backends import ENGINES
+from minibert.backends import DEVICES, ENGINES
 from minibert.data.corpus import LAYOUTS
 
+BOTH_WAYS = argparse.BooleanOptionalAction  # --flag and --no-flag; None where neither is said
 TOKENIZER_ENGINES = ("auto", "c", "python")
 CORPUS_HELP = (
     "text files, folders or globs, .gz and .xz too: one sentence a line with a blank line between documents, "
@@ -47,14 +48,20 @@ def add_layout(group: Any, default: str | None = "auto") -> None:
     )
 
 
-def add_engine(group: Any, default: str | None = "auto") -> None:
-    """--backend and --threads."""
+def add_engine(group: Any, default: str | None = "auto", device: bool = True) -> None:
+    """--backend, --threads and, where one engine is asked for, --device."""
     group.add_argument(
         "--backend",
         choices=("auto", *ENGINES),
         default=default,
         help="the engine that computes (default: auto)",
     )
+    if device:
+        group.add_argument(
+            "--device",
+            choices=DEVICES,
+            help="what the engine jax computes on (default: the best that JAX sees)",
+        )
     group.add_argument("--threads", type=int, metavar="N", help="threads of every pool (default: one a core)")
 
 
@@ -65,6 +72,17 @@ def add_optimizer(group: Any, default: str, lamb: str) -> None:
         choices=("adamw", "paper", "lamb"),
         help="paper: Google's code, without bias correction, the rate falling from step 0; "
         f"lamb: {lamb} (default: {default})",
+    )
+
+
+def add_attention_dropout(group: Any) -> None:
+    """--attention-dropout."""
+    group.add_argument(
+        "--attention-dropout",
+        type=float,
+        metavar="N",
+        help="of attention probabilities alone; 0 lets --backend jax use the fastest kernel on a GPU "
+        "(default: as --dropout)",
     )
 
 

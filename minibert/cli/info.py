@@ -10,7 +10,7 @@ import numpy as np
 
 from minibert import __version__, backends
 from minibert.data.corpus import embedded_corpus
-from minibert.errors import InputError, RunError
+from minibert.errors import InputError
 from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 
@@ -95,7 +95,7 @@ def _jax_devices() -> dict[str, str] | str:
         return "not there; pip install minibert[jax]"
     try:
         return import_module("minibert.backends.jax_devices").devices()
-    except (ImportError, RunError) as error:
+    except (ImportError, RuntimeError) as error:  # ours, or JAX's of a jaxlib of another version
         return f"none: {error}"
 
 

@@ -255,7 +255,7 @@ def run(
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
         raise InputError(f"feature_based={options.feature_based!r} tags words, which {task.name} does not.")
-    ops, engine = backends.choose(options.backend, options.threads, options.dtype)
+    ops, engine = backends.choose(options.backend, options.threads, options.dtype, **options.extras)
     model, tokenizer, lacking = load_frozen(options, ops)
     numbers = numbers_of(options.feature_based, model.config.L)
     train_examples, dev_examples = read_examples(task, options)

@@ -128,7 +128,14 @@ def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Pat
 
 
 def start_from(
-    folder: str | Path, head: Head, task: str, labels: Sequence[str], dtype: str, dropout: float, seed: int
+    folder: str | Path,
+    head: Head,
+    task: str,
+    labels: Sequence[str],
+    dtype: str,
+    dropout: float,
+    seed: int,
+    attention_dropout: float | None = None,
 ) -> tuple[Parameters, list[str]]:
     """The parameters that a fine-tuning begins with.
 
@@ -139,6 +146,7 @@ def start_from(
     dtype : in which will be computed.
     dropout : of the new model, everywhere.
     seed : of the initial values of what is not there.
+    attention_dropout : of attention probabilities, where that is another.
 
     Returns
     -------
@@ -152,7 +160,10 @@ def start_from(
     ):
         reset(params, HEAD, seed)
         fresh.append("output layer")
-    config = dataclasses.replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    attention_dropout = dropout if attention_dropout is None else attention_dropout
+    config = dataclasses.replace(
+        config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=attention_dropout
+    )
     return Parameters(config, params.flat, head=head), fresh
 
 

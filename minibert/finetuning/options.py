@@ -74,6 +74,7 @@ class FinetuneOptions(RunOptions):
     google_decay: bool = False
     # model
     dropout: float = 0.1
+    attention_dropout: float | None = None  # of attention probabilities; None: as the others
     freeze: int | None = None  # the embeddings and so many layers stay as they are; None: nothing does
     feature_based: str | None = None  # learn a BiLSTM on these frozen layers instead (section 5.3)
     width: int = 768  # of that BiLSTM, in each direction
@@ -84,6 +85,9 @@ class FinetuneOptions(RunOptions):
     restarts: int = 1  # runs with the seeds that follow, for each learning rate
     backend: str = "auto"
     threads: int | None = None
+    devices: int | None = None  # of JAX, that compute a step; None: all
+    fsdp: bool = False  # each device keeps a part of the parameters and moments
+    recompute: bool = False  # of a layer, when going back, what came after what entered it
     token_budget: int = TOKEN_BUDGET
     checkpoint_seconds: float = 300.0
     checkpoint_steps: int = 0
@@ -110,6 +114,7 @@ class FinetuneOptions(RunOptions):
             lambda x: x >= 1 and x == int(x),
             *whole,
             "threads",
+            "devices",
             "token_budget",
             "width",
         )
@@ -118,7 +123,8 @@ class FinetuneOptions(RunOptions):
         self._require("finite numbers above 0, each once", _are_rates, "learning_rates")
         counts = ("seed", "keep", "checkpoint_seconds", "checkpoint_steps", "freeze")
         self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
-        self._require("at least 0 and below 1", lambda x: 0 <= x < 1, "dropout", "warmup", "beta1", "beta2")
+        shares = ("dropout", "attention_dropout", "warmup", "beta1", "beta2")
+        self._require("at least 0 and below 1", lambda x: 0 <= x < 1, *shares)
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "split_dev")
         self._require("above 0 and at most 1", lambda x: 0 < x <= 1, "span_weight")
         self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")

@@ -77,7 +77,9 @@ class Run:
         """A checkpoint's state; without one the weights of the model that is to be fine-tuned."""
         o, data = self.options, self.prepared
         if checkpoint is None:
-            params, fresh = start_from(o.model, data.head, o.task, data.labels, o.dtype, o.dropout, o.seed)
+            params, fresh = start_from(
+                o.model, data.head, o.task, data.labels, o.dtype, o.dropout, o.seed, o.attention_dropout
+            )
             plan = {"features": len(data.train), "fresh": fresh}
             return State(params, self.optimizer(params), plan=plan)
         state = State(checkpoint.params, self.optimizer(checkpoint.params))

@@ -45,6 +45,7 @@ class PretrainOptions(RunOptions):
     hidden_act: str = "gelu"
     max_positions: int = 512
     dropout: float | None = None
+    attention_dropout: float | None = None  # of attention probabilities; None: as the others
     unigram_bias: bool | None = None
     dtype: str = "float32"  # "bfloat16": of products and activations; "auto": that, where it is faster
     # length of the run: at most one of the two
@@ -78,6 +79,9 @@ class PretrainOptions(RunOptions):
     seed: int = 0
     backend: str = "auto"
     threads: int | None = None
+    devices: int | None = None  # of JAX, that compute a step; None: all
+    fsdp: bool = False  # each device keeps a part of the parameters and moments
+    recompute: bool = False  # of a layer, when going back, what came after what entered it
     evaluations: int = 10  # looks at the held-out text on the way
     checkpoint_seconds: float = 300.0
     checkpoint_steps: int = 0
@@ -102,13 +106,14 @@ class PretrainOptions(RunOptions):
             raise InputError(
                 f"steps={self.steps} and minutes={self.minutes} are both given; give one of them."
             )
-        whole = ("steps", "batch_size", "accumulate", "vocab_size", "max_positions", "threads")
+        whole = ("steps", "batch_size", "accumulate", "vocab_size", "max_positions", "threads", "devices")
         self._require("a whole number of at least 1", lambda x: x >= 1 and x == int(x), *whole)
         positive = ("minutes", "learning_rate", "adam_eps")
         self._require("a finite number above 0", lambda x: 0 < x < math.inf, *positive)
         counts = ("seed", "keep", "checkpoint_seconds", "checkpoint_steps", "evaluations")
         self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
-        self._require("at least 0 and below 1", lambda x: 0 <= x < 1, "dropout", "warmup", "beta1", "beta2")
+        shares = ("dropout", "attention_dropout", "warmup", "beta1", "beta2")
+        self._require("at least 0 and below 1", lambda x: 0 <= x < 1, *shares)
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "held_out")
         self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
         self._require(f"one of {', '.join(OPTIMIZERS)}", lambda x: x in OPTIMIZERS, "optimizer")
@@ -169,6 +174,12 @@ class PretrainOptions(RunOptions):
         return self.batch_size * self.longest
 
     @property
+    def dropouts(self) -> dict[str, float]:
+        """Both rates, as a model's configuration has them."""
+        attention = self.dropout if self.attention_dropout is None else self.attention_dropout
+        return {"hidden_dropout_prob": self.dropout, "attention_probs_dropout_prob": attention}
+
+    @property
     def pairs(self) -> bool:
         """Whether next-sentence prediction is part of the task."""
         return self.next_sentence and not self.left_to_right
@@ -200,8 +211,7 @@ class PretrainOptions(RunOptions):
             self.size,
             vocab_size=vocab_size,
             hidden_act=self.hidden_act,
-            hidden_dropout_prob=self.dropout,
-            attention_probs_dropout_prob=self.dropout,
+            **self.dropouts,
             max_position_embeddings=max(self.max_positions, self.longest),
             is_decoder=self.left_to_right,
         )
