@@ -61,23 +61,25 @@ class JaxOps(JaxTraining, RecurrentOverRows):
         return x if self._narrow is None else x.astype(self._narrow)
 
     # a (M,K)  b (K,N) -> (M,N)
-    def _product(self, a: Any, b: Any) -> Any:
-        """a @ b, added up in float32 at least."""
+    def _product(self, a: Any, b: Any, dtype: Any = jnp.float32) -> Any:
+        """a @ b, added up in float32 at least; a result of `dtype`, where that saves memory traffic."""
         if self._narrow is None:
             return jnp.matmul(a, b, precision="highest")
-        return jnp.matmul(self._narrowed(a), self._narrowed(b), preferred_element_type=jnp.float32)
+        # Tensor cores add up in float32 whatever they write; a CPU adds up in what it writes.
+        result = jnp.float32 if self._device.platform == "cpu" else dtype
+        return jnp.matmul(self._narrowed(a), self._narrowed(b), preferred_element_type=result)
 
     # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
     def linear(self, x: Any, weight: Any, bias: Any) -> tuple[Any, Saved]:
         """x @ weight + bias, as precise as x."""
-        y = (self._product(x, weight) + bias).astype(x.dtype)
+        y = (self._product(x, weight, x.dtype) + bias).astype(x.dtype)
         return y, (self._narrowed(x), weight)
 
     # dy (T,N) -> dx (T,K)  dweight (K,N)  dbias (N,)
     def linear_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
         """Gradients of `linear`."""
         x, weight = saved
-        dx = self._product(dy, weight.T).astype(dy.dtype)
+        dx = self._product(dy, weight.T, dy.dtype).astype(dy.dtype)
         return dx, self._product(x.T, dy), self.widen(dy).sum(0)
 
     # x (...) -> (...)
