@@ -96,8 +96,9 @@ class JaxTraining(Ops):
         here = 1 if self._mesh is None else len(self._mesh.local_devices)
         split = list(batch.split(min(here * count, batch.E)))
         shape = jax_rows.common([jax_rows.shape_of(part) for part in split])
-        if isinstance(batch, Stretch):
+        if isinstance(batch, Stretch):  # other processes have a sequence more or less: all make as many parts
             shape = jax_rows.room(batch, here * count)
+            split += [batch.take(0, 0)] * (here * count - len(split))
         split += [batch.take(0, 0)] * (-len(split) % here)
         laid_out = [jax_rows.lay_out(part, shape, batch.asks_next) for part in split]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *laid_out)
