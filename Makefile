@@ -1,7 +1,8 @@
 # Everything runs in one virtual environment, .venv, made and refreshed as the targets need it. What is installed
 # there is remembered by the stamps .venv/.with-EXTRA, which age with what an installation is made of: pyproject.toml,
 # setup.py, and the sources of the extensions, which are compiled anew when one of them changes.
-#   ARGS='...'        is passed on: make pretrain ARGS='--size mini', make test ARGS='-k attention'
+#   ARGS='...'        is passed on: make pretrain ARGS='--size mini', make test ARGS='-k attention', which runs on
+#                     all cores, and ARGS='-n 0' in one process
 #   PYTHON=...        which Python makes .venv; by default the first of python3, python3.11 ... that is at least 3.11
 #   MINUTES=...       what `make pretrain` may take, without the installation
 #   FUZZ_SECONDS=...  how long `make sanitize` lets libFuzzer search
@@ -16,9 +17,10 @@ ARGS :=
 PIP := $(BIN)/python -m pip install --no-input --disable-pip-version-check -qq
 NOTEBOOKS = $(wildcard notebooks/*.ipynb)
 VERSION = import sys; print("%d.%d" % sys.version_info[:2])
-PYTEST = $(BIN)/python -m pytest
-# The whole fast suite; `make test-all` adds what is marked slow.
-TESTS = tests --ignore tests/oracle $(if $(NOTEBOOKS),--nbmake $(NOTEBOOKS))
+# A process for each core, up to eight; who has nothing left to do takes over tests of the others.
+PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+# The whole fast suite; `make test-all` adds what is marked slow. Notebooks take long, and so begin first.
+TESTS = $(if $(NOTEBOOKS),--nbmake $(NOTEBOOKS)) tests --ignore tests/oracle
 
 # The C core, its generated tables, and how it is compiled for tests that know no Python.
 CORE = $(wildcard csrc/wordpiece/*.[ch] csrc/wordpiece/*.py minibert/tokenizer/unicode-*.txt)

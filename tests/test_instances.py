@@ -505,8 +505,8 @@ def test_instances_are_made_faster_than_any_cpu_trains_on_them(tmp_path):
     for seq_length, least in ((32, 15_000), (128, 6_000)):
         options = InstanceOptions(seq_length=seq_length)
         instances = Instances(shards, np.arange(shards.n_documents), tokenizer, options)
-        began = time.perf_counter()
+        began = time.process_time()  # others may be at work, and take from the clock
         count = sum(1 for _ in instances.epoch(0))
-        rate = count / (time.perf_counter() - began)
+        rate = count / (time.process_time() - began)
         print(f"seq_length={seq_length}: {count:,} instances, {rate:,.0f} a second")
         assert rate > least

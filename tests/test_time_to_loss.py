@@ -79,22 +79,21 @@ def test_the_parts_of_a_race_are_the_whole(course):
 
 
 def test_looking_stops_the_clock_and_waiting_for_a_batch_does_not(course, monkeypatch):
-    runner = Minibert(course, 1, "numpy", "float32")
-    before = runner.advance(2)["seconds"]
-    time.sleep(0.2)
+    runner, clock, look = Minibert(course, 1, "numpy", "float32"), [0.0], Minibert.look
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def after(seconds, result):
+        clock[0] += seconds
+        return result
+
+    monkeypatch.setattr(runner, "train", lambda ready, rate: after(1.0, 5.0))
+    monkeypatch.setattr(runner, "look", lambda batch: after(100.0, look(runner, batch)))
+    assert runner.advance(2)["seconds"] == 2
     runner.held_out()
-    after = runner.advance(2)["seconds"]
-    assert 0 < before <= after < before + 0.1
-    steps = iter([(7, None)])
-
-    def slow():
-        time.sleep(0.2)
-        yield next(steps)
-
-    runner._batches = slow()
-    monkeypatch.setattr(runner, "train", lambda ready, rate: 1.0)
-    found = runner.advance(3)
-    assert found["seconds"] >= after + 0.2 and found["training_loss"] == 1.0
+    assert clock[0] > 100 and runner.advance(3)["seconds"] == 3
+    runner._batches = (after(10.0, one) for one in [(7, None)])
+    found = runner.advance(4)
+    assert found["seconds"] == 3 + 10 + 1 and found["training_loss"] == 5.0
 
 
 def test_the_rate_follows_the_schedule(course, monkeypatch):

@@ -1,0 +1,28 @@
+"""`--forbid-missing`: what the whole of CI rests on, that nothing is skipped for want of a library."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = {
+    "test_whole.py": "import pytest\npytest.importorskip('no_such_library')\ndef test(): pass\n",
+    "test_single.py": "import pytest\ndef test(): pytest.importorskip('no_such_library')\n",
+    "test_other.py": "import pytest\ndef test(): pytest.skip('elsewhere')\ndef test_more(): pass\n",
+}
+
+
+def test_a_missing_library_fails_the_run_only_where_it_is_forbidden(tmp_path):
+    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    for name, text in TESTS.items():
+        (tmp_path / name).write_text(text)
+
+    def result(*words):
+        """Exit status and last line of a run in processes, as `make test` has them."""
+        command = [sys.executable, "-m", "pytest", "-n2", f"-c{os.devnull}", "--rootdir", tmp_path]
+        done = subprocess.run([*command, *words, tmp_path], capture_output=True, text=True)
+        return done.returncode, done.stdout.splitlines()[-1].strip("= ").partition(" in ")[0]
+
+    assert result() == (0, "1 passed, 3 skipped")
+    assert result("--forbid-missing") == (1, "1 failed, 1 passed, 1 skipped, 1 error")
