@@ -37,8 +37,8 @@ def test_memory_of_the_state_counts_every_parameter():
         assert scaling.parameters(config) == n
         assert scaling.layer_parameters(config) == 12 * H * H + 13 * H
         assert scaling.state_bytes(plan(config), 8) == (4 + 4 + 4 + 4 + 2) * n
-        layers = 2 * (n - (config.L - 2) * (12 * H * H + 13 * H))
-        assert scaling.state_bytes(plan(config, fsdp=True), 8) == 16 * n / 8 + layers
+        whole = n - (config.L - 1) * (12 * H * H + 13 * H)  # one layer and what is none
+        assert scaling.state_bytes(plan(config, fsdp=True), 8) == 16 * n / 8 + (4 + 4 + 2) * whole
         assert scaling.state_bytes(plan(config, fsdp=True), 1) == 18 * n
 
 
@@ -139,10 +139,11 @@ def test_a_ring_that_is_played_sends_as_much_as_the_formula_says(devices):
 
 
 def test_traffic_is_an_all_reduce_or_with_fsdp_two_gathers_and_a_scatter_of_every_micro_batch():
-    n = scaling.parameters(BASE)
+    n, layers = scaling.parameters(BASE), 12 * scaling.layer_parameters(BASE)
     assert scaling.traffic_seconds(plan(), 4, 1) == scaling.traffic_seconds(plan(), 4, 7)
     assert scaling.traffic_seconds(plan(), 4, 1) == pytest.approx(2 * 3 / 4 * 4 * n / 50e9)
-    assert scaling.traffic_seconds(plan(fsdp=True), 4, 3) == pytest.approx(3 * 3 / 4 * (2 + 2 + 4) * n / 50e9)
+    sent = 3 / 4 * 4 * (3 * (2 * layers + n) + (n - layers))
+    assert scaling.traffic_seconds(plan(fsdp=True), 4, 3) == pytest.approx(sent / 50e9)
     assert scaling.traffic_seconds(plan(fsdp=True), 1, 3) == scaling.traffic_seconds(plan(), 1, 1) == 0
 
 
@@ -155,14 +156,20 @@ def test_traffic_hides_behind_backward_only():
 
 def test_with_an_infinite_link_time_is_inversely_proportional_to_the_devices():
     for config in (BASE, LARGE):
-        one = scale_report.planned(plan(config, link=math.inf, fsdp=True), 1, 1024)
+        free = plan(config, link=math.inf)
+        one, divided = (
+            scale_report.planned(one, 1, 1024) for one in (free, plan(config, link=math.inf, fsdp=True))
+        )
         for devices in COUNTS:
             many = scale_report.planned(plan(config, link=math.inf, fsdp=True), devices, 1024)
-            assert many.seconds == pytest.approx(one.seconds / devices, rel=1e-12)
+            assert many.seconds == pytest.approx(divided.seconds / devices, rel=1e-12)
             assert many.share("waiting") == 0 and many.batch == 1024
-            whole = scale_report.planned(plan(config, link=math.inf), devices, 1024)
+            whole = scale_report.planned(free, devices, 1024)  # where everyone updates everything
             assert whole.share("computing") * whole.seconds == pytest.approx(
                 one.share("computing") * one.seconds / devices
+            )
+            assert whole.share("updating") * whole.seconds == pytest.approx(
+                one.share("updating") * one.seconds
             )
 
 

@@ -24,9 +24,10 @@ LONGEST = max(seq for seq, _ in LENGTHS)
 HEAD = "devices|memory, GB|sequences at a time|ms a step|computing|waiting|the training"
 LIMITS = """\
 What this does not show: how the MFU falls when a device has few tokens at a time; the latency of links, which
-counts where devices are many and messages short; that links within a node and between nodes differ; what the
-compiler needs for itself; reading data, saving, evaluating, devices that break. And whether a larger batch
-learns as much from as many sequences: it does up to a point, which LAMB moves to some tens of thousands."""
+counts where devices are many and messages short; that links within a node and between nodes differ; what
+compilers keep beyond what backward asks for (where it was looked at, XLA on a CPU took 1.3 to 2 times that);
+reading data, saving, evaluating, devices that break. And whether a larger batch learns as much from as many
+sequences: it does up to a point, which LAMB moves to some tens of thousands."""
 
 
 class Row(NamedTuple):
@@ -130,7 +131,7 @@ class Case:
             )
         if missing := [row.devices for row in self.rows if not row.fits]:
             need = state_bytes(plan, missing[-1]) + sequence_bytes(plan, LONGEST)
-            ways = [f"--{name}" for name in ("recompute", "fsdp") if not getattr(plan, name)]
+            ways = [f"--{name}" for name in ("recompute", "fsdp") if not (getattr(plan, name) or plan.fsdp)]
             found.append(
                 f"A single sequence of {LONGEST} would take {need / GB:.1f} GB on each of {missing[-1]:,} "
                 f"devices, and at most {USABLE * plan.device.memory / GB:.1f} GB can be filled; "
@@ -152,7 +153,7 @@ class Case:
             f"{total:.2g} useful operations in all: matrix products over tokens, vocabulary scores of the "
             f"masked positions only ({masked}).",
             f"An MFU of {mfu}, {self.how}, of forward and backward"
-            + (", which with --recompute take a third of their time longer." if plan.recompute else "."),
+            + (", without recomputation, which takes a third longer." if plan.repeats else "."),
             f"Clipping and AdamW read and write {n:,} parameters with their gradients and moments once"
             + (", each device its share." if plan.fsdp else ", on every device."),
             f"Memory: {STATE_BYTES} bytes a parameter in float32"
@@ -161,15 +162,15 @@ class Case:
             + "; for backward, of each token and layer, "
             + (
                 "the layer's input alone, and everything of one layer at a time; "
-                if plan.recompute
+                if plan.repeats
                 else f"what the hand-written backward asks for, 10 H + 2 F numbers of {width} bytes"
                 + ("; " if plan.device.fused else " and its row of attention's maps in float32; ")
             )
             + f"vocabulary scores of masked positions twice. At most {USABLE:.0%} is filled: a share that "
             "does not fit is computed in micro-batches.",
             (
-                "Traffic in a ring: in every micro-batch weights are gathered for forward and for backward, "
-                "and gradients reduced and scattered, each (d-1)/d of their bytes"
+                "Traffic in a ring: in every micro-batch a layer's weights are gathered for forward and for "
+                "backward, and gradients reduced and scattered, each (d-1)/d of their bytes in float32"
                 if plan.fsdp
                 else "Traffic in a ring: once a step 2 (d-1)/d of the gradients' bytes"
             )

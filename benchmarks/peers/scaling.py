@@ -47,7 +47,8 @@ class Plan:
     link : bytes a second that a device sends while it receives as many.
     mfu : useful operations / what the device could do in that time, for each sequence length; of forward and
         backward, without recomputation.
-    fsdp : parameters, gradients and moments are divided among the devices.
+    fsdp : parameters, gradients and moments are divided among the devices, and layers recomputed: kept whole
+        for backward, their weights would be all there again.
     recompute : a layer keeps its input alone, and is computed a second time in backward.
     overlap : share of the traffic that goes on while backward computes.
     """
@@ -59,6 +60,11 @@ class Plan:
     fsdp: bool = False
     recompute: bool = False
     overlap: float = 0.0
+
+    @property
+    def repeats(self) -> bool:
+        """Whether layers are computed a second time."""
+        return self.recompute or self.fsdp
 
 
 class Step(NamedTuple):
@@ -113,7 +119,7 @@ def repeated_operations(config: BertConfig, seq: int) -> int:
 def computing_seconds(plan: Plan, sequences: int, seq: int) -> float:
     """Forward and backward of a device's sequences."""
     operations = sequence_operations(plan.config, seq)
-    operations += plan.recompute * repeated_operations(plan.config, seq)
+    operations += plan.repeats * repeated_operations(plan.config, seq)
     return sequences * operations / (plan.mfu[seq] * plan.device.flops)
 
 
@@ -131,13 +137,14 @@ def round_seconds(n_bytes: float, devices: int, link: float) -> float:
 
 
 def traffic_seconds(plan: Plan, devices: int, micro_batches: int) -> float:
-    """All gradients to all, once a step; FSDP instead fetches weights twice, and for every micro-batch."""
-    n = parameters(plan.config)
+    """All gradients to all, once a step. With FSDP every micro-batch brings each layer together twice and
+    scatters all gradients; what is no layer is brought together once a step. All of it is float32."""
+    n, layers = parameters(plan.config), plan.config.L * layer_parameters(plan.config)
     gradients = round_seconds(FLOAT32 * n, devices, plan.link)
     if not plan.fsdp:
         return 2 * gradients
-    weights = round_seconds(plan.device.width * n, devices, plan.link)
-    return micro_batches * (2 * weights + gradients)
+    outside = round_seconds(FLOAT32 * (n - layers), devices, plan.link)
+    return outside + micro_batches * (2 * round_seconds(FLOAT32 * layers, devices, plan.link) + gradients)
 
 
 def waiting_seconds(traffic: float, computing: float, overlap: float) -> float:
@@ -148,14 +155,15 @@ def waiting_seconds(traffic: float, computing: float, overlap: float) -> float:
 def state_bytes(plan: Plan, devices: int) -> float:
     """Parameters, gradients and moments in float32, and the weights as they are multiplied.
 
-    With FSDP a device has its share of the first, and of the weights two layers at a time: the one at work
-    and the next, on its way.
+    With FSDP a device has its share of them, and whole, with their gradients, only one layer and what is no
+    layer.
     """
-    n, width = parameters(plan.config), plan.device.width
+    n, one = parameters(plan.config), layer_parameters(plan.config)
+    copied = plan.device.width if plan.device.width < FLOAT32 else 0
     if plan.fsdp and devices > 1:
-        outside = n - plan.config.L * layer_parameters(plan.config)
-        return STATE_BYTES * n / devices + width * (outside + 2 * layer_parameters(plan.config))
-    return STATE_BYTES * n + (width * n if width < FLOAT32 else 0)
+        whole = n - (plan.config.L - 1) * one
+        return STATE_BYTES * n / devices + (2 * FLOAT32 + copied) * whole
+    return (STATE_BYTES + copied) * n
 
 
 class Kept(NamedTuple):
@@ -198,7 +206,7 @@ def sequence_bytes(plan: Plan, seq: int) -> float:
     """
     config, width = plan.config, plan.device.width
     layer = seq * kept_by_layer(config, seq, plan.device.fused).bytes(width)
-    layers = config.L * width * config.H * seq + layer if plan.recompute else config.L * layer
+    layers = config.L * width * config.H * seq + layer if plan.repeats else config.L * layer
     scores = FLOAT32 * config.V * masked_positions(seq)
     return layers + kept_by_ends(config, seq).bytes(width) + scores
 
