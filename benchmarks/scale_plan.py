@@ -81,10 +81,9 @@ def measured(path: str, size: str, bandwidth: float) -> Measured:
             )
         rates[seq] = row["useful_gflops"] * 1e9 * whole / (whole - updating) / peak
         names.append(
-            f"{rates[seq]:.0%} at {seq} ({row['engine']}, {row['dtype']}, {row['size']}, {row['batch']} × "
-            f"{row['seq']})"
+            f"{seq} by {row['engine']}, {row['dtype']}, {row['size']}, {row['batch']} × {row['seq']}"
         )
-    return Measured(peak, rates, f"the MFU of {size}, measured: " + " and ".join(names))
+    return Measured(peak, rates, "measured: " + "; ".join(names))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -172,7 +171,7 @@ def chosen_device(options: argparse.Namespace) -> Device:
 def case_of(options: argparse.Namespace, size: str) -> Case:
     """Everything about one size."""
     device = chosen_device(options)
-    mfu, how = dict.fromkeys((seq for seq, _ in LENGTHS), options.mfu or MFU), "an MFU that is assumed"
+    mfu, how = dict.fromkeys((seq for seq, _ in LENGTHS), options.mfu or MFU), "which is assumed"
     if options.measured:
         peak, mfu, how = measured(options.measured, size, device.bandwidth)
         device = device._replace(flops=peak, source=f"{device.source}, the first figure as measured")
