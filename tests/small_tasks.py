@@ -1,10 +1,12 @@
 """A model of a few thousand weights and tasks that it can learn in a second, made anew wherever needed."""
 
+import json
 import random
 from pathlib import Path
 
 from minibert import hub
 from minibert.config import BertConfig
+from minibert.finetuning.options import FinetuneOptions
 from minibert.params import PRETRAINING, Head, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -75,3 +77,14 @@ def write_rte(folder: Path, n: int = 40) -> Path:
             header, rows = header[:3], [row[:3] for row in rows]
         write_table(folder / f"{split}.tsv", header, rows)
     return folder
+
+
+def small_options(model: Path, data: Path, task: str = "sst2", **more) -> FinetuneOptions:
+    """A run of a second that learns such a task."""
+    given = dict(task=task, data=data, model=model, backend="numpy", batch_size=16, epochs=6, dropout=0.1)
+    return FinetuneOptions(**given | dict(learning_rates=(5e-3,)) | more)
+
+
+def report_in(folder: Path) -> dict:
+    """What a run says of itself."""
+    return json.loads((folder / "report.json").read_text())

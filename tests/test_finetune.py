@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from small_tasks import (
     GOOD,
+    report_in,
     reviews,
+    small_options,
     write_model,
     write_rte,
     write_sst2,
@@ -26,8 +28,6 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.sentences import Sentences
 from minibert.params import Head
 from minibert.runlog import read_metrics
-
-QUICK = dict(backend="numpy", batch_size=16, learning_rates=(5e-3,), dropout=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +46,12 @@ def rte(tmp_path_factory):
     return write_rte(tmp_path_factory.mktemp("data") / "RTE")
 
 
-def small_options(model, data, task="sst2", **more):
-    return FinetuneOptions(**dict(task=task, data=data, model=model, epochs=6) | QUICK | more)
-
-
 @pytest.fixture(scope="module")
 def run(model, sst2, tmp_path_factory):
     """A run folder, finished, that has learnt its task."""
     out = tmp_path_factory.mktemp("runs") / "sst2"
     finetune(small_options(model, sst2), out, show=False)
     return out
-
-
-def report_in(folder):
-    return json.loads((folder / "report.json").read_text())
 
 
 # what a run starts from

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from small_tasks import (
     WORDS,
+    report_in,
     reviews,
+    small_options,
     write_model,
     write_rte,
     write_sst2,
@@ -22,8 +24,6 @@ from minibert.finetuning import predicting, registry, running
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.results import sweep_table
-
-QUICK = dict(backend="numpy", batch_size=16, learning_rates=(5e-3,), dropout=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,6 @@ def rte(tmp_path_factory):
     return write_rte(tmp_path_factory.mktemp("data") / "RTE")
 
 
-def small_options(model, data, task="sst2", **more):
-    return FinetuneOptions(**dict(task=task, data=data, model=model, epochs=6) | QUICK | more)
-
-
 @pytest.fixture(scope="module")
 def run(model, sst2, tmp_path_factory):
     """A run folder, finished, that has learnt its task."""
@@ -60,10 +56,6 @@ def other_run(model, sst2, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "other"
     finetune(small_options(model, sst2, seed=7, epochs=1), out, show=False)
     return out
-
-
-def report_in(folder):
-    return json.loads((folder / "report.json").read_text())
 
 
 # sweeps

@@ -4,11 +4,13 @@ import json
 from itertools import cycle, islice, product
 from pathlib import Path
 
+import small_entities
+from small_entities import NAMES, PLACES
+
 from minibert import Bert, BertConfig, Tokenizer
 from minibert.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 
-NAMES, PLACES = ("anna", "ben", "cleo", "dan"), ("paris", "rome", "oslo")
 GOOD, BAD = ("good", "fine", "great"), ("bad", "dull", "poor")
 THINGS = ("film", "book", "play", "song")
 OTHERS = ("the", "a", "is", "was", "lives", "in", "who", "where", "?", ".", "and", "very", "here")
@@ -89,15 +91,7 @@ def questions(split: str, count: int) -> dict:
 
 def documents(count: int) -> str:
     """Documents of three sentences in the columns of CoNLL-2003, tags in IOB1."""
-    lines = []
-    for name, place in islice(cycle(product(NAMES, PLACES)), count):
-        lines += ["-DOCSTART- -X- O O", ""]
-        for words in (f"{name} lives in {place}", f"the {THINGS[0]} is here", f"in {place} is {name}"):
-            for word in words.split():
-                tag = "I-PER" if word in NAMES else "I-LOC" if word in PLACES else "O"
-                lines.append(f"{word.title() if tag != 'O' else word} NN O {tag}")
-            lines.append("")
-    return "\n".join(lines) + "\n"
+    return small_entities.documents(islice(cycle(product(NAMES, PLACES)), count))
 
 
 def write_table(path: Path, header: tuple, rows: list[tuple]) -> None:
