@@ -9,5 +9,15 @@ class RunError(RuntimeError):
     """The work itself failed: a full disk, a loss that is not a number. The command line exits with 1."""
 
 
+class OutOfMemory(MemoryError):
+    """A device has no room for what is to be computed."""
+
+    times = 2.0  # how much more it wanted than there was, where that is known
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C has ended the training, after the same step in all processes."""
+
+
 class DivergedError(RunError):
     """Training has left the finite numbers: another learning rate may not."""

@@ -53,6 +53,7 @@ class RunLog:
         self._bar = tqdm(
             total=total, initial=step, bar_format=BAR, disable=None if show else True, leave=False
         )
+        self._show = show
         self._lines = show and self._bar.disable  # no terminal: lines, now and then
         self._first, self._peak = step, peak
         self._began = self._shown = time.monotonic()
@@ -86,6 +87,11 @@ class RunLog:
                 "free some space."
             ) from error
 
+    def tell(self, text: str) -> None:
+        """One sentence for the person watching, if there is one."""
+        if self._show:
+            say(text)
+
     def step(
         self, step: int, tokens: int, values: dict[str, float], seconds: float = 0.0, operations: float = 0.0
     ) -> None:
@@ -96,7 +102,7 @@ class RunLog:
         step : its number, from 1.
         tokens : how many tokens it took in.
         values : what to record; losses, accuracies and the rate are shown.
-        seconds : how long it took.
+        seconds : how long it took; 0 for a step that says nothing of the speed of others.
         operations : how many floating-point operations it had to do.
         """
         spent = {"step_tokens": tokens, "step_operations": operations, "step_seconds": seconds}
@@ -106,13 +112,18 @@ class RunLog:
             self._smooth[name] = SMOOTHING * before + (1 - SMOOTHING) * value
         self._smooth["learning_rate"] = values["learning_rate"]
         self.record(step, values | self._speed(spent))
+        if not seconds:  # nor of the time that is left
+            self._first, self._began = step, time.monotonic()
         if not self._bar.disable:
             self._bar.set_postfix_str(self._figures(), refresh=False)
             self._bar.update(step - self._bar.n)
         elif self._lines and (time.monotonic() - self._shown > QUIET_SECONDS or step == self._bar.total):
             self._shown = time.monotonic()
-            left = (self._shown - self._began) / (step - self._first) * (self._bar.total - step)
-            say(f"step {step:,}/{self._bar.total:,}  {self._figures()}  {tqdm.format_interval(left)} left")
+            left = ""
+            if step > self._first:
+                rest = (self._shown - self._began) / (step - self._first) * (self._bar.total - step)
+                left = f"  {tqdm.format_interval(rest)} left"
+            say(f"step {step:,}/{self._bar.total:,}  {self._figures()}{left}")
 
     def _figures(self) -> str:
         """Losses (accuracies), speed and rate in one line; what a narrow terminal cuts off is the rate."""
@@ -206,6 +217,9 @@ class NoLog:
 
     def __exit__(self, *_: Any) -> None:
         pass
+
+    def tell(self, text: str) -> None:
+        """Nothing."""
 
     def step(self, *_: Any) -> None:
         """Nothing."""

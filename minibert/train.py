@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 
 from minibert.batch import Batch
 from minibert.checkpoint import Checkpoint, checkpoint_path, checkpoints, prune, save_checkpoint
-from minibert.errors import DivergedError
+from minibert.errors import DivergedError, RunError, Stopped
 from minibert.optim import Optimizer
 from minibert.params import FlatParameters
 from minibert.runlog import RunLog, say
@@ -128,14 +128,17 @@ def train(
         while state.step < loop.total_steps:
             began = time.monotonic()  # behind looks and checkpoints
             batch, parts, position = next(waiting)
-            figures = steps.one(parts)
+            if compiling := steps.compiles(parts):
+                log.tell(compiling_text(batch))
+            with memory_explained(batch, loop):
+                figures = steps.one(parts)
             tokens = round(figures.pop("tokens", batch.T))
             state.position, state.tokens = position, state.tokens + tokens
             clock, before = time.monotonic(), clock
             state.seconds += clock - before
             progress = {"tokens": state.tokens, "seconds": round(state.seconds, 3)}
             operations = loop.operations(batch) if loop.operations else 0.0
-            log.step(state.step, tokens, figures | progress, clock - began, operations)
+            log.step(state.step, tokens, figures | progress, 0.0 if compiling else clock - began, operations)
             if loop.look and loop.look_steps and state.step % loop.look_steps == 0:
                 steps.fetch()
                 log.record(state.step, loop.look(state))
@@ -148,16 +151,26 @@ def train(
             if stop and ops.leads:
                 say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
             if stop:
-                raise KeyboardInterrupt
+                raise Stopped
 
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """What all steps of a run have in common; an engine that compiles does so for it."""
+    """What all steps of a run have in common; an engine that compiles does so once for the same three."""
 
     names: FlatParameters  # what lies where in the buffers; the values are not looked at
     optimizer: Optimizer
     gradients: Gradients
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Learner) and self._three == other._three
+
+    def __hash__(self) -> int:
+        return hash(self._three)
+
+    @property
+    def _three(self) -> tuple[int, int, Gradients]:
+        return id(self.names), id(self.optimizer), self.gradients
 
 
 # buffers: params m v (N,)
@@ -208,11 +221,15 @@ class Steps:
     Parameters
     ----------
     ops, state, gradients, loop : as for `train`.
+    rehearsed : the state of which `state` is a copy. What is compiled for these steps will do for its own.
     """
 
-    def __init__(self, ops: Any, state: State, gradients: Gradients, loop: Loop) -> None:
+    def __init__(
+        self, ops: Any, state: State, gradients: Gradients, loop: Loop, rehearsed: State | None = None
+    ) -> None:
         self._ops, self._state, self._loop = ops, state, loop
-        self._learner = Learner(state.params, state.optimizer, gradients)
+        known = rehearsed or state
+        self._learner = Learner(known.params, known.optimizer, gradients)
         flat, optimizer = state.params.flat, state.optimizer
         self._buffers = ops.enter(state.params, (flat, optimizer.m, optimizer.v))
 
@@ -220,12 +237,17 @@ class Steps:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind in (None, KeyboardInterrupt):  # after a failure the buffers may be gone
+        if kind in (None, Stopped, KeyboardInterrupt):  # after a failure the buffers may be gone
             self.fetch()
 
     def parts(self, batch: Batch) -> tuple:
         """A batch as `one` takes it."""
-        return self._ops.parts(batch, self._loop.accumulate)
+        with memory_explained(batch, self._loop):
+            return self._ops.parts(batch, self._loop.accumulate)
+
+    def compiles(self, parts: tuple) -> bool:
+        """Whether `one` has to compile first."""
+        return self._ops.compiles(whole_step, (self._learner,), parts)
 
     def one(self, parts: tuple) -> dict[str, float]:
         """Take the next step.
@@ -259,16 +281,52 @@ class Steps:
             state.params = state.params.like(flat)
 
 
+@contextmanager
+def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
+    """Say of a step that there is no memory for how large it is, and what would fit.
+
+    Raises
+    ------
+    RunError
+        Where there would be a MemoryError.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        count = min(loop.accumulate, batch.E)
+        more = count * 2 ** math.ceil(math.log2(max(2, getattr(error, "times", 2))))
+        advice = f"--accumulate {min(more, batch.E)}" if count < batch.E else "shorter sequences"
+        raise RunError(
+            f"There is not enough memory for a step of {batch.S:,} sequences of up to {batch.lengths.max()} "
+            f"tokens in {count:,} micro-batches of up to {-(-batch.E // count):,}: "
+            f"{error or 'the system has none left'}. Try {advice}, or --backend jax with --recompute, or on "
+            f"several devices with --fsdp; {_kept(loop)}."
+        ) from error
+
+
+def compiling_text(batch: Batch) -> str:
+    """What to say before a step that has to be compiled."""
+    return (
+        f"Compiling a step of {batch.S:,} sequences of up to {batch.lengths.max()} tokens, which may take a "
+        "minute the first time."
+    )
+
+
+def _kept(loop: Loop) -> str:
+    saved = checkpoints(loop.folder)
+    return "the last checkpoint is intact" if saved else "there is no checkpoint yet"
+
+
 def _require_finite(what: str, value: float, state: State, rate: float, loop: Loop) -> None:
     if not math.isfinite(value):
         advice = "Start again in another --out with a lower learning rate or a longer warm-up"
         saved = checkpoints(loop.folder)[-1:]
         begun = saved not in ([], [checkpoint_path(loop.folder, 0)])
-        kept = "the last checkpoint is intact" if saved else "there is no checkpoint yet"
         if begun and loop.from_weights:
             advice += f", if you like from the weights of that checkpoint: {loop.from_weights}"
         raise DivergedError(
-            f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}; {kept}. {advice}."
+            f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}; {_kept(loop)}. "
+            f"{advice}."
         )
 
 

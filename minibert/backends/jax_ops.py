@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert.backends import jax_attention, jax_rows, jax_updates
+from minibert.backends import jax_attention, jax_errors, jax_rows, jax_updates
 from minibert.backends.jax_recurrent import RecurrentOverRows
 from minibert.backends.jax_training import DATA, JaxTraining, Kept
 from minibert.errors import InputError
@@ -296,7 +296,8 @@ class JaxOps(JaxTraining, RecurrentOverRows):
 
     def call(self, function: Callable, static: tuple, *arrays: Any) -> Any:
         """The function, compiled."""
-        return self._jitted(function, len(static))(self, *static, *arrays)
+        with jax_errors.translated():
+            return self._jitted(function, len(static))(self, *static, *arrays)
 
     def _jitted(self, function: Callable, static: int, **options: Any) -> Callable:
         if function not in self._compiled:

@@ -17,7 +17,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-from minibert.backends import jax_rows
+from minibert.backends import jax_cluster, jax_errors, jax_rows
 from minibert.backends.jax_shards import Layout, Shard
 from minibert.batch import Stretch
 from minibert.errors import InputError
@@ -70,6 +70,7 @@ class JaxTraining(Ops):
         # Of a spread layer only what entered it is kept: with the rest its weights would be kept, whole.
         self._recompute = recompute or self._shard
         self._compiled: dict[Any, Callable] = {}
+        self._known: set[tuple] = set()  # what has been compiled
 
     @property
     def leads(self) -> bool:
@@ -83,11 +84,15 @@ class JaxTraining(Ops):
 
     def agreed(self, wish: bool) -> bool:
         """Whether any of the processes wishes so."""
-        return bool(multihost_utils.process_allgather(np.array(wish)).any()) if self.part[1] > 1 else wish
+        if self.part[1] == 1:
+            return wish
+        with jax_errors.translated():
+            return bool(multihost_utils.process_allgather(np.array(wish)).any())
 
-    def meet(self, where: str) -> None:
-        """Wait for the other processes."""
-        multihost_utils.sync_global_devices(where)
+    def meet(self, where: str, alike: dict[str, Any] | None = None) -> None:
+        """Wait for the other processes; complain where they do not say the same."""
+        if self.part[1] > 1:
+            jax_cluster.meet(where, alike)
 
     # Batches.
 
@@ -130,7 +135,8 @@ class JaxTraining(Ops):
     def leave(self, names: Any, buffers: tuple) -> tuple:
         """Copies in host memory; what the devices have will be overwritten."""
         if self._shard:
-            whole = (multihost_utils.process_allgather(buffer, tiled=True) for buffer in buffers)
+            with jax_errors.translated():
+                whole = [multihost_utils.process_allgather(buffer, tiled=True) for buffer in buffers]
             return tuple(self._layout.joined(np.asarray(buffer)) for buffer in whole)
         return tuple(np.array(buffer) for buffer in buffers)
 
@@ -155,7 +161,14 @@ class JaxTraining(Ops):
                     check_vma=False,
                 )
             self._compiled[key] = jax.jit(step, donate_argnums=0)
-        return self._compiled[key](buffers, *arrays)
+        self._known.add(_sight(function, static, arrays[0]))
+        with jax_errors.translated():
+            buffers, figures = self._compiled[key](buffers, *arrays)
+            return buffers, jax.device_get(figures)  # what fails, fails at the latest now
+
+    def compiles(self, function: Callable, static: tuple, parts: Any) -> bool:
+        """Whether `train` has not had the like yet."""
+        return _sight(function, static, parts) not in self._known
 
     def _on_each(self, step: Callable, buffers: tuple, parts: Any, *arrays: Any) -> tuple[tuple, Figures]:
         """What one device does: the step, on its own stretch of the batch."""
@@ -260,3 +273,9 @@ class JaxTraining(Ops):
     def _whole(self, one: Any) -> Any:
         """A layer's tree, brought together where it is spread."""
         return one.whole(DATA) if isinstance(one, Shard) else one
+
+
+def _sight(function: Callable, static: tuple, parts: Any) -> tuple:
+    """What JAX compiles a step for."""
+    shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(parts))
+    return function, static, jax.tree.structure(parts), shapes

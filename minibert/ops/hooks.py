@@ -58,8 +58,8 @@ class Hooks:
         """Whether any of the processes that train together wishes so."""
         return wish
 
-    def meet(self, where: str) -> None:
-        """Wait for the other processes, which come here as well."""
+    def meet(self, where: str, alike: dict[str, Any] | None = None) -> None:
+        """Wait for the other processes, which come here as well; complain where they do not say the same."""
 
     # Training. `names` says what lies where in a flat buffer: a `FlatParameters`, whose values do not matter.
 
@@ -78,6 +78,10 @@ class Hooks:
     def train(self, function: Callable, static: tuple, buffers: tuple, *arrays: Any) -> tuple[tuple, Figures]:
         """`function(self, *static, buffers, *arrays) -> buffers, figures`; the buffers are consumed."""
         return function(self, *static, buffers, *arrays)
+
+    def compiles(self, function: Callable, static: tuple, parts: Any) -> bool:
+        """Whether `train` with such parts would have to compile first, which may take a minute."""
+        return False
 
     def tree(self, names: Any, flat: Any) -> dict:
         """The parameters or accumulators in a buffer, as the model takes them."""

@@ -17,7 +17,7 @@ from minibert.errors import InputError
 from minibert.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.task import GLANCE_TARGETS, Pretraining
-from minibert.train import Loop, State, Steps, prefetch
+from minibert.train import Loop, State, Steps, compiling_text, memory_explained, prefetch
 
 REHEARSAL = 0.03  # share of the minutes that measuring may take
 MARGIN = 0.96  # a machine is not equally fast all the time
@@ -62,23 +62,29 @@ def affordable_steps(task: Pretraining, state: State, began: float, tell: Callab
     seconds = 60 * task.options.minutes
     lengths = task.options.lengths
     trial = REHEARSAL * seconds / len(lengths)
-    per_step = sum(share * seconds_per_step(task, state, length, trial) for length, share in lengths)
+    per_step = sum(share * seconds_per_step(task, state, length, trial, tell) for length, share in lengths)
     left = MARGIN * (seconds - (time.monotonic() - began)) - looking_seconds(task, state) - FINISHING_SECONDS
     steps = max(len(lengths), int(left / per_step))
     tell(f"{steps:,} steps of {1000 * per_step:.0f} ms fit into {task.options.minutes:g} minutes.")
     return steps
 
 
-def seconds_per_step(task: Pretraining, state: State, seq_length: int, seconds: float) -> float:
+def seconds_per_step(
+    task: Pretraining, state: State, seq_length: int, seconds: float, tell: Callable[[str], None]
+) -> float:
     """Rehearse steps of one length for about so many seconds, on copies that are thrown away."""
     params = Parameters(state.params.config, state.params.flat.copy())
     trial = State(params, task.optimizer(params))
     loop = Loop(1, lambda step: 1e-6, Path(), task.options.accumulate)
-    steps, times = Steps(task.ops, trial, task.gradients(params.config), loop), [time.monotonic()]
-    ready = (steps.parts(batch) for batch, _ in task.stage_batches(seq_length))
+    steps, times = Steps(task.ops, trial, task.gradients(params.config), loop, state), [time.monotonic()]
+    ready = ((batch, steps.parts(batch)) for batch, _ in task.stage_batches(seq_length))
     with closing(prefetch(ready)) as waiting:
         while len(times) < 4 or times[-1] - times[0] < seconds:
-            steps.one(next(waiting))
+            batch, parts = next(waiting)
+            if steps.compiles(parts):
+                tell(compiling_text(batch))
+            with memory_explained(batch, loop):
+                steps.one(parts)
             times.append(time.monotonic())
     # The first step also warms up, and an engine that compiles does so in some others.
     return median(after - before for before, after in pairwise(times[1:]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -68,23 +69,7 @@ class Pretraining:
 
     def gradients(self, config: BertConfig) -> Gradients:
         """What the loop calls for every micro-batch: forward, backward, and the figures of both tasks."""
-        rates, seed = (config.hidden_dropout_prob, config.attention_probs_dropout_prob), self.options.seed
-
-        def run(ops: Any, params: dict, grads: dict, batch: Any, step: Any) -> tuple[dict, dict[str, Any]]:
-            drop = ops.dropout(batch, *rates, seed, step)
-            with ops.step():
-                loss, saved = pretraining_loss(ops, config, params, batch, drop)
-                grads = pretraining_loss_backward(ops, config, saved, params, grads)
-                right = loss.mlm_predicted == batch.masked_labels
-                next_right = loss.nsp_predicted == batch.next_sentence_labels
-                figures = {"loss": loss.loss, "mlm_loss": loss.mlm_loss}
-                figures["mlm_accuracy"] = (batch.masked_weights * right).sum()
-                if batch.asks_next:
-                    figures["nsp_loss"] = loss.nsp_loss
-                    figures["nsp_accuracy"] = (batch.next_sentence_weights * next_right).sum()
-            return grads, figures
-
-        return run
+        return _gradients(config, self.options.seed)
 
     @staticmethod
     def operations(config: BertConfig) -> Callable[[Batch], float]:
@@ -165,6 +150,28 @@ class Pretraining:
             return {"held_out_loss": found.loss, "held_out_accuracy": found.accuracy, "seq_length": length}
 
         return look
+
+
+@cache
+def _gradients(config: BertConfig, seed: int) -> Gradients:
+    """The same function for the same two, so that it is compiled once."""
+    rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
+
+    def run(ops: Any, params: dict, grads: dict, batch: Any, step: Any) -> tuple[dict, dict[str, Any]]:
+        drop = ops.dropout(batch, *rates, seed, step)
+        with ops.step():
+            loss, saved = pretraining_loss(ops, config, params, batch, drop)
+            grads = pretraining_loss_backward(ops, config, saved, params, grads)
+            right = loss.mlm_predicted == batch.masked_labels
+            next_right = loss.nsp_predicted == batch.next_sentence_labels
+            figures = {"loss": loss.loss, "mlm_loss": loss.mlm_loss}
+            figures["mlm_accuracy"] = (batch.masked_weights * right).sum()
+            if batch.asks_next:
+                figures["nsp_loss"] = loss.nsp_loss
+                figures["nsp_accuracy"] = (batch.next_sentence_weights * next_right).sum()
+        return grads, figures
+
+    return run
 
 
 def _fresh(options: PretrainOptions, text: Text) -> Parameters:
