@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
 import pytest
 
 from minibert import cli
+from minibert.runlog import read_metrics
 from minibert.tokenizer import native
 
 ROOT = Path(__file__).parent.parent
+PATIENCE = 300  # seconds that a process may take which takes two; a busy machine is no failure
 
 
 def ends_badly(capsys, status, *words):
@@ -33,6 +36,21 @@ def start(*words, **options):
     command = [sys.executable, "-m", "minibert", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=environment, **pipes | options)
+
+
+def wait_for_step(process, out, step):
+    """Until the record of a run has that step, or the run has ended."""
+    deadline = time.monotonic() + PATIENCE
+    while process.poll() is None and steps_done(out) < step and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def steps_done(out):
+    """The last step in the record of a run; 0 where there is none."""
+    try:
+        return read_metrics(out)[-1]["step"]
+    except (FileNotFoundError, IndexError):
+        return 0
 
 
 def without_notice(errors):

@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command import ROOT, ends_badly, notice, start  # noqa: F401 (a fixture)
+from command import PATIENCE, ROOT, ends_badly, notice, start, wait_for_step  # noqa: F401 (a fixture)
 
 from minibert import cli
 from minibert.cli.pretrain import run_folder, said_options
@@ -224,7 +224,7 @@ def test_a_fault_in_the_program_is_not_disguised(monkeypatch):
 def test_output_cut_short_by_its_reader_makes_no_noise():
     process = start("info")
     process.stdout.close()
-    assert process.wait(60) == 1
+    assert process.wait(PATIENCE) == 1
     assert process.stderr.read() == ""
     process.stderr.close()
 
@@ -255,11 +255,9 @@ def test_the_command_is_the_module():
 def test_ctrl_c_saves_says_how_to_go_on_and_the_run_goes_on(corpus, tmp_path):
     out, flags = tmp_path / "run", [flag for flag in QUICK if flag != "--quiet"]
     process = start("pretrain", corpus, "--out", out, "--steps", "100000", *flags, "--save-every", "1")
-    deadline = time.monotonic() + 60
-    while not (out / "metrics.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for_step(process, out, 1)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
     assert output == ""
     assert f"minibert pretrain --resume --out {out}\n" in errors

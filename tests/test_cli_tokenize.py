@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import notice, start, without_notice  # noqa: F401 (a fixture)
+from command import PATIENCE, notice, start, without_notice  # noqa: F401 (a fixture)
 
 from minibert import cli
 from minibert.tokenizer import SPECIAL_TOKENS
@@ -38,7 +38,9 @@ def typed(monkeypatch, data):
 
 def test_tokenize_prints_pieces_ids_and_offsets_in_columns(vocab, capsys):
     text = tokenized(capsys, "--vocab", vocab, "The Cafés: 中\x1b", "unaffable")
-    assert text == """\
+    assert (
+        text
+        == """\
 piece              id  offset     text
 [CLS]               2
 the                 5   0:3       The
@@ -54,6 +56,7 @@ un                  9  0:2        un
 ##able             11  5:9        able
 [SEP]               3
 """
+    )
 
 
 def test_tokenize_tells_everything_as_json(vocab, capsys):
@@ -150,7 +153,7 @@ def test_tokenize_answers_each_line_at_once_and_ends_quietly_when_nobody_reads(v
         process.stdin.flush()
         assert process.stdout.readline() == ids
     process.stdout.close()
-    _, errors = process.communicate("a b c\n" * 200_000, timeout=60)
+    _, errors = process.communicate("a b c\n" * 200_000, timeout=PATIENCE)
     assert process.returncode == 1
     assert without_notice(errors) == ""
 

@@ -141,7 +141,7 @@ def test_sentences_end_where_a_reader_would_end_them(text, expected):
 def test_text_without_a_single_border_is_split_in_linear_time(text):
     began = time.process_time()
     assert split_sentences(text * 100_000) == [(text * 100_000).strip()]
-    assert time.process_time() - began < 2  # 0.05; when every full stop looked back to the beginning: minutes
+    assert time.process_time() - began < 5  # 0.05; when every full stop looked back to the beginning: minutes
 
 
 @given(st.text(alphabet="aB.!? \"'。Mr", max_size=200))

@@ -10,7 +10,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from command import ends_badly, notice, start  # noqa: F401 (a fixture)
+from command import PATIENCE, ends_badly, notice, start, wait_for_step  # noqa: F401 (a fixture)
 from small_tasks import reviews, write_model, write_rte, write_sst2, write_table
 
 from minibert import cli, finetune as finetuning
@@ -318,21 +318,8 @@ def assert_same_run(out, other):
         assert reports[0][name] == reports[1][name], name
 
 
-def steps_done(out):
-    try:
-        return read_metrics(out)[-1]["step"]
-    except (FileNotFoundError, IndexError):
-        return 0
-
-
-def wait_for_step(process, out, step):
-    deadline = time.monotonic() + 60
-    while process.poll() is None and steps_done(out) < step and time.monotonic() < deadline:
-        time.sleep(0.002)
-
-
 def finish(process):
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     return output
 
@@ -359,7 +346,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_going_on_is_exact(model, sst2, run, 
     process = start(*words_of(model, sst2, out))
     wait_for_step(process, out, 7)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
     assert output == "" and "Traceback" not in errors
     assert "a checkpoint is saved" in errors and f"minibert finetune --resume --out {out}\n" in errors

@@ -273,7 +273,7 @@ def test_an_engine_that_was_used_works_in_a_fork(many_ranges):
     if not child:
         import signal
 
-        signal.alarm(30)
+        signal.alarm(300)
         os._exit(0 if np.array_equal(NUMBA.gelu(x, "erf")[0], expected) else 1)
     assert os.waitpid(child, 0)[1] == 0
 
@@ -351,7 +351,7 @@ def test_types_that_were_not_foreseen_are_an_error_and_nothing_is_compiled_for_t
 
 def test_importing_minibert_does_not_import_numba():
     source = "import sys, minibert.cli, minibert.backends, minibert.model; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", source], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", source]).returncode == 0
 
 
 def test_without_numba_the_engine_says_what_to_install(monkeypatch):

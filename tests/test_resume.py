@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from command import PATIENCE, wait_for_step
 from small_corpus import write_corpus
 
 from minibert.checkpoint import checkpoints, latest
@@ -27,22 +28,9 @@ def start(corpus, out, *more):
 
 def finish(process):
     """Wait for the end, which is to be a good one."""
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, output
     return output
-
-
-def steps_done(out):
-    try:
-        return read_metrics(out)[-1]["step"]
-    except (FileNotFoundError, IndexError):
-        return 0
-
-
-def wait_for_step(process, out, step):
-    deadline = time.monotonic() + 60
-    while process.poll() is None and steps_done(out) < step and time.monotonic() < deadline:
-        time.sleep(0.002)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +94,7 @@ def test_ctrl_c_exits_with_130_says_how_to_go_on_and_going_on_is_exact(corpus, u
     process = start(corpus, out)
     wait_for_step(process, out, 10)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, output
     assert "a checkpoint is saved" in output and f"minibert pretrain --resume --out {out}" in output
     assert "Traceback" not in output

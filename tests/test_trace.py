@@ -4,11 +4,10 @@ import json
 import re
 import signal
 import sys
-import time
 
 import numpy as np
 import pytest
-from command import notice, start  # noqa: F401 (a fixture)
+from command import PATIENCE, notice, start, wait_for_step  # noqa: F401 (a fixture)
 from engines import ENGINES
 from small_corpus import write_corpus
 
@@ -291,11 +290,9 @@ def test_the_log_of_a_run_has_its_speed(corpus, tmp_path, capsys):
 def test_ctrl_c_prints_the_trace_of_what_was_done(corpus, tmp_path):
     out = tmp_path / "run"
     process = start("pretrain", corpus, "--out", out, "--steps", "100000", *FLAGS, "--trace")
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not ((out / "metrics.jsonl").exists() and read_metrics(out)):
-        time.sleep(0.05)
+    wait_for_step(process, out, 1)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
     found = json.loads((out / "trace.json").read_text())
     assert f"s of {found['steps']:,} steps went:" in errors

@@ -219,7 +219,7 @@ with RunLog({str(tmp_path)!r}, 0, 10_000, show=False) as log:
     for step in range(1, 10_000):
         log.step(step, 64, {{"loss": 1.5, "learning_rate": 1e-3}})
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ended.stderr.splitlines()[-1].startswith("minibert.errors.RunError: The metrics in ")
     assert "Exception ignored" not in ended.stderr
     assert len(read_metrics(tmp_path)) > 100
@@ -284,7 +284,7 @@ def test_prefetching_changes_neither_items_nor_order_and_works_ahead():
 
     ahead = prefetch(items(), depth=3)
     assert next(ahead) == 0
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while len(made) < 4 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert made == [0, 1, 2, 3]  # what was taken, and three ahead
