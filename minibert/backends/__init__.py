@@ -4,11 +4,13 @@ import ctypes
 import importlib.util
 import itertools
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module, metadata
 from typing import Any, NamedTuple
 
-from minibert.errors import InputError
+from minibert.errors import InputError, Stopped
 from minibert.ops import Ops
 
 PEAK_SECONDS = 0.1  # to measure the machine's peak in
@@ -228,6 +230,20 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
         _jax_module("jax_cluster").join(coordinator, processes, process_id)
     except ImportError as error:
         raise _MissingEngine(f"backend='jax' is not installed ({error}): {TABLE['jax'].lacking}.") from None
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Around what several processes do together: of an error in this one the others are told, and they stop
+    as well."""
+    try:
+        yield
+    except Stopped:
+        raise  # all of them, at the same time
+    except BaseException as error:
+        if cluster := sys.modules.get("minibert.backends.jax_cluster"):
+            cluster.leave(error)
+        raise
 
 
 def quickest_dtype(name: str = "auto") -> str:

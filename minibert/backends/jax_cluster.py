@@ -4,12 +4,30 @@ Each process has some devices and makes its own stretch of every batch; the firs
 and writes. This file is imported before anything else of JAX: devices are looked for once.
 """
 
+import atexit
+import ctypes
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
 import jax
+from jax._src import distributed  # what there is of it in public only works where all are alive
 
 from minibert.errors import InputError, RunError
 
-HEARTBEAT = 20  # seconds without a sign of life after which a process counts as gone
+BEAT, SILENCE = 2, 30  # seconds between signs of life, and without one until a process counts as gone
+ABORT = 100  # seconds until JAX itself ends a process that lost the others, without a word of use
 WAIT = 120  # seconds in which all processes have to come
+LOOK = 0.05  # seconds between two looks whether all have met
+STATUS = {InputError: 2, KeyboardInterrupt: 130}  # with which the command line exits; 1 after other errors
+ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, with --resume."
+_meetings = itertools.count()
 
 
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
@@ -36,7 +54,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
             processes,
             process_id,
             initialization_timeout=WAIT,
-            heartbeat_timeout_seconds=HEARTBEAT,
+            heartbeat_timeout_seconds=ABORT,
         )
     except ValueError as error:
         what = "the environment says too little" if auto else "it can't be used"
@@ -49,3 +67,134 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
             f"Not all {processes} processes came to {coordinator} within {WAIT} seconds "
             f"({str(error).splitlines()[0]}); start them all, and see that they reach that address."
         ) from error
+    if distributed.global_state.num_processes > 1:
+        _say_of_aborts()
+        _Watch.current = _Watch()
+        _Watch.current.start()
+        atexit.register(_Watch.current.end)  # before JAX's own, which closes the table
+
+
+def meet(where: str, alike: dict[str, Any] | None = None) -> None:
+    """Wait for the other processes, which come here as well.
+
+    Parameters
+    ----------
+    where : the same for all.
+    alike : values for JSON, which have to be the same for all.
+
+    Raises
+    ------
+    InputError
+        When they are not, in every process.
+    RunError
+        When the first process has gone.
+    """
+    state = distributed.global_state
+    place, own = f"minibert/met/{next(_meetings)} {where}/", {"jax": jax.__version__, **(alike or {})}
+    try:
+        state.client.key_value_set(f"{place}{state.process_id}", json.dumps(own))
+        # Not by a barrier of JAX's: one that is waited for too long fails, and no Ctrl-C gets through to it.
+        while len(found := state.client.key_value_dir_get(place)) < state.num_processes:
+            time.sleep(LOOK)
+    except RuntimeError as error:
+        raise RunError(_sentence(0, f"can't be reached ({str(error).splitlines()[0]})")) from error
+    said = {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
+    for one in range(1, state.num_processes):
+        names = [name for name in said[0] | said[one] if said[0].get(name) != said[one].get(name)]
+        if names:
+            first, other = (", ".join(f"{n}={said[p].get(n)!r}" for n in names) for p in (0, one))
+            raise InputError(f"Process 0 has {first}, and process {one} {other}; give all of them the same.")
+
+
+def leave(error: BaseException) -> None:
+    """Tell the other processes of what ends this one's part, and let its exit not wait for them.
+
+    Parameters
+    ----------
+    error : what was raised. It decides the exit status.
+    """
+    if _Watch.current is None:
+        return
+    _Watch.current.end()
+    state, why = distributed.global_state, str(error).strip() or type(error).__name__
+    with suppress(RuntimeError):  # the first has gone, and the table with it
+        state.client.key_value_set(f"minibert/left/{state.process_id}", why, allow_overwrite=True)
+    status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 1)
+    atexit.register(_exit, status, 2 * BEAT if state.process_id == 0 else 0)
+
+
+def _exit(status: int, seconds: float) -> None:
+    time.sleep(seconds)  # in which the others read what is lost with this process
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def _sentence(one: int, what: str) -> str:
+    own, count = distributed.global_state.process_id, distributed.global_state.num_processes
+    return f"Process {one} of {count} {what}, so this one, {own}, stops as well. {ADVICE}"
+
+
+class _Watch(threading.Thread):
+    """Ends this process, with a sentence, when another one of the training has gone.
+
+    A sum over all devices would wait for the missing ones for ever, and JAX ends that by aborting with the
+    stack of its C++. Every process counts in a table that the first one keeps; who stops counting is gone.
+    """
+
+    current: "_Watch | None" = None  # of this process, where it is one of many
+
+    def __init__(self) -> None:
+        super().__init__(name="watch", daemon=True)
+        state = distributed.global_state
+        self._client, self._own = state.client, state.process_id
+        self._seen = {one: ("", time.monotonic()) for one in range(state.num_processes) if one != self._own}
+        self._over = threading.Event()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._over.set()
+        self.join(BEAT)
+
+    def run(self) -> None:
+        """Count, and look at the others' counts."""
+        for beat in itertools.count():
+            try:
+                self._client.key_value_set(f"minibert/beat/{self._own}", str(beat), allow_overwrite=True)
+                found = dict(self._client.key_value_dir_get("minibert/"))
+            except RuntimeError:
+                if self._over.is_set():
+                    return
+                self._give_up(0, "can't be reached")  # it is the first one that keeps the table
+            for one, (count, since) in self._seen.items():
+                if why := found.get(f"minibert/left/{one}"):
+                    self._give_up(one, f"has stopped ({why.rstrip('.')})")
+                now = found.get(f"minibert/beat/{one}", "")
+                if now != count:
+                    self._seen[one] = now, time.monotonic()
+                elif time.monotonic() - since > SILENCE:
+                    self._give_up(one, f"has not been heard of for {SILENCE} seconds")
+            if self._over.wait(BEAT):
+                return
+
+    def _give_up(self, one: int, what: str) -> None:
+        print(f"minibert: {_sentence(one, what)}", file=sys.stderr, flush=True)
+        os._exit(1)  # the way out through Python waits for the others
+
+
+def _say_of_aborts() -> None:
+    """Have a sentence behind the stack of its C++ with which JAX ends a process when the first has gone."""
+    if os.name != "posix":
+        return
+    library = ctypes.CDLL(None)
+    library.signal.restype, library.signal.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
+    library.signal(signal.SIGABRT, ctypes.cast(_aborted, ctypes.c_void_p))
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _aborted(_: int) -> None:
+    """What C calls, in whichever thread: Python's own handlers would wait for the main one."""
+    what = "can't be reached, or JAX has failed otherwise, as it says above"
+    os.write(2, f"minibert: {_sentence(0, what)}\n".encode())
+    os._exit(1)
