@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from minibert import __version__, backends, viz
+from minibert import backends, viz
 from minibert.checkpoint import checkpoints, latest
 from minibert.errors import InputError
 from minibert.files import atomic_text, remove_leftovers
@@ -84,7 +84,7 @@ def pretrain(
     if options.dtype == "auto":
         options = dataclasses.replace(options, dtype=backends.quickest_dtype(options.backend))
     ops, engine = backends.choose(options.backend, options.threads, options.dtype, **options.extras)
-    ops.meet("options", dataclasses.asdict(options) | {"threads": None, "minibert": __version__})
+    ops.meet("options", dataclasses.asdict(options) | {"threads": None})
     backends.keep_freed_memory()
     if trace and ops.name == "jax":
         raise InputError(
