@@ -6,7 +6,8 @@ from minibert import backends
 from minibert.errors import InputError
 
 
-def _missing(name):
+def missing(name):
+    """What to say where an engine is not there."""
     try:
         backends.create(name)
     except InputError as error:
@@ -17,7 +18,7 @@ def _missing(name):
 def _marked(names):
     """Names, with a mark where the engine is missing."""
     return [
-        pytest.param(name, marks=pytest.mark.skip(reason=reason)) if (reason := _missing(name)) else name
+        pytest.param(name, marks=pytest.mark.skip(reason=reason)) if (reason := missing(name)) else name
         for name in names
     ]
 
