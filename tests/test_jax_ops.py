@@ -131,6 +131,22 @@ def test_float32_errs_no_more_than_its_rounding(label):
     assert row.error >= 1e-9  # it was float32 indeed
 
 
+@pytest.mark.parametrize("label", ["pretraining_loss dropout", "head_loss tag causal LSTM dropout"])
+def test_bfloat16_computes_narrow_rows_and_gives_losses_and_gradients_of_float32(label):
+    jax.config.update("jax_enable_x64", False)
+    case = CASES[label]
+    low = {name: one.astype(np.float32) for name, one in case.arguments.items()}
+    narrow = in_one_jit(case)
+    y, saved = forward(JaxOps("bfloat16"), narrow, low)
+    zeros = nest({name: np.zeros_like(one) for name, one in low.items()})
+    _, totals = narrow.backward(JaxOps("bfloat16"), np.float32(1), saved, nest(low), zeros)
+    found, expected = dict(leaves(totals)), engine_gradients(Ops(), case, case.arguments, np.ones(()))
+    assert {one.dtype for one in (y, *found.values())} == {np.dtype("float32")}
+    away = distance(*(np.concatenate([np.ravel(one[name]) for name in low]) for one in (found, expected)))
+    assert 1e-3 < away < 0.1  # 8 bits, a dozen times forward and back
+    assert float(y) == pytest.approx(float(forward(Ops(), case, case.arguments)[0]), rel=2.0**-7)
+
+
 def in_one_jit(case):
     """A loss whose forward and backward the JAX engine compiles together."""
 
