@@ -112,7 +112,7 @@ class JaxTraining(Ops):
         spread = NamedSharding(self._mesh, P(DATA))
         return jax.tree.map(
             lambda leaf: jax.make_array_from_process_local_data(
-                spread, leaf.reshape(here, -1, *leaf.shape[1:])
+                spread, leaf.reshape(here, len(leaf) // here, *leaf.shape[1:])
             ),
             stacked,
         )
