@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.batch import Batch
+from minibert.ops import Ops
 from minibert.pretraining.evaluation import scored_positions
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text
@@ -31,11 +32,11 @@ class Course(NamedTuple):
         """Itself; the text is opened in the runner's process."""
         return (self,)
 
-    def task(self, ops: Any = None, dtype: str = "float32") -> Pretraining:
+    def task(self, ops: Ops | None = None, dtype: str = "float32") -> Pretraining:
         """The batches, the schedule and the initial weights, the same for every runner."""
         options = PretrainOptions.load(Path(self.folder) / "training.json")
         options = dataclasses.replace(options, dtype=dtype)
-        return Pretraining(options, prepare_text(options, Path(self.folder), show=False), ops)
+        return Pretraining(options, prepare_text(options, Path(self.folder), show=False), ops or Ops())
 
 
 class Runner:
