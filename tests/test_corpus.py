@@ -250,7 +250,7 @@ def test_a_line_of_many_megabytes_is_read_in_bounded_pieces(tmp_path):
         run = subprocess.run(command, capture_output=True, text=True, check=True)
         return int(run.stdout) / 1000  # MB
 
-    assert peak(16) - peak(1) < 4
+    assert peak(16) - peak(1) < 8  # 0; read as one line: 30
 
 
 def test_the_embedded_books_are_what_their_note_says():
