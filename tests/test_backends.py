@@ -17,8 +17,20 @@ def test_unknown_engine_is_refused_with_the_ones_there_are():
 
 @pytest.mark.parametrize("name", ["auto", *EVERY])
 def test_every_engine_multiplies(name):
-    y, _ = backends.create(name).linear(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2))
+    x, weight, bias = np.eye(2, dtype="f4"), np.array([[1, 2], [3, 4]], "f4"), np.ones(2, "f4")
+    y, _ = backends.create(name).linear(x, weight, bias)
     assert np.asarray(y).tolist() == [[2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_engine_says_what_it_is_and_refuses_what_it_does_not_compute_in(name):
+    ops, said = backends.choose(name)
+    assert ops.name == name
+    assert said.startswith(f"{name}: {backends.ENGINES[name]}")
+    with pytest.raises(InputError, match="dtype='int8' is not one to compute in; use float32, bfloat16 or"):
+        backends.create(name, dtype="int8")
+    with pytest.raises(InputError, match="threads=0 is not a positive number"):
+        backends.create(name, threads=0)
 
 
 def test_a_c_library_without_the_switch_is_left_as_it_is(monkeypatch):

@@ -12,11 +12,14 @@ import pytest
 from command import PATIENCE, ROOT
 from engines import missing
 from small_corpus import write_corpus
+from small_entities import write_data, write_model
 
 from minibert import bert, heads
 from minibert.batch import Batch, Feature, Sequence, TaskBatch
 from minibert.checkpoint import checkpoints, load_checkpoint
 from minibert.errors import DivergedError
+from minibert.finetuning import feature_based
+from minibert.finetuning.options import FinetuneOptions
 from minibert.gradcases import Size, config_of, random_parameters
 from minibert.gradcheck import distance
 from minibert.ops import Ops
@@ -255,6 +258,19 @@ def test_a_run_goes_on_with_another_engine_and_back(engine, dtype, tolerance, co
     assert names[0] == names[1] == [f"step-{step:09d}.safetensors" for step in (0, 2, 4, 6)]
     for name in ("vocab.txt", "config.json", "tokenizer_config.json", f"checkpoints/{names[0][1]}"):
         assert (changing / name).read_bytes() == (straight / name).read_bytes()
+
+
+def test_taggers_on_a_frozen_encoder_learn_the_same_with_numpy(tmp_path):
+    jax.config.update("jax_enable_x64", False)
+    data, model = write_data(tmp_path / "data"), write_model(tmp_path / "model")
+    given = dict(feature_based="sum-all", width=6, epochs=1.0, learning_rates=(2e-2,), batch_size=4)
+    logs = []
+    for name in ("numpy", "jax"):
+        options = FinetuneOptions("ner", data, model, backend=name, max_length=16, **given)
+        feature_based.run(options.resolved(), tmp_path / name, show=False)
+        logs.append([line["loss"] for line in figures_of(tmp_path / name) if "loss" in line])
+    assert len(logs[0]) > 1
+    assert logs[1] == pytest.approx(logs[0], rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
