@@ -69,6 +69,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
         ) from error
     if distributed.global_state.num_processes > 1:
         _say_of_aborts()
+        _keep_output_ours()
         _Watch.current = _Watch()
         _Watch.current.start()
         atexit.register(_Watch.current.end)  # before JAX's own, which closes the table
@@ -181,6 +182,16 @@ class _Watch(threading.Thread):
     def _give_up(self, one: int, what: str) -> None:
         print(f"minibert: {_sentence(one, what)}", file=sys.stderr, flush=True)
         os._exit(1)  # the way out through Python waits for the others
+
+
+def _keep_output_ours() -> None:
+    """Send to the error stream what the C++ of JAX prints of its connections: the output has the report."""
+    if sys.stdout is not sys.__stdout__ or sys.stdout is None:
+        return
+    own = sys.stdout
+    own.flush()
+    sys.stdout = open(os.dup(1), "w", encoding=own.encoding, errors=own.errors, buffering=1)
+    os.dup2(2, 1)
 
 
 def _say_of_aborts() -> None:
