@@ -231,7 +231,7 @@ def test_ctrl_c_ends_the_counting(tmp_path):
     deadline = time.monotonic() + 300
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 # One result, whatever happens around it

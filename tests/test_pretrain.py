@@ -504,7 +504,7 @@ def test_the_steps_that_fit_leave_time_for_the_looks_and_the_end(run, monkeypatc
     task = loaded_task(run)
     task = dataclasses.replace(task, options=dataclasses.replace(task.options, steps=None, minutes=1.0))
     rates = {8: 0.1, 16: 0.3}  # seconds a step; half of the steps each
-    monkeypatch.setattr(budget, "seconds_per_step", lambda task, state, length, seconds: rates[length])
+    monkeypatch.setattr(budget, "seconds_per_step", lambda task, state, length, *_: rates[length])
     monkeypatch.setattr(budget, "looking_seconds", lambda *_: 4.0)
     monkeypatch.setattr(time, "monotonic", lambda: 1010.0)
     found = budget.affordable_steps(task, None, 1000.0, lambda text: None)
@@ -515,7 +515,7 @@ def test_rehearsing_leaves_the_parameters_alone(run):
     task = loaded_task(run)
     state = task.start()
     before = state.params.flat.copy()
-    assert budget.seconds_per_step(task, state, 16, 0.0) > 0
+    assert budget.seconds_per_step(task, state, 16, 0.0, lambda text: None) > 0
     assert (state.params.flat == before).all() and state.optimizer.updates == 0
 
 

@@ -303,7 +303,9 @@ def test_what_fails_while_prefetching_fails_where_it_is_used():
 
 
 def test_closing_a_prefetch_ends_its_thread():
+    before = set(threading.enumerate())  # other tests' may still be there
     ahead = prefetch(iter(range(1000)))
     next(ahead)
+    assert [thread.name for thread in set(threading.enumerate()) - before] == ["prefetch_0"]
     ahead.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
+    assert set(threading.enumerate()) <= before
