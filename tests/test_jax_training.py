@@ -190,6 +190,7 @@ def test_what_was_given_and_what_was_fetched_is_not_written_to_by_later_steps(tm
         steps.fetch()
         assert all(map(np.array_equal, had, kept))
         assert not any(map(np.array_equal, buffers(state), kept))
+        assert all(one.flags.writeable and one.flags.owndata for one in buffers(state))
 
 
 # Checkpoints: a run of one engine that another goes on with.
