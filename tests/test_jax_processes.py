@@ -64,23 +64,25 @@ def free_port():
         return one.getsockname()[1]
 
 
-def process(words, **environment):
-    """A process with one small device."""
+def process(words, patience="", **environment):
+    """A process with one small device; `patience` sets how long it waits for others."""
     known = {
         "XLA_FLAGS": "--xla_backend_optimization_level=0",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, "-m", "minibert", "pretrain", *map(str, words)]
+    patience = f"from minibert.backends import jax_cluster; jax_cluster.{patience}\n" if patience else ""
+    script = f"{patience}import sys\nfrom minibert import cli\nsys.exit(cli.main())"
+    command = [sys.executable, "-c", script, "pretrain", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=os.environ | known | environment, **pipes)
 
 
-def together(count, words, own=None):
+def together(count, words, own=None, patience=""):
     """So many processes of one run; `own` has further words of each."""
     place = [f"--coordinator=localhost:{free_port()}", f"--processes={count}"]
     own = own or [[]] * count
-    return [process([*words, *place, f"--process-id={i}", *own[i]]) for i in range(count)]
+    return [process([*words, *place, f"--process-id={i}", *own[i]], patience) for i in range(count)]
 
 
 def as_slurm_starts(count, words):
@@ -206,6 +208,23 @@ def test_processes_that_were_not_told_the_same_say_what_differs(corpus, tiny, tm
     assert not out.exists()
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_where_the_first_process_can_not_listen_or_nobody_is_there_is_a_sentence(number, tmp_path):
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1] if number == 0 else free_port()
+        words = [f"--coordinator=localhost:{port}", "--processes=2", f"--process-id={number}"]
+        one = process(["--backend=jax", f"--out={tmp_path / 'run'}", *words], patience="WAIT = 2")
+        ((status, output, errors),) = ended([one])
+    said = (
+        "process 0 can't listen there"
+        if number == 0
+        else f"Not all of the processes came to localhost:{port}"
+    )
+    assert said in sentences(errors)[-1]
+    assert (status, output) == (2 - number, "")
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_the_first_process_fails_of_ends_the_others_with_its_reason(tiny, tmp_path):
     out = tmp_path / "run"
     found = ended(together(2, flags_for(tmp_path / "nowhere.txt", tiny, out)), STOPPED_WITHIN)
@@ -216,12 +235,25 @@ def test_what_the_first_process_fails_of_ends_the_others_with_its_reason(tiny, t
     assert not out.exists()
 
 
-def test_the_end_of_the_first_process_ends_the_others_with_a_sentence(corpus, tiny, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "sent", "said"),
+    [
+        (0, signal.SIGKILL, "Process 0 of 2 can't be reached"),
+        (1, signal.SIGSTOP, "Process 1 of 2 has not been heard of for 8 seconds"),
+    ],
+)
+def test_without_the_first_process_or_a_word_of_another_there_is_an_end(
+    number, sent, said, corpus, tiny, tmp_path
+):
     out = tmp_path / "run"
-    two = together(2, flags_for(corpus, tiny, out))
+    two = together(2, flags_for(corpus, tiny, out), patience="SILENCE = 8")
     while not (out / "training.json").exists() and two[0].poll() is None:
         time.sleep(0.05)
-    two[0].kill()
-    (first, _, _), (status, _, errors) = ended(two, STOPPED_WITHIN)
-    assert (first, status) == (-signal.SIGKILL, 1)
-    assert "Process 0 of 2 can't be reached" in sentences(errors)[-1]
+    two[number].send_signal(sent)
+    other = two.pop(1 - number)
+    try:
+        ((status, _, errors),) = ended([other], STOPPED_WITHIN)
+    finally:
+        two[0].kill()
+        two[0].communicate()
+    assert status == 1 and said in sentences(errors)[-1]

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ LOOK = 0.05  # seconds between two looks whether all have met
 STATUS = {InputError: 2, KeyboardInterrupt: 130}  # with which the command line exits; 1 after other errors
 ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, with --resume."
 _meetings = itertools.count()
+_last_words: list[str] = []  # what to say when JAX aborts
 
 
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
@@ -48,6 +50,13 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
         When the others do not come.
     """
     auto = coordinator == "auto"
+    late = (
+        f"Not all of the processes came to {coordinator} within {WAIT} seconds; start every one, and see "
+        "that they reach that address."
+    )
+    if process_id == 0 and not auto:
+        _require_free(coordinator)
+    _say_of_aborts(late)
     try:
         jax.distributed.initialize(
             None if auto else coordinator,
@@ -63,16 +72,24 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
             "--process-id I to every process."
         ) from error
     except RuntimeError as error:  # what XLA's own errors are
-        raise RunError(
-            f"Not all {processes} processes came to {coordinator} within {WAIT} seconds "
-            f"({str(error).splitlines()[0]}); start them all, and see that they reach that address."
-        ) from error
+        raise RunError(f"{late} JAX says: {str(error).splitlines()[0]}.") from error
     if distributed.global_state.num_processes > 1:
-        _say_of_aborts()
+        what = "can't be reached, or JAX has failed otherwise, as it says above"
+        _say_of_aborts(f"{_sentence(0, what)} {ADVICE}")
         _keep_output_ours()
         _Watch.current = _Watch()
         _Watch.current.start()
         atexit.register(_Watch.current.end)  # before JAX's own, which closes the table
+
+
+def _require_free(coordinator: str) -> None:
+    """Raise InputError where the first process can't listen: JAX has died of that at times."""
+    try:
+        socket.create_server(("", int(coordinator.rpartition(":")[2]))).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"coordinator={coordinator!r}: process 0 can't listen there ({error}); choose another port."
+        ) from error
 
 
 def meet(where: str, alike: dict[str, Any] | None = None) -> None:
@@ -98,7 +115,7 @@ def meet(where: str, alike: dict[str, Any] | None = None) -> None:
         while len(found := state.client.key_value_dir_get(place)) < state.num_processes:
             time.sleep(LOOK)
     except RuntimeError as error:
-        raise RunError(_sentence(0, f"can't be reached ({str(error).splitlines()[0]})")) from error
+        raise RunError(f"{_sentence(0, f'can not be reached ({error})')} {ADVICE}") from error
     said = {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
     for one in range(1, state.num_processes):
         names = [name for name in said[0] | said[one] if said[0].get(name) != said[one].get(name)]
@@ -134,7 +151,7 @@ def _exit(status: int, seconds: float) -> None:
 
 def _sentence(one: int, what: str) -> str:
     own, count = distributed.global_state.process_id, distributed.global_state.num_processes
-    return f"Process {one} of {count} {what}, so this one, {own}, stops as well. {ADVICE}"
+    return f"Process {one} of {count} {what}, so this one, {own}, stops as well."
 
 
 class _Watch(threading.Thread):
@@ -167,7 +184,7 @@ class _Watch(threading.Thread):
             except RuntimeError:
                 if self._over.is_set():
                     return
-                self._give_up(0, "can't be reached")  # it is the first one that keeps the table
+                self._give_up(0, "can't be reached", ADVICE)  # it is the first one that keeps the table
             for one, (count, since) in self._seen.items():
                 if why := found.get(f"minibert/left/{one}"):
                     self._give_up(one, f"has stopped ({why.rstrip('.')})")
@@ -175,12 +192,12 @@ class _Watch(threading.Thread):
                 if now != count:
                     self._seen[one] = now, time.monotonic()
                 elif time.monotonic() - since > SILENCE:
-                    self._give_up(one, f"has not been heard of for {SILENCE} seconds")
+                    self._give_up(one, f"has not been heard of for {SILENCE} seconds", ADVICE)
             if self._over.wait(BEAT):
                 return
 
-    def _give_up(self, one: int, what: str) -> None:
-        print(f"minibert: {_sentence(one, what)}", file=sys.stderr, flush=True)
+    def _give_up(self, one: int, what: str, advice: str = "") -> None:
+        print(f"minibert: {_sentence(one, what)} {advice}".rstrip(), file=sys.stderr, flush=True)
         os._exit(1)  # the way out through Python waits for the others
 
 
@@ -194,8 +211,9 @@ def _keep_output_ours() -> None:
     os.dup2(2, 1)
 
 
-def _say_of_aborts() -> None:
-    """Have a sentence behind the stack of its C++ with which JAX ends a process when the first has gone."""
+def _say_of_aborts(text: str) -> None:
+    """Have a sentence behind the stack of its C++ with which JAX ends a process."""
+    _last_words[:] = [text]
     if os.name != "posix":
         return
     library = ctypes.CDLL(None)
@@ -206,6 +224,5 @@ def _say_of_aborts() -> None:
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _aborted(_: int) -> None:
     """What C calls, in whichever thread: Python's own handlers would wait for the main one."""
-    what = "can't be reached, or JAX has failed otherwise, as it says above"
-    os.write(2, f"minibert: {_sentence(0, what)}\n".encode())
+    os.write(2, f"minibert: {_last_words[0]}\n".encode())
     os._exit(1)
