@@ -51,6 +51,11 @@ class JaxOps(JaxTraining, RecurrentOverRows):
         super().__init__(devices, shard, recompute)
         self._narrow = jnp.bfloat16 if dtype == "bfloat16" else None
 
+    @property
+    def _details(self) -> str:
+        kind = self._device.device_kind
+        return f"on {kind}" if self._mesh is None else f"on {self._mesh.size} devices, {kind}"
+
     # Precision: rows between the embeddings and the heads are narrow, everything else is wide.
 
     def widen(self, x: Any) -> Any:
