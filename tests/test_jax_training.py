@@ -26,6 +26,7 @@ from minibert.ops import Ops
 from minibert.optim import optimizer_for
 from minibert.params import PRETRAINING, Head
 from minibert.pretrain import pretrain
+from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.runlog import SPEEDS, read_metrics
 from minibert.train import Loop, State, Steps
@@ -42,11 +43,21 @@ CLASSIFY = Head("classify", 3)
 
 @pytest.fixture(autouse=True)
 def double_precision():
-    """64 bits, which JAX wants to be asked for."""
+    """64 bits, which JAX wants to be asked for; and less of what takes it time to compile."""
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_disable_most_optimizations", True)
     yield
+    jax.config.update("jax_disable_most_optimizations", False)
     jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_passes():
+    """The held-out part of so small a text is read a few times only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "PASSES", 2)
+        yield
 
 
 # Whole steps.
