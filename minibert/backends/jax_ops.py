@@ -302,7 +302,7 @@ class JaxOps(JaxTraining, RecurrentOverRows):
     def call(self, function: Callable, static: tuple, *arrays: Any) -> Any:
         """The function, compiled."""
         with jax_errors.translated():
-            return self._jitted(function, len(static))(self, *static, *arrays)
+            return jax.block_until_ready(self._jitted(function, len(static))(self, *static, *arrays))
 
     def _jitted(self, function: Callable, static: int, **options: Any) -> Callable:
         if function not in self._compiled:

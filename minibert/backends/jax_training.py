@@ -164,7 +164,8 @@ class JaxTraining(Ops):
         self._known.add(_sight(function, static, arrays[0]))
         with jax_errors.translated():
             buffers, figures = self._compiled[key](buffers, *arrays)
-            return buffers, jax.device_get(figures)  # what fails, fails at the latest now
+            # What fails, fails here; to copy from what failed, without this, hangs or ends the process.
+            return buffers, jax.device_get(jax.block_until_ready(figures))
 
     def compiles(self, function: Callable, static: tuple, parts: Any) -> bool:
         """Whether `train` has not had the like yet."""
