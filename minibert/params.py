@@ -153,13 +153,21 @@ def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
     return table
 
 
-def unflatten(table: list[Entry], flat: Any) -> dict[str, Any]:
-    """The nested tree of a flat buffer; `layers` is a list. Views with NumPy, else slices."""
+def unflatten(table: Iterable[Entry], flat: Any) -> dict[str, Any]:
+    """The nested tree of a flat buffer; `layers` is a list. Views with NumPy, else slices; what lies behind
+    the table is left out."""
     named, begin = {}, 0
     for entry in table:
         named[entry.name] = flat[begin : begin + entry.size].reshape(entry.shape)
         begin += entry.size
     return nest(named)
+
+
+def leaf_of(tree: Any, path: str) -> Any:
+    """One leaf of a tree like that of `nest`: `"layers.0.mlp.bias"` -> `tree["layers"][0]["mlp"]["bias"]`."""
+    for step in path.split("."):
+        tree = tree[int(step) if step.isdigit() else step]
+    return tree
 
 
 def nest(named: dict[str, Any]) -> dict[str, Any]:
@@ -261,11 +269,7 @@ class FlatParameters(ABC):
 
     def leaves(self, tree: dict[str, Any]) -> Iterator[Any]:
         """The arrays of a tree like this one, in the order of the buffer."""
-        for name in self:
-            leaf = tree
-            for step in name.split("."):
-                leaf = leaf[int(step) if step.isdigit() else step]
-            yield leaf
+        return (leaf_of(tree, name) for name in self)
 
     def zeros_like(self) -> Self:
         """A tree of the same shape and dtype filled with zeros: gradients, moments."""

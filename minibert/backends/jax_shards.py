@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert.params import Entry, nest
+from minibert.params import Entry, leaf_of, unflatten
 
 
 class Stretch(NamedTuple):
@@ -39,8 +39,8 @@ class Shard:
     def whole(self, axis: str) -> dict:
         """The layer's tree; for an accumulator, zeros."""
         if self.zeros:
-            return _tree(self.entries, jnp.zeros(sum(e.size for e in self.entries), self.piece.dtype))
-        return _tree(self.entries, jax.lax.all_gather(self.piece, axis, tiled=True))
+            return unflatten(self.entries, jnp.zeros(sum(e.size for e in self.entries), self.piece.dtype))
+        return unflatten(self.entries, jax.lax.all_gather(self.piece, axis, tiled=True))
 
 
 class Layout(NamedTuple):
@@ -94,14 +94,16 @@ class Layout(NamedTuple):
             if one.layer:
                 layers.append(Shard(piece, _inside(one.entries)))
             else:
-                trees.append(_tree(one.entries, jax.lax.all_gather(piece, axis, tiled=True)))
+                trees.append(unflatten(one.entries, jax.lax.all_gather(piece, axis, tiled=True)))
         return _merged(trees, layers)
 
     # local (n,)
     def zeros(self, local: Any) -> dict:
         """A tree of accumulators that have nothing yet."""
         trees = [
-            _tree(one.entries, jnp.zeros(one.size, local.dtype)) for one in self.stretches if not one.layer
+            unflatten(one.entries, jnp.zeros(one.size, local.dtype))
+            for one in self.stretches
+            if not one.layer
         ]
         pieces = zip(self.stretches, self._pieces(local), strict=True)
         return _merged(trees, [Shard(p, _inside(one.entries), zeros=True) for one, p in pieces if one.layer])
@@ -143,15 +145,6 @@ def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return tuple(Entry(e.name.split(".", 2)[2], e.shape, e.initial, e.decays) for e in entries)
 
 
-def _tree(entries: tuple[Entry, ...], flat: Any) -> dict:
-    """The tree of a stretch, from all its elements and perhaps pads behind them."""
-    named, begin = {}, 0
-    for entry in entries:
-        named[entry.name] = flat[begin : begin + entry.size].reshape(entry.shape)
-        begin += entry.size
-    return nest(named)
-
-
 def _merged(trees: list[dict], layers: list[Shard]) -> dict:
     merged = {name: child for tree in trees for name, child in tree.items()}
     return merged | ({"layers": layers} if layers else {})
@@ -160,12 +153,7 @@ def _merged(trees: list[dict], layers: list[Shard]) -> dict:
 # -> (piece,)
 def _scattered(one: Stretch, tree: dict, entries: tuple[Entry, ...], axis: str) -> Any:
     """Sum over devices, each getting its piece."""
-    leaves = []
-    for entry in entries:
-        leaf = tree
-        for step in entry.name.split("."):
-            leaf = leaf[int(step) if step.isdigit() else step]
-        leaves.append(leaf.reshape(-1))
+    leaves = [leaf_of(tree, entry.name).reshape(-1) for entry in entries]
     pads = one.piece * jax.lax.axis_size(axis) - one.size
     flat = jnp.concatenate([*leaves, jnp.zeros(pads, leaves[0].dtype)])
     return jax.lax.psum_scatter(flat, axis, tiled=True)
