@@ -36,12 +36,16 @@ ON_X86 = {
     "avx512": AVX512,
     "avx512_bf16": [*AVX512, "-mavx512bf16"],
 }
+AMX = [*AVX512, "-mavx512bf16", "-mamx-tile", "-mamx-bf16"]  # where a process can ask for it, which is Linux
+MACROS = {"avx2": "MB_X86", "amx": "MB_AMX"}  # by which dispatch.cpp knows of them
 NAME = "minibert.backends._kernels"
 
 
 def instruction_sets() -> dict[str, list[str]]:
     """What to compile for, by name, with the flags of the compiler."""
-    return ON_X86 if platform.machine().lower() in ("x86_64", "amd64") else {"portable": []}
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return {"portable": []}
+    return ON_X86 | ({"amx": AMX} if platform.system() == "Linux" else {})
 
 
 def extension() -> Extension:
@@ -50,7 +54,7 @@ def extension() -> Extension:
         NAME,
         sources=[str((HERE / name).relative_to(ROOT)) for name in ONCE],
         include_dirs=[pybind11.get_include()],
-        define_macros=[("MB_X86", "1")] if len(instruction_sets()) > 1 else [],
+        define_macros=[(name, "1") for isa, name in MACROS.items() if isa in instruction_sets()],
         depends=[str(path.relative_to(ROOT)) for path in (*HERE.glob("*.h"), *HERE.glob("*.cpp"))],
         extra_compile_args=[*FLAGS, *WARNINGS, "-pthread"],
         extra_link_args=["-pthread"],

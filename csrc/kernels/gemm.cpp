@@ -21,13 +21,13 @@ constexpr int MR = 6, NV = 2;
 #endif
 constexpr int NR = NV * VL;
 
-// Blocks: a block of A (MC x KC units) stays in L2, a block of B (KC x NC) in L3. MC is a multiple of every MR.
+// Blocks: a block of A (MC x KC units) stays in L2, a block of B (KC x NC) in L3.
 constexpr int64_t KC = 640, MC = 168, NC = 128 * NR;
 constexpr int64_t kStrip = 4 * NR; // columns between two calls of the epilogue
 
 // C (rows,NR) = or += sum over k of a[k] (rows of MR) outer b[k] (NR), in K units
 template <typename How, int rows, bool add>
-__attribute__((noinline)) void tile(int64_t K, const float *__restrict a, const float *__restrict b, float *c,
+__attribute__((noinline)) void vector_tile(int64_t K, const float *__restrict a, const float *__restrict b, float *c,
                                     int64_t ldc) {
     vf sums[rows][NV] = {};
     for (int64_t k = 0; k < K; ++k) {
@@ -52,37 +52,72 @@ __attribute__((noinline)) void tile(int64_t K, const float *__restrict a, const 
         }
 }
 
-// By the number of rows, so that the last rows of a matrix cost no more than their share.
-using Tile = decltype(&tile<Exact, MR, false>);
-using Tiles = std::array<Tile, MR>;
-template <typename How, bool add, int... i> constexpr Tiles all_tiles(std::integer_sequence<int, i...>) {
-    return {tile<How, i + 1, add>...};
-}
+// The same for `rows` rows.
+template <typename How> struct VectorTile {
+    static constexpr int kRows = MR;
+    static constexpr int64_t kRound = 1; // of which the number of rows that are written is a multiple
+    template <typename X> static constexpr auto left = pack<MR, How, X>;
 
-// A way to multiply: how many elements along k a unit of the packed operands holds, what packs them, and the tiles.
-struct Way {
-    int64_t depth;
-    decltype(&pack<MR, Exact, float>) left[2], right[2]; // from float, from bf16
-    Tiles tiles, adding;
+    // By the number of rows, so that the last rows of a matrix cost no more than their share.
+    using Tiles = std::array<decltype(&vector_tile<How, MR, false>), MR>;
+    template <bool add, int... i> static constexpr Tiles all_of(std::integer_sequence<int, i...>) {
+        return {vector_tile<How, i + 1, add>...};
+    }
+    static void multiply(int64_t K, const float *a, const float *b, float *c, int64_t ldc, int64_t rows,
+                         bool add) {
+        constexpr auto kEvery = std::make_integer_sequence<int, MR>();
+        constexpr Tiles kTiles[2] = {all_of<false>(kEvery), all_of<true>(kEvery)};
+        kTiles[add][rows - 1](K, a, b, c, ldc);
+    }
 };
 
-template <typename How> constexpr Way way() {
-    return {How::kDepth,
-            {pack<MR, How, float>, pack<MR, How, bf16>},
-            {pack<NR, How, float>, pack<NR, How, bf16>},
-            all_tiles<How, false>(std::make_integer_sequence<int, MR>()),
-            all_tiles<How, true>(std::make_integer_sequence<int, MR>())};
-}
-constexpr Way kExact = way<Exact>(), kNarrow = way<Narrow>();
+#if defined(__AMX_BF16__)
+// The same with AMX, which loads two left and two right tiles for four products.
+struct AmxTile {
+    static constexpr int kRows = 2 * kTile;
+    static constexpr int64_t kRound = kTile;
+    template <typename X> static constexpr auto left = pack_tiles<kRows, Narrow, X>;
+    static_assert(NR == 2 * kTile, "a panel of B is two tiles wide");
 
-// The tile at the right edge of C: whole, beside it, then the part that is there.
+    static void multiply(int64_t K, const float *a, const float *b, float *c, int64_t ldc, int64_t rows,
+                         bool add) {
+        auto both = rows > kTile ? multiply_tiles<true, true> : multiply_tiles<false, true>;
+        both(K / kTile, a, kTile, kTile * kTile, kRows * kTile, b, NR, kTile * NR, c, ldc, add);
+    }
+};
+using NarrowTile = AmxTile;
+#else
+struct Tiles {}; // which only AMX has
+using NarrowTile = VectorTile<Narrow>;
+#endif
+
+// A way to multiply: how many elements along k a unit of the packed operands holds, how many units it takes at a time,
+// what packs them, and a tile of at most so many rows.
+struct Way {
+    int64_t depth, step, rows, round;
+    decltype(&pack<MR, Exact, float>) left[2], right[2]; // from float, from bf16
+    decltype(&VectorTile<Exact>::multiply) multiply;
+};
+
+template <typename How, typename Tile>
+constexpr Way kWay = {How::kDepth,
+                      How::kStep,
+                      Tile::kRows,
+                      Tile::kRound,
+                      {Tile::template left<float>, Tile::template left<bf16>},
+                      {pack<NR, How, float>, pack<NR, How, bf16>},
+                      Tile::multiply};
+constexpr const Way &kExact = kWay<Exact, VectorTile<Exact>>, &kNarrow = kWay<Narrow, NarrowTile>;
+constexpr int kMostRows = std::max(VectorTile<Exact>::kRows, NarrowTile::kRows);
+
+// The tile at an edge of C: whole, beside it, then the part that is there.
 __attribute__((noinline)) void edge_tile(const Way &way, int64_t K, const float *a, const float *b, float *c,
                                          int64_t ldc, int64_t rows, int64_t columns, bool add) {
-    alignas(64) float whole[MR * NR];
-    way.tiles[rows - 1](K, a, b, whole, NR);
+    alignas(64) float all[kMostRows * NR];
+    way.multiply(K, a, b, all, NR, rows, false);
     for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
-            c[i * ldc + j] = (add ? c[i * ldc + j] : 0) + whole[i * NR + j];
+            c[i * ldc + j] = (add ? c[i * ldc + j] : 0) + all[i * NR + j];
         }
     }
 }
@@ -97,11 +132,11 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
     const Way &way = narrow ? kNarrow : kExact;
     // Blocks of equal depth; one where the sums of several would have to be kept and there is no C for them.
     int64_t n_k = C ? std::max<int64_t>(1, parts(K, KC * way.depth)) : 1;
-    int64_t kc = std::max(way.depth, whole(parts(K, n_k), way.depth));
+    int64_t kc = std::max<int64_t>(1, whole(parts(K, n_k), way.depth * way.step));
     for (int64_t jc = 0; jc < N; jc += NC) {
         int64_t nc = std::min(NC, N - jc);
         for (int64_t pc = 0; pc == 0 || pc < K; pc += kc) {
-            int64_t depth = std::min(kc, K - pc), units = parts(depth, way.depth);
+            int64_t depth = std::min(kc, K - pc), units = whole(parts(depth, way.depth), way.step);
             bool last = pc + depth == K, adds = add || pc > 0;
             auto *right = static_cast<float *>(
                 scratch(Slot::right, sizeof(float) * static_cast<size_t>(whole(nc, NR) * units)));
@@ -112,18 +147,19 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
             });
             // Blocks of rows, and where those are too few for all threads to be busy to the end, columns too. One
             // block of rows is cut as seldom as possible, as every part packs it anew.
-            int64_t n_rows = parts(M, MC), n_columns = 1, threads = pool.threads();
+            int64_t n_rows = parts(M, MC / way.rows * way.rows), n_columns = 1, threads = pool.threads();
             int64_t enough = n_rows == 1 || threads == 1 ? threads : 4 * threads;
             while (n_rows * n_columns < enough && n_columns * 4 * NR < nc) {
                 n_columns *= 2;
             }
-            int64_t mc = whole(parts(M, n_rows), MR), width = whole(parts(nc, n_columns), NR);
+            int64_t mc = whole(parts(M, n_rows), way.rows), width = whole(parts(nc, n_columns), NR);
             n_rows = parts(M, mc), n_columns = parts(nc, width);
             pool.run(n_rows * n_columns, [&](int64_t part) {
                 int64_t i = part / n_columns * mc, i_end = std::min(M, i + mc);
                 int64_t j = part % n_columns * width, j_end = std::min(nc, j + width);
+                [[maybe_unused]] Tiles tiles;
                 auto *left = static_cast<float *>(scratch(
-                    Slot::left, sizeof(float) * static_cast<size_t>(whole(i_end - i, MR) * units + VL)));
+                    Slot::left, sizeof(float) * static_cast<size_t>(whole(i_end - i, way.rows) * units + VL)));
                 way.left[A.narrow](A.at(i, pc), A.row, A.column, i_end - i, depth, left);
                 // What is finished is still in L2 when the epilogue comes to it, strip by strip.
                 for (int64_t js = j; js < j_end; js += kStrip) {
@@ -132,14 +168,14 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                                      : static_cast<float *>(scratch(
                                            Slot::strip, sizeof(float) * static_cast<size_t>(mc * kStrip)));
                     for (int64_t jr = js; jr < js_end; jr += NR) {
-                        for (int64_t ir = i; ir < i_end; ir += MR) {
+                        for (int64_t ir = i; ir < i_end; ir += way.rows) {
                             const float *a = left + (ir - i) * units, *panel = right + jr * units;
                             float *c = strip + (ir - i) * ld + jr - js;
-                            int64_t here = std::min<int64_t>(MR, i_end - ir);
-                            if (jr + NR <= j_end) {
-                                (adds ? way.adding : way.tiles)[here - 1](units, a, panel, c, ld);
+                            int64_t here = std::min(way.rows, i_end - ir);
+                            if (jr + NR <= j_end && here % way.round == 0) {
+                                way.multiply(units, a, panel, c, ld, here, adds);
                             } else {
-                                edge_tile(way, units, a, panel, c, ld, here, j_end - jr, adds);
+                                edge_tile(way, units, a, panel, c, ld, here, std::min<int64_t>(NR, j_end - jr), adds);
                             }
                         }
                     }

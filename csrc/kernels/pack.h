@@ -1,9 +1,10 @@
 // How operands of a matrix product are laid out for its register tile: panels of `width` rows (or columns), for each
-// step of k the `width` numbers side by side. A part of gemm.cpp.
+// step of k the `width` numbers side by side; for AMX the left ones otherwise (pack_tiles). A part of gemm.cpp.
 #pragma once
 
 #include <algorithm>
 
+#include "amx.h"
 #include "loops.h"
 #include "pairs.h"
 #include "threads.h"
@@ -17,6 +18,7 @@ namespace {
 
 struct Exact { // floats as they are
     static constexpr int64_t kDepth = 1;
+    static constexpr int64_t kStep = 1; // units that are multiplied at a time: K is filled up to it with zeros
 
     // Units of VL columns, from their elements at k (and k + 1, where a unit has two).
     template <typename X> static MB_INLINE vf unit(vf first, vf) { return first; }
@@ -39,6 +41,7 @@ struct Rounded : Exact { // floats of the precision of bfloat16, where there is 
 #if defined(__AVX512BF16__)
 struct Pairs { // two bfloat16, for the instruction that multiplies and adds both
     static constexpr int64_t kDepth = 2;
+    static constexpr int64_t kStep = 1;
 
     template <typename X> static MB_INLINE vf unit(vf first, vf second) {
         if constexpr (sizeof(X) == 2) {
@@ -65,10 +68,28 @@ struct Pairs { // two bfloat16, for the instruction that multiplies and adds bot
         return add_product(sums, both, right);
     }
 };
+#if defined(__AMX_BF16__)
+struct Narrow : Pairs { // as many as a row of a tile has
+    static constexpr int64_t kStep = kTile;
+};
+#else
 using Narrow = Pairs;
+#endif
 #else
 using Narrow = Rounded;
 #endif
+
+// The first n of VL numbers that lie `stride` apart.
+template <typename X> MB_INLINE vf load_apart(const X *p, int64_t stride, int64_t n) {
+    if (stride == 1) {
+        return load_some(p, (int)n);
+    }
+    vf v = {};
+    for (int64_t i = 0; i < n; ++i) {
+        v[i] = load(p + i * stride, 1)[0];
+    }
+    return v;
+}
 
 // A vector of which the panel has `n` units left. What is written beyond a panel narrower than a vector is overwritten
 // by the next k; past the end there is room for it.
@@ -126,9 +147,12 @@ template <int width, typename How, typename X>
 void pack(const void *data, int64_t stride, int64_t k_stride, int64_t count, int64_t K, float *packed) {
     constexpr int64_t kElements = VL * How::kDepth;
     auto *from = static_cast<const X *>(data);
-    int64_t units = parts(K, How::kDepth);
-    for (; count > 0; count -= width, from += width * stride, packed += width * units) {
+    int64_t units = parts(K, How::kDepth), filled = whole(units, How::kStep);
+    for (; count > 0; count -= width, from += width * stride, packed += width * filled) {
         int64_t here = smaller(width, count);
+        if (units < filled) {
+            std::memset(packed + width * units, 0, sizeof(float) * (size_t)(width * (filled - units)));
+        }
         if (k_stride == 1 && stride != 1) {
             int64_t k = 0;
             for (; k + kElements <= K; k += kElements) {
@@ -158,6 +182,41 @@ void pack(const void *data, int64_t stride, int64_t k_stride, int64_t count, int
         }
     }
 }
+
+#if defined(__AMX_BF16__)
+// `count` rows and K of their columns as tiles of AMX: packed[panel][step of 16 units][row][unit].
+template <int width, typename How, typename X>
+void pack_tiles(const void *data, int64_t stride, int64_t k_stride, int64_t count, int64_t K, float *packed) {
+    constexpr int64_t kElements = kTile * How::kDepth;
+    auto *from = static_cast<const X *>(data);
+    for (; count > 0; count -= width, from += width * stride) {
+        int64_t here = smaller(width, count);
+        for (int64_t k = 0; k < K; k += kElements, packed += width * kTile) {
+            const X *first = from + k * k_stride;
+            if (k_stride == 1) {
+                for (int64_t i = 0; i < here; ++i) {
+                    store(packed + i * kTile, How::units(first + i * stride, smaller(kElements, K - k)));
+                }
+                continue;
+            }
+            for (int64_t i = 0; i < here; i += kTile, first += kTile * stride) {
+                vf square[kTile];
+                for (int64_t u = 0; u < kTile; ++u) {
+                    const X *row = first + 2 * u * k_stride;
+                    bool one = k + 2 * u < K, two = k + 2 * u + 1 < K;
+                    int64_t n = smaller(kTile, here - i);
+                    vf upper = one ? load_apart(row, stride, n) : vf{};
+                    square[u] = How::template unit<X>(upper, two ? load_apart(row + k_stride, stride, n) : vf{});
+                }
+                turn(square);
+                for (int64_t r = 0; r < kTile; ++r) {
+                    store(packed + (i + r) * kTile, square[r]);
+                }
+            }
+        }
+    }
+}
+#endif
 
 } // namespace
 } // namespace MB_ISA
