@@ -12,6 +12,10 @@
 
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -29,6 +33,39 @@ void relax() {
     __builtin_ia32_pause();
 #endif
 }
+
+// While it lives, this thread takes numbers below 1.2e-38 for 0, and makes them 0. Some processors compute a hundred times
+// slower with them, and moments of words that no longer come up would end there.
+class NoSubnormals {
+  public:
+    NoSubnormals() { set(before_ | kBits); }
+    ~NoSubnormals() { set(before_); }
+    NoSubnormals(const NoSubnormals &) = delete;
+    NoSubnormals &operator=(const NoSubnormals &) = delete;
+
+  private:
+#if defined(__x86_64__)
+    using Word = unsigned;
+    static constexpr Word kBits = 0x8040; // results and operands
+    static Word get() { return _mm_getcsr(); }
+    static void set(Word word) { _mm_setcsr(word); }
+#elif defined(__aarch64__)
+    using Word = uint64_t;
+    static constexpr Word kBits = 1 << 24; // both
+    static Word get() {
+        Word word;
+        __asm__ volatile("mrs %0, fpcr" : "=r"(word));
+        return word;
+    }
+    static void set(Word word) { __asm__ volatile("msr fpcr, %0" : : "r"(word)); }
+#else
+    using Word = unsigned;
+    static constexpr Word kBits = 0;
+    static Word get() { return 0; }
+    static void set(Word) {}
+#endif
+    const Word before_ = get();
+};
 
 } // namespace
 
@@ -57,6 +94,7 @@ struct Pool::State {
     }
 
     void take_parts() {
+        NoSubnormals here;
         in_loop = true;
         try {
             for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
@@ -122,6 +160,7 @@ Pool::State *Pool::state() {
 
 void Pool::run(int64_t count, Task task) {
     if (threads_ == 1 || count <= 1 || in_loop) {
+        NoSubnormals here;
         for (int64_t i = 0; i < count; ++i) {
             task(i);
         }
