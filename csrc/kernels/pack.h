@@ -131,6 +131,16 @@ MB_INLINE void pack_square(const X *panel, int64_t stride, int64_t count, int64_
 // One step of k of `count` columns that lie side by side.
 template <int width, typename How, typename X>
 MB_INLINE void pack_row(const X *first, const X *second, int64_t count, float *packed) {
+#if defined(__AVX512BF16__)
+    if constexpr (How::kDepth == 2 && sizeof(X) == 2 && width == 2 * VL) {
+        if (count == width && second) {
+            vf upper = load((const float *)first), lower = load((const float *)second);
+            store(packed, interleaved(upper, lower, 0));
+            store(packed + VL, interleaved(upper, lower, VL));
+            return;
+        }
+    }
+#endif
 #pragma GCC unroll 8
     for (int c = 0; c < width; c += VL) {
         int n = (int)smaller(std::min(VL, width - c), count - c);
