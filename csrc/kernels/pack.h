@@ -194,35 +194,51 @@ void pack(const void *data, int64_t stride, int64_t k_stride, int64_t count, int
 }
 
 #if defined(__AMX_BF16__)
-// `count` rows and K of their columns as tiles of AMX: packed[panel][step of 16 units][row][unit].
+// A square of 16 rows (of which `n` count) and 16 units along k (of which there are K elements), k down the rows of memory.
+template <typename How, typename X>
+MB_INLINE void turn_square(const X *first, int64_t stride, int64_t k_stride, int64_t n, int64_t K, float *packed) {
+    vf square[kTile];
+    if (stride == 1 && n == kTile && K >= kTile * How::kDepth) {
+#pragma GCC unroll 16
+        for (int u = 0; u < kTile; ++u) {
+            const X *row = first + 2 * u * k_stride;
+            square[u] = How::template unit<X>(load(row), load(row + k_stride));
+        }
+    } else {
+        for (int64_t u = 0; u < kTile; ++u) {
+            const X *row = first + 2 * u * k_stride;
+            vf upper = 2 * u < K ? load_apart(row, stride, n) : vf{};
+            square[u] = How::template unit<X>(
+                upper, 2 * u + 1 < K ? load_apart(row + k_stride, stride, n) : vf{});
+        }
+    }
+    turn(square);
+#pragma GCC unroll 16
+    for (int r = 0; r < kTile; ++r) {
+        store(packed + r * kTile, square[r]);
+    }
+}
+
+// `count` rows and K of their columns as tiles of AMX: packed[panel][step of 16 units][row][unit]. Memory is read along
+// its rows.
 template <int width, typename How, typename X>
 void pack_tiles(const void *data, int64_t stride, int64_t k_stride, int64_t count, int64_t K, float *packed) {
     constexpr int64_t kElements = kTile * How::kDepth;
     auto *from = static_cast<const X *>(data);
-    for (; count > 0; count -= width, from += width * stride) {
-        int64_t here = smaller(width, count);
-        for (int64_t k = 0; k < K; k += kElements, packed += width * kTile) {
-            const X *first = from + k * k_stride;
-            if (k_stride == 1) {
-                for (int64_t i = 0; i < here; ++i) {
-                    store(packed + i * kTile, How::units(first + i * stride, smaller(kElements, K - k)));
-                }
-                continue;
+    int64_t panel = width * kTile * parts(K, kElements);
+    if (k_stride == 1) {
+        for (int64_t i = 0; i < count; ++i) {
+            float *to = packed + i / width * panel + i % width * kTile;
+            for (int64_t k = 0; k < K; k += kElements, to += width * kTile) {
+                store(to, How::units(from + i * stride + k, smaller(kElements, K - k)));
             }
-            for (int64_t i = 0; i < here; i += kTile, first += kTile * stride) {
-                vf square[kTile];
-                for (int64_t u = 0; u < kTile; ++u) {
-                    const X *row = first + 2 * u * k_stride;
-                    bool one = k + 2 * u < K, two = k + 2 * u + 1 < K;
-                    int64_t n = smaller(kTile, here - i);
-                    vf upper = one ? load_apart(row, stride, n) : vf{};
-                    square[u] = How::template unit<X>(upper, two ? load_apart(row + k_stride, stride, n) : vf{});
-                }
-                turn(square);
-                for (int64_t r = 0; r < kTile; ++r) {
-                    store(packed + (i + r) * kTile, square[r]);
-                }
-            }
+        }
+        return;
+    }
+    for (int64_t k = 0; k < K; k += kElements, packed += width * kTile) {
+        for (int64_t i = 0; i < count; i += kTile) {
+            turn_square<How>(from + i * stride + k * k_stride, stride, k_stride, smaller(kTile, count - i), K - k,
+                             packed + i / width * panel + i % width * kTile);
         }
     }
 }
