@@ -92,9 +92,9 @@ template <typename X> MB_INLINE vf load_apart(const X *p, int64_t stride, int64_
 }
 
 // A vector of which the panel has `n` units left. What is written beyond a panel narrower than a vector is overwritten
-// by the next k; past the end there is room for it.
-template <int width> MB_INLINE void store_units(float *p, vf units, int n) {
-    if (n >= VL || width < VL) {
+// by the next k; past the end there is room for it, unless `exact`.
+template <int width> MB_INLINE void store_units(float *p, vf units, int n, bool exact = false) {
+    if (n >= VL || (width < VL && !exact)) {
         store(p, units);
     } else {
         store(p, units, n % VL); // which is n; GCC 12 warns of more than VL otherwise
@@ -130,7 +130,7 @@ MB_INLINE void pack_square(const X *panel, int64_t stride, int64_t count, int64_
 
 // One step of k of `count` columns that lie side by side.
 template <int width, typename How, typename X>
-MB_INLINE void pack_row(const X *first, const X *second, int64_t count, float *packed) {
+MB_INLINE void pack_row(const X *first, const X *second, int64_t count, float *packed, bool exact) {
 #if defined(__AVX512BF16__)
     if constexpr (How::kDepth == 2 && sizeof(X) == 2 && width == 2 * VL) {
         if (count == width && second) {
@@ -146,7 +146,8 @@ MB_INLINE void pack_row(const X *first, const X *second, int64_t count, float *p
         int n = (int)smaller(std::min(VL, width - c), count - c);
         if (n > 0) {
             vf below = second ? load_some(second + c, n) : vf{};
-            store_units<width>(packed + c, How::template unit<X>(load_some(first + c, n), below), width - c);
+            store_units<width>(packed + c, How::template unit<X>(load_some(first + c, n), below), width - c,
+                               exact);
         }
     }
 }
@@ -158,12 +159,28 @@ void pack(const void *data, int64_t stride, int64_t k_stride, int64_t count, int
     constexpr int64_t kElements = VL * How::kDepth;
     auto *from = static_cast<const X *>(data);
     int64_t units = parts(K, How::kDepth), filled = whole(units, How::kStep);
+    for (int64_t i = 0; i < count && units < filled; i += width) {
+        std::memset(packed + i * filled + width * units, 0, sizeof(float) * (size_t)(width * (filled - units)));
+    }
+    if (stride == 1) { // all panels at a time: memory is read along its rows
+        for (int64_t u = 0; u < units; ++u) {
+            const X *first = from + u * How::kDepth * k_stride;
+            const X *second = How::kDepth > 1 && 2 * u + 1 < K ? first + k_stride : nullptr;
+            for (int64_t i = 0; i < count; i += width) {
+                float *to = packed + i * filled + u * width;
+                const X *below = second ? second + i : nullptr;
+                if (i + width <= count && u + 1 < units) {
+                    pack_row<width, How>(first + i, below, width, to, false);
+                } else {
+                    pack_row<width, How>(first + i, below, smaller(width, count - i), to, u + 1 == units);
+                }
+            }
+        }
+        return;
+    }
     for (; count > 0; count -= width, from += width * stride, packed += width * filled) {
         int64_t here = smaller(width, count);
-        if (units < filled) {
-            std::memset(packed + width * units, 0, sizeof(float) * (size_t)(width * (filled - units)));
-        }
-        if (k_stride == 1 && stride != 1) {
+        if (k_stride == 1) {
             int64_t k = 0;
             for (; k + kElements <= K; k += kElements) {
                 pack_square<width, How, true>(from + k, stride, here, K - k,
@@ -175,19 +192,12 @@ void pack(const void *data, int64_t stride, int64_t k_stride, int64_t count, int
             }
             continue;
         }
-        for (int64_t u = 0; u < units; ++u) {
+        for (int64_t u = 0; u < units; ++u) { // a matrix with both strides: one by one
             const X *first = from + u * How::kDepth * k_stride;
             const X *second = How::kDepth > 1 && 2 * u + 1 < K ? first + k_stride : nullptr;
-            if (stride == 1 && here == width) {
-                pack_row<width, How>(first, second, width, packed + u * width);
-            } else if (stride == 1) {
-                pack_row<width, How>(first, second, here, packed + u * width);
-            } else {
-                for (int64_t i = 0; i < here; ++i) { // a matrix with both strides: one by one
-                    vf below = second ? load(second + i * stride, 1) : vf{};
-                    store(packed + u * width + i, How::template unit<X>(load(first + i * stride, 1), below),
-                          1);
-                }
+            for (int64_t i = 0; i < here; ++i) {
+                vf below = second ? load(second + i * stride, 1) : vf{};
+                store(packed + u * width + i, How::template unit<X>(load(first + i * stride, 1), below), 1);
             }
         }
     }
