@@ -34,10 +34,11 @@ NATIVE_C = -Icsrc/wordpiece -I$(NATIVE) -include tests/native/allocator.h $(wild
 # The kernels in C++: for each instruction set a program of its own, which says so where the processor lacks it.
 KERNELS = $(filter-out %/bindings.cpp %/dispatch.cpp %/table.cpp,$(wildcard csrc/kernels/*.cpp)) \
   $(wildcard tests/native/test_*.cpp)
-KERNEL_SETS := portable $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512 avx512_bf16)
+KERNEL_SETS := portable $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512 avx512_bf16 $(if $(filter Linux,$(shell uname -s)),amx))
 FLAGS_avx2 := -mavx2 -mfma
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -mavx512bw -mprefer-vector-width=512
 FLAGS_avx512_bf16 := $(FLAGS_avx512) -mavx512bf16
+FLAGS_amx := $(FLAGS_avx512_bf16) -mamx-tile -mamx-bf16
 KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall -Wextra -Werror -pthread \
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 

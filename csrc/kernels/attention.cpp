@@ -41,7 +41,7 @@ template <typename X> struct Problem {
     Drop drop;
 
     int64_t width() const { return whole(D, VL); }
-    int64_t depth() const { return parts(D, kTogether<E>); } // operands along D
+    int64_t depth() const { return filled<E>(parts(D, kTogether<E>)); } // operands along D
     bool in_place() const {
         return std::is_same_v<X, float> && D == width();
     } // whether sums stand in the results
@@ -128,6 +128,9 @@ MB_INLINE void each_two_keys(const Block &block, int64_t c, const PanelKeys &key
     }
 }
 
+// What a product over keys takes of a block beyond them is 0.
+MB_INLINE void fill_keys(float *, const Block &) {}
+
 // Rows r and r + 1 of a block, VL queries from c on, as the left side of a product over keys.
 MB_INLINE void put_keys(float *to, const Block &block, int64_t r, int64_t c, bool two, vf even, vf odd) {
     store(to + r * block.width + c, even);
@@ -136,6 +139,10 @@ MB_INLINE void put_keys(float *to, const Block &block, int64_t r, int64_t c, boo
     }
 }
 #if defined(__AVX512BF16__)
+MB_INLINE void fill_keys(Pair *to, const Block &block) {
+    int64_t pairs = parts(block.keys, 2);
+    std::fill(to + pairs * block.width, to + filled<Pair>(pairs) * block.width, Pair{});
+}
 MB_INLINE void put_keys(Pair *to, const Block &block, int64_t r, int64_t c, bool, vf even, vf odd) {
     store(to + r / 2 * block.width + c, paired(rounded(even, odd)));
 }
@@ -194,6 +201,7 @@ template <typename X> struct Forward : Problem<X> {
 
     // One share of the panels of one head of one sequence.
     void head(int64_t sequence, int64_t a, int64_t share, int64_t shares) const {
+        [[maybe_unused]] Registers<E> registers;
         int64_t begin = begins[sequence], n = begins[sequence + 1] - begin;
         int64_t panels = parts(n, panel(n)), p = panels * share / shares,
                 last = panels * (share + 1) / shares;
@@ -201,10 +209,11 @@ template <typename X> struct Forward : Problem<X> {
             return;
         }
         int64_t left = left_space<X>(n, D), right = right_space<X>(n, D);
-        Space space(kQueries * (D + 1 + width()) + kQueries * kKeys + panel(n) * n + 2 * left + right +
+        int64_t of_scores = panel(n) * filled<E>(n);
+        Space space(kQueries * (depth() + width()) + kQueries * kKeys + of_scores + 2 * left + right +
                     left_space<X>(kQueries, D));
         auto *turned = reinterpret_cast<E *>(space.take(kQueries * depth()));
-        float *out = space.take(kQueries * width()), *scores = space.take(panel(n) * n);
+        float *out = space.take(kQueries * width()), *scores = space.take(of_scores);
         Rows<E> keys = left_side(rows(k, begin, a), n, D, space.take(left));
         Rows<E> values = right_side(rows(v, begin, a), left_side(rows(v, begin, a), n, D, space.take(left)),
                                     n, D, space.take(right));
@@ -250,6 +259,7 @@ template <typename X> struct Forward : Problem<X> {
             }
             forms[drop.row_keys != nullptr][b.diagonal](b, s, p, root(), highest, totals, bits,
                                                         drop.threshold);
+            fill_keys(p, b);
             product<true>(queries, width(), parts(b.keys, kTogether<E>), Rows<E>{p, columns},
                           values.from(j / kTogether<E>), sums, j > 0);
         }
@@ -303,10 +313,17 @@ MB_INLINE void put_queries(float *to, const Block &block, int64_t r, int64_t c, 
 }
 #if defined(__AVX512BF16__)
 MB_INLINE void put_queries(Pair *to, const Block &block, int64_t r, int64_t c, bool two, vf even, vf odd) {
-    auto *row = reinterpret_cast<bf16 *>(to) + r * block.width + c;
+    int64_t width = 2 * filled<Pair>(block.width / 2);
+    auto *row = reinterpret_cast<bf16 *>(to) + r * width + c;
     store(row, even);
     if (two) {
-        store(row + block.width, odd);
+        store(row + width, odd);
+    }
+    if (c + VL == block.width && c + VL < width) {
+        store(row + VL, vf{});
+        if (two) {
+            store(row + VL + width, vf{});
+        }
     }
 }
 #endif
@@ -381,9 +398,10 @@ template <typename X> struct Backward : Problem<X> {
             {score_gradients<E, false, false>, score_gradients<E, false, true>},
             {score_gradients<E, true, false>, score_gradients<E, true, true>}};
         constexpr int64_t kBlock = kKeys * kQueries;
-        int64_t W = width(), sums = in_place() ? 0 : n * W;
+        [[maybe_unused]] Registers<E> registers;
+        int64_t W = width(), sums = in_place() ? 0 : filled<E>(n) * W;
         int64_t left = left_space<X>(n, D), right = right_space<X>(n, D);
-        Space space(kQueries * (2 * D + 2 + W) + 4 * kBlock + 2 * sums + 4 * left + 3 * right);
+        Space space(kQueries * (2 * depth() + W) + 4 * kBlock + 2 * sums + 4 * left + 3 * right);
         auto *turned_q = reinterpret_cast<E *>(space.take(kQueries * depth()));
         auto *turned_dy = reinterpret_cast<E *>(space.take(kQueries * depth()));
         float *s = space.take(kBlock), *dp = space.take(kBlock);
@@ -437,9 +455,10 @@ template <typename X> struct Backward : Problem<X> {
                 product(b.keys, columns, depth(), left_v.from(j), {turned_dy, columns},
                         OutRows<float>{dp, columns});
                 forms[drop.row_keys != nullptr][b.diagonal](b, s, dp, blocks, of, root(), bits, drop);
+                fill_keys(blocks.ds_by_keys, b);
                 if (over.keys) {
                     bool add = i > (causal ? j / kQueries * kQueries : 0); // not the first to see these keys
-                    int64_t K = parts(count, kTogether<E>), stride = columns / kTogether<E>,
+                    int64_t K = parts(count, kTogether<E>), stride = filled<E>(columns / kTogether<E>),
                             at = i / kTogether<E>;
                     product(b.keys, W, K, {blocks.p, stride}, right_dy.from(at), d_values.from(j), add);
                     product(b.keys, W, K, {blocks.ds, stride}, right_q.from(at), d_keys.from(j), add);

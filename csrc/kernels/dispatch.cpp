@@ -3,9 +3,7 @@
 #include <cstring>
 
 #if defined(MB_AMX)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "amx.h"
 #endif
 
 namespace mb {
@@ -28,20 +26,6 @@ extern const Kernels kernels;
 namespace amx {
 extern const Kernels kernels;
 }
-
-namespace {
-
-// Whether there are tiles for bfloat16, and the system lets this process have them: it saves their 8 KB only for those who
-// ask.
-bool tiles() {
-    constexpr unsigned kTiles = 1u << 24, kOfBfloat16 = 1u << 22; // of EDX
-    constexpr long kAskFor = 0x1023, kTileData = 18;              // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTiles) && (d & kOfBfloat16) &&
-           syscall(SYS_arch_prctl, kAskFor, kTileData) == 0;
-}
-
-} // namespace
 #endif
 
 std::vector<const Kernels *> available() {
@@ -53,7 +37,7 @@ std::vector<const Kernels *> available() {
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
     bool avx512_bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
 #if defined(MB_AMX)
-    static const bool amx = avx512_bf16 && tiles();
+    static const bool amx = avx512_bf16 && may_use_tiles();
     if (amx) {
         found.push_back(&mb::amx::kernels);
     }

@@ -1,5 +1,6 @@
 #include "test_kernels.h"
 
+#include "amx.h"
 #include "elementary.h"
 #include "rowwise.h"
 
@@ -245,13 +246,16 @@ int main() {
 #if defined(__AVX512BF16__)
     can = can && __builtin_cpu_supports("avx512bf16");
 #endif
+#if defined(__AMX_BF16__)
+    can = can && mb::may_use_tiles();
+#endif
 #elif defined(__AVX2__)
     bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
     bool can = true;
 #endif
     if (!can) {
-        std::puts(NAME(MB_ISA) ": not on this processor");
+        std::puts(NAME(MB_ISA) ": not on this machine");
         return 0;
     }
 #endif
