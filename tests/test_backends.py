@@ -42,9 +42,23 @@ def test_bfloat16_is_the_quickest_only_where_the_processor_multiplies_it(monkeyp
     def found(*sets, forced=None):
         monkeypatch.setattr(backends, "instruction_sets", lambda: list(sets))
         monkeypatch.setattr(backends, "_forced", {"isa": forced} if forced else {})
+        monkeypatch.setattr(backends, "_rate", lambda isa, dtype: rates[isa][dtype == "bfloat16"])
         return [backends.quickest_dtype(name) for name in ("auto", "cpp", "numba", "numpy")]
 
-    wide = ["float32"] * 4
-    assert found("avx512_bf16", "avx512", "portable") == ["bfloat16", "bfloat16", "float32", "float32"]
+    rates = {"avx512_bf16": (128, 235), "amx": (135, 1100)}  # of float32 and of bfloat16
+    wide, narrow = ["float32"] * 4, ["bfloat16", "bfloat16", "float32", "float32"]
+    assert found("avx512_bf16", "avx512", "portable") == narrow
+    assert found("amx", "avx512_bf16", "avx512", "portable") == narrow
     assert found("avx512", "portable") == found() == wide  # and without the kernels in C++
     assert found("avx512_bf16", "avx2", forced="avx2") == wide
+    rates["avx512_bf16"] = (135, 70)  # as Sapphire Rapids does
+    assert found("avx512_bf16", "avx512") == wide
+    assert found("amx", "avx512_bf16") == narrow
+    assert found("amx", "avx512_bf16", forced="avx512_bf16") == wide
+
+
+def test_rates_of_a_dtype_are_those_of_the_instruction_set():
+    sets = backends.instruction_sets()
+    if not sets:
+        pytest.skip("the kernels in C++ are not built")
+    assert all(backends._rate(isa, dtype) > 0 for isa in sets for dtype in ("float32", "bfloat16"))

@@ -97,6 +97,18 @@ def test_training_stays_as_close_to_numpy_as_float32_allows(fuse):
 # What goes on around it
 
 
+@every_isa
+@pytest.mark.parametrize("threads", [1, 2])
+def test_numbers_below_the_normal_ones_are_zero_to_kernels_and_to_nobody_else(isa, threads):
+    run, n = _kernels.Engine(isa, threads), 1 << 16
+    tiny = np.full(n, 1e-40, np.float32)
+    params, m, v = np.ones(n, np.float32), tiny.copy(), tiny.copy()
+    nothing = np.empty((0, 2), np.int64)
+    run.adamw(params, np.zeros(n, np.float32), m, v, nothing, 1e-4, 0.9, 0.999, 1e-6, 0.01, 1.0, 1.0, 1.0)
+    assert not m.any() and not v.any() and (params == 1).all()
+    assert (tiny * np.float32(1) == tiny).all() and tiny.any()  # this thread's own arithmetic is as before
+
+
 def test_two_models_in_one_process_keep_apart():
     ops, one, other = cpp_ops.CppOps(threads=2), model_and_batch(LARGE), model_and_batch(SIZES["ugly"], 1)
     expected = [loss_and_gradient(ops, *one)[1], loss_and_gradient(ops, *other)[1]]

@@ -17,6 +17,12 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #define MB_X86 1
 #include <immintrin.h>
+#if defined(__linux__)
+#define MB_AMX 1
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace {
@@ -72,6 +78,43 @@ __attribute__((target("avx512f,avx512bf16"))) void fma_bf16(long times) {
 MB_FMA_LOOP(fma_portable, , 16)
 #endif
 
+#ifdef MB_AMX
+// TDPBF16PS: the product of 16 rows of 32 bfloat16 and 32 rows of 16, added to a tile of 16 x 16 float32 sums. Four such
+// tiles, whose operands are loaded again from the nearest cache, as every product has to.
+static_assert(SUMS % 4 == 0, "four tiles at a time");
+
+__attribute__((target("amx-tile,amx-bf16"))) void fma_amx(long times) {
+    struct alignas(64) {
+        unsigned char palette = 1, start = 0, reserved[14] = {};
+        unsigned short bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+        unsigned char rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } shape;
+    alignas(64) static thread_local char operands[4][1024], sums[1024];
+    __asm__ volatile("" ::: "memory");
+    _tile_loadconfig(&shape);
+    for (long n = 0; n < times * (SUMS / 4); n++) {
+        _tile_loadd(4, operands[0], 64);
+        _tile_loadd(5, operands[1], 64);
+        _tile_loadd(6, operands[2], 64);
+        _tile_loadd(7, operands[3], 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, sums, 64);
+    _tile_release();
+    sink = sums[0];
+}
+
+// Whether the processor has tiles, and the system lets this program use them.
+bool has_amx() {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 24 & 1 && d >> 22 & 1 &&
+           syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XFEATURE_XTILEDATA */) == 0;
+}
+#endif
+
 struct Unit {
     const char *dtype, *name;
     bool there;
@@ -86,6 +129,9 @@ std::vector<Unit> units() {
         {"float32", "avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), 16, fma_avx2},
         {"float32", "avx512", (bool)__builtin_cpu_supports("avx512f"), 32, fma_avx512},
         {"bfloat16", "avx512-bf16", (bool)__builtin_cpu_supports("avx512bf16"), 64, fma_bf16},
+#ifdef MB_AMX
+        {"bfloat16", "amx", has_amx(), 2 * 16 * 16 * 32, fma_amx},
+#endif
     };
 #else
     return {{"float32", "portable", true, 8, fma_portable}};

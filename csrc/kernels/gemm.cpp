@@ -27,8 +27,8 @@ constexpr int64_t kStrip = 4 * NR; // columns between two calls of the epilogue
 
 // C (rows,NR) = or += sum over k of a[k] (rows of MR) outer b[k] (NR), in K units
 template <typename How, int rows, bool add>
-__attribute__((noinline)) void vector_tile(int64_t K, const float *__restrict a, const float *__restrict b, float *c,
-                                    int64_t ldc) {
+__attribute__((noinline)) void vector_tile(int64_t K, const float *__restrict a, const float *__restrict b,
+                                           float *c, int64_t ldc) {
     vf sums[rows][NV] = {};
     for (int64_t k = 0; k < K; ++k) {
         vf right[NV];
@@ -158,8 +158,9 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                 int64_t i = part / n_columns * mc, i_end = std::min(M, i + mc);
                 int64_t j = part % n_columns * width, j_end = std::min(nc, j + width);
                 [[maybe_unused]] Tiles tiles;
-                auto *left = static_cast<float *>(scratch(
-                    Slot::left, sizeof(float) * static_cast<size_t>(whole(i_end - i, way.rows) * units + VL)));
+                auto *left = static_cast<float *>(
+                    scratch(Slot::left,
+                            sizeof(float) * static_cast<size_t>(whole(i_end - i, way.rows) * units + VL)));
                 way.left[A.narrow](A.at(i, pc), A.row, A.column, i_end - i, depth, left);
                 // What is finished is still in L2 when the epilogue comes to it, strip by strip.
                 for (int64_t js = j; js < j_end; js += kStrip) {
@@ -175,7 +176,8 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                             if (jr + NR <= j_end && here % way.round == 0) {
                                 way.multiply(units, a, panel, c, ld, here, adds);
                             } else {
-                                edge_tile(way, units, a, panel, c, ld, here, std::min<int64_t>(NR, j_end - jr), adds);
+                                edge_tile(way, units, a, panel, c, ld, here,
+                                          std::min<int64_t>(NR, j_end - jr), adds);
                             }
                         }
                     }

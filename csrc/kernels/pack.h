@@ -18,7 +18,8 @@ namespace {
 
 struct Exact { // floats as they are
     static constexpr int64_t kDepth = 1;
-    static constexpr int64_t kStep = 1; // units that are multiplied at a time: K is filled up to it with zeros
+    static constexpr int64_t kStep =
+        1; // units that are multiplied at a time: K is filled up to it with zeros
 
     // Units of VL columns, from their elements at k (and k + 1, where a unit has two).
     template <typename X> static MB_INLINE vf unit(vf first, vf) { return first; }
@@ -160,7 +161,8 @@ void pack(const void *data, int64_t stride, int64_t k_stride, int64_t count, int
     auto *from = static_cast<const X *>(data);
     int64_t units = parts(K, How::kDepth), filled = whole(units, How::kStep);
     for (int64_t i = 0; i < count && units < filled; i += width) {
-        std::memset(packed + i * filled + width * units, 0, sizeof(float) * (size_t)(width * (filled - units)));
+        std::memset(packed + i * filled + width * units, 0,
+                    sizeof(float) * (size_t)(width * (filled - units)));
     }
     if (stride == 1) { // all panels at a time: memory is read along its rows
         for (int64_t u = 0; u < units; ++u) {
@@ -206,7 +208,8 @@ void pack(const void *data, int64_t stride, int64_t k_stride, int64_t count, int
 #if defined(__AMX_BF16__)
 // A square of 16 rows (of which `n` count) and 16 units along k (of which there are K elements), k down the rows of memory.
 template <typename How, typename X>
-MB_INLINE void turn_square(const X *first, int64_t stride, int64_t k_stride, int64_t n, int64_t K, float *packed) {
+MB_INLINE void turn_square(const X *first, int64_t stride, int64_t k_stride, int64_t n, int64_t K,
+                           float *packed) {
     vf square[kTile];
     if (stride == 1 && n == kTile && K >= kTile * How::kDepth) {
 #pragma GCC unroll 16
@@ -218,8 +221,8 @@ MB_INLINE void turn_square(const X *first, int64_t stride, int64_t k_stride, int
         for (int64_t u = 0; u < kTile; ++u) {
             const X *row = first + 2 * u * k_stride;
             vf upper = 2 * u < K ? load_apart(row, stride, n) : vf{};
-            square[u] = How::template unit<X>(
-                upper, 2 * u + 1 < K ? load_apart(row + k_stride, stride, n) : vf{});
+            square[u] =
+                How::template unit<X>(upper, 2 * u + 1 < K ? load_apart(row + k_stride, stride, n) : vf{});
         }
     }
     turn(square);
@@ -247,8 +250,8 @@ void pack_tiles(const void *data, int64_t stride, int64_t k_stride, int64_t coun
     }
     for (int64_t k = 0; k < K; k += kElements, packed += width * kTile) {
         for (int64_t i = 0; i < count; i += kTile) {
-            turn_square<How>(from + i * stride + k * k_stride, stride, k_stride, smaller(kTile, count - i), K - k,
-                             packed + i / width * panel + i % width * kTile);
+            turn_square<How>(from + i * stride + k * k_stride, stride, k_stride, smaller(kTile, count - i),
+                             K - k, packed + i / width * panel + i % width * kTile);
         }
     }
 }

@@ -56,8 +56,8 @@ struct Narrow { // four tiles of sums, the operands loaded anew for each four
         alignas(64) float pairs[2 * kTile * kTile], sums[4 * kTile * kTile];
         std::fill(std::begin(pairs), std::end(pairs), start);
         Tiles tiles;
-        multiply_tiles<true, true>(kSteps, pairs, kTile, kTile * kTile, 0, pairs, 2 * kTile, 0, sums, 2 * kTile,
-                                   false);
+        multiply_tiles<true, true>(kSteps, pairs, kTile, kTile * kTile, 0, pairs, 2 * kTile, 0, sums,
+                                   2 * kTile, false);
         return sums[0];
     }
 };

@@ -14,7 +14,8 @@ from minibert.errors import InputError, Stopped
 from minibert.ops import Ops
 
 PEAK_SECONDS = 0.1  # to measure the machine's peak in
-BFLOAT16_ISA = "avx512_bf16"  # the instruction set that multiplies pairs of bfloat16
+BFLOAT16_ISAS = ("amx", "avx512_bf16")  # instruction sets that multiply bfloat16
+LOOK_SECONDS = 0.02  # to see in whether they do it faster
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
 JAX_MINIMUM = "0.7"  # of jax and jaxlib, as in pyproject.toml
 DEVICES = ("cpu", "gpu", "tpu")  # what `force_device` may be told
@@ -248,7 +249,8 @@ def together() -> Iterator[None]:
 
 def quickest_dtype(name: str = "auto") -> str:
     """The precision for an engine of that name: "bfloat16" where what computes multiplies it faster, else
-    "float32". JAX is only looked at where it is the engine.
+    "float32". Processors are measured: some have the instruction and need twice the time for it. JAX is only
+    looked at where it is the engine.
 
     Examples
     --------
@@ -261,7 +263,14 @@ def quickest_dtype(name: str = "auto") -> str:
         except ImportError:  # of which `choose` complains
             return "float32"
     chosen = _forced.get("isa") or next(iter(instruction_sets()), "")
-    return "bfloat16" if name in ("auto", "cpp") and chosen == BFLOAT16_ISA else "float32"
+    able = name in ("auto", "cpp") and chosen in BFLOAT16_ISAS
+    return "bfloat16" if able and _rate(chosen, "bfloat16") > _rate(chosen, "float32") else "float32"
+
+
+def _rate(isa: str, dtype: str) -> float:
+    """GFLOP/s of one thread, from registers."""
+    cpp = import_module("minibert.backends.cpp_primitives")
+    return cpp.multiply_add_rate(1, LOOK_SECONDS, dtype == "bfloat16", isa)
 
 
 def cores() -> int:

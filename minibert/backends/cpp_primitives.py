@@ -22,9 +22,9 @@ empty = _kernels.empty
 available = _kernels.available  # instruction sets, the fastest first
 
 
-def multiply_add_rate(threads: int, seconds: float, narrow: bool) -> float:
-    """GFLOP/s of multiply-adds from registers, by the fastest instruction set there is."""
-    return _kernels.Engine("", threads).multiply_add_rate(seconds, narrow)
+def multiply_add_rate(threads: int, seconds: float, narrow: bool, isa: str = "") -> float:
+    """GFLOP/s of multiply-adds from registers, by the fastest instruction set there is or another."""
+    return _kernels.Engine(isa, threads).multiply_add_rate(seconds, narrow)
 
 
 class CppPrimitives(Ops):
