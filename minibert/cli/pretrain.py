@@ -215,8 +215,8 @@ def _model_flags(group: Any) -> None:
         "--dtype",
         DTYPES,
         "precision: float32 or float64 throughout; bfloat16 for products and activations, with weights, sums "
-        "and losses in float32 (engines cpp and jax); auto: bfloat16 where it is faster, on a processor with "
-        "AVX512-BF16 and with jax on a GPU or TPU, else float32",
+        "and losses in float32 (engines cpp and jax); auto: the faster one, bfloat16 on processors with "
+        "AMX or (AMD) AVX512-BF16 and with jax on a GPU or TPU",
     )
 
 
