@@ -28,7 +28,7 @@ struct Block {
 
 // The dropout keys of a panel: fold(fold(row key, site), head) of minibert/ops/random.py, one query in each lane.
 struct PanelKeys {
-    alignas(64) uint32_t first[kQueries] = {}, second[kQueries] = {};
+    alignas(64) uint32_t first[kQueries], second[kQueries];
 };
 
 // What forward and backward have in common.
@@ -41,7 +41,7 @@ template <typename X> struct Problem {
     Drop drop;
 
     int64_t width() const { return whole(D, VL); }
-    int64_t depth() const { return filled<E>(parts(D, kTogether<E>)); } // operands along D
+    int64_t depth() const { return parts(D, kTogether<E>); } // operands along D
     bool in_place() const {
         return std::is_same_v<X, float> && D == width();
     } // whether sums stand in the results
@@ -67,6 +67,20 @@ template <typename X> struct Problem {
         }
     }
 
+    // visit(head, next) for all heads, in parallel: `next` is the one that the same thread is likely to come to then. Where
+    // there are many, a thread takes several at a time, for which it sets up its registers once.
+    template <typename Visit> static void each_head(Pool &pool, int64_t heads, const Visit &visit) {
+        int64_t threads = pool.threads(),
+                together = std::max<int64_t>(1, std::min<int64_t>(8, heads / (16 * threads)));
+        pool.run(parts(heads, together), [&](int64_t part) {
+            [[maybe_unused]] Registers<E> registers;
+            int64_t end = std::min(heads, (part + 1) * together);
+            for (int64_t head = part * together; head < end; ++head) {
+                visit(head, head + 1 < end ? head + 1 : (part + threads) * together);
+            }
+        });
+    }
+
     MB_INLINE void prefetch(const X *row) const {
         for (int64_t d = 0; d < D; d += 64 / static_cast<int64_t>(sizeof(X))) {
             __builtin_prefetch(row + d, 0, 2);
@@ -83,8 +97,17 @@ template <typename X> struct Problem {
 
     // row: of the first query in the batch
     void draw_keys(int64_t row, int64_t queries, int64_t a, PanelKeys &keys) const {
-        for (int64_t i = 0; drop.row_keys && i < queries; ++i) {
-            Key key = fold(row_key(drop, row + i), static_cast<uint32_t>(a));
+        if (!drop.row_keys) {
+            return;
+        }
+        for (int64_t i = 0; i < queries; ++i) { // apart from what follows, which is done in vectors
+            keys.first[i] = drop.row_keys[2 * (row + i)], keys.second[i] = drop.row_keys[2 * (row + i) + 1];
+        }
+        int64_t columns = whole(queries, VL);
+        std::fill(keys.first + queries, keys.first + columns, 0);
+        std::fill(keys.second + queries, keys.second + columns, 0);
+        for (int64_t i = 0; i < columns; ++i) {
+            Key key = fold(fold({keys.first[i], keys.second[i]}, drop.site), static_cast<uint32_t>(a));
             keys.first[i] = key.first, keys.second[i] = key.second;
         }
     }
@@ -106,27 +129,28 @@ MB_INLINE vf masked(vi mask, vf x) { return (vf)((vi)x & mask); } // 0 where the
 // Which of VL queries from i on may see key j.
 MB_INLINE vi sees(int64_t i, int64_t j) { return lanes() >= static_cast<int32_t>(j - i); }
 
-// visit(r, two, even, odd) for rows r and r + 1 of a block, or for r alone; `even` and `odd` say which of VL queries from
-// column c on keep those keys. A hash serves two neighbouring keys, the lower half the even one.
+// visit(r, two, draws) for rows r and r + 1 of a block, or for r alone, with the draws of VL queries from column c on: a
+// hash serves two neighbouring keys, the lower half the even one.
 template <bool dropout, typename Visit>
-MB_INLINE void each_two_keys(const Block &block, int64_t c, const PanelKeys &keys, uint32_t threshold,
-                             const Visit &visit) {
+MB_INLINE void each_two_keys(const Block &block, int64_t c, const PanelKeys &keys, const Visit &visit) {
     vu first, second;
     std::memcpy(&first, keys.first + c, sizeof first);
     std::memcpy(&second, keys.second + c, sizeof second);
     for (int64_t r = 0; r < block.keys; r += 2) {
-        vi even = {}, odd = {};
+        vu x = {};
         if (dropout) {
-            vu x = first + static_cast<uint32_t>((block.j + r) / 2) * kGolden;
+            x = first + static_cast<uint32_t>((block.j + r) / 2) * kGolden;
             x = (x ^ (x >> 16)) * kFirst ^ second;
             x = (x ^ (x >> 15)) * kSecond;
             x = x ^ (x >> 16);
-            even = (vi)(x & 0xFFFFu) >= static_cast<int32_t>(threshold);
-            odd = (vi)(x >> 16) >= static_cast<int32_t>(threshold);
         }
-        visit(r, r + 1 < block.keys, even, odd);
+        visit(r, r + 1 < block.keys, x);
     }
 }
+
+// Which draws keep their keys: all that are not below the threshold.
+MB_INLINE vi keep_even(vu draws, uint32_t threshold) { return (draws << 16) >= (threshold << 16); }
+MB_INLINE vi keep_odd(vu draws, uint32_t threshold) { return draws >= (threshold << 16); }
 
 // What a product over keys takes of a block beyond them is 0.
 MB_INLINE void fill_keys(float *, const Block &) {}
@@ -138,6 +162,13 @@ MB_INLINE void put_keys(float *to, const Block &block, int64_t r, int64_t c, boo
         store(to + (r + 1) * block.width + c, odd);
     }
 }
+
+// The same with 0 in the place of what is dropped.
+MB_INLINE void put_kept_keys(float *to, const Block &block, int64_t r, int64_t c, bool two, vf even, vf odd,
+                             vu draws, uint32_t threshold) {
+    put_keys(to, block, r, c, two, masked(keep_even(draws, threshold), even),
+             masked(keep_odd(draws, threshold), odd));
+}
 #if defined(__AVX512BF16__)
 MB_INLINE void fill_keys(Pair *to, const Block &block) {
     int64_t pairs = parts(block.keys, 2);
@@ -146,42 +177,76 @@ MB_INLINE void fill_keys(Pair *to, const Block &block) {
 MB_INLINE void put_keys(Pair *to, const Block &block, int64_t r, int64_t c, bool, vf even, vf odd) {
     store(to + r / 2 * block.width + c, paired(rounded(even, odd)));
 }
+MB_INLINE void put_kept_keys(Pair *to, const Block &block, int64_t r, int64_t c, bool, vf even, vf odd,
+                             vu draws,
+                             uint32_t threshold) { // draws lie as pairs do
+    __mmask32 kept = _mm512_cmpge_epu16_mask((__m512i)draws, _mm512_set1_epi16((short)threshold));
+    store(to + r / 2 * block.width + c,
+          (vf)_mm512_maskz_mov_epi16(kept, (__m512i)paired(rounded(even, odd))));
+}
 #endif
 
-// s (keys,width) -> highest (width), the maximum so far
+// s (keys,width) -> highest (width), the maximum so far; four at once, since one alone waits for itself.
 void raise_maxima(const Block &block, const float *s, float *highest) {
+    constexpr int kAtOnce = 4;
     for (int64_t c = 0; c < block.width; c += VL) {
-        vf top = load(highest + c);
-        for (int64_t r = 0; r < block.keys; ++r) {
+        vf top = load(highest + c), tops[kAtOnce] = {top, top, top, top};
+        auto raise = [&](int64_t r, vf &here) {
             vf x = load(s + r * block.width + c);
-            if (block.diagonal) {
-                x = select(sees(block.i + c, block.j + r), x, top);
+            here = max(block.diagonal ? select(sees(block.i + c, block.j + r), x, here) : x, here);
+        };
+        int64_t r = 0;
+        for (; r + kAtOnce <= block.keys; r += kAtOnce) {
+            for (int i = 0; i < kAtOnce; ++i) {
+                raise(r + i, tops[i]);
             }
-            top = max(x, top);
         }
-        store(highest + c, top);
+        for (; r < block.keys; ++r) {
+            raise(r, tops[0]);
+        }
+        store(highest + c, max(max(tops[0], tops[1]), max(tops[2], tops[3])));
     }
 }
 
+constexpr float kLog2E = 1.44269504088896341f;
+
+// exp(s - highest) for scores as the products give them: of pairs they are still to be multiplied by `root`.
+template <typename E> struct Exponential {
+    vf highest;
+    Exponential(vf highest, float) : highest(highest) {}
+    vf operator()(vf s) const { return exp(s - highest); }
+};
+#if defined(__AVX512BF16__)
+template <> struct Exponential<Pair> {
+    vf highest;
+    float root;
+    Exponential(vf highest, float root) : highest(highest * kLog2E), root(root * kLog2E) {}
+    vf operator()(vf s) const { return coarse_exp2(s * root - highest); }
+};
+#endif
+
 // s (keys,width) -> p = exp(s - highest), 0 where dropped or hidden; sums (width) grow by what was there before dropout.
-// Pairs: s is still to be multiplied by `root`.
 template <typename E, bool dropout, bool diagonal>
 void exponentiate(const Block &block, const float *s, E *p, float root, const float *highest, float *sums,
                   const PanelKeys &keys, uint32_t threshold) {
     for (int64_t c = 0; c < block.width; c += VL) {
-        vf top = load(highest + c), sum = {};
-        each_two_keys<dropout>(block, c, keys, threshold, [&](int64_t r, bool two, vi even, vi odd) {
-            auto probability = [&](int64_t row, vi kept) {
-                vf x = load(s + row * block.width + c);
-                vf one = exp(kTogether<E> == 2 ? x * root - top : x - top);
+        Exponential<E> of_score(load(highest + c), root);
+        vf sum = {};
+        each_two_keys<dropout>(block, c, keys, [&](int64_t r, bool two, vu draws) {
+            auto probability = [&](int64_t row) {
+                vf one = of_score(load(s + row * block.width + c));
                 if (diagonal) {
                     one = masked(sees(block.i + c, block.j + row), one);
                 }
                 sum += one;
-                return dropout ? masked(kept, one) : one;
+                return one;
             };
-            vf first = probability(r, even), second = two ? probability(r + 1, odd) : vf{};
-            put_keys(p, block, r, c, two, first, second);
+            vf even = probability(r), odd = two ? probability(r + 1) : vf{};
+            if (dropout) {
+                put_kept_keys(p, block, r, c, two, even, odd, draws, threshold);
+            } else {
+                put_keys(p, block, r, c, two, even, odd);
+            }
         });
         store(sums + c, load(sums + c) + sum);
     }
@@ -201,7 +266,6 @@ template <typename X> struct Forward : Problem<X> {
 
     // One share of the panels of one head of one sequence.
     void head(int64_t sequence, int64_t a, int64_t share, int64_t shares) const {
-        [[maybe_unused]] Registers<E> registers;
         int64_t begin = begins[sequence], n = begins[sequence + 1] - begin;
         int64_t panels = parts(n, panel(n)), p = panels * share / shares,
                 last = panels * (share + 1) / shares;
@@ -210,11 +274,13 @@ template <typename X> struct Forward : Problem<X> {
         }
         int64_t left = left_space<X>(n, D), right = right_space<X>(n, D);
         int64_t of_scores = panel(n) * filled<E>(n);
-        Space space(kQueries * (depth() + width()) + kQueries * kKeys + of_scores + 2 * left + right +
-                    left_space<X>(kQueries, D));
-        auto *turned = reinterpret_cast<E *>(space.take(kQueries * depth()));
+        int64_t filled_left = filled_space<E>(n, depth()), of_turned = kQueries * filled<E>(depth());
+        Space space(of_turned + kQueries * width() + kQueries * kKeys + of_scores + 2 * left + filled_left +
+                    right + left_space<X>(kQueries, D));
+        auto *turned = reinterpret_cast<E *>(space.take(of_turned));
         float *out = space.take(kQueries * width()), *scores = space.take(of_scores);
-        Rows<E> keys = left_side(rows(k, begin, a), n, D, space.take(left));
+        Rows<E> keys = filled_rows(left_side(rows(k, begin, a), n, D, space.take(left)), n, depth(),
+                                   space.take(filled_left));
         Rows<E> values = right_side(rows(v, begin, a), left_side(rows(v, begin, a), n, D, space.take(left)),
                                     n, D, space.take(right));
         float *of_panel = space.take(left_space<X>(kQueries, D)), *rounded = space.take(kQueries * kKeys);
@@ -238,9 +304,10 @@ template <typename X> struct Forward : Problem<X> {
         constexpr decltype(&exponentiate<E, false, false>) forms[2][2] = {
             {exponentiate<E, false, false>, exponentiate<E, false, true>},
             {exponentiate<E, true, false>, exponentiate<E, true, true>}};
-        alignas(64) float highest[kQueries], totals[kQueries] = {};
-        std::fill(highest, highest + kQueries, -__builtin_inff());
+        alignas(64) float highest[kQueries], totals[kQueries];
         int64_t columns = whole(queries, VL);
+        std::fill(highest, highest + columns, -__builtin_inff());
+        std::fill(totals, totals + columns, 0.0f);
         for (int64_t j = 0; j < end; j += kKeys) {
             Block b = block(i, queries, j, end);
             OutRows<float> s{scores + j * columns, columns};
@@ -281,9 +348,9 @@ void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int6
     Forward<X> forward{{cu_seqlens, A, D, causal, drop}, q, k, v, y, softmax};
     // Where heads are too few for all threads to be busy to the end, their panels are shared out as well.
     int64_t heads = S * A, shares = heads > 0 && pool.threads() > 1 ? parts(4 * pool.threads(), heads) : 1;
-    pool.run(heads * shares, [&](int64_t part) {
+    forward.each_head(pool, heads * shares, [&](int64_t part, int64_t next) {
         if (shares == 1) {
-            forward.ask_for(part + pool.threads(), heads, q, k, v, y);
+            forward.ask_for(next, heads, q, k, v, y);
         }
         forward.head(part / shares / A, part / shares % A, part % shares, shares);
     });
@@ -298,7 +365,7 @@ namespace {
 
 // What backward knows of each query of a panel.
 struct Statistics {
-    alignas(64) float highest[kQueries] = {}, inverse[kQueries] = {}, delta[kQueries];
+    alignas(64) float highest[kQueries], inverse[kQueries], delta[kQueries];
 };
 
 // Where the blocks of backward go as the left sides of its products: over queries as they lie, over keys turned. Floats
@@ -307,23 +374,40 @@ template <typename E> struct Gradients {
     E *p, *ds, *ds_by_keys;
 };
 
-// Rows r and r + 1 of a block as the left side of a product over queries.
-MB_INLINE void put_queries(float *to, const Block &block, int64_t r, int64_t c, bool two, vf even, vf odd) {
-    put_keys(to, block, r, c, two, even, odd);
+// p and ds of rows r and r + 1 of a block, to where they belong.
+MB_INLINE void put(const Gradients<float> &to, const Block &block, int64_t r, int64_t c, bool two,
+                   const vf *p, const vf *ds) {
+    put_keys(to.p, block, r, c, two, p[0], p[1]);
+    put_keys(to.ds, block, r, c, two, ds[0], ds[1]);
 }
 #if defined(__AVX512BF16__)
-MB_INLINE void put_queries(Pair *to, const Block &block, int64_t r, int64_t c, bool two, vf even, vf odd) {
-    int64_t width = 2 * filled<Pair>(block.width / 2);
-    auto *row = reinterpret_cast<bf16 *>(to) + r * width + c;
-    store(row, even);
+// Two rows of numbers, one after the other in x, as the left side of a product over queries.
+MB_INLINE void put_queries(Pair *to, const Block &block, int64_t r, int64_t c, bool two, __m512i x) {
+    int64_t stride = filled<Pair>(block.width / 2);
+    Pair *row = to + r * stride + c / 2;
+    auto first = __builtin_shufflevector(x, x, 0, 1, 2, 3),
+         second = __builtin_shufflevector(x, x, 4, 5, 6, 7);
+    std::memcpy(row, &first, sizeof first);
     if (two) {
-        store(row + width, odd);
+        std::memcpy(row + stride, &second, sizeof second);
     }
-    if (c + VL == block.width && c + VL < width) {
-        store(row + VL, vf{});
-        if (two) {
-            store(row + VL + width, vf{});
-        }
+}
+MB_INLINE void put(const Gradients<Pair> &to, const Block &block, int64_t r, int64_t c, bool two, const vf *p,
+                   const vf *ds) {
+    __m512i both = rounded(ds[0], ds[1]);
+    store(to.ds_by_keys + r / 2 * block.width + c, paired(both));
+    put_queries(to.ds, block, r, c, two, both);
+    put_queries(to.p, block, r, c, two, rounded(p[0], p[1]));
+}
+#endif
+
+// What a product over queries takes of a block beyond them is 0.
+inline void fill_queries(float *, int64_t) {}
+#if defined(__AVX512BF16__)
+inline void fill_queries(Pair *to, int64_t columns) {
+    int64_t pairs = columns / 2, stride = filled<Pair>(pairs);
+    for (int64_t r = 0; pairs < stride && r < kKeys; ++r) {
+        std::fill(to + r * stride + pairs, to + (r + 1) * stride, Pair{});
     }
 }
 #endif
@@ -333,32 +417,27 @@ template <typename E, bool dropout, bool diagonal>
 void score_gradients(const Block &block, const float *s, const float *dp, const Gradients<E> &to,
                      const Statistics &of, float root, const PanelKeys &keys, const Drop &drop) {
     for (int64_t c = 0; c < block.width; c += VL) {
-        vf top = load(of.highest + c), inverse = load(of.inverse + c), delta = load(of.delta + c);
-        each_two_keys<dropout>(block, c, keys, drop.threshold, [&](int64_t r, bool two, vi even, vi odd) {
+        Exponential<E> of_score(load(of.highest + c), root);
+        vf inverse = load(of.inverse + c), share = inverse * (dropout ? drop.scale : 1);
+        vf slope = share * root, shift = -load(of.delta + c) * (inverse * root);
+        each_two_keys<dropout>(block, c, keys, [&](int64_t r, bool two, vu draws) {
             vf p[2] = {}, ds[2] = {};
             auto row = [&](int h, vi kept) {
                 int64_t at = (r + h) * block.width + c;
-                vf x = load(s + at), d = load(dp + at);
-                vf one = exp(kTogether<E> == 2 ? x * root - top : x - top) * inverse;
+                vf one = of_score(load(s + at)), d = load(dp + at);
                 if (diagonal) {
                     vi seen = sees(block.i + c, block.j + r + h);
                     one = masked(seen, one), d = masked(seen, d);
                 }
-                if (dropout) {
-                    d = masked(kept, d * drop.scale);
-                }
-                ds[h] = one * (d - delta) * root;
-                p[h] = dropout ? masked(kept, one * drop.scale) : one;
+                vf factor = d * slope + shift;
+                ds[h] = one * (dropout ? select(kept, factor, shift) : factor);
+                p[h] = dropout ? masked(kept, one * share) : one * share;
             };
-            row(0, even);
+            row(0, keep_even(draws, drop.threshold));
             if (two) {
-                row(1, odd);
+                row(1, keep_odd(draws, drop.threshold));
             }
-            put_queries(to.p, block, r, c, two, p[0], p[1]);
-            put_keys(to.ds_by_keys, block, r, c, two, ds[0], ds[1]);
-            if constexpr (kTogether<E> == 2) {
-                put_queries(to.ds, block, r, c, two, ds[0], ds[1]);
-            }
+            put(to, block, r, c, two, p, ds);
         });
     }
 }
@@ -398,12 +477,13 @@ template <typename X> struct Backward : Problem<X> {
             {score_gradients<E, false, false>, score_gradients<E, false, true>},
             {score_gradients<E, true, false>, score_gradients<E, true, true>}};
         constexpr int64_t kBlock = kKeys * kQueries;
-        [[maybe_unused]] Registers<E> registers;
         int64_t W = width(), sums = in_place() ? 0 : filled<E>(n) * W;
         int64_t left = left_space<X>(n, D), right = right_space<X>(n, D);
-        Space space(kQueries * (2 * depth() + W) + 4 * kBlock + 2 * sums + 4 * left + 3 * right);
-        auto *turned_q = reinterpret_cast<E *>(space.take(kQueries * depth()));
-        auto *turned_dy = reinterpret_cast<E *>(space.take(kQueries * depth()));
+        int64_t filled_left = filled_space<E>(n, depth()), of_turned = kQueries * filled<E>(depth());
+        Space space(2 * of_turned + kQueries * W + 2 * filled_left + 4 * kBlock + 2 * sums + 4 * left +
+                    3 * right);
+        auto *turned_q = reinterpret_cast<E *>(space.take(of_turned));
+        auto *turned_dy = reinterpret_cast<E *>(space.take(of_turned));
         float *s = space.take(kBlock), *dp = space.take(kBlock);
         Gradients<E> blocks;
         if constexpr (kTogether<E> == 1) {
@@ -420,6 +500,8 @@ template <typename X> struct Backward : Problem<X> {
         Rows<E> left_q = on_left(q), left_k = on_left(k), left_v = on_left(v), left_dy = on_left(dy);
         Rows<E> right_q = on_right(q, left_q), right_k = on_right(k, left_k),
                 right_dy = on_right(dy, left_dy);
+        Rows<E> filled_k = filled_rows(left_k, n, depth(), space.take(filled_left)),
+                filled_v = filled_rows(left_v, n, depth(), space.take(filled_left));
         // Sums of x from a row of the sequence on: in x itself, or in a place of their own.
         auto out = [&](Heads<X> x, int64_t row, float *place) {
             if constexpr (std::is_same_v<X, float>) {
@@ -447,12 +529,15 @@ template <typename X> struct Backward : Problem<X> {
             }
             // A pair may hold one query too many: its p and ds are 0.
             std::fill(of.highest + count, of.highest + columns, __builtin_inff());
+            std::fill(of.inverse + count, of.inverse + columns, 0.0f);
+            fill_queries(blocks.p, columns);
+            fill_queries(blocks.ds, columns);
             int64_t end = std::min(over.j_end, this->visible(i, count, n));
             for (int64_t j = over.j; j < end; j += kKeys) {
                 Block b = block(i, count, j, end);
-                product(b.keys, columns, depth(), left_k.from(j), {turned_q, columns},
+                product(b.keys, columns, depth(), filled_k.from(j), {turned_q, columns},
                         OutRows<float>{s, columns});
-                product(b.keys, columns, depth(), left_v.from(j), {turned_dy, columns},
+                product(b.keys, columns, depth(), filled_v.from(j), {turned_dy, columns},
                         OutRows<float>{dp, columns});
                 forms[drop.row_keys != nullptr][b.diagonal](b, s, dp, blocks, of, root(), bits, drop);
                 fill_keys(blocks.ds_by_keys, b);
@@ -496,9 +581,9 @@ void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_
     Backward<X> backward{{cu_seqlens, A, D, causal, drop}, q, k, v, dy, y, softmax, dq, dk, dv};
     // A share costs 7/5 of its part of a head, so only heads that are fewer than threads are shared out.
     int64_t heads = S * A, shares = heads > 0 && heads < pool.threads() ? parts(pool.threads(), heads) : 1;
-    pool.run(heads * shares, [&](int64_t part) {
+    backward.each_head(pool, heads * shares, [&](int64_t part, int64_t next) {
         if (shares == 1) {
-            backward.ask_for(part + pool.threads(), heads, q, k, v, dy, y, dq, dk, dv);
+            backward.ask_for(next, heads, q, k, v, dy, y, dq, dk, dv);
         }
         backward.head(part / shares / A, part / shares % A, part % shares, shares);
     });

@@ -37,6 +37,18 @@ MB_INLINE vf exp(vf x) {
     return exp(reduce(max(all(-104.0f), min(all(89.0f), x)))); // 0 and infinity beyond
 }
 
+#if defined(__AVX512BF16__)
+// 2^x for what is rounded to bfloat16, with a relative error of 3e-6: 2^floor(x) 2^r with 0 <= r < 1. Exact where x is
+// whole; 0 and infinity beyond.
+MB_INLINE vf coarse_exp2(vf x) {
+    vf r = (vf)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    vf p = r * 0.0134266848f + 0.0522424728f;
+    p = p * r + 0.241280198f;
+    p = p * r + 0.693044841f;
+    return times_power_of_two(p * r + 1.0f, x);
+}
+#endif
+
 // With m = e^2|x| - 1 = 2^n (e^r - 1) + 2^n - 1:  tanh |x| = m / (m + 2), which keeps its precision near 0.
 MB_INLINE vf tanh(vf x) {
     vf a = min(all(15.0f), abs(x));

@@ -36,6 +36,12 @@ def exp_rest() -> tuple[float, np.ndarray]:
     return fit(np.polyval(terms[::-1], r), r, 4, r * r / np.exp(r))
 
 
+def exp2_rest() -> tuple[float, np.ndarray]:
+    """(2^r - 1) / r for 0 <= r <= 1; the error is that of 2^r."""
+    r = (1 + POINTS) / 2
+    return fit(np.expm1(r * math.log(2)) / r, r, 3, r * np.exp2(-r))
+
+
 def normal_tail() -> tuple[float, np.ndarray]:
     """(t + c) e^(t^2 / 2) Phi(-t) for 0 <= t, in z = 2 c / (t + c) - 1."""
     lowest = (CENTRE - FARTHEST) / (CENTRE + FARTHEST)
@@ -46,7 +52,7 @@ def normal_tail() -> tuple[float, np.ndarray]:
     return fit(values, z, 8, 1 / values)
 
 
-for polynomial in (exp_rest, normal_tail):
+for polynomial in (exp_rest, exp2_rest, normal_tail):
     error, coefficients = polynomial()
     print(f"{polynomial.__name__}: relative error {error:.1e}")
     print(*(f"    {np.float32(one):.9g}f" for one in coefficients), sep="\n")

@@ -122,55 +122,25 @@ void product(int64_t M, int64_t N, int64_t K, Rows<E> A, Rows<E> B, OutRows<floa
     }
 }
 
-#if defined(__AMX_BF16__)
-// C (M,N) = or += A (M,K) B (K,N) with tiles; all are multiples of kTile.
-inline void product_of_tiles(int64_t M, int64_t N, int64_t K, Rows<Pair> A, Rows<Pair> B, OutRows<float> C, bool add) {
-    constexpr decltype(&multiply_tiles<false, false>) forms[2][2] = {
-        {multiply_tiles<false, false>, multiply_tiles<false, true>},
-        {multiply_tiles<true, false>, multiply_tiles<true, true>}};
-    for (int64_t j = 0; j < N; j += 2 * kTile) {
-        for (int64_t i = 0; i < M; i += 2 * kTile) {
-            forms[i + kTile < M][j + kTile < N](K / kTile, A.from(i).data, A.stride, kTile * A.stride, kTile,
-                                                B.data + j, B.stride, kTile * B.stride, C.from(i).data + j, C.stride,
-                                                add);
-        }
+// x (n,D), a left side in whole steps: x itself, or a copy in `space`.
+template <typename E> Rows<E> filled_rows(Rows<E> x, int64_t n, int64_t D, float *space) {
+    int64_t width = filled<E>(D);
+    if (n == filled<E>(n) && D == width) {
+        return x;
     }
+    auto *to = reinterpret_cast<E *>(space);
+    for (int64_t i = 0; i < n; ++i) {
+        each_vector(0, D,
+                    [&](int64_t d, int m) { store(to + i * width + d, load_some(x.from(i).data + d, m)); });
+    }
+    return {to, width};
+}
+template <typename E> constexpr int64_t filled_space(int64_t n, int64_t D) {
+    return kRound<E> == 1 ? 0 : filled<E>(n) * filled<E>(D);
 }
 
-template <bool turned = false>
-void product(int64_t M, int64_t N, int64_t K, Rows<Pair> A, Rows<Pair> B, OutRows<float> C, bool add = false) {
-    M = filled<Pair>(M), K = filled<Pair>(K);
-    if constexpr (!turned) {
-        product_of_tiles(M, N, K, A, B, C, add);
-        return;
-    }
-    constexpr int64_t kRows = 2 * kTile, kDepth = 4 * kTile; // of A^T at a time
-    alignas(64) Pair part[kRows * kDepth];
-    for (int64_t i = 0; i < M; i += kRows) {
-        for (int64_t k = 0; k < K; k += kDepth) {
-            int64_t rows = std::min(kRows, M - i), depth = std::min(kDepth, K - k);
-            for (int64_t c = 0; c < rows; c += kTile) {
-                for (int64_t r = 0; r < depth; r += kTile) {
-                    vf square[kTile];
-#pragma GCC unroll 16
-                    for (int l = 0; l < kTile; ++l) {
-                        square[l] = load(A.from(k + r + l).data + i + c);
-                    }
-                    turn(square);
-#pragma GCC unroll 16
-                    for (int l = 0; l < kTile; ++l) {
-                        store(part + (c + l) * kDepth + r, square[l]);
-                    }
-                }
-            }
-            product_of_tiles(rows, N, depth, {part, kDepth}, B.from(k), C.from(i), add || k > 0);
-        }
-    }
-}
-#endif
-
-// x (n,D) -> scale x^T (D,width), n > 0; pairs are turned as they are. Columns behind n repeat the last row: nothing that
-// counts may read them.
+// x (n,D) -> scale x^T (D,width), n > 0, in whole steps; pairs are turned as they are. Columns behind n repeat the last
+// row: nothing that counts may read them.
 template <typename E> void turn_rows(Rows<E> x, int64_t n, int64_t D, float scale, E *to, int64_t width) {
     for (int64_t i = 0; i < width; i += VL, to += VL) {
         const E *rows[VL];
@@ -196,12 +166,47 @@ template <typename E> void turn_rows(Rows<E> x, int64_t n, int64_t D, float scal
                 block[r] = scaled<E>(load(rows[r] + d, D - d), scale);
             }
             turn(block);
-            for (int64_t r = 0; r < D - d; ++r) {
+            for (int64_t r = 0; r < filled<E>(D) - d; ++r) {
                 store(to + (d + r) * width, block[r]);
             }
         }
     }
 }
+
+#if defined(__AMX_BF16__)
+// The same products with tiles. M and K are filled up, N is a multiple of kTile.
+inline void product_of_tiles(int64_t M, int64_t N, int64_t K, Rows<Pair> A, Rows<Pair> B, OutRows<float> C,
+                             bool add) {
+    constexpr decltype(&multiply_tiles<false, false>) forms[2][2] = {
+        {multiply_tiles<false, false>, multiply_tiles<false, true>},
+        {multiply_tiles<true, false>, multiply_tiles<true, true>}};
+    for (int64_t j = 0; j < N; j += 2 * kTile) {
+        for (int64_t i = 0; i < M; i += 2 * kTile) {
+            auto *multiply = forms[i + kTile < M][j + kTile < N];
+            multiply(K / kTile, A.from(i).data, A.stride, kTile * A.stride, kTile, B.data + j, B.stride,
+                     kTile * B.stride, C.from(i).data + j, C.stride, add);
+        }
+    }
+}
+
+template <bool turned = false>
+void product(int64_t M, int64_t N, int64_t K, Rows<Pair> A, Rows<Pair> B, OutRows<float> C,
+             bool add = false) {
+    M = filled<Pair>(M), K = filled<Pair>(K);
+    if constexpr (!turned) {
+        return product_of_tiles(M, N, K, A, B, C, add);
+    }
+    constexpr int64_t kRows = 2 * kTile, kDepth = 2 * kTile; // of A^T at a time
+    alignas(64) Pair part[kRows * kDepth];
+    for (int64_t k = 0; k < K; k += kDepth) {
+        for (int64_t i = 0; i < M; i += kRows) {
+            int64_t rows = std::min(kRows, M - i), depth = std::min(kDepth, K - k);
+            turn_rows(Rows<Pair>{A.from(k).data + i, A.stride}, depth, rows, 1, part, depth);
+            product_of_tiles(rows, N, depth, {part, depth}, B.from(k), C.from(i), add || k > 0);
+        }
+    }
+}
+#endif
 
 // x y (n,D) -> sum_d x y (width); behind n as above
 template <typename X>
@@ -233,14 +238,16 @@ void row_products(Rows<X> x, Rows<X> y, int64_t n, int64_t D, float *sums, int64
 // x (n,D) -> pairs of neighbours in a row (n,D/2): x itself, or a copy in `space` with zeros behind each row where D or
 // the distance of rows is odd.
 inline Rows<Pair> pairs_along(Rows<bf16> x, int64_t n, int64_t D, float *space) {
-    int64_t width = 2 * filled<Pair>(parts(D, 2));
-    if (D == width && x.stride % 2 == 0 && n % kRound<Pair> == 0) {
+    if (D % 2 == 0 && x.stride % 2 == 0) {
         return {reinterpret_cast<const Pair *>(x.data), x.stride / 2};
     }
+    int64_t width = whole(D, 2);
     auto *to = reinterpret_cast<bf16 *>(space);
     for (int64_t i = 0; i < n; ++i) {
         std::memcpy(to + i * width, x.from(i).data, sizeof(bf16) * static_cast<size_t>(D));
-        std::fill(to + i * width + D, to + (i + 1) * width, bf16{0});
+        if (D < width) {
+            to[i * width + D] = {0};
+        }
     }
     return {reinterpret_cast<const Pair *>(to), width / 2};
 }
@@ -295,8 +302,7 @@ template <typename X> void narrow(Rows<float> x, int64_t n, int64_t D, OutRows<X
 // The two sides of a product of activations. On the left they are read operand by operand, K along the rows; on the right
 // in whole vectors, K down the rows. Each takes `space` of so many floats, where it cannot read x as it is.
 template <typename X> constexpr int64_t left_space(int64_t n, int64_t D) {
-    using E = Operand<X>;
-    return std::is_same_v<X, float> ? 0 : filled<E>(n) * filled<E>(whole(D, VL) / kTogether<E>);
+    return std::is_same_v<X, float> ? 0 : n * whole(D, VL) / kTogether<Operand<X>>;
 }
 template <typename X> constexpr int64_t right_space(int64_t n, int64_t D) {
     int64_t width = whole(D, VL);
