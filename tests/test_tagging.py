@@ -1,5 +1,6 @@
 """Tagging words: windows over documents, features, predictions, files."""
 
+import gzip
 import json
 import warnings
 
@@ -302,6 +303,20 @@ def test_own_files_are_tables_of_words_and_tags(tmp_path, tokenizer):
         registry.create("tag", {"word": "text"})
 
 
+@pytest.mark.parametrize("name", ["train.txt", "train.conll.gz", "train.bio"])
+def test_own_files_may_have_a_word_a_line(tmp_path, name):
+    write = gzip.open if name.endswith(".gz") else open
+    with write(tmp_path / name, "wt", encoding="utf-8") as file:
+        file.write("rome NN\nis VB\n\nanna NN\n")
+    task = registry.create("tag")
+    assert [one.words for one in task.read(tmp_path, "train")] == [("rome", "is"), ("anna",)]
+    with pytest.raises(InputError, match=r"has no dev.csv; .* of the split 'dev': dev.csv, .* valid.txt, "):
+        task.read(tmp_path, "dev")
+    (tmp_path / "train.csv").touch()
+    with pytest.raises(InputError, match=f"has train.csv and {name}; there should be one"):
+        task.read(tmp_path, "train")
+
+
 def _written(folder, text):
     folder.mkdir()
     (folder / "train.csv").write_text(text, "utf-8")
@@ -374,6 +389,16 @@ def test_command_tells_places_as_json(run, capsys):
         {"type": "LOC", "text": "Rome", "begin": 15, "end": 19},
     ]
     assert [word["word"] for word in found["words"]] == ["Anna", "lives", "in", "Rome"]
+
+
+def test_command_tags_the_lines_of_a_file(run, capsys, tmp_path):
+    (tmp_path / "letters.txt").write_text("Anna\nthe film\n")
+    words = ["tag", str(run[0]), "--text", str(tmp_path / "letters.txt"), "--json", "--backend", "numpy"]
+    assert cli.main(words) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [[word["word"] for word in one["words"]] for one in found] == [["Anna"], ["the", "film"]]
+    assert cli.main([*words, "Rome"]) == 2
+    assert "is in place of 'Rome'; give one of them." in capsys.readouterr().err
 
 
 def test_command_refuses_a_model_of_something_else(tmp_path, capsys):

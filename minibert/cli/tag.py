@@ -14,15 +14,15 @@ def add_tag(commands: Any) -> None:
     """The parser of `minibert tag`."""
     parser = commands.add_parser(
         "tag",
-        usage="minibert tag RUN [TEXT ...] [--json] [...]",
+        usage="minibert tag RUN [TEXT ... | --text FILE] [--json] [...]",
         description="""
 Tags the words of a text with a model that was fine-tuned for it, and lists the
-entities. Without TEXT every line of the standard input is a text.
+entities. Without TEXT every line of a file or of the standard input is a text.
 """,
         epilog="""
 examples:
   minibert tag runs/ner "Ishmael sailed from New Bedford."
-  minibert tag runs/ner --json < letters.txt
+  minibert tag runs/ner --text letters.txt.gz --json
 """,
     )
     parser.set_defaults(run=run_tag)
@@ -30,8 +30,9 @@ examples:
         "folder", metavar="RUN", help="a model fine-tuned for ner or tag, feature-based or not"
     )
     parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="a sentence or more (default: lines of the standard input)"
+        "texts", nargs="*", metavar="TEXT", help="a sentence or more (default: the lines of --text)"
     )
+    parser.add_argument("--text", metavar="FILE", help=".gz, .xz too (default: the standard input)")
     add_engine(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object a text instead")
 
@@ -41,8 +42,10 @@ def run_tag(arguments: argparse.Namespace) -> int:
     from minibert.finetuning.models import limited_threads
     from minibert.finetuning.words import tag_texts
 
+    if arguments.texts and arguments.text:
+        raise InputError(f"--text {arguments.text} is in place of {arguments.texts[0]!r}; give one of them.")
     model = load_tagging_model(arguments.folder, arguments.backend, arguments.threads)
-    texts: Iterable[str] = arguments.texts or text_lines(STANDARD_INPUT)
+    texts: Iterable[str] = arguments.texts or text_lines(arguments.text or STANDARD_INPUT)
     with limited_threads(arguments.threads, model.ops):
         for number, found in enumerate(tag_texts(model, texts)):
             if arguments.json:

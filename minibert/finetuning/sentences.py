@@ -260,8 +260,12 @@ def create(name: str, columns: Mapping[str, Any]) -> Sentences:
     return OwnTexts(name, title, columns) if name in ("classify", "regress") else Glue(name, title)
 
 
-def own_file(data: Path, split: str) -> Path:
+def own_file(data: Path, split: str, other: Many[str] = ()) -> Path:
     """The table of one split in a folder of one's own; a file is taken as it is.
+
+    Parameters
+    ----------
+    other : names that it may have too, beside those of a table.
 
     Raises
     ------
@@ -273,12 +277,14 @@ def own_file(data: Path, split: str) -> Path:
         return data
     if not data.is_dir():
         raise InputError(f"There is no file or folder {data}; name the one with your tables.")
-    names = [split + ending + packed for ending in OWN_ENDINGS for packed in PACKED]
+    known = [*(split + ending for ending in OWN_ENDINGS), *other]
+    names = [name + packed for name in known for packed in PACKED]
     found = [data / name for name in names if (data / name).is_file()]
     if len(found) != 1:
         there = f"has {' and '.join(path.name for path in found)}" if found else f"has no {split}.csv"
         raise InputError(
-            f"{data} {there}; there should be one table of the split {split!r}, .csv, .tsv or .jsonl."
+            f"{data} {there}; there should be one file of the split {split!r}: {', '.join(known[:-1])} or "
+            f"{known[-1]}."
         )
     return found[0]
 

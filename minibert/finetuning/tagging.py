@@ -24,7 +24,7 @@ from minibert.finetuning.task import Mistake, Task
 from minibert.metrics import entities
 
 OUTSIDE = "O"
-# What the splits of CoNLL-2003 are called where they are to be had.
+# What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.
 FILES = {
     "train": ("eng.train", "train.txt", "train.conll", "train.bio"),
     "dev": ("eng.testa", "valid.txt", "dev.txt", "valid.conll", "dev.conll", "dev.bio"),
@@ -73,7 +73,7 @@ class Tagging(Task):
     def read(self, data: Path, split: str) -> list[TaggedSentence]:
         """The sentences of a split."""
         if self.name == "tag":
-            return self._read_own(own_file(data, split), split)
+            return self._read_own(own_file(data, split, FILES[split]), split)
         if not Path(data).is_dir():
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
         found = [path for file in FILES[split] if (path := Path(data) / file).exists()]
