@@ -180,6 +180,7 @@ def evaluate(
     """
     models = _load(folders, task, backend, threads, dtype)
     examples = asked_examples(models[0].task, models[0].folder, data, split, own=task is None)
+    models[0].task.tell_unknown(examples, models[0].labels)
     if not is_labelled(models[0].task, examples):
         raise InputError(
             f"The split {split!r} has no labels to score against; choose another, or use minibert predict."
@@ -231,6 +232,7 @@ def predict(
     models = _load(folders, task, backend, threads, dtype)
     first = models[0]
     examples = asked_examples(first.task, first.folder, data, split, own=task is None)
+    first.task.tell_unknown(examples, first.labels)
     if majority:
         if first.head.kind != "classify":
             raise InputError(f"majority is for classes, and {first.task.name} has none; leave it out.")

@@ -199,7 +199,10 @@ def test_tags_that_are_not_known_stop_the_learning_only(tokenizer):
         features(Tagging(), strange, tokenizer, training=True)
     with pytest.raises(InputError, match="'rome' has no tags"):
         features(Tagging(), [sentence("rome")], tokenizer, training=True)
-    with pytest.warns(UserWarning, match=r"1 of 3 words .* \(B-GPE\), the first in sentence 1"):
+    with pytest.warns(UserWarning, match=r"1 of 3 words .* B-GPE \(1\); the first is in sentence 1"):
+        Tagging().tell_unknown(strange, LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         assert features(Tagging(), strange, tokenizer)[0].label is None
 
 
@@ -274,13 +277,31 @@ def test_tasks_come_by_name():
 def test_tags_that_no_label_stands_for_are_counted_aloud(tokenizer):
     task = Tagging("tag")
     examples = [sentence("anna", 0, "NN"), sentence("a b c", 1, "XY NN XY"), sentence("anna", 2, "VB")]
-    told = r"3 of 5 words have a tag that nothing was learnt of \(XY, VB\), the first in sentence 2; they"
+    told = r"3 of 5 words .* nothing was learnt of: XY \(2\), VB \(1\); the first is in sentence 2\."
     with pytest.warns(UserWarning, match=told):
-        found = features(task, examples, tokenizer, labels=("NN", "JJ"))
-    assert [one.label is None for one in found] == [False, True, True]
+        task.tell_unknown(examples, ("NN", "JJ"))
+    with pytest.warns(UserWarning, match=r"t7 \(1\) and 2 others; the first is in sentence 1\."):
+        task.tell_unknown([sentence(10 * "a ", 0, " ".join(f"t{n}" for n in range(10)))], ("NN",))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        features(task, [sentence("anna", 0, "NN"), sentence("b", 1)], tokenizer, labels=("NN",))
+        found = features(task, examples, tokenizer, labels=("NN", "JJ"))
+        task.tell_unknown([sentence("anna", 0, "NN"), sentence("b", 1)], ("NN",))
+    assert [one.label is None for one in found] == [False, True, True]
+
+
+def test_tags_that_were_never_learnt_are_missed_and_change_nothing_else():
+    gold = [sentence("a b c", 0, "B-PER I-PER O"), sentence("d e", 1, "B-LOC O")]
+    found = [["B-PER", "I-PER", "O"], ["B-LOC", "O"]]
+    for tags, words, kind in (("B-NEW I-NEW", "f g", "NEW"), ("0", "f", "0"), ("NEW", "f", "NEW")):
+        more, said = [*gold, sentence(words, 2, tags)], [*found, ["O"] * len(words.split())]
+        scores = Tagging().score(more, said)
+        assert scores["precision"] == 1.0 and scores["recall"] == pytest.approx(2 / 3)
+        assert scores["f1_PER"] == scores["f1_LOC"] == 1.0 and scores[f"f1_{kind}"] == 0.0
+        assert Tagging().statistic(more, said)(np.arange(3)) == pytest.approx(scores["f1"])
+        [mistake] = Tagging().mistakes(more, said)
+        assert (mistake.expected, mistake.found) == (f"{kind} {words}", "none")
+        assert Tagging().classes(more, said)[0][5] == kind
+    assert Tagging().score([sentence("a", 0, "O")], [["NN"]])["precision"] == 0.0
 
 
 def test_own_files_are_tables_of_words_and_tags(tmp_path, tokenizer):

@@ -166,6 +166,7 @@ class _Features:
         self.task = registry.create(options.task, dict(options.columns))
         train, dev = read_examples(self.task, options)
         self.labels = self.task.labels(train)
+        self.task.tell_unknown(dev, self.labels)
         max_length = options.max_length or min(self.task.max_length, model.config.P)
         wanted = sorted({number for row in rows for number in numbers_of(row, self.layers)})
         frozen = Frozen(model, tokenizer, self.task, self.labels, max_length, out / "activations", show)

@@ -261,6 +261,7 @@ def run(
     train_examples, dev_examples = read_examples(task, options)
     labels = task.labels(train_examples)
     task.labels(dev_examples)  # which complains of a sentence without tags
+    task.tell_unknown(dev_examples, labels)
     max_length = options.max_length or min(task.max_length, model.config.P)
     _claim_folder(options, folder, resume)
     with limited_threads(options.threads, ops):

@@ -47,6 +47,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
     task = registry.create(options.task, dict(options.columns))
     train, dev = read_examples(task, options)
     labels = tuple(task.labels(train))
+    task.tell_unknown(dev, labels)
     config, _, _ = hub.load(options.model, head=task.head(labels))
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model)

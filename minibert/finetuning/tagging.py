@@ -6,6 +6,7 @@ There is no CRF: tags are chosen word by word, and one that contradicts its neig
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -31,6 +32,7 @@ FILES = {
     "test": ("eng.testb", "test.txt", "test.conll", "test.bio"),
 }
 COLUMNS = ("words", "tags", "layout", "delimiter", "header")  # arguments of `tables.read_tags`
+MOST_TOLD = 8  # kinds of unknown tags that are named
 NOTHING = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
 _NONE = np.empty(0, np.int32)
 
@@ -113,8 +115,7 @@ class Tagging(Task):
         """The windows over the documents, in order; `example` is the first sentence each is asked about.
 
         A word longer than a sixth of `max_length` loses its last pieces. A word without any, a control
-        character perhaps, has no row when training; else its row is `NOTHING`. Tags that are none of `labels`
-        are told of in a warning: a model that has never learnt them can't be right there.
+        character perhaps, has no row when training; else its row is `NOTHING`.
 
         Raises
         ------
@@ -122,22 +123,31 @@ class Tagging(Task):
             When a tag is missing, or is none of `labels`, and `training` needs it.
         """
         numbers = {label: number for number, label in enumerate(labels)}
-        before, words, strange = 0, 0, []
+        before = 0
         for sentences in self._documents(examples):
             tags = _numbered(sentences, numbers, before, training)
             ends = np.cumsum([len(sentence.words) for sentence in sentences])
             for feature in _features(sentences, ends, tags, tokenizer, max_length, training):
                 yield feature._replace(example=before + feature.example)
-            for number, sentence in enumerate(sentences, start=before + 1):
-                words += len(sentence.words)
-                strange += [(number, tag) for tag in sentence.tags or () if tag not in numbers]
             before += len(sentences)
-        if strange:
-            kinds = list(dict.fromkeys(tag for _, tag in strange))
+
+    def tell_unknown(self, examples: Many[TaggedSentence], labels: tuple[str, ...]) -> None:
+        """Which tags were never learnt, how often they are there, and where first."""
+        places = [
+            (tag, number)
+            for number, example in enumerate(examples, start=1)
+            for tag in example.tags or ()
+            if tag not in labels
+        ]
+        if places:
+            kinds = Counter(tag for tag, _ in places).most_common()
+            told = ", ".join(f"{tag} ({count:,})" for tag, count in kinds[:MOST_TOLD])
+            more = f" and {len(kinds) - MOST_TOLD:,} others" if len(kinds) > MOST_TOLD else ""
+            words = sum(len(example.words) for example in examples)
             warnings.warn(
-                f"{len(strange):,} of {words:,} words have a tag that nothing was learnt of "
-                f"({', '.join(kinds[:4])}), the first in sentence {strange[0][0]:,}; they count as mistakes.",
-                stacklevel=2,
+                f"{len(places):,} of {words:,} words have a tag that nothing was learnt of: {told}{more}; "
+                f"the first is in sentence {places[0][1]:,}. They count as mistakes.",
+                stacklevel=3,
             )
 
     def _documents(self, examples: Iterable[TaggedSentence]) -> Iterator[list[TaggedSentence]]:
@@ -167,8 +177,8 @@ class Tagging(Task):
     def score(self, examples: Many[TaggedSentence], predictions: Many[list[str]]) -> dict[str, float]:
         """Of whole entities f1, precision and recall, in all and by type; of words, accuracy.
 
-        Tags that are not those of entities count as entities of one word each: F1 is then that of the tags
-        other than O, which is accuracy where there is no O.
+        A tag that is not of an entity counts as an entity of one word: F1 of such tags is that of all but O,
+        which is accuracy where there is no O. One that was never learnt is missed.
         """
         found = entities.conlleval(*_comparable(examples, predictions))
         scores = {name: found[name] / 100 for name in ("f1", "precision", "recall", "accuracy")}
@@ -265,14 +275,22 @@ def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
 def _comparable(
     examples: Many[TaggedSentence], predictions: Many[list[str]]
 ) -> tuple[list[Many[str]], list[Many[str]]]:
-    """True and predicted tags; those of parts of speech and the like as entities of one word each."""
-    gold, predicted = [_tags_of(example) for example in examples], list(predictions)
-    if _are_entities({tag for tags in gold for tag in tags}):
-        return gold, predicted
-    return tuple(
-        [[tag if tag == OUTSIDE else f"B-{tag}" for tag in tags] for tags in side]
-        for side in (gold, predicted)
-    )
+    """True and predicted tags; those of parts of speech and the like as entities of one word each.
+
+    Each tag is looked at by itself: one in dev that is like no other changes nothing for those.
+    """
+    sides = [_tags_of(example) for example in examples], list(predictions)
+    every = {tag for side in sides for tags in side for tag in tags}
+    if all(map(_tells_entity, every)):
+        return sides
+    named = {tag: tag if _tells_entity(tag) else f"B-{tag}" for tag in every}
+    return tuple([[named[tag] for tag in tags] for tags in side] for side in sides)
+
+
+def _tells_entity(tag: str) -> bool:
+    """Whether a scorer takes a tag for O, or for a part of an entity with a type."""
+    prefix, _, kind = tag.partition("-")
+    return tag == OUTSIDE or (prefix in ("B", "I", "E", "S") and bool(kind))
 
 
 # -> (words of all sentences,)

@@ -88,6 +88,10 @@ class Task(ABC):
         training : the label has to be known; examples that teach nothing may be left out.
         """
 
+    def tell_unknown(self, examples: Sequence[Any], labels: tuple[str, ...]) -> None:
+        """Warn of what is expected of some examples and no label of the model's; most tasks refuse it."""
+        return
+
     def average(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
         """The outputs of several models for one feature as one: their mean (the paper's ensemble)."""
         return np.mean(outputs, axis=0)
