@@ -156,28 +156,28 @@ def test_flags_are_not_abbreviated(capsys):
     ("words", "message"),
     [
         ("pretrain nowhere.txt --out {new}", "nowhere.txt"),
-        ("pretrain --steps 0 --out {new}", "steps=0"),
-        ("pretrain --mask-rates 0.8,0.1 --out {new}", "mask_rates"),
-        ("pretrain --seq-length 16:0.4 --out {new}", "seq_length='16:0.4'"),
+        ("pretrain --steps 0 --out {new}", "--steps 0"),
+        ("pretrain --mask-rates 0.8,0.1 --out {new}", "--mask-rates"),
+        ("pretrain --seq-length 16:0.4 --out {new}", "--seq-length 16:0.4"),
         ("pretrain --resume --out {new}", "training.json is missing"),
-        ("pretrain --threads 0 --out {new}", "threads=0"),
+        ("pretrain --threads 0 --out {new}", "--threads 0"),
         ("evaluate {new}", "{new}"),
         ("fill-mask {new} [MASK]", "{new}"),
         ("data --vocab {new} --out {new}", "{new}"),
         ("vocab {new} --out {new}", "{new}"),
-        ("data {corpus} --vocab {run} --out {new} --show -2", "show=-2"),
-        ("data {corpus} --vocab {run} --out {new} --seq-length 3 --show 1", "seq_length=3"),
-        ("vocab {corpus} --out {new} --alphabet-limit 0", "alphabet_limit=0"),
-        ("vocab {corpus} --out {new} --unused -1", "unused=-1"),
+        ("data {corpus} --vocab {run} --out {new} --show -2", "--show -2"),
+        ("data {corpus} --vocab {run} --out {new} --seq-length 3 --show 1", "--seq-length 3"),
+        ("vocab {corpus} --out {new} --alphabet-limit 0", "--alphabet-limit 0"),
+        ("vocab {corpus} --out {new} --unused -1", "--unused -1"),
         ("vocab {corpus} --out {new} --user-token Whale", "--user-token 'Whale' would never be found"),
         ("vocab {corpus} --out {new} --user-token Whale", "'whale'; learn with --cased, spell it as"),
         ("vocab {corpus} --out {new} --user-token ##Est", "--user-token '##Est' would never be found"),
         ("vocab {corpus} --out {new} --cased --user-token e-mail", "becomes 'e - mail'; spell it as"),
         ("vocab {corpus} --out {new} --user-token [É]", "--user-token '[É]' would never be found"),
         ("vocab {corpus} --out {new} --user-token [PAD]", "user_tokens has '[PAD]'"),
-        ("vocab {corpus} --out {new} --held-out 0.7", "held_out=0.7"),
-        ("vocab {corpus} --out {new} --held-out 1e-30", "held_out=1e-30 is so small"),
-        ("vocab {corpus} --out {new} --threads 0", "threads=0"),
+        ("vocab {corpus} --out {new} --held-out 0.7", "--held-out 0.7"),
+        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is so small"),
+        ("vocab {corpus} --out {new} --threads 0", "--threads 0"),
         ("vocab {corpus} --report-on {new}", "{new}"),
         ("vocab {corpus} --report-on {run} --vocab-size 90", "learns nothing, which --vocab-size would"),
         ("vocab {corpus} --report-on {run} --unused 0 --user-token a", "which --unused and --user-token"),
@@ -289,7 +289,7 @@ def test_pretrain_does_not_write_over_a_run(run, capsys):
 
 def test_resume_refuses_another_model(run, capsys):
     line = ends_badly(capsys, 2, "pretrain", "--out", str(run), "--resume", "--size", "mini", "--quiet")
-    assert "size='mini' (the run has 'tiny')" in line
+    assert "--size mini (the run has tiny)" in line
 
 
 def test_evaluate_repeats_the_figures_of_the_report(run, capsys):

@@ -127,9 +127,9 @@ def test_tokenize_replaces_what_is_not_utf8_and_says_so_at_the_end(vocab, capsys
         ("--vocab {vocab} one --file two.txt", "give one of them"),
         ("--vocab {vocab} --file nowhere.txt", "nowhere.txt can't be read"),
         ("--vocab nowhere one", "nowhere can't be read"),
-        ("--vocab {vocab} one --max-length 1", "max_length=1"),
-        ("--vocab {vocab} one --max-length 4 --stride 2", "stride=2"),
-        ("--vocab {vocab} one --threads 0", "threads=0"),
+        ("--vocab {vocab} one --max-length 1", "--max-length 1"),
+        ("--vocab {vocab} one --max-length 4 --stride 2", "--stride 2"),
+        ("--vocab {vocab} one --threads 0", "--threads 0"),
         ("one", "--vocab"),
     ],
 )

@@ -252,7 +252,7 @@ def test_bad_input_is_found_before_anything_is_written(model, sst2, rte, tmp_pat
     fails(
         small_options(model, sst2 / "dev.tsv", "classify"),
         out,
-        "say by split_dev \\(--split-dev\\) which share",
+        "say which share of it to measure on, such as split_dev=0.1",
     )
 
 

@@ -255,7 +255,7 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("finetune rte --data {sst2} --model {model} --out {new}", "is not the train file of RTE"),
         ("finetune sst-2 --data {sst2} --model {model} --out {new}", "did you mean sst2"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --lr fast", "'fast' is no learning rate"),
-        ("finetune sst2 --data {sst2} --model {model} --out {new} --lr 0", "learning_rates=(0.0,)"),
+        ("finetune sst2 --data {sst2} --model {model} --out {new} --lr 0", "--lr 0.0 is not valid"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text", "is not NAME=COLUMN"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text=a", "have their own"),
         ("finetune sst2 --data {sst2} --model {new} --out {new}", "{new}"),
@@ -270,7 +270,7 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ),
         (
             "finetune ner --data d --model {model} --out {new} --feature-based last --freeze 1",
-            "freeze=1 has no meaning where feature_based='last' leaves the whole model as it is",
+            "--freeze 1 has no meaning where --feature-based last leaves the whole model as it is",
         ),
         (
             "finetune sst2 --data {sst2} --model {model} --out {model}/vocab.txt/x",
@@ -283,7 +283,7 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("predict --model {model} --split dev --out {new}", "holds no fine-tuned model"),
         ("predict --model {run} --data {new} --out {new}", "There is no folder {new}"),
         ("predict --model {run} --task rte --out {new}", "has other answers than rte"),
-        ("predict --model {run} --task nonsense --out {new}", "task='nonsense' is not known"),
+        ("predict --model {run} --task nonsense --out {new}", "minibert: --task nonsense is not known"),
         (
             "evaluate {model} --data {sst2}",
             "holds no fine-tuned model, which --data, --task and --dtype are for",
@@ -303,6 +303,56 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
     assert line.startswith("minibert")
     assert message.format(new=new) in line
     assert list(tmp_path.iterdir()) == []
+
+
+def numeric_flags():
+    """The flags of `minibert finetune` that take a number."""
+    actions = parse().parser._actions
+    return [action.option_strings[0] for action in actions if action.type in (int, float)]
+
+
+@pytest.mark.parametrize("flag", numeric_flags())
+def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
+    line = ends_badly(capsys, 2, "finetune", "rte", "--data", "d", "--model", "m", "--out", "o", flag, "-1")
+    assert line.startswith(f"minibert: {flag} -1") and "=" not in line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("finetune rte --lr 0.1,0.1", "--lr 0.1,0.1 is not valid; give finite numbers above 0, each once."),
+        ("finetune sst-2", "TASK sst-2 is not known; did you mean sst2?"),
+        ("finetune rte --column text=review", "--column text=review are for classify, regress, tag, qa; the"),
+        (
+            "finetune tag --column word=1 --column x=y",
+            "--column word,x: tag knows none but words, tags, layout",
+        ),
+        (
+            "finetune rte --feature-based last --freeze 1",
+            "--freeze 1 has no meaning where --feature-based last",
+        ),
+        ("finetune rte --fsdp --backend numpy", "--fsdp is for --backend jax; leave it out or choose that."),
+        (
+            "table7 --train-sentences 0",
+            "--train-sentences 0 is not valid; give a whole number of at least 1.",
+        ),
+        ("table7 --seeds 0", "--seeds 0 leaves nothing to train; give at least 1."),
+    ],
+)
+def test_messages_name_what_was_typed(words, message, capsys):
+    line = ends_badly(capsys, 2, *words.split(), "--data", "d", "--model", "m", "--out", "o")
+    assert line.startswith(f"minibert: {message}")
+
+
+def test_messages_leave_alone_what_is_no_argument(run):
+    parser = parse().parser
+    for text in ("/a/seed=3/x.txt is gone", "'epochs=3' is no column", "id2label=3", "text=review", "seed=a"):
+        assert parser.as_typed(text) == text.replace("seed=a", "--seed a")
+    paper = (
+        "cannot go on with bias_correction=False (the run has True), google_decay=True (the run has False);"
+    )
+    assert parser.as_typed(paper) == "cannot go on with --optimizer paper (the run has adamw);"
+    assert parser.as_typed("data='a b'.") == "--data 'a b'."
 
 
 def timeless(folder):
@@ -362,8 +412,10 @@ def test_a_finished_run_resumed_prints_its_report_again(run, capsys):
 
 
 def test_resume_refuses_other_options(run, capsys):
-    line = ends_badly(capsys, 2, "finetune", "--resume", "--out", str(run), "--epochs", "9")
-    assert "epochs=9.0 (the run has 6.0)" in line
+    words = ["--epochs", "9", "--optimizer", "paper", "--lr", "1"]
+    line = ends_badly(capsys, 2, "finetune", "--resume", "--out", str(run), *words)
+    assert "--epochs 9.0 (the run has 6.0), --lr 1.0 (the run has 0.005), " in line
+    assert "--optimizer paper (the run has adamw); leave that out" in line
 
 
 def test_a_model_of_pairs_goes_from_training_to_submission(model, tmp_path, capsys):

@@ -202,17 +202,17 @@ ALL = "--coordinator node0:9876 --processes 2 --process-id 1"
 @pytest.mark.parametrize(
     "flags, message",
     [
-        ("--coordinator node0:9876", "coordinator='node0:9876' needs processes and process_id too"),
+        ("--coordinator node0:9876", "--coordinator node0:9876 needs processes and process_id too"),
         (
             "--processes 2 --process-id 1",
-            "processes=2 and process_id=1 needs coordinator too; give all three",
+            "--processes 2 and --process-id 1 needs coordinator too; give all three",
         ),
-        (ALL.replace(":9876", ""), "coordinator='node0' is not HOST:PORT"),
-        (ALL.replace("9876", "99999"), "coordinator='node0:99999' is not HOST:PORT"),
-        (ALL.replace("--processes 2", "--processes 0"), "processes=0 is not a positive number"),
-        (ALL.replace("id 1", "id 2"), "process_id=2 is not one of 2; count them from 0 to 1"),
-        (ALL.replace("id 1", "id -1"), "process_id=-1 is not one of 2"),
-        (f"{ALL} --backend numpy", "is for backend='jax'; leave it out or choose that"),
+        (ALL.replace(":9876", ""), "--coordinator node0 is not HOST:PORT"),
+        (ALL.replace("9876", "99999"), "--coordinator node0:99999 is not HOST:PORT"),
+        (ALL.replace("--processes 2", "--processes 0"), "--processes 0 is not a positive number"),
+        (ALL.replace("id 1", "id 2"), "--process-id 2 is not one of 2; count them from 0 to 1"),
+        (ALL.replace("id 1", "id -1"), "--process-id -1 is not one of 2"),
+        (f"{ALL} --backend numpy", "is for --backend jax; leave it out or choose that"),
     ],
 )
 def test_half_said_or_impossible_processes_are_refused(flags, message, capsys, monkeypatch, tmp_path):
@@ -392,4 +392,4 @@ def test_finetuning_and_asking_with_jax_gives_numpy_s_answers(tmp_path, capsys):
         answers.append(json.loads(capsys.readouterr().out)["probabilities"])
     assert answers[0] == pytest.approx(answers[1], abs=1e-6)
     line = ends_badly(capsys, 2, "classify", out, "a story", "--backend", "jax", "--device", "gpu")
-    assert "device='gpu' is not what JAX computes on here" in line
+    assert "--device gpu is not what JAX computes on here" in line

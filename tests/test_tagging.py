@@ -318,9 +318,7 @@ def test_own_files_are_tables_of_words_and_tags(tmp_path, tokenizer):
         registry.create("tag", {"words": "text", "tags": "1"}).read(
             _written(tmp_path / "x", "a,b\n"), "train"
         )
-    with pytest.raises(
-        InputError, match=r"columns=\['word'\] \(--column\) are not known to tag; there are words, tags"
-    ):
+    with pytest.raises(InputError, match=r"columns=\['word'\]: tag knows none but words, tags"):
         registry.create("tag", {"word": "text"})
 
 

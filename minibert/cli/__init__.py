@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: _complain(message)
+            warnings.showwarning = lambda message, *_: _complain(arguments.parser.as_typed(str(message)))
             if isa := os.environ.get("MINIBERT_ISA"):
                 backends.force_isa(isa)
             backends.force_device(getattr(arguments, "device", None))
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # while a broken pipe can still be caught
             return status
     except InputError as error:
-        return _complain(error, BAD_INPUT)
+        return _complain(arguments.parser.as_typed(str(error)), BAD_INPUT)
     except BrokenPipeError:  # whoever read the output, `head` perhaps, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED

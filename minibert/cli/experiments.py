@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from minibert.cli.flags import add_engine, add_json
+from minibert.errors import InputError
 
 ROWS = (
     "fine-tuned",
@@ -42,10 +43,18 @@ examples:
         "--width", type=int, default=768, metavar="N", help="of an LSTM in each direction (default: 768)"
     )
     parser.add_argument(
-        "--train-sentences", type=int, metavar="N", help="learn from about so many (default: all)"
+        "--train-sentences",
+        dest="train_examples",
+        type=int,
+        metavar="N",
+        help="learn from about so many (default: all)",
     )
     parser.add_argument(
-        "--dev-sentences", type=int, metavar="N", help="measure on about so many (default: all)"
+        "--dev-sentences",
+        dest="dev_examples",
+        type=int,
+        metavar="N",
+        help="measure on about so many (default: all)",
     )
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings of a row (default: 3)")
     parser.add_argument(
@@ -72,13 +81,15 @@ def run_table7(arguments: argparse.Namespace) -> int:
     from minibert.experiments.table7 import table7, table_text
     from minibert.finetuning.options import FinetuneOptions
 
+    if arguments.seeds < 1:
+        raise InputError(f"--seeds {arguments.seeds} leaves nothing to train; give at least 1.")
     options = FinetuneOptions(
         task=arguments.task,
         data=arguments.data,
         model=arguments.model,
         width=arguments.width,
-        train_examples=arguments.train_sentences,
-        dev_examples=arguments.dev_sentences,
+        train_examples=arguments.train_examples,
+        dev_examples=arguments.dev_examples,
         epochs=arguments.epochs,
         backend=arguments.backend,
         threads=arguments.threads,

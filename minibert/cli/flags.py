@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import functools
+import re
 import textwrap
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -17,6 +18,15 @@ CORPUS_HELP = (
     "or prose; without any, the books inside the package"
 )
 
+
+# An argument as the library's messages name it, `batch_size=0`; not within a path or quotation marks.
+VALUE = r"('[^']*'|\"[^\"]*\"|\([^()]*\)|\[[^]]*\]|\{[^{}]*\}|[^\s,;()]*[^\s,;().:])"
+ASSIGNED = re.compile(rf"(?<![\w'\"/.=-])([a-z]\w*)={VALUE}(?: \(the run has {VALUE}\))?")
+# What --optimizer paper is two fields of the options of.
+PAPER = re.compile(
+    r"(bias_correction|google_decay)=(True|False) \(the run has (?:True|False)\)"
+    r"(?:, google_decay=\w+ \(the run has \w+\))?"
+)
 
 # A wider first column than argparse's, so that most flags keep their text beside them.
 HELP = functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=31)
@@ -34,6 +44,35 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with 2, as for any other bad input."""
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def as_typed(self, message: str) -> str:
+        """A message of the library with arguments as the command has them: `--batch-size 0`, `TASK x`."""
+        names = {one.dest: one.option_strings or [one.metavar] for one in self._actions}
+        bare = {one.dest for one in self._actions if one.nargs == 0}  # flags without a value
+
+        def typed(found: re.Match[str]) -> str:
+            field, value, there = found.groups()
+            if field not in names:
+                return found[0]
+            name = names[field][0] if field in bare else f"{names[field][0]} {_as_typed(value)}"
+            return f"{name} (the run has {_as_typed(there)})" if there else name
+
+        return ASSIGNED.sub(typed, PAPER.sub(_optimizers, message))
+
+
+def _as_typed(value: str) -> str:
+    """A value without the marks of Python: (0.1, 0.2) as 0.1,0.2 and {'text': 'review'} as text=review."""
+    if value[0] in "([{":
+        value = value[1:-1].rstrip(",").replace(", ", ",").replace(": ", "=").replace("'", "")
+    plain = value[1:-1] if value[0] in "'\"" else value
+    return plain if plain and " " not in plain else value
+
+
+def _optimizers(found: re.Match[str]) -> str:
+    """A difference in what --optimizer stands for."""
+    is_paper = (found[1] == "google_decay") == (found[2] == "True")
+    asked, there = ("paper", "adamw") if is_paper else ("adamw", "paper")
+    return f"--optimizer {asked} (the run has {there})"
 
 
 def add_corpus(parser: Any) -> None:

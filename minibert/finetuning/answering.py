@@ -246,10 +246,7 @@ class OwnQuestions(Answering):
 
     def __init__(self, columns: Mapping[str, Any]):
         if unknown := [column for column in columns if column not in self.columns_known]:
-            raise InputError(
-                f"columns={unknown} (--column) are not known to qa; "
-                f"there are {', '.join(self.columns_known)}."
-            )
+            raise InputError(f"columns={unknown}: qa knows none but {', '.join(self.columns_known)}.")
         self.columns = dict(columns)
 
     def read(self, data: Path, split: str) -> list[Question]:

@@ -79,8 +79,8 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
     if options.split_dev is None:
         if data.is_file():
             raise InputError(
-                f"{data} is one file; say by split_dev (--split-dev) which share of it to measure on, "
-                "such as 0.1, or name a folder with train and dev files."
+                f"{data} is one file; say which share of it to measure on, such as split_dev=0.1, or name a "
+                "folder with train and dev files."
             )
         train, dev = _learnt_from(task, data), task.read(data, "dev")
     else:
@@ -173,8 +173,7 @@ def split(examples: list[Any], share: float) -> tuple[list[Any], list[Any]]:
     held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, ("document", "context")))
     if not 0 < len(held) < len(examples):
         raise InputError(
-            f"split_dev={share:g} (--split-dev) of {len(examples):,} examples leaves one part empty; give "
-            "another."
+            f"split_dev={share:g} of {len(examples):,} examples leaves one part empty; give another."
         )
     train = [example for number, example in enumerate(examples) if number not in held]
     return train, [examples[number] for number in sorted(held)]

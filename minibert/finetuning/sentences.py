@@ -234,9 +234,7 @@ class OwnTexts(Sentences):
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         known = ("text", "second", "label", "id", "delimiter", "header")
         if unknown := [column for column in columns if column not in known]:
-            raise InputError(
-                f"columns={unknown} (--column) are not known to {name}; there are {', '.join(known)}."
-            )
+            raise InputError(f"columns={unknown}: {name} knows none but {', '.join(known)}.")
         self.columns = dict(columns)
         is_number = name == "regress"
         figures = ("spearman", "pearson") if is_number else ("accuracy", "matthews")

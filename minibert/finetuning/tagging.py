@@ -45,9 +45,7 @@ def create(name: str, columns: Mapping[str, str]) -> "Tagging":
     columns : for "tag", what the columns of one's own files are called.
     """
     if unknown := [column for column in columns if column not in COLUMNS]:
-        raise InputError(
-            f"columns={unknown} (--column) are not known to tag; there are {', '.join(COLUMNS)}."
-        )
+        raise InputError(f"columns={unknown}: tag knows none but {', '.join(COLUMNS)}.")
     return Tagging(name, columns, by_document=name != "ner-sentences")
 
 

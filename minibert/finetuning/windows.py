@@ -186,7 +186,7 @@ def _encode(
     if len(bad := np.flatnonzero(room < 1)):
         raise InputError(
             f"Question {block[bad[0]].id!r} has {n_pieces[bad[0]]} pieces, which leaves no room for its "
-            f"paragraph in windows of max_length={max_length}; give a larger max_length, or ask briefly."
+            f"paragraph in windows of max_length={max_length}; make them longer, or ask briefly."
         )
     n_tokens = np.diff(paragraphs.cu_seqlens)
     answers = _answer_tokens(block, list(texts), paragraph, paragraphs)
