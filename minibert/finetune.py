@@ -23,7 +23,7 @@ from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.files import require_folder, write_atomically
 from minibert.finetuning import registry, submissions
-from minibert.finetuning.models import OPTIONS_FILE, Finetuned, TaskFile, limited_threads, load
+from minibert.finetuning.models import Finetuned, limited_threads, load
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
 from minibert.finetuning.preparation import asked_examples, prepare
@@ -35,6 +35,7 @@ from minibert.finetuning.results import (
     report_text,
 )
 from minibert.finetuning.running import Run, run_once
+from minibert.finetuning.stored import OPTIONS_FILE, TaskFile
 from minibert.finetuning.sweep import RunOne, sweep
 from minibert.finetuning.task import Task
 from minibert.runlog import say

@@ -31,7 +31,11 @@ class RunOptions:
         """Raise InputError when one of these fields is neither None nor what it should be."""
         for name in names:
             value = getattr(self, name)
-            if value is not None and not holds(value):
+            try:
+                valid = value is None or holds(value)
+            except (TypeError, ValueError):  # a string where a number should be
+                valid = False
+            if not valid:
                 raise InputError(f"{name}={value!r} is not valid; give {what}.")
 
     def save(self, path: str | Path) -> None:
@@ -48,15 +52,28 @@ class RunOptions:
             When there is no such file or it is not one of these.
         """
         try:
-            return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+            return cls(**cls._fields(json.loads(Path(path).read_text(encoding="utf-8"))))
         except FileNotFoundError as error:
             raise InputError(
                 f"{path} is missing: there is no run to go on with; leave out --resume."
             ) from error
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            reason = str(error).rstrip(".")
             raise InputError(
-                f"{path} does not hold the options of a run ({error}); name the folder of one."
+                f"{path} does not hold the options of a run ({reason}); name the folder of one."
             ) from error
+
+    @classmethod
+    def _fields(cls, found: Any) -> dict[str, Any]:
+        """What a file holds, if these are options by their names."""
+        if not isinstance(found, dict):
+            raise InputError(f"it is {found!r:.60} and no object")
+        known = {field.name: field.default is dataclasses.MISSING for field in dataclasses.fields(cls)}
+        if unknown := [name for name in found if name not in known]:
+            raise InputError(f"{unknown[0]!r} is no option")
+        if lacking := [name for name, needed in known.items() if needed and name not in found]:
+            raise InputError(f"{lacking[0]!r} is missing")
+        return found
 
     def resolved(self) -> Self:
         """The same with every `None` that a recipe answers filled in."""

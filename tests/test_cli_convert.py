@@ -13,7 +13,7 @@ from command import ends_badly, notice  # noqa: F401 (a fixture)
 from minibert import cli, hub
 from minibert.config import BertConfig
 from minibert.finetune import classify
-from minibert.finetuning.models import TaskFile
+from minibert.finetuning.stored import TaskFile
 from minibert.params import Head, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 

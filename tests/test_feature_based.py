@@ -270,6 +270,11 @@ def test_a_folder_that_is_not_whole_is_told(finished, tmp_path):
     for change, message in (
         ({"config": stored["config"] | {"width": 13}}, "has other tensors than tagger.json says"),
         ({"combination": "sum-all"}, "describes a tagger on another BERT"),
+        ({"combination": "sum-last-4"}, "describes a tagger on another BERT"),
+        (
+            {"max_length": 9999},
+            "tagger.json asks for sequences of 9999 tokens, but the model has 64 positions",
+        ),
         ({"labels": ["O"]}, "describes a tagger on another BERT"),
         ({"strange": 1}, "tagger.json can't be read"),
     ):

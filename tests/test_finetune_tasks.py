@@ -1,5 +1,6 @@
 """What tasks of fine-tuning are made of: options, batches, features, figures, files for servers."""
 
+import json
 import math
 
 import numpy as np
@@ -71,6 +72,26 @@ def test_options_survive_json(tmp_path):
     options.save(tmp_path / "finetune.json")
     assert FinetuneOptions.load(tmp_path / "finetune.json") == options
     assert options.columns == (("text", "review"),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ([1], r"it is \[1\] and no object"),
+        ({"task": "rte"}, "'data' is missing"),
+        ({"batchsize": 3}, "'batchsize' is no option"),
+        (
+            {"task": "rte", "data": "d", "model": "m", "batch_size": "x"},
+            "batch_size='x' is not valid; give a w.*",
+        ),
+    ],
+)
+def test_options_that_were_damaged_are_told(tmp_path, fields, said):
+    (tmp_path / "finetune.json").write_text(json.dumps(fields))
+    with pytest.raises(
+        InputError, match=rf"finetune.json does not hold the options of a run \({said}\); name"
+    ):
+        FinetuneOptions.load(tmp_path / "finetune.json")
 
 
 def test_going_on_with_other_options_names_those_that_differ(tmp_path):

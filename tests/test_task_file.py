@@ -7,7 +7,9 @@ from small_tasks import write_model
 
 from minibert import Tokenizer, hub
 from minibert.errors import InputError
-from minibert.finetuning.models import Finetuned, TaskFile
+from minibert.finetuning.feature_tagger import TaggerFile
+from minibert.finetuning.models import Finetuned
+from minibert.finetuning.stored import TaskFile
 from minibert.params import Head, initialise
 
 STORED = {
@@ -47,6 +49,8 @@ def test_what_was_written_is_read(tmp_path):
         (STORED | {"labels": "ab"}, "'labels' is 'ab', expected a list of names, each once"),
         (STORED | {"labels": ["a", "a"]}, "'labels' is ['a', 'a'], expected a list of names, each once"),
         (STORED | {"labels": [0, 1]}, "'labels' is [0, 1], expected a list of names, each once"),
+        (STORED | {"labels": []}, "'labels' is [], expected a name for each class of classify"),
+        (STORED | {"columns": {"foo": "1"}}, "columns=['foo']: classify knows none but text"),
         (STORED | {"max_length": -5}, "'max_length' is -5, expected a whole number of at least 4"),
         (STORED | {"max_length": True}, "'max_length' is True, expected a whole number"),
         (STORED | {"max_length": 24.5}, "'max_length' is 24.5, expected a whole number"),
@@ -61,6 +65,58 @@ def test_what_it_can_not_hold_is_told_with_its_name(tmp_path, fields, said):
         TaskFile.load(write(tmp_path, fields))
     assert str(error.value).startswith(f"{tmp_path / 'task.json'} can't be read: {said}")
     assert str(error.value).endswith("; fine-tune the model again.")
+
+
+TAGGER = {
+    "task": "tag",
+    "labels": ["O", "X"],
+    "max_length": 24,
+    "columns": [["layout", "words"]],
+    "combination": "last",
+    "config": {"model_type": "bilstm", "inputs": 8, "outputs": 2},
+}
+
+
+def test_what_was_written_of_a_tagger_is_read(tmp_path):
+    TaggerFile("ner", ("O", "X"), 24, (), "last", TAGGER["config"]).save(tmp_path)
+    assert TaggerFile.load(tmp_path) == TaggerFile("ner", ("O", "X"), 24, [], "last", TAGGER["config"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            None,
+            "it is None, expected an object with task, labels, max_length, columns, combination and config",
+        ),
+        ({"task": "ner"}, "'labels' is missing"),
+        (TAGGER | {"foo": 1}, "'foo' is none of task, labels, max_length, columns, combination, config"),
+        (TAGGER | {"task": "rte"}, "'task' is 'rte', expected the name of a task that tags words"),
+        (TAGGER | {"task": {}}, "'task' is {}, expected the name of a task that tags words"),
+        (TAGGER | {"labels": None}, "'labels' is None, expected a list of names, each once"),
+        (TAGGER | {"max_length": "x"}, "'max_length' is 'x', expected a whole number of at least 4"),
+        (TAGGER | {"columns": [1]}, "'columns' is [1], expected a list of pairs of names"),
+        (TAGGER | {"columns": [["a", "b"]]}, "columns=['a']: tag knows none but words"),
+        (TAGGER | {"combination": "first"}, "'combination' is 'first', expected one of embeddings, second"),
+        (TAGGER | {"config": []}, "'config' is [], expected an object"),
+        (TAGGER | {"config": {}}, "model_type=None is no tagger of LSTMs; expected 'bilstm' with inputs"),
+        (TAGGER | {"config": TAGGER["config"] | {"width": "x"}}, "width='x' is not a whole number from 1 on"),
+    ],
+)
+def test_what_a_tagger_s_file_can_not_hold_is_told_with_its_name(tmp_path, fields, said):
+    (tmp_path / "tagger.json").write_text(json.dumps(fields), "utf-8")
+    with pytest.raises(InputError) as error:
+        TaggerFile.load(tmp_path)
+    assert str(error.value).startswith(f"{tmp_path / 'tagger.json'} can't be read: {said}")
+    assert str(error.value).endswith("; train the tagger again.")
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_json_is_told(tmp_path, text):
+    for one in (TaskFile, TaggerFile):
+        (tmp_path / one.FILE).write_bytes(text)
+        with pytest.raises(InputError, match=f"{one.FILE} can't be read: it is no JSON .*; {one.AGAIN}"):
+            one.load(tmp_path)
 
 
 def test_labels_that_are_not_as_many_as_the_outputs_are_counted(tmp_path):

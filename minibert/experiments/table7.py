@@ -19,9 +19,10 @@ from minibert.finetune import finetune
 from minibert.finetuning import registry
 from minibert.finetuning.activations import COMBINATIONS, numbers_of
 from minibert.finetuning.feature_based import Frozen, Lesson, Training, load_frozen
-from minibert.finetuning.models import OPTIONS_FILE, limited_threads
+from minibert.finetuning.models import limited_threads
 from minibert.finetuning.options import FEATURE_BASED, GENERAL, RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
+from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.runlog import say
 
 RESULTS, TABLE = "table7.json", "table7.txt"

@@ -36,12 +36,13 @@ from minibert.finetuning.activations import (
 )
 from minibert.finetuning.batches import BEGINNING, epoch_order, lengths
 from minibert.finetuning.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
-from minibert.finetuning.models import OPTIONS_FILE, check_vocabulary, limited_threads, read_tokenizer
+from minibert.finetuning.models import check_vocabulary, limited_threads, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.progress import Progress
 from minibert.finetuning.results import figures_text, load_report, report_of, save_report
 from minibert.finetuning.running import BEST, BEST_FILE, CHECKPOINTS, DEV_PREDICTIONS
+from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.finetuning.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
 from minibert.model import Bert
 from minibert.optim import optimizer_for, warmup_linear
@@ -286,7 +287,7 @@ def run(
     if (folder / BEST / WEIGHTS_FILE).exists():  # else it was moved before this was cut off
         os.replace(folder / BEST / WEIGHTS_FILE, folder / WEIGHTS_FILE)
     stored = TaggerFile(
-        task.name, options.columns, labels, max_length, options.feature_based, training.config.to_dict()
+        task.name, labels, max_length, options.columns, options.feature_based, training.config.to_dict()
     )
     stored.save(folder)
     predictions = found.pop("predictions")

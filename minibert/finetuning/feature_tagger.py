@@ -1,7 +1,5 @@
 """A tagger of LSTMs together with its frozen BERT, on disk and in use."""
 
-import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +12,18 @@ from minibert import backends, bilstm, hub
 from minibert.batch import Feature, VectorBatch
 from minibert.bilstm import BilstmConfig, BilstmParameters
 from minibert.errors import InputError
-from minibert.files import atomic_tensors, atomic_text
+from minibert.files import atomic_tensors
 from minibert.finetuning import registry
 from minibert.finetuning.activations import (
+    COMBINATIONS,
     WordVectors,
     combination,
     numbers_of,
     sentence_batches,
     word_vectors,
 )
-from minibert.finetuning.models import TAGGER_FILE, check_vocabulary
+from minibert.finetuning.models import check_vocabulary
+from minibert.finetuning.stored import TAGGER_FILE, Stored, is_name
 from minibert.finetuning.tagging import Tagging, sentence_bounds
 from minibert.model import Bert
 from minibert.params import PRETRAINING, Head, precision_for
@@ -33,37 +33,42 @@ WEIGHTS_FILE = "tagger.safetensors"
 WORD_BUDGET = 2048  # of a batch
 
 
+def _are_pairs(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, list) and len(one) == 2 and all(map(is_name, one)) for one in value
+    )
+
+
+def _tags_words(name: Any) -> bool:
+    return is_name(name) and name in registry.TASKS and registry.create(name).kind == "tag"
+
+
 @dataclass(frozen=True)
-class TaggerFile:
+class TaggerFile(Stored):
     """What `tagger.json` says about the tagger beside it."""
 
-    task: str
     columns: Sequence[tuple[str, str]]
-    labels: tuple[str, ...]
-    max_length: int
     combination: str
     config: Mapping[str, Any]
 
-    def save(self, folder: Path) -> None:
-        """Write it."""
-        text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
-        atomic_text(folder / TAGGER_FILE, text + "\n")
+    FILE = TAGGER_FILE
+    AGAIN = "train the tagger again"
+    EXPECTED = Stored.EXPECTED | {
+        "task": ("the name of a task that tags words", _tags_words),
+        "columns": ("a list of pairs of names", _are_pairs),
+        "combination": (f"one of {', '.join(COMBINATIONS)}", lambda x: is_name(x) and x in COMBINATIONS),
+        "config": ("an object", lambda x: isinstance(x, dict)),
+    }
 
     @classmethod
-    def load(cls, folder: Path) -> "TaggerFile":
-        """Read it.
-
-        Raises
-        ------
-        InputError
-            When the folder has none, or none that can be read.
-        """
-        path = folder / TAGGER_FILE
+    def _wrong(cls, fields: Any) -> str | None:
+        if wrong := super()._wrong(fields):
+            return wrong
         try:
-            found = cls(**json.loads(path.read_text(encoding="utf-8")))
-            return dataclasses.replace(found, labels=tuple(found.labels), max_length=int(found.max_length))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"{path} can't be read ({error}); train the tagger again.") from error
+            BilstmConfig.from_dict(fields["config"])
+        except InputError as error:
+            return str(error).rstrip(".")
+        return None
 
 
 def save_tagger(folder: Path, params: BilstmParameters) -> None:
@@ -169,13 +174,18 @@ class FeatureTagger:
         tokenizer = Tokenizer.from_pretrained(folder)
         config, params, _ = hub.load(folder, precision_for(dtype), PRETRAINING)
         check_vocabulary(config, tokenizer, folder)
-        numbers, mixed = numbers_of(stored.combination, config.L), combination(stored.combination).mixed
-        tagger_config = BilstmConfig.from_dict(dict(stored.config))
-        read = config.H if mixed else len(numbers) * config.H
+        stored.check_positions(folder, config.P)
+        tagger_config, mixed = BilstmConfig.from_dict(stored.config), combination(stored.combination).mixed
         own = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs
-        if own != (read, len(numbers) * mixed, len(stored.labels)):
+        try:
+            numbers = numbers_of(stored.combination, config.L)
+        except InputError:  # of more layers than there are
+            numbers = ()
+        read = config.H if mixed else len(numbers) * config.H
+        if not numbers or own != (read, len(numbers) * mixed, len(stored.labels)):
             raise InputError(
-                f"{folder / TAGGER_FILE} describes a tagger on another BERT than the one beside it."
+                f"{folder / TAGGER_FILE} describes a tagger on another BERT than the one beside it; "
+                f"{stored.AGAIN}."
             )
         return cls(
             folder,

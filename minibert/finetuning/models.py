@@ -1,9 +1,7 @@
 """Fine-tuned models on disk: a folder that Hugging Face reads, and in `task.json` what it is for."""
 
 import dataclasses
-import json
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,97 +12,14 @@ import numpy as np
 from minibert import backends, hub
 from minibert.config import BertConfig
 from minibert.errors import InputError
-from minibert.files import atomic_text
 from minibert.finetuning import batches, registry
 from minibert.finetuning.options import TOKEN_BUDGET
+from minibert.finetuning.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.finetuning.task import Task
 from minibert.params import Head, Parameters, precision_for, reset
 from minibert.tokenizer import Tokenizer
 
-TASK_FILE = "task.json"
-OPTIONS_FILE = "finetune.json"
-TAGGER_FILE = "tagger.json"  # of the feature-based approach
 HEAD = ("head.weight", "head.bias")
-
-
-@dataclass(frozen=True)
-class TaskFile:
-    """What `task.json` says about the model beside it."""
-
-    task: str
-    labels: tuple[str, ...]
-    max_length: int
-    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    tuned: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-    def save(self, folder: Path) -> None:
-        """Write it."""
-        text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
-        atomic_text(folder / TASK_FILE, text + "\n")
-
-    @classmethod
-    def load(cls, folder: Path) -> "TaskFile":
-        """Read it.
-
-        Raises
-        ------
-        InputError
-            When the folder has none, or none that can be read.
-        """
-        path = folder / TASK_FILE
-        try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            if (folder / OPTIONS_FILE).exists():
-                advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
-            else:
-                advice = "make one with minibert finetune"
-            raise InputError(
-                f"{folder} holds no fine-tuned model ({TASK_FILE} is missing); {advice}."
-            ) from error
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path} can't be read ({error}); fine-tune the model again.") from error
-        if wrong := _wrong(fields):
-            raise InputError(f"{path} can't be read: {wrong}; fine-tune the model again.")
-        return cls(**fields | {"labels": tuple(fields["labels"])})
-
-
-# What the fields of task.json have to be, and how that is seen.
-EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "task": ("the name of a task", lambda x: isinstance(x, str) and x in registry.TASKS),
-    "labels": ("a list of names, each once", lambda x: isinstance(x, list) and _are_names(x)),
-    "max_length": ("a whole number of at least 4", lambda x: type(x) is int and x >= 4),
-    "columns": ("an object of names", lambda x: isinstance(x, dict) and all(map(_is_name, x.values()))),
-    "tuned": ("an object of numbers", lambda x: isinstance(x, dict) and all(map(_is_number, x.values()))),
-}
-
-
-def _are_names(values: list[Any]) -> bool:
-    return all(map(_is_name, values)) and len(set(values)) == len(values)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
-def _wrong(fields: Any) -> str | None:
-    """What is wrong with the fields of a task.json; None if nothing is."""
-    if not isinstance(fields, dict):
-        return f"it is {fields!r:.60}, expected an object with task, labels and max_length"
-    for name in fields:
-        if name not in EXPECTED:
-            return f"{name!r} is none of {', '.join(EXPECTED)}"
-    for name, (what, holds) in EXPECTED.items():
-        if name not in fields:
-            if name in ("task", "labels", "max_length"):
-                return f"{name!r} is missing"
-        elif not holds(fields[name]):
-            return f"{name!r} is {fields[name]!r:.60}, expected {what}"
-    return None
 
 
 def is_finetuned(folder: str | Path) -> bool:
@@ -267,11 +182,7 @@ class Finetuned:
                 f"{folder} lacks {', '.join(report.missing)}; it is not a whole fine-tuned model."
             )
         check_vocabulary(config, tokenizer, folder)
-        if stored.max_length > config.P:
-            raise InputError(
-                f"{folder / TASK_FILE} asks for sequences of {stored.max_length} tokens, but the model has "
-                f"{config.P} positions; the two files belong to different models."
-            )
+        stored.check_positions(folder, config.P)
         return cls(
             folder, asked, stored.labels, dict(stored.tuned), stored.max_length, tokenizer, params, ops
         )

@@ -8,8 +8,9 @@ from minibert import hub
 from minibert.errors import InputError
 from minibert.finetuning import registry
 from minibert.finetuning.batches import Features, epoch_order
-from minibert.finetuning.models import OPTIONS_FILE, check_vocabulary, gathered, read_tokenizer
+from minibert.finetuning.models import check_vocabulary, gathered, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.finetuning.task import Task
 from minibert.params import Head
 from minibert.tokenizer import Tokenizer

@@ -21,11 +21,12 @@ from minibert.checkpoint import Checkpoint, latest
 from minibert.errors import InputError
 from minibert.files import atomic_text, remove_leftovers
 from minibert.finetuning.batches import lengths, outputs, training_batches
-from minibert.finetuning.models import OPTIONS_FILE, TaskFile, start_from
+from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.finetuning.progress import Progress
 from minibert.finetuning.results import figures_text, report_of, save_report
+from minibert.finetuning.stored import OPTIONS_FILE, TaskFile
 from minibert.flops import task_operations
 from minibert.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.params import Parameters

@@ -10,10 +10,10 @@ from typing import Any
 
 from minibert.errors import DivergedError, RunError
 from minibert.files import atomic_text, write_atomically
-from minibert.finetuning.models import OPTIONS_FILE
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.results import REPORT, load_report
 from minibert.finetuning.running import BEST, CHECKPOINTS
+from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.runlog import METRICS, say
 
 # options of one run, its folder, when it began -> report
