@@ -20,8 +20,8 @@ from minibert.errors import InputError
 from minibert.finetuning import batches, predicting, preparation, registry, submissions
 from minibert.finetuning.choices import Choices
 from minibert.finetuning.options import SWEEP, FinetuneOptions
+from minibert.finetuning.own_files import own_file
 from minibert.finetuning.results import figure_text
-from minibert.finetuning.sentences import own_file
 from minibert.flops import step_operations, task_operations
 from minibert.ops import Ops
 from minibert.params import Head, initialise

@@ -17,8 +17,8 @@ from minibert.data import squad, tables, trivia
 from minibert.data.squad import Question
 from minibert.errors import InputError
 from minibert.files import atomic_text
+from minibert.finetuning.own_files import read_own
 from minibert.finetuning.registry import TASKS
-from minibert.finetuning.sentences import own_file
 from minibert.finetuning.spans import Answers, Candidate, decode, probabilities
 from minibert.finetuning.task import Mistake, Task
 from minibert.finetuning.windows import Windows
@@ -250,13 +250,7 @@ class OwnQuestions(Answering):
         self.columns = dict(columns)
 
     def read(self, data: Path, split: str) -> list[Question]:
-        path = own_file(data, split)
-        try:
-            return tables.read_questions(path, **self.columns)
-        except tables.MissingColumn as error:
-            if split != "test" or error.role not in ("answer", "start"):
-                raise
-            return tables.read_questions(path, **self.columns | {"answer": None, "start": None})
+        return read_own(tables.read_questions, data, split, self.columns, {"answer": None, "start": None})
 
     def may_be_none(self, examples: Sequence[Question]) -> bool:
         return any(question.impossible for question in examples)

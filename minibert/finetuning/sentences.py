@@ -17,14 +17,14 @@ import numpy as np
 from minibert import metrics
 from minibert.batch import Feature, Sequence
 from minibert.data import glue, pairs, tables
-from minibert.data.glue import PACKED, TextExample
+from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.finetuning import submissions
+from minibert.finetuning.own_files import read_own
 from minibert.finetuning.task import Mistake, Task, softmax
 
 BLOCK = 4096  # examples that are tokenised together
-OWN_ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables of one's own
 NAME_OF_FILES = {"qnli-dev": "qnli"}  # where the reader calls it otherwise
 FIGURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": metrics.accuracy,
@@ -241,13 +241,8 @@ class OwnTexts(Sentences):
         super().__init__(name, title, None if is_number else (), figures)
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        path, numeric = own_file(data, split), self.kind == "regress"
-        try:
-            return tables.read_texts(path, **self.columns, numeric=numeric)
-        except tables.MissingColumn as error:  # a column with holes is another matter
-            if split != "test" or error.role != "label":
-                raise
-            return tables.read_texts(path, **self.columns | {"label": None}, numeric=numeric)
+        given = self.columns | {"numeric": self.kind == "regress"}
+        return read_own(tables.read_texts, data, split, given, {"label": None})
 
 
 def create(name: str, columns: Mapping[str, Any]) -> Sentences:
@@ -256,35 +251,6 @@ def create(name: str, columns: Mapping[str, Any]) -> Sentences:
 
     title = TASKS[name].title
     return OwnTexts(name, title, columns) if name in ("classify", "regress") else Glue(name, title)
-
-
-def own_file(data: Path, split: str, other: Many[str] = ()) -> Path:
-    """The table of one split in a folder of one's own; a file is taken as it is.
-
-    Parameters
-    ----------
-    other : names that it may have too, beside those of a table.
-
-    Raises
-    ------
-    InputError
-        When there is none, or more than one.
-    """
-    data = Path(data)
-    if data.is_file():
-        return data
-    if not data.is_dir():
-        raise InputError(f"There is no file or folder {data}; name the one with your tables.")
-    known = [*(split + ending for ending in OWN_ENDINGS), *other]
-    names = [name + packed for name in known for packed in PACKED]
-    found = [data / name for name in names if (data / name).is_file()]
-    if len(found) != 1:
-        there = f"has {' and '.join(path.name for path in found)}" if found else f"has no {split}.csv"
-        raise InputError(
-            f"{data} {there}; there should be one file of the split {split!r}: {', '.join(known[:-1])} or "
-            f"{known[-1]}."
-        )
-    return found[0]
 
 
 def _is_blank(encoding: Any) -> bool:

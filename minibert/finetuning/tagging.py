@@ -20,7 +20,7 @@ from minibert.data.ner import TaggedSentence
 from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.finetuning.contexts import longest_word, windows
-from minibert.finetuning.sentences import own_file
+from minibert.finetuning.own_files import read_own
 from minibert.finetuning.task import Mistake, Task
 from minibert.metrics import entities
 
@@ -73,7 +73,8 @@ class Tagging(Task):
     def read(self, data: Path, split: str) -> list[TaggedSentence]:
         """The sentences of a split."""
         if self.name == "tag":
-            return self._read_own(own_file(data, split, FILES[split]), split)
+            unlabelled = {"tags": None, "labelled": False}
+            return read_own(tables.read_tags, data, split, self.columns, unlabelled, FILES[split])
         if not Path(data).is_dir():
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
         found = [path for file in FILES[split] if (path := Path(data) / file).exists()]
@@ -82,15 +83,6 @@ class Tagging(Task):
                 f"{data} has no file of the split {split!r}; one of {', '.join(FILES[split])} is expected."
             )
         return ner.read(found[0])
-
-    def _read_own(self, path: Path, split: str) -> list[TaggedSentence]:
-        try:
-            return tables.read_tags(path, **self.columns)
-        except tables.MissingColumn as error:
-            if split != "test" or error.role != "tags":
-                raise
-            columns = {name: column for name, column in self.columns.items() if name != "tags"}
-            return tables.read_tags(path, **columns, labelled=False)
 
     def labels(self, examples: Many[TaggedSentence]) -> tuple[str, ...]:
         """O, then the others in the order of the alphabet; of every type of entity B- and I- both."""

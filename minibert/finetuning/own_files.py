@@ -1,0 +1,66 @@
+"""Files of one's own, in place of a task's official ones: which of a folder is meant, and how it is read."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minibert.data.glue import PACKED
+from minibert.data.tables import MissingColumn
+from minibert.errors import InputError
+
+ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables
+
+
+def read_own(
+    read: Callable[..., list[Any]],
+    data: Path,
+    split: str,
+    columns: Mapping[str, Any],
+    unlabelled: Mapping[str, Any],
+    other: Sequence[str] = (),
+) -> list[Any]:
+    """The examples of a split; those of "test" may come without what is to be found.
+
+    Parameters
+    ----------
+    read : a reader of `minibert.data.tables`.
+    data, split, other : as for `own_file`.
+    columns : arguments of the reader.
+    unlabelled : those that take their place where a column is missing that is named here.
+    """
+    path = own_file(data, split, other)
+    try:
+        return read(path, **columns)
+    except MissingColumn as error:  # a column with holes is another matter
+        if split != "test" or error.role not in unlabelled:
+            raise
+        return read(path, **{**columns, **unlabelled})
+
+
+def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
+    """The table of one split in a folder of one's own; a file is taken as it is.
+
+    Parameters
+    ----------
+    other : names that it may have too, beside those of a table.
+
+    Raises
+    ------
+    InputError
+        When there is none, or more than one.
+    """
+    data = Path(data)
+    if data.is_file():
+        return data
+    if not data.is_dir():
+        raise InputError(f"There is no file or folder {data}; name the one with your tables.")
+    known = [*(split + ending for ending in ENDINGS), *other]
+    names = [name + packed for name in known for packed in PACKED]
+    found = [data / name for name in names if (data / name).is_file()]
+    if len(found) != 1:
+        there = f"has {' and '.join(path.name for path in found)}" if found else f"has no {split}.csv"
+        raise InputError(
+            f"{data} {there}; there should be one file of the split {split!r}: {', '.join(known[:-1])} or "
+            f"{known[-1]}."
+        )
+    return found[0]
