@@ -13,26 +13,25 @@ medians of the turns.
 """
 
 import argparse
-import json
 import math
 import statistics
 import sys
-import tempfile
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from peers import machine, tuning
-from peers.bench import README, require, say
+from peers.bench import ended, measured_or_read, require, say
 from peers.children import Child, Unavailable
 from peers.report import SHORT
 from peers.tuning import Epoch
-from tokenizer_jobs.tables import replace_between_marks, table, times
+from tokenizer_jobs.tables import table, times
 from tokenizer_jobs.texts import DATA, VOCABULARIES
 
 from minibert import backends
 from minibert.config import SIZES
-from minibert.errors import InputError, RunError
+from minibert.errors import InputError
 from minibert.finetuning import registry
 from minibert.tokenizer import Tokenizer
 
@@ -276,11 +275,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run and print; the exit status."""
-    try:
-        return run(parser().parse_args(arguments))
-    except (InputError, RunError) as error:
-        say(str(error))
-        return 2 if isinstance(error, InputError) else 1
+    return ended(lambda: run(parser().parse_args(arguments)))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -289,29 +284,9 @@ def run(options: argparse.Namespace) -> int:
     require("--threads", options.threads, range(1, backends.cores() + 1))
     require("--only", options.only or [], list(RUNNERS))
     require("--size", options.size or [], sorted(SIZES))
-    status = 0
-    if options.rows:
-        rows = json.loads(Path(options.rows).read_text("utf-8"))
-    else:
+    if not options.rows:
         require_data(options.task)
-        if busy := machine.what_disturbs():
-            say(busy)
-        with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(options, Path(folder))
-            try:
-                bench.run()
-                status = int(bench.wrong or not bench.rows)
-            except KeyboardInterrupt:
-                say("stopped; what follows was measured before.")
-                status = 130
-        rows = bench.rows
-    if options.write_readme and (status or any(row["quick"] or row["busy"] for row in rows)):
-        raise InputError("--write-readme needs full rows from a quiet machine; README.md is as it was.")
-    text = tables(rows)
-    print(json.dumps(rows, indent=1) if options.json else text)
-    if options.write_readme:
-        README.write_text(replace_between_marks(README.read_text("utf-8"), text, MARK), "utf-8")
-    return status
+    return measured_or_read(options, partial(Bench, options), tables, MARK)
 
 
 def require_data(tasks: list[str]) -> None:

@@ -28,14 +28,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peers import cells, machine, score_report
-from peers.bench import README, require, say
+from peers.bench import README, ended, require, say
 from peers.score_report import SIDES
 from tokenizer_jobs.tables import replace_between_marks
 from tokenizer_jobs.texts import DATA
 
 from minibert import backends
 from minibert.data.ner import DOCUMENT_START
-from minibert.errors import InputError, RunError
+from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.finetuning import registry
 from minibert.finetuning.options import RECIPES, FinetuneOptions
@@ -325,11 +325,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run and print; the exit status."""
-    try:
-        return run(parser().parse_args(arguments))
-    except (InputError, RunError) as error:
-        say(str(error))
-        return 2 if isinstance(error, InputError) else 1
+    return ended(lambda: run(parser().parse_args(arguments)))
 
 
 def run(options: argparse.Namespace) -> int:

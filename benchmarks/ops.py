@@ -14,23 +14,19 @@ implementation, and above it one whose arrays were in cache already.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from peers import bench, machine, ops_report
-from peers.bench import require, say
+from peers import machine, ops_report
+from peers.bench import ended, measured_or_read, require, say
 from peers.children import Child, NoJob, Unavailable, take_turns
 from peers.operations import Case, plan
 from peers.ops_minibert import Reference
-from tokenizer_jobs.tables import replace_between_marks
 
 from minibert import backends
-from minibert.errors import InputError, RunError
 
 MARK = "<!-- written by `python benchmarks/ops.py --write-readme` -->"
 ROUNDS = {False: (7, 0.2), True: (2, 0.01)}  # quick -> rounds, seconds of everyone in a round
@@ -283,11 +279,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run and print; the exit status."""
-    try:
-        return _main(parser().parse_args(arguments))
-    except (InputError, RunError) as error:
-        say(str(error))
-        return 2 if isinstance(error, InputError) else 1
+    return ended(lambda: _main(parser().parse_args(arguments)))
 
 
 def _main(options: argparse.Namespace) -> int:
@@ -296,28 +288,7 @@ def _main(options: argparse.Namespace) -> int:
     require("--threads", options.threads, range(1, backends.cores() + 1))
     require("--only", options.only or [], list(dict.fromkeys(case.op for case in plan(True))))
     require("--engines", options.engines or [], list(dict.fromkeys(way.engine for way in WAYS)))
-    status = 0
-    if options.rows:
-        rows = json.loads(Path(options.rows).read_text("utf-8"))
-    else:
-        if busy := machine.what_disturbs():
-            say(busy)
-        run = Bench(options)
-        try:
-            run.run()
-            status = int(run.wrong or not run.rows)
-        except KeyboardInterrupt:
-            say("stopped; what follows was measured before.")
-            status = 130
-        rows = run.rows
-    if options.write_readme and (status or any(row["quick"] or row["busy"] for row in rows)):
-        raise InputError("--write-readme needs full rows from a quiet machine; README.md is as it was.")
-    text = ops_report.tables(rows)
-    print(json.dumps(rows, indent=1) if options.json else text)
-    if options.write_readme:
-        readme = bench.README
-        readme.write_text(replace_between_marks(readme.read_text("utf-8"), text, MARK), "utf-8")
-    return status
+    return measured_or_read(options, lambda folder: Bench(options), ops_report.tables, MARK)
 
 
 if __name__ == "__main__":

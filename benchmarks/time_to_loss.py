@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from peers import machine
-from peers.bench import require, say
+from peers.bench import ended, require, say
 from peers.children import Child, Unavailable
 from peers.race import Course
 from tokenizer_jobs.tables import table, times
@@ -346,11 +346,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--out", metavar="FOLDER", default="runs/time-to-loss", help="for rows.json and curves.png"
     )
     parser.add_argument("--json", action="store_true", help="print a list of rows")
-    try:
-        return run(parser.parse_args(arguments))
-    except (InputError, RunError) as error:
-        say(str(error))
-        return 2 if isinstance(error, InputError) else 1
+    return ended(lambda: run(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":

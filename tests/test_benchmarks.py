@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import finetune  # noqa: E402
 import inference  # noqa: E402
 import ops  # noqa: E402
 import peak  # noqa: E402
@@ -315,6 +316,29 @@ def test_tables_show_what_a_device_tells():
     assert "| jax, fp32 | 46% of 700 TFLOP/s, 31 s |" in text
     assert text.count("no padding on any side, dropout on attention 0:") == 3  # speed, memory, device
     assert "cpp, fp32" in text and "cpp, fp32 | 46%" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "can't be read (No such file or directory); check the name."),
+        ("{", "is no JSON (Expecting property name"),
+        ("{}", "holds no list of rows; name what --json has printed."),
+        ("[]", "holds no list of rows; name what --json has printed."),
+        ("[1]", "holds no list of rows; name what --json has printed."),
+        (
+            '[{"quick": false}]',
+            "holds rows of something else ('busy' is not there, or of another kind); name",
+        ),
+    ],
+)
+def test_rows_that_are_none_are_told(tmp_path, capsys, text, said):
+    path = tmp_path / "rows.json"
+    if text is not None:
+        path.write_text(text)
+    for main in (lambda words: bench.main(step.KIND, options(*words)), ops.main, finetune.main):
+        assert main(["--rows", str(path)]) == 2
+        assert capsys.readouterr().err.startswith(f"minibert: --rows {path} {said}")
 
 
 def test_rows_of_an_earlier_run_become_tables_again(tmp_path, capsys, monkeypatch):

@@ -6,6 +6,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,7 +75,8 @@ class Bench:
     wrong : whether a complaint is that someone found something else than the reference.
     """
 
-    def __init__(self, kind: Kind, options: argparse.Namespace) -> None:
+    def __init__(self, kind: Kind, options: argparse.Namespace, folder: Path) -> None:
+        self.folder = folder
         self.kind, self.options = kind, options
         self.ways, self.variables = on(options.device, kind.ways), VARIABLES[options.device]
         self.size = QUICK if options.quick else FULL
@@ -84,7 +86,7 @@ class Bench:
         self.complaints: list[str] = []
         self.wrong = False
 
-    def run(self, folder: Path) -> None:
+    def run(self) -> None:
         """Every case, every dtype, every number of threads."""
         machine.units()  # before anything takes long, complain of a missing compiler
         cases = chosen_cases(self.kind, self.options)
@@ -95,11 +97,11 @@ class Bench:
                 if self.options.device == "gpu":
                     ways = [way for way in ways if way.engine != REFERENCE]
                 say(f"case {number + 1} of {len(cases)}: {case.work.title}, {dtype}")
-                self.measure(case.work, ways, folder)
+                self.measure(case.work, ways)
 
-    def measure(self, work: Work, ways: list[Way], folder: Path) -> None:
+    def measure(self, work: Work, ways: list[Way]) -> None:
         """Compare, then time those who agree."""
-        path = folder / f"{work.size}.npy"
+        path = self.folder / f"{work.size}.npy"
         if not path.exists():
             np.save(path, weights(work.config(0.0)))
         agreeing = self.agreeing(work, ways, str(path))
@@ -269,11 +271,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 def main(kind: Kind, options: argparse.Namespace) -> int:
     """Run and print; the exit status."""
-    try:
-        return _main(kind, options)
-    except (InputError, RunError) as error:
-        say(str(error))
-        return 2 if isinstance(error, InputError) else 1
+    return ended(lambda: _main(kind, options))
 
 
 def _main(kind: Kind, options: argparse.Namespace) -> int:
@@ -288,27 +286,90 @@ def _main(kind: Kind, options: argparse.Namespace) -> int:
             raise InputError(
                 f"--attention-dropout {rate:g} is not a probability below 1; the paper's is 0.1."
             )
+    return measured_or_read(
+        options, partial(Bench, kind, options), lambda rows: report.tables(rows, kind.limits), kind.mark
+    )
+
+
+def measured_or_read(
+    options: argparse.Namespace,
+    make: Callable[[Path], Any],
+    tables: Callable[[list[dict[str, Any]]], str],
+    mark: str,
+) -> int:
+    """Measure, or read what --rows names; print it, and put it into README.md if --write-readme says so.
+
+    Parameters
+    ----------
+    options : with `rows`, `json` and `write_readme`.
+    make : of a folder for what comes up on the way; its result measures by `run()`, and then has `rows` and,
+        where something was not right, `wrong`.
+    tables : of rows, as Markdown.
+    mark : the line of README.md after which they stand.
+
+    Returns
+    -------
+    The exit status.
+    """
     status = 0
     if options.rows:
-        rows = json.loads(Path(options.rows).read_text("utf-8"))
+        rows = read_rows(options.rows)
     else:
         if busy := machine.what_disturbs():
             say(busy)
-        bench = Bench(kind, options)
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                bench.run(Path(folder))
-            rows, status = bench.rows, int(bench.wrong or not bench.rows)
-        except KeyboardInterrupt:
-            say("stopped; what follows was measured before.")
-            rows, status = bench.rows, 130
-    if options.write_readme and (status or any(row["quick"] or row["busy"] for row in rows)):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = make(Path(folder))
+            try:
+                bench.run()
+                status = int(bench.wrong or not bench.rows)
+            except KeyboardInterrupt:
+                say("stopped; what follows was measured before.")
+                status = 130
+        rows = bench.rows
+    try:
+        disturbed = any(row["quick"] or row["busy"] for row in rows)
+        text = tables(rows)
+    except (KeyError, TypeError) as error:
+        if not options.rows:
+            raise
+        raise InputError(
+            f"--rows {options.rows} holds rows of something else ({error} is not there, or of another kind); "
+            "name what this benchmark has printed with --json."
+        ) from error
+    if options.write_readme and (status or disturbed):
         raise InputError("--write-readme needs full rows from a quiet machine; README.md is as it was.")
-    text = report.tables(rows, kind.limits)
     print(json.dumps(rows, indent=1) if options.json else text)
     if options.write_readme:
-        README.write_text(replace_between_marks(README.read_text("utf-8"), text, kind.mark), "utf-8")
+        README.write_text(replace_between_marks(README.read_text("utf-8"), text, mark), "utf-8")
     return status
+
+
+def read_rows(file: str) -> list[dict[str, Any]]:
+    """What a benchmark has printed with --json.
+
+    Raises
+    ------
+    InputError
+        When there is no such file, or it holds no rows.
+    """
+    try:
+        rows = json.loads(Path(file).read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"--rows {file} can't be read ({error.strerror}); check the name.") from error
+    except ValueError as error:
+        raise InputError(f"--rows {file} is no JSON ({error}); name what --json has printed.") from error
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"--rows {file} holds no list of rows; name what --json has printed.")
+    return rows
+
+
+def ended(run: Callable[[], int]) -> int:
+    """The exit status that a run returns, or that of what went wrong in it, which is told in a sentence."""
+    try:
+        return run()
+    except (InputError, RunError) as error:
+        say(str(error))
+        return 2 if isinstance(error, InputError) else 1
 
 
 def require(option: str, given: Iterable[Any], possible: Iterable[Any]) -> None:
