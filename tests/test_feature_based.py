@@ -11,7 +11,7 @@ from command import notice  # noqa: F401 (a fixture)
 from small_entities import write_data, write_model
 
 from minibert import Bert, Tokenizer, cli
-from minibert.errors import InputError
+from minibert.errors import DivergedError, InputError
 from minibert.experiments import table7 as experiment
 from minibert.experiments.table7 import PAPER, cells, table7, table_text
 from minibert.finetuning import activations
@@ -348,6 +348,44 @@ def test_command_prints_the_table(options, tmp_path, capsys):
     words += ["--width", "4", "--epochs", "1", "--seeds", "1", "--row", "embeddings", "--quiet"]
     assert cli.main([*words, "--backend", "numpy"]) == 0
     assert capsys.readouterr().out.splitlines()[2].startswith("Embeddings")
+
+
+@pytest.fixture
+def diverging(monkeypatch):
+    """Trainings of the row "embeddings" and of the seed 1 of fine-tuning diverge."""
+    fit, finetune = Training.fit, experiment.finetune
+
+    def fit_or_fail(self):
+        if self.options.feature_based == "embeddings":
+            (self.folder / "checkpoints").mkdir(parents=True)
+            raise DivergedError("The loss of step 7 is nan.")
+        return fit(self)
+
+    def finetune_or_fail(options, folder, **named):
+        if options.seed == 1:
+            raise DivergedError("The loss of step 8 is nan.")
+        return finetune(options, folder, **named)
+
+    monkeypatch.setattr(Training, "fit", fit_or_fail)
+    monkeypatch.setattr(experiment, "finetune", finetune_or_fail)
+
+
+def test_a_cell_that_diverges_is_told_and_the_others_go_on(options, tmp_path, capsys, diverging):
+    out = tmp_path / "t"
+    words = ["table7", "--data", options.data, "--model", options.model, "--out", str(out), "--quiet"]
+    words += ["--width", "4", "--epochs", "1", "--seeds", "2", "--backend", "numpy"]
+    words += ["--row", "embeddings", "--row", "fine-tuned", "--row", "last"]
+    for _ in range(2):  # it would end there again
+        assert cli.main(words) == 1
+        lines = capsys.readouterr().out.splitlines()
+        _, mean, value, failed, _ = lines[2].split()
+        assert mean == value and failed == "failed"
+        assert lines[3].split() == ["Embeddings", "-", "failed", "failed", "91.0"]
+        assert lines[4].startswith("Last Hidden") and "+-" in lines[4]
+        assert "embeddings-seed0 has failed and is in no mean: The loss of step 7 is nan." in lines
+        assert "fine-tuned-seed1 has failed and is in no mean: The loss of step 8 is nan." in lines
+    assert not (out / "runs/embeddings-seed0/checkpoints").exists()
+    assert cli.main([*words[:-6], "--row", "last"]) == 0
 
 
 def test_engines_train_alike(options, tmp_path):

@@ -27,7 +27,8 @@ def add_table7(commands: Any) -> None:
 Makes Table 7 of the paper from a checkpoint: F1 of named entities on dev, by
 fine-tuning and by LSTMs on six combinations of frozen layers, with several
 seeds. The table is printed, and lies in table7.txt and table7.json. The same
-command goes on where it was stopped.
+command goes on where it was stopped. A training that diverges is told there,
+the others go on, and the exit status is 1.
 """,
         epilog="""
 examples:
@@ -77,8 +78,8 @@ examples:
 
 
 def run_table7(arguments: argparse.Namespace) -> int:
-    """Train, and print the table."""
-    from minibert.experiments.table7 import table7, table_text
+    """Train, and print the table; 1 when a training has failed."""
+    from minibert.experiments.table7 import cells, table7, table_text
     from minibert.finetuning.options import FinetuneOptions
 
     if arguments.seeds < 1:
@@ -102,4 +103,5 @@ def run_table7(arguments: argparse.Namespace) -> int:
         show=not arguments.quiet,
     )
     print(json.dumps(results, indent=2) if arguments.json else table_text(results))
-    return 0
+    asked = [cell.name for cell in cells(arguments.row or ROWS, range(arguments.seeds))]
+    return int(any("failed" in results["cells"][name] for name in asked))

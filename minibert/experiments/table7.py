@@ -1,9 +1,11 @@
 """Table 7 of the paper: named entities by fine-tuning, and by LSTMs on six combinations of frozen layers.
 
-Every cell is one training with one seed; what is finished stands in `table7.json`, and is not done again.
+Every cell is one training with one seed; what is finished stands in `table7.json`, and is not done again. Of
+one that has diverged it says so: it would end there again.
 """
 
 import dataclasses
+import functools
 import json
 import shutil
 import statistics
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert import backends
-from minibert.errors import InputError
+from minibert.errors import DivergedError, InputError
 from minibert.files import atomic_text
 from minibert.finetune import finetune
 from minibert.finetuning import registry
@@ -22,6 +24,7 @@ from minibert.finetuning.feature_based import Frozen, Lesson, Training, load_fro
 from minibert.finetuning.models import limited_threads
 from minibert.finetuning.options import FEATURE_BASED, GENERAL, RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
+from minibert.finetuning.running import BEST, CHECKPOINTS
 from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.runlog import say
 
@@ -73,8 +76,8 @@ def table7(
 
     Returns
     -------
-    What `table7.json` holds: `settings`, and in `cells` dev figures of every training; `table_text` makes it
-    readable.
+    What `table7.json` holds: `settings`, and in `cells` dev figures of every training, or under `failed` what
+    became of it; `table_text` makes it readable.
 
     Raises
     ------
@@ -87,14 +90,20 @@ def table7(
             raise InputError(f"rows: there is no {row!r}; choose from {', '.join(PAPER)}.")
     results = _begun(options, out)
     missing = [cell for cell in cells(rows, seeds) if cell.name not in results["cells"]]
-    features = [cell for cell in missing if cell.row != FINE_TUNED]
-    for number, trained in enumerate(_train_all(options, out, missing, features, show), start=1):
-        cell, figures = trained
+    trainer = _Trainer(options, out, {cell.row for cell in missing} - {FINE_TUNED}, show)
+    for number, cell in enumerate(missing, start=1):
+        try:
+            figures = trainer.train(cell)
+            told = f"F1 {100 * figures['f1']:.2f} on dev"
+        except DivergedError as error:
+            figures, told = {"failed": str(error)}, f"given up. {error}"
+            for name in (CHECKPOINTS, BEST):
+                shutil.rmtree(trainer.folder(cell) / name, ignore_errors=True)
         results["cells"][cell.name] = figures
         atomic_text(out / RESULTS, json.dumps(results, indent=2) + "\n")
         atomic_text(out / TABLE, table_text(results) + "\n")
         if show:
-            say(f"{cell.name}: F1 {100 * figures['f1']:.2f} on dev ({number} of {len(missing)} done).")
+            say(f"{cell.name}: {told} ({number} of {len(missing)} done).")
     shutil.rmtree(out / "activations", ignore_errors=True)
     return results
 
@@ -128,18 +137,32 @@ def _begun(options: FinetuneOptions, out: Path) -> dict[str, Any]:
     return found
 
 
-def _train_all(
-    options: FinetuneOptions, out: Path, missing: list[Cell], features: list[Cell], show: bool
-) -> Iterable[tuple[Cell, dict[str, Any]]]:
-    prepared = None
-    for cell in missing:
-        one, folder = dataclasses.replace(options, seed=cell.seed), out / "runs" / cell.name
-        if cell.row == FINE_TUNED:
-            resume = (folder / OPTIONS_FILE).exists()
-            yield cell, _figures(finetune(one, folder, resume=resume, show=show))
-            continue
-        prepared = prepared or _Features(options, out, {other.row for other in features}, show)
-        yield cell, prepared.train(dataclasses.replace(one, feature_based=cell.row), folder)
+class _Trainer:
+    """What trains a cell.
+
+    Parameters
+    ----------
+    rows : those of features, whose layers are computed when the first of them comes.
+    """
+
+    def __init__(self, options: FinetuneOptions, out: Path, rows: set[str], show: bool) -> None:
+        self.options, self.out, self.rows, self.show = options, out, rows, show
+
+    def folder(self, cell: Cell) -> Path:
+        """Of its training."""
+        return self.out / "runs" / cell.name
+
+    def train(self, cell: Cell) -> dict[str, Any]:
+        """The figures of a cell."""
+        one, folder = dataclasses.replace(self.options, seed=cell.seed), self.folder(cell)
+        if cell.row != FINE_TUNED:
+            return self._features.train(dataclasses.replace(one, feature_based=cell.row), folder)
+        resume = (folder / OPTIONS_FILE).exists()
+        return _figures(finetune(one, folder, resume=resume, show=self.show))
+
+    @functools.cached_property
+    def _features(self) -> "_Features":
+        return _Features(self.options, self.out, self.rows, self.show)
 
 
 def _figures(found: dict[str, Any]) -> dict[str, Any]:
@@ -196,7 +219,7 @@ class _Features:
         )
         with limited_threads(options.threads, self.ops):
             figures = _figures(training.fit())
-        for name in ("checkpoints", "best"):
+        for name in (CHECKPOINTS, BEST):
             shutil.rmtree(folder / name, ignore_errors=True)
         return figures
 
@@ -210,23 +233,24 @@ def _resolved(options: FinetuneOptions) -> FinetuneOptions:
 
 def table_text(results: dict[str, Any]) -> str:
     """The table as a person reads it, with what was done said below."""
-    found: dict[str, dict[int, float]] = {}
+    found: dict[str, dict[int, float | None]] = {}
     for name, figures in results["cells"].items():
         row, _, seed = name.rpartition("-seed")
-        found.setdefault(row, {})[int(seed)] = 100 * figures["f1"]
+        found.setdefault(row, {})[int(seed)] = None if "failed" in figures else 100 * figures["f1"]
     seeds = sorted({seed for row in found.values() for seed in row})
     titles = {FINE_TUNED: "Fine-tuning"} | {name: one.title for name, one in COMBINATIONS.items()}
     width = max(map(len, titles.values()))
     head = "  ".join([f"{'dev F1':<{width}}", "mean +- s.d.", *(f"seed {s}" for s in seeds), "paper"])
     lines = [head, "-" * len(head)]
     for row, paper in PAPER.items():
-        values = found.get(row)
-        if not values:
+        if row not in found:
             continue
-        spread = f"+- {statistics.stdev(values.values()):.2f}" if len(values) > 1 else ""
-        mean = f"{statistics.mean(values.values()):.2f} {spread}"
-        shown = [f"{values[seed]:6.2f}" if seed in values else " " * 6 for seed in seeds]
+        values = [value for value in found[row].values() if value is not None]
+        spread = f"+- {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+        mean = f"{statistics.mean(values):.2f} {spread}" if values else "-"
+        shown = [_shown(found[row][seed]) if seed in found[row] else " " * 6 for seed in seeds]
         lines.append("  ".join([f"{titles[row]:<{width}}", f"{mean:<12}", *shown, f"{paper:5.1f}"]))
+    failed = {name: cell["failed"] for name, cell in results["cells"].items() if "failed" in cell}
     settings = results["settings"]
     learnt = settings["train_examples"]
     epochs = settings["epochs"]
@@ -242,5 +266,10 @@ def table_text(results: dict[str, Any]) -> str:
             f"{settings['width']} in each direction (the paper: 768).",
             f"Of {tuned:g} epochs of fine-tuning, {frozen:g} of LSTMs, the best on dev counts.",
             "The paper's column: BERT BASE, cased, all of CoNLL-2003.",
+            *(f"{name} has failed and is in no mean: {why}" for name, why in failed.items()),
         ]
     )
+
+
+def _shown(value: float | None) -> str:
+    return "failed" if value is None else f"{value:6.2f}"
