@@ -20,6 +20,45 @@ settings.load_profile("minibert")
 _MISSING = ("could not import", "not installed", "not built", "no C core")
 
 
+# Of fine-tuning; to be read only. Files that have others of these names mean their own.
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """The folder of a small pre-trained model, so to say."""
+    from small_tasks import write_model
+
+    return write_model(tmp_path_factory.mktemp("models") / "small")
+
+
+@pytest.fixture(scope="session")
+def sst2(tmp_path_factory):
+    """A small SST-2."""
+    from small_tasks import write_sst2
+
+    return write_sst2(tmp_path_factory.mktemp("data") / "SST-2")
+
+
+@pytest.fixture(scope="session")
+def rte(tmp_path_factory):
+    """A small RTE."""
+    from small_tasks import write_rte
+
+    return write_rte(tmp_path_factory.mktemp("data") / "RTE")
+
+
+@pytest.fixture(scope="session")
+def run(model, sst2, tmp_path_factory):
+    """A run folder, finished, that has learnt its task."""
+    from small_tasks import small_options
+
+    from minibert.finetune import finetune
+
+    out = tmp_path_factory.mktemp("runs") / "sst2"
+    finetune(small_options(model, sst2), out, show=False)
+    return out
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--forbid-missing",

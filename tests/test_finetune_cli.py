@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from command import PATIENCE, ends_badly, notice, start, wait_for_step  # noqa: F401 (a fixture)
-from small_tasks import reviews, write_model, write_rte, write_sst2, write_table
+from small_tasks import reviews, write_model, write_rte, write_table
 
 from minibert import cli, finetune as finetuning
 from minibert.checkpoint import checkpoints
@@ -22,16 +22,6 @@ from minibert.runlog import SPEEDS, read_metrics
 
 QUICK = "--batch-size 16 --lr 5e-3 --backend numpy --epochs 6".split()
 STEPS = 60
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return write_model(tmp_path_factory.mktemp("models") / "small")
-
-
-@pytest.fixture(scope="module")
-def sst2(tmp_path_factory):
-    return write_sst2(tmp_path_factory.mktemp("data") / "SST-2")
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +334,7 @@ def test_messages_name_what_was_typed(words, message, capsys):
     assert line.startswith(f"minibert: {message}")
 
 
-def test_messages_leave_alone_what_is_no_argument(run):
+def test_messages_leave_alone_what_is_no_argument():
     parser = parse().parser
     for text in ("/a/seed=3/x.txt is gone", "'epochs=3' is no column", "id2label=3", "text=review", "seed=a"):
         assert parser.as_typed(text) == text.replace("seed=a", "--seed a")

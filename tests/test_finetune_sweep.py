@@ -11,9 +11,6 @@ from small_tasks import (
     report_in,
     reviews,
     small_options,
-    write_model,
-    write_rte,
-    write_sst2,
     write_table,
 )
 
@@ -24,30 +21,6 @@ from minibert.finetuning import predicting, registry, running
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.results import sweep_table
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """The folder of a pre-trained model, so to say."""
-    return write_model(tmp_path_factory.mktemp("models") / "small")
-
-
-@pytest.fixture(scope="module")
-def sst2(tmp_path_factory):
-    return write_sst2(tmp_path_factory.mktemp("data") / "SST-2")
-
-
-@pytest.fixture(scope="module")
-def rte(tmp_path_factory):
-    return write_rte(tmp_path_factory.mktemp("data") / "RTE")
-
-
-@pytest.fixture(scope="module")
-def run(model, sst2, tmp_path_factory):
-    """A run folder, finished, that has learnt its task."""
-    out = tmp_path_factory.mktemp("runs") / "sst2"
-    finetune(small_options(model, sst2), out, show=False)
-    return out
 
 
 @pytest.fixture(scope="module")
