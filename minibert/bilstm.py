@@ -126,22 +126,34 @@ def logits(
 
 # dlogits (N,K) -> dvectors (T,I) or (N,T,I), grads
 def logits_backward(
-    ops: Any, config: BilstmConfig, dlogits: Any, saved: Any, params: Tree, grads: Tree
+    ops: Any,
+    config: BilstmConfig,
+    dlogits: Any,
+    saved: Any,
+    params: Tree,
+    grads: Tree,
+    frozen: bool = False,
 ) -> tuple[Any, Tree]:
-    """Gradients of `logits`: of the vectors afresh, of the parameters added to `grads`."""
+    """Gradients of `logits`: of the vectors afresh, of the parameters added to `grads`.
+
+    Parameters
+    ----------
+    frozen : the vectors are given, and nobody learns from their gradient: None comes in its place.
+    """
     saved_mix, saved_lstm, saved_rows, saved_linear = saved
     d_read, dweight, dbias = ops.linear_backward(dlogits, saved_linear)
     dy = ops.take_rows_backward(d_read, saved_rows)
-    dx, lstm = ops.bilstm_block_backward(dy, saved_lstm, params["lstm"], grads["lstm"])
+    unread = frozen and not config.mixed  # from what is mixed the weights of the mixture learn
+    dx, lstm = ops.bilstm_block_backward(dy, saved_lstm, params["lstm"], grads["lstm"], unread)
     head = {
         "weight": ops.accumulate(grads["head"]["weight"], dweight),
         "bias": ops.accumulate(grads["head"]["bias"], dbias),
     }
     grads = grads | {"lstm": lstm, "head": head}
     if config.mixed:
-        dx, d_weights = ops.layer_mix_backward(dx, saved_mix)
+        dx, d_weights = ops.layer_mix_backward(dx, saved_mix, frozen)
         grads = grads | {"mix": {"weights": ops.accumulate(grads["mix"]["weights"], d_weights)}}
-    return dx, grads
+    return None if frozen else dx, grads
 
 
 def loss(
@@ -162,11 +174,13 @@ def loss(
 
 
 # -> dvectors (T,I) or (N,T,I), grads
-def loss_backward(ops: Any, config: BilstmConfig, saved: Any, params: Tree, grads: Tree) -> tuple[Any, Tree]:
-    """Gradients of `loss`: of the vectors afresh, of the parameters added to `grads`."""
+def loss_backward(
+    ops: Any, config: BilstmConfig, saved: Any, params: Tree, grads: Tree, frozen: bool = False
+) -> tuple[Any, Tree]:
+    """Gradients of `loss`, as those of `logits_backward`."""
     saved, saved_loss, weights = saved
     dlogits = ops.softmax_cross_entropy_backward(weights, saved_loss)
-    return logits_backward(ops, config, dlogits, saved, params, grads)
+    return logits_backward(ops, config, dlogits, saved, params, grads, frozen)
 
 
 # -> one (rows,K) for each sequence

@@ -66,6 +66,33 @@ def test_micro_batches_have_the_loss_and_the_gradients_of_the_whole_batch(mixed,
     assert all(np.abs(grad).max() > 1e-4 for _, grad in grads.items())
 
 
+@every_engine
+@mixed_or_not
+def test_frozen_vectors_get_no_gradient_and_the_parameters_the_same(engine, mixed, monkeypatch):
+    config = dataclasses.replace(CONFIG, mixed=mixed)
+    params, whole = tagger(config, np.float32), batch(config, dtype=np.float32)
+    ops, found, computed = backends.create(engine, 1), [], []
+    linear_backward = type(ops).linear_backward
+    monkeypatch.setattr(
+        type(ops), "linear_backward", lambda *one: computed.append(1) or linear_backward(*one)
+    )
+    for frozen in (False, True):
+        grads = params.zeros_like()
+        with ops.step():
+            _, saved = bilstm.loss(ops, config, params.tree, whole)
+            computed.clear()
+            dx, tree = bilstm.loss_backward(ops, config, saved, params.tree, grads.tree, frozen)
+        found.append(
+            [np.asarray(one) for layer in tree["lstm"] for way in layer.values() for one in way.values()]
+        )
+        found[-1] += [np.asarray(one) for one in (*tree["head"].values(), *tree.get("mix", {}).values())]
+        assert (dx is None) == frozen
+        if engine != "jax":  # compiled, it leaves out what nobody reads
+            assert len(computed) == (3 if frozen and not mixed else 5)
+    for one, other in zip(*found, strict=True):
+        assert distance(one, other) <= 1e-6
+
+
 @mixed_or_not
 def test_outputs_of_a_packed_batch_are_those_of_each_sequence_alone(mixed):
     config = dataclasses.replace(CONFIG, mixed=mixed)

@@ -409,14 +409,14 @@ class OneDirectionForgotten(Ops):
 
 @seen_in("bilstm_block")
 class DirectionsExchanged(Ops):
-    def bilstm_block_backward(self, dy, saved, params, grads):
+    def bilstm_block_backward(self, dy, saved, params, grads, frozen=False):
         dy = np.roll(dy, dy.shape[1] // 2, axis=1)
-        return super().bilstm_block_backward(dy, saved, params, grads)
+        return super().bilstm_block_backward(dy, saved, params, grads, frozen)
 
 
 @seen_in("layer_mix", "tagger_loss")
 class SharesTreatedAsWeights(Ops):
-    def layer_mix_backward(self, dy, saved):
+    def layer_mix_backward(self, dy, saved, frozen=False):
         layers, shares = saved
         return shares[:, None, None] * dy, (layers * dy).sum((1, 2))
 

@@ -186,7 +186,7 @@ class Training:
             drop = ops.dropout(batch, config.dropout, 0.0, seed, step)
             with ops.step():
                 loss, saved = bilstm.loss(ops, config, params, batch, drop)
-                _, grads = bilstm.loss_backward(ops, config, saved, params, grads)
+                _, grads = bilstm.loss_backward(ops, config, saved, params, grads, frozen=True)
                 right = loss.logits.argmax(1) == batch.labels
                 return grads, {"loss": loss.loss, "accuracy": (batch.label_weights * right).sum()}
 

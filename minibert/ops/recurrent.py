@@ -64,8 +64,14 @@ class Recurrent(Blocks):
     # dy (T,H) -> dx (T,I)  dw_in (I,4H)  dw_state (H,4H)  dbias (4H,)
     def lstm_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any, Any]:
         """Backward through time."""
+        time, d_gates, dw_state = self._gates_backward(dy, saved)
+        dx, dw_in, dbias = self.linear_backward(d_gates, saved[0])
+        return dx[time.back], dw_in, dw_state, dbias
+
+    # -> time, d_gates (T,4H) in its order, dw_state (H,4H)
+    def _gates_backward(self, dy: Any, saved: Saved) -> tuple["_Time", Any, Any]:
         xp = self.xp
-        saved_linear, w_state, cu_seqlens, reverse, gates, cells, tanhs, outputs = saved
+        _, w_state, cu_seqlens, reverse, gates, cells, tanhs, outputs = saved
         time, H = _time(cu_seqlens, bool(reverse)), w_state.shape[0]
         i, f, g, o = (gates[:, j * H : (j + 1) * H] for j in range(4))
         slopes = [g * i * (1 - i), cells * f * (1 - f), i * (1 - g * g), tanhs * o * (1 - o)]
@@ -82,9 +88,7 @@ class Recurrent(Blocks):
             dh, dc = self._product(d, w_state.T), dc * f[begin:end]
             d_gates.append(d)
         d_gates = xp.concatenate(d_gates[::-1])
-        dx, dw_in, dbias = self.linear_backward(d_gates, saved_linear)
-        dw_state = self._product(outputs[time.previous].T, d_gates[time.borders[1] :])
-        return dx[time.back], dw_in, dw_state, dbias
+        return time, d_gates, self._product(outputs[time.previous].T, d_gates[time.borders[1] :])
 
     # x (T,I) -> (T,2W)
     def bilstm_block(
@@ -112,22 +116,35 @@ class Recurrent(Blocks):
 
     # dy (T,2W) -> dx (T,I), grads
     def bilstm_block_backward(
-        self, dy: Any, saved: Saved, params: list[dict], grads: list[dict]
+        self, dy: Any, saved: Saved, params: list[dict], grads: list[dict], frozen: bool = False
     ) -> tuple[Any, list[dict]]:
-        """Gradients of `bilstm_block`; each layer's input was read in both directions."""
+        """Gradients of `bilstm_block`; each layer's input was read in both directions.
+
+        Parameters
+        ----------
+        frozen : nobody learns from dx: None may come in its place.
+        """
         finished = []
-        for kept, layer in zip(reversed(saved), reversed(grads), strict=True):
-            *both, saved_drop = kept
-            dy = self._dropout_backward(dy, saved_drop)
-            W = dy.shape[1] // 2
-            dx_right, right = self._lstm_backward(dy[:, W:], both[1], layer[DIRECTIONS[1]])
-            dx_left, left = self._lstm_backward(dy[:, :W], both[0], layer[DIRECTIONS[0]])
-            dy = dx_left + dx_right
+        for number in reversed(range(len(saved))):
+            *both, saved_drop = saved[number]
+            dy, layer = self._dropout_backward(dy, saved_drop), grads[number]
+            W, unread = dy.shape[1] // 2, frozen and number == 0
+            dx_right, right = self._lstm_backward(dy[:, W:], both[1], layer[DIRECTIONS[1]], unread)
+            dx_left, left = self._lstm_backward(dy[:, :W], both[0], layer[DIRECTIONS[0]], unread)
+            dy = None if dx_left is None else dx_left + dx_right
             finished.append(dict(zip(DIRECTIONS, (left, right), strict=True)))
         return dy, finished[::-1]
 
-    def _lstm_backward(self, dy: Any, saved: Saved, grads: dict) -> tuple[Any, dict]:
-        dx, *fresh = self.lstm_backward(dy, saved)
+    # Of what nobody reads, dx, the product d_gates w_in^T is a sixth to a quarter of all that backward and
+    # forward compute. An engine that has laid out rows in another way finds it nevertheless; compiled, it is
+    # left out there.
+    def _lstm_backward(self, dy: Any, saved: Saved, grads: dict, unread: bool) -> tuple[Any, dict]:
+        saved_linear, _, cu_seqlens, *_ = saved
+        if unread and isinstance(cu_seqlens, np.ndarray):
+            _, d_gates, dw_state = self._gates_backward(dy, saved)
+            dx, fresh = None, (self._product(saved_linear[0].T, d_gates), dw_state, d_gates.sum(0))
+        else:
+            dx, *fresh = self.lstm_backward(dy, saved)
         return dx, {name: self.accumulate(grads[name], one) for name, one in zip(WEIGHTS, fresh, strict=True)}
 
     # a (M,K)  b (K,N) -> (M,N)
@@ -143,11 +160,17 @@ class Recurrent(Blocks):
         return self.xp.tensordot(shares, layers, 1), (layers, shares)
 
     # dy (T,H) -> dlayers (N,T,H)  dweights (N,)
-    def layer_mix_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any]:
-        """Gradients of `layer_mix`: through the sum, and through the softmax of the weights."""
+    def layer_mix_backward(self, dy: Any, saved: Saved, frozen: bool = False) -> tuple[Any, Any]:
+        """Gradients of `layer_mix`: through the sum, and through the softmax of the weights.
+
+        Parameters
+        ----------
+        frozen : nobody learns from dlayers: None comes in its place.
+        """
         layers, shares = saved
         dshares = (layers * dy).sum((1, 2))
-        return shares[:, None, None] * dy, shares * (dshares - (dshares * shares).sum())
+        dlayers = None if frozen else shares[:, None, None] * dy
+        return dlayers, shares * (dshares - (dshares * shares).sum())
 
 
 class _Time(NamedTuple):
