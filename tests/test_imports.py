@@ -85,7 +85,10 @@ pretraining/__init__    |                                                     |
 pretrain                | pretraining/* train runlog viz model hub/* trace    |
                         | checkpoint backends/__init__ data/* tokenizer/*     | numpy
 finetuning/task         | batch params                                        | numpy
-finetuning/report       | viz metrics/* finetuning/results                    | numpy
+finetuning/report       | metrics/* finetuning/results finetuning/markup      | numpy
+                        | finetuning/pictures                                 |
+finetuning/pictures     | viz finetuning/markup                               | numpy
+finetuning/markup       |                                                     | numpy
 finetuning/feature_tagger | finetuning/* bilstm hub/* model backends/__init__  |
                         | tokenizer/* params batch                            | numpy safetensors
 finetuning/*            | finetuning/* train runlog heads bert bilstm optim   |

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minibert.data.ner import TaggedSentence
-from minibert.finetuning import report
+from minibert.finetuning import pictures, report
 from minibert.finetuning.report import Facts, page, write_report
 from minibert.finetuning.results import measured_text
 from minibert.finetuning.tagging import Tagging
@@ -195,7 +195,7 @@ def drawn(document, kind):
 def test_curves_go_through_what_was_measured():
     points = drawn(page(FACTS), "loss raw")
     assert len(points) == 100
-    assert points[-1, 0] == pytest.approx(report.WIDTH - report.RIGHT, abs=0.1)
+    assert points[-1, 0] == pytest.approx(pictures.WIDTH - pictures.RIGHT, abs=0.1)
     np.testing.assert_allclose(np.diff(points[:, 0]), np.diff(points[:, 0]).mean(), atol=0.11)
     assert (np.diff(points[:, 1]) > 0).all()  # downwards, where a loss ought to go
     looks = drawn(page(FACTS), "metric")
@@ -226,7 +226,7 @@ def test_axes_have_round_numbers_at_the_right_heights():
     ],
 )
 def test_ticks_are_round_and_hold_both_ends(low, high, ticks):
-    assert report._ticks(low, high) == ticks
+    assert pictures.ticks(low, high) == ticks
 
 
 @pytest.mark.parametrize(
@@ -246,8 +246,8 @@ def test_odd_curves_stay_within_the_picture(curve):
         if path["class"] == "rule":
             continue
         points = np.array([point.split() for point in path["d"][1:].split("L")], float)
-        assert len(points) <= report.MOST_POINTS and np.isfinite(points).all()
-        assert (points >= 0).all() and (points <= (report.WIDTH, report.HEIGHT)).all()
+        assert len(points) <= pictures.MOST_POINTS and np.isfinite(points).all()
+        assert (points >= 0).all() and (points <= (pictures.WIDTH, pictures.HEIGHT)).all()
 
 
 def test_ten_worst_mistakes_are_shown_and_all_are_counted():

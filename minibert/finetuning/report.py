@@ -1,14 +1,11 @@
 """`report.html`: what came of a fine-tuning, as one file that any browser shows, without network or scripts.
 
-Pictures are SVG and tables written by hand here, so that a report needs no library. Whatever comes from data
-goes through `plain`, behind which no markup is left alive.
+Pictures, in `pictures.py`, and tables are written by hand, so that a report needs no library. Whatever comes
+from data goes through `plain` of `markup.py`, behind which no markup is left alive.
 """
 
-import html
-import json
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,19 +15,14 @@ import numpy as np
 
 from minibert import metrics
 from minibert.files import atomic_text
+from minibert.finetuning.markup import plain, table
+from minibert.finetuning.pictures import picture
 from minibert.finetuning.results import figure_name, figure_number, is_share
-from minibert.viz import smoothed
 
 REPORT_FILE = "report.html"
 WORST = 10  # mistakes that are shown
 MOST_CLASSES = 40  # a row each in the confusion matrix; rarer ones share one
-MOST_POINTS = 600  # of a curve; more are averaged
 AT_ONCE = 600  # characters of a mistake that are seen without unfolding it
-WIDTH, HEIGHT = 720.0, 250.0  # of a curve
-LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 38.0  # of it, beside the plot itself
-
-# What no HTML may hold: control characters, halves of surrogate pairs, non-characters.
-FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #222; --paper: #fff; --faint: #767676; --line: #ddd;
@@ -134,46 +126,6 @@ def page(facts: Facts) -> str:
     return "\n".join([head, *parts, "</body>\n</html>\n"])
 
 
-def plain(value: Any) -> str:
-    """A value as text that means nothing to HTML, between tags and within quotes alike.
-
-    Examples
-    --------
-    >>> plain('<b> & "c"')
-    '&lt;b&gt; &amp; &quot;c&quot;'
-    >>> plain(0.91666), plain(11873), plain((5e-05, "x"))
-    ('0.9167', '11,873', '5e-05, x')
-    """
-    return html.escape(FORBIDDEN.sub("\ufffd", _words(value)))
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return "–"
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, int | np.integer):
-        return f"{int(value):,}"
-    if isinstance(value, float | np.floating):
-        return _number(float(value))
-    if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    if isinstance(value, Sequence):
-        return ", ".join(map(_words, value)) or "–"
-    return str(value)
-
-
-def _number(value: float) -> str:
-    """Four places, or as many digits as a very small one needs."""
-    if not math.isfinite(value):
-        return str(value)
-    if value.is_integer() and abs(value) > 1:
-        return f"{value:,.0f}"
-    return f"{value:.4f}" if abs(value) >= 0.001 or value == 0 else f"{value:.4g}"
-
-
 def _section(title: str, content: str) -> list[str]:
     return [f"<h2>{title}</h2>", content] if content else []
 
@@ -213,18 +165,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
         f'<tr><th scope="row">{plain(name)}</th><td>{plain(value)}</td></tr>'
         for name, value in values.items()
     ]
-    return _table("", rows) if rows else ""
-
-
-def _table(kind: str, rows: Sequence[str], head: str = "") -> str:
-    """Rows in a table that scrolls by itself where it is wider than the page."""
-    attribute = f' class="{kind}"' if kind else ""
-    head = f"<thead>{head}</thead>\n" if head else ""
-    return (
-        f'<div class="wide"><table{attribute}>\n{head}<tbody>\n'
-        + "\n".join(rows)
-        + "\n</tbody></table></div>"
-    )
+    return table("", rows) if rows else ""
 
 
 def _curves(facts: Facts) -> str:
@@ -238,93 +179,8 @@ def _curves(facts: Facts) -> str:
     ):
         points = np.array([(row["step"], row[name]) for row in facts.curve if name in row], float)
         if len(points) and (points := points[np.isfinite(points).all(1)]).size:
-            pictures.append(_picture(name, title, points, last, scale, told))
+            pictures.append(picture(name, title, points, last, scale, told))
     return "\n".join(pictures)
-
-
-# points (n,2)
-def _picture(
-    name: str, title: str, points: np.ndarray, last: float, scale: float, told: Callable[[float], str]
-) -> str:
-    """One curve: every step faintly and smoothed, or a dot for every look.
-
-    Parameters
-    ----------
-    last : the last step.
-    scale : of the numbers at the axis.
-    told : a value in words.
-    """
-    dots = name == "metric"
-    if len(points) > MOST_POINTS:
-        points = np.array([part.mean(0) for part in np.array_split(points, MOST_POINTS)])
-    lows = _ticks(*_room(points[:, 1]))
-    begins = [tick for tick in _ticks(0.0, max(last, 1.0)) if tick == int(tick) and tick <= last]
-    low, high = lows[0], lows[-1]
-
-    # (n,2) -> (n,2)
-    def place(at: np.ndarray) -> np.ndarray:
-        x = LEFT + at[:, 0] / max(last, 1.0) * (WIDTH - LEFT - RIGHT)
-        return np.stack([x, TOP + (high - at[:, 1]) / (high - low) * (HEIGHT - TOP - BOTTOM)], 1)
-
-    marks = []
-    for tick, (_, y) in zip(lows, place(np.array([(0.0, tick) for tick in lows])), strict=True):
-        marks.append(f'<path class="rule" d="M{LEFT:.1f} {y:.1f}H{WIDTH - RIGHT:.1f}"/>')
-        marks.append(
-            f'<text x="{LEFT - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{_tick(scale * tick)}</text>'
-        )
-    for tick, (x, _) in zip(begins, place(np.array([(tick, low) for tick in begins])), strict=True):
-        y = HEIGHT - BOTTOM + 16
-        marks.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{_tick(tick)}</text>')
-    marks.append(
-        f'<text x="{WIDTH - RIGHT:.1f}" y="{HEIGHT - 6:.1f}" text-anchor="end">step</text>'
-        f'<text x="{LEFT:.1f}" y="{HEIGHT - 6:.1f}">{plain(title)}</text>'
-    )
-    if dots:
-        marks.append(_path("metric", place(points)))
-        for (step, value), (x, y) in zip(points, place(points), strict=True):
-            said = f"step {step:,.0f}: {told(float(value))}"
-            marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{said}</title></circle>')
-    else:
-        smooth = smoothed(points[:, 1], max(1, len(points) // 20))
-        marks.append(_path("loss raw", place(points)))
-        marks.append(_path("loss", place(np.stack([points[:, 0], smooth], 1))))
-    label = f"{plain(title)} over steps, from {told(float(points[0, 1]))} to {told(float(points[-1, 1]))}"
-    return (
-        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{label}">\n'
-        + "\n".join(marks)
-        + "\n</svg>"
-    )
-
-
-# at (n,2)
-def _path(kind: str, at: np.ndarray) -> str:
-    return f'<path class="{kind}" d="M' + "L".join(f"{x:.1f} {y:.1f}" for x, y in at) + '"/>'
-
-
-def _room(values: np.ndarray) -> tuple[float, float]:
-    """Lowest and highest, apart even where all are the same."""
-    low, high = float(values.min()), float(values.max())
-    apart = 0.0 if high - low > 1e-9 * max(abs(low), abs(high)) else max(0.1 * abs(high), 1e-3)
-    return low - apart, high + apart
-
-
-def _ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers, some `about` of them, the outer ones at or beyond both ends.
-
-    Examples
-    --------
-    >>> _ticks(0.31, 0.93)
-    [0.2, 0.4, 0.6, 0.8, 1.0]
-    """
-    rough = (high - low) / about
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(one * power for one in (1.0, 2.0, 5.0, 10.0) if one * power >= 0.999 * rough)
-    numbers = range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)
-    return [float(f"{number * step:.12g}") for number in numbers]
-
-
-def _tick(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
 def _confusion(facts: Facts) -> str:
@@ -344,7 +200,7 @@ def _confusion(facts: Facts) -> str:
         '<p class="faint">A row for each class expected, a column for each class found; the darker, the '
         "larger the share of the row.</p>"
     )
-    return "\n".join([note, _table("heat", rows, f"<tr><th></th>{heads}</tr>"), "<h2>Each class</h2>", each])
+    return "\n".join([note, table("heat", rows, f"<tr><th></th>{heads}</tr>"), "<h2>Each class</h2>", each])
 
 
 def _cell(count: int, share: float, right: bool) -> str:
@@ -382,7 +238,7 @@ def _per_class(names: Sequence[str], counts: np.ndarray) -> str:
         rows.append(f'<tr><th scope="row">{plain(name)}</th>{cells}</tr>')
     titles = ("precision", "recall", "F1", "expected", "found")
     heads = "".join(f'<th scope="col" class="number">{title}</th>' for title in titles)
-    return _table("", rows, f'<tr><th scope="col">class</th>{heads}</tr>')
+    return table("", rows, f'<tr><th scope="col">class</th>{heads}</tr>')
 
 
 # counts (K,K) -> at most MOST_CLASSES + 1 of both
@@ -411,7 +267,7 @@ def _mistakes(mistakes: Sequence[Any]) -> str:
     ]
     head = '<tr><th scope="col">asked</th><th scope="col">expected</th><th scope="col">found</th></tr>'
     count = f"The worst {len(shown)} of {len(mistakes):,}." if len(mistakes) > len(shown) else ""
-    return (f'<p class="faint">{count}</p>\n' if count else "") + _table("", rows, head)
+    return (f'<p class="faint">{count}</p>\n' if count else "") + table("", rows, head)
 
 
 def _text(text: str) -> str:
