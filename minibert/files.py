@@ -95,6 +95,12 @@ def require_folder(folder: str | Path) -> None:
         ) from error
 
 
+def require_readable(file: str | Path) -> None:
+    """Raise OSError when a file can't be opened; safetensors says only that it is not there."""
+    with open(file, "rb"):
+        pass
+
+
 def remove_leftovers(folder: str | Path) -> None:
     """Remove what a killed process was writing into `folder` when it ended; nothing else looks like it."""
     for path in Path(folder).glob(".*.tmp"):

@@ -57,7 +57,9 @@ class RunOptions:
             raise InputError(
                 f"{path} is missing: there is no run to go on with; leave out --resume."
             ) from error
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+        except OSError as error:
+            raise InputError(f"{path} can't be read ({error.strerror}); check the file.") from error
+        except (ValueError, TypeError, RecursionError) as error:
             reason = str(error).rstrip(".")
             raise InputError(
                 f"{path} does not hold the options of a run ({reason}); name the folder of one."

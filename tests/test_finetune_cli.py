@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -343,6 +344,46 @@ def test_messages_leave_alone_what_is_no_argument():
     )
     assert parser.as_typed(paper) == "cannot go on with --optimizer paper (the run has adamw);"
     assert parser.as_typed("data='a b'.") == "--data 'a b'."
+
+
+def closed(name, real):
+    """`real`, a method of Path, for a user who may not look at a file or into a folder of that name."""
+
+    def method(path, *words, **named):
+        if name in path.parts:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *words, **named)
+
+    return method
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        (
+            "SST-2",
+            "finetune sst2 --data {sst2} --model {model} --out {new}",
+            "{sst2} is closed to you (Permis",
+        ),
+        (
+            "task.json",
+            "predict --model {run} --out {new}",
+            "task.json can't be read (Permission denied); check",
+        ),
+        (
+            "finetune.json",
+            "predict --model {run} --out {new}",
+            "finetune.json can't be read (Permission denie",
+        ),
+    ],
+)
+def test_what_may_not_be_read_is_told(name, words, message, capsys, monkeypatch, tmp_path, model, sst2, run):
+    monkeypatch.setattr(Path, "is_dir", closed("SST-2", Path.is_dir))
+    monkeypatch.setattr(Path, "read_text", closed(name, Path.read_text))
+    given = {"new": tmp_path / "new", "model": model, "sst2": sst2, "run": run}
+    line = ends_badly(capsys, 2, *words.format(**given).split())
+    assert message.format(**given) in line
+    assert list(tmp_path.iterdir()) == []
 
 
 def timeless(folder):

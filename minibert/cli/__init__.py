@@ -80,6 +80,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return status
     except InputError as error:
         return _complain(arguments.parser.as_typed(str(error)), BAD_INPUT)
+    except PermissionError as error:  # of a folder that may not be looked into
+        where = error.filename or "A file"
+        return _complain(
+            f"{where} is closed to you ({error.strerror}); change its permissions or name another.", BAD_INPUT
+        )
     except BrokenPipeError:  # whoever read the output, `head` perhaps, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED

@@ -12,7 +12,7 @@ from minibert import backends, bilstm, hub
 from minibert.batch import Feature, VectorBatch
 from minibert.bilstm import BilstmConfig, BilstmParameters
 from minibert.errors import InputError
-from minibert.files import atomic_tensors
+from minibert.files import atomic_tensors, require_readable
 from minibert.finetuning import registry
 from minibert.finetuning.activations import (
     COMBINATIONS,
@@ -88,6 +88,7 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
     """
     path, params = folder / WEIGHTS_FILE, BilstmParameters(config)
     try:
+        require_readable(path)
         with safe_open(path, framework="numpy") as file:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
             expected = {name: value.shape for name, value in params.items()}
@@ -97,8 +98,10 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
                 )
             for name, value in params.items():
                 value[...] = file.get_tensor(name)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{path} can't be read ({error}); train the tagger again.") from error
+    except OSError as error:
+        raise InputError(f"{path} can't be read ({error.strerror or error}); check the file.") from error
+    except SafetensorError as error:
+        raise InputError(f"{path} can't be read ({error}); {TaggerFile.AGAIN}.") from error
     return params
 
 

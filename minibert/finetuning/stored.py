@@ -81,7 +81,7 @@ class Stored:
                 f"{folder} holds no fine-tuned model ({cls.FILE} is missing); {advice}."
             ) from error
         except OSError as error:
-            raise InputError(f"{path} can't be read ({error.strerror}); {cls.AGAIN}.") from error
+            raise InputError(f"{path} can't be read ({error.strerror}); check the file.") from error
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path} can't be read: it is no JSON ({error}); {cls.AGAIN}.") from error
         if wrong := cls._wrong(fields):

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, deserialize, safe_open
 
 from minibert.config import BertConfig
 from minibert.errors import InputError
-from minibert.files import atomic_tensors, atomic_text, write_atomically
+from minibert.files import atomic_tensors, atomic_text, require_readable, write_atomically
 from minibert.hub.loading import LoadReport, Source, Tensors, labels_of, load_source, read_json
 from minibert.hub.names import ARCHITECTURES, to_hf
 from minibert.hub.precisions import narrowed, widened
@@ -137,6 +137,7 @@ def _read_tensors(path: Path) -> Tensors:
     The library checks every length and offset of the header against the file before anything is read.
     """
     try:
+        require_readable(path)
         with safe_open(path, framework="numpy") as file:
             kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}
             tensors = {name: file.get_tensor(name) for name, kind in kinds.items() if kind in NATIVE_FLOATS}
@@ -148,7 +149,8 @@ def _read_tensors(path: Path) -> Tensors:
                 if kind == "BF16"
             }
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error}); {_advice(path.parent)}.") from error
+        reason = error.strerror or error
+        raise InputError(f"{path} cannot be read ({reason}); {_advice(path.parent)}.") from error
     except SafetensorError as error:
         raise InputError(f"{path} is damaged or not a safetensors file ({error}); copy it again.") from error
     return tensors
