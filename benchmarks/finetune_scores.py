@@ -150,12 +150,12 @@ class Scores:
         Raises
         ------
         InputError
-            When it was made with other options than those of this run.
+            When it was made with other options than those of this run, or is no cell.
         """
         path = self.folder / cell.file
         if not path.exists():
             return None
-        stored = json.loads(path.read_text("utf-8"))
+        stored = cells.read(path)
         if not same_recipe(stored["recipe"], recipe_of(self.settings(cell))):
             raise InputError(
                 f"{path} was made with other options; give another --out, or remove it to make it anew."

@@ -275,6 +275,14 @@ def test_cells_of_other_data_are_refused(made, capsys, data):
         assert "was measured on other examples than those in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "{}", '{"recipe": {}, "scores": {}, "predictions": []}'])
+def test_a_file_that_is_no_cell_is_refused(made, capsys, text):
+    made.folder.mkdir()
+    (made.folder / "rte-minibert-0.json").write_text(text)
+    assert finetune_scores.main([*made.words, "--seeds", "0"]) == 2
+    assert "rte-minibert-0.json is no finished cell; remove it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("examples", "predictions"),
     [

@@ -1,5 +1,6 @@
 """Finished cells of a long benchmark as small files: what was predicted, and who is making which of them."""
 
+import json
 import os
 import re
 import string
@@ -8,6 +9,8 @@ from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from minibert.errors import InputError
 
 try:
     import fcntl
@@ -35,6 +38,24 @@ def compact(predictions: Sequence[Any]) -> dict[str, Any]:
     if "value" in first:
         return {"values": [round(one["value"], DIGITS) for one in predictions]}
     return {"texts": [one["text"] for one in predictions]}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a file holds of a cell.
+
+    Raises
+    ------
+    InputError
+        When it is damaged, or of another time.
+    """
+    try:
+        stored = json.loads(path.read_text("utf-8"))
+        whole = all(isinstance(stored[name], dict) for name in ("recipe", "scores", "predictions"))
+    except (OSError, ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise InputError(f"{path} is no finished cell; remove it to make it anew.")
+    return stored
 
 
 def restored(stored: dict[str, Any], examples: Sequence[Any]) -> list[Any] | None:
