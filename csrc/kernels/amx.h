@@ -37,11 +37,10 @@ namespace MB_ISA {
 
 constexpr int kTile = 16; // rows, and units of 32 bits in a row
 
-// The tiles of this thread are ours, with so many rows of sums and of left operands, and their numbers are 0, until the
-// end of the block.
+// The tiles of this thread are ours, all of them whole, and their numbers are 0, until the end of the block.
 class Tiles {
   public:
-    explicit Tiles(int64_t rows = kTile) {
+    Tiles() {
         struct alignas(64) {
             uint8_t palette = 1, start = 0, reserved[14] = {};
             uint16_t bytes[16] = {}; // in a row
@@ -49,7 +48,7 @@ class Tiles {
         } shape;
         for (int i = 0; i < 8; ++i) {
             shape.bytes[i] = 4 * kTile;
-            shape.rows[i] = static_cast<uint8_t>(i < 6 ? rows : kTile);
+            shape.rows[i] = kTile;
         }
         _tile_loadconfig(&shape);
     }
