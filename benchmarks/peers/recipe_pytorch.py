@@ -1,9 +1,10 @@
 """Fine-tuning with Hugging Face's models and tokenizers in a plain PyTorch loop, from the options of a run.
 
 What is as in `minibert finetune`: the examples, the batches and their order, the optimizer's numbers and the
-schedule, dropout's rate, the weights of the new output layer, and that the epoch that is best on dev counts.
-What is Hugging Face's own: the ids of sentences and the windows of paragraphs, the model, its loss, dropout's
-draws, and how an answer is chosen. Windows of tagged documents are minibert's: Hugging Face has none.
+schedule, dropout's rate, the weights of the new output layer, the precision (bfloat16 by PyTorch's autocast),
+and that the epoch that is best on dev counts. What is Hugging Face's own: the ids of sentences and windows of
+paragraphs, the model, its loss, dropout's draws, and how an answer is chosen. Windows of tagged documents are
+minibert's: Hugging Face has none.
 """
 
 import time
@@ -42,6 +43,7 @@ def finetune(options: FinetuneOptions, told: Callable[[str], Any]) -> dict[str, 
     same_ids : share of the sequences to learn from whose ids are minibert's, too.
     """
     torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)  # many times as fast on Intel's, and nothing that a score would show
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     torch.manual_seed(options.seed)
@@ -60,7 +62,7 @@ def finetune(options: FinetuneOptions, told: Callable[[str], Any]) -> dict[str, 
             if steps == total:
                 break
             chosen = [way.train[i] for i in order[at : at + options.batch_size]]
-            one_step(model, padded(chosen), optimizer, schedule, options.clip_norm)
+            one_step(model, padded(chosen), optimizer, schedule, options)
             steps += 1
         seconds += time.perf_counter() - began
         epoch += 1
@@ -90,13 +92,24 @@ def optimizer_of(model: torch.nn.Module, options: FinetuneOptions, total: int) -
 
 
 def one_step(
-    model: torch.nn.Module, inputs: dict[str, torch.Tensor], optimizer: Any, schedule: Any, clip: float
+    model: torch.nn.Module,
+    inputs: dict[str, torch.Tensor],
+    optimizer: Any,
+    schedule: Any,
+    options: FinetuneOptions,
 ) -> None:
     optimizer.zero_grad(set_to_none=True)
-    model(**inputs).loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+    with products_in(options.dtype):
+        loss = model(**inputs).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip_norm)
     optimizer.step()
     schedule.step()
+
+
+def products_in(dtype: str) -> torch.autocast:
+    """Where the model's products are of that precision."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16")
 
 
 def padded(features: Features) -> dict[str, torch.Tensor]:
@@ -161,6 +174,8 @@ class Way:
         with torch.no_grad():
             layer.weight.copy_(torch.from_numpy(ours["head.weight"].T))
             layer.bias.copy_(torch.from_numpy(ours["head.bias"]))
+        # Its scores stay float32, as minibert's do: to eight bits, many spans would be equally good.
+        layer.forward = torch.autocast("cpu", enabled=False)(lambda x, exact=layer.forward: exact(x.float()))
         return made
 
     # -> one array for each of `dev`
@@ -172,7 +187,8 @@ class Way:
         while order:
             longest = len(self.dev[order[0]]["input_ids"])
             chosen, order = order[: max(1, LARGE // longest)], order[max(1, LARGE // longest) :]
-            said = model(**padded([self.dev[i] for i in chosen]))
+            with products_in(self.options.dtype):
+                said = model(**padded([self.dev[i] for i in chosen]))
             for row, i in enumerate(chosen):
                 found[i] = self.output(said, row, len(self.dev[i]["input_ids"]))
         return found

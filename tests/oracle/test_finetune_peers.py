@@ -120,9 +120,10 @@ def test_both_sides_learn_what_can_be_learnt(options, task, tmp_path):
         assert [one["label"] for one in theirs["predictions"]] == [one["label"] for one in predicted]
 
 
-def test_the_loop_in_pytorch_follows_minibert_s_logits(options):
+@pytest.mark.parametrize(("dtype", "apart"), [("float32", 2e-3), ("bfloat16", 4e-2)])
+def test_the_loop_in_pytorch_follows_minibert_s_logits(options, dtype, apart):
     """The same weights under the same output layer: after an epoch, the same scores of dev."""
-    settings = options("sst2", batch_size=8, learning_rates=(2e-3,), epochs=1.0)
+    settings = options("sst2", batch_size=8, learning_rates=(2e-3,), epochs=1.0, dtype=dtype)
     data = prepare(settings)
     way = recipe_pytorch.Sentences(settings, data)
     model = way.model()
@@ -131,9 +132,9 @@ def test_the_loop_in_pytorch_follows_minibert_s_logits(options):
     order = recipe_pytorch.epoch_order(len(way.train), settings.seed, 0).tolist()
     for at in range(0, len(order), 8):
         chosen = [way.train[i] for i in order[at : at + 8]]
-        recipe_pytorch.one_step(model, recipe_pytorch.padded(chosen), optimizer, schedule, settings.clip_norm)
+        recipe_pytorch.one_step(model, recipe_pytorch.padded(chosen), optimizer, schedule, settings)
     theirs = way.outputs(model.eval())
-    np.testing.assert_allclose(np.array(theirs), np.array(ours), atol=2e-3)
+    np.testing.assert_allclose(np.array(theirs), np.array(ours), atol=apart)
     assert np.abs(np.array(theirs)).max() > 0.1
 
 
@@ -144,7 +145,7 @@ def trained(settings, data):
     from minibert.finetuning.running import Run
     from minibert.train import Loop, Steps
 
-    ops = backends.create("numpy", 1, "float32")
+    ops = backends.create("cpp" if settings.dtype == "bfloat16" else "numpy", 1, settings.dtype)
     run = Run(settings, data, ops, Path("nowhere"))
     state = run.start()
     steps = Steps(ops, state, run.gradients(state.params), Loop(6, run.rate, Path("nowhere")))
