@@ -110,6 +110,16 @@ constexpr Way kWay = {How::kDepth,
 constexpr const Way &kExact = kWay<Exact, VectorTile<Exact>>, &kNarrow = kWay<Narrow, NarrowTile>;
 constexpr int kMostRows = std::max(VectorTile<Exact>::kRows, NarrowTile::kRows);
 
+// Have a tile of C on its way while its sums are computed. Stores of AMX that miss the cache wait for each other.
+MB_INLINE void ask_for(const float *c, int64_t ldc, int64_t rows) {
+    constexpr int kLine = 16; // floats
+    for (int64_t i = 0; i < rows; ++i) {
+        for (int j = 0; j < NR; j += kLine) {
+            __builtin_prefetch(c + i * ldc + j, 1);
+        }
+    }
+}
+
 // The tile at an edge of C: whole, beside it, then the part that is there.
 __attribute__((noinline)) void edge_tile(const Way &way, int64_t K, const float *a, const float *b, float *c,
                                          int64_t ldc, int64_t rows, int64_t columns, bool add) {
@@ -173,6 +183,7 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                             const float *a = left + (ir - i) * units, *panel = right + jr * units;
                             float *c = strip + (ir - i) * ld + jr - js;
                             int64_t here = std::min(way.rows, i_end - ir);
+                            ask_for(c, ld, here);
                             if (jr + NR <= j_end && here % way.round == 0) {
                                 way.multiply(units, a, panel, c, ld, here, adds);
                             } else {
