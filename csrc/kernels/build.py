@@ -14,9 +14,11 @@ import pybind11
 from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
+from setuptools.modified import newer_group
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+OWN = (Path(__file__), ROOT / "setup.py")
 ONCE = ("threads.cpp", "memory.cpp", "dispatch.cpp", "bindings.cpp")
 KERNELS = (
     *("attention.cpp", "attention_backward.cpp", "blocks.cpp", "gemm.cpp", "layer_norm.cpp"),
@@ -55,7 +57,7 @@ def extension() -> Extension:
         sources=[str((HERE / name).relative_to(ROOT)) for name in ONCE],
         include_dirs=[pybind11.get_include()],
         define_macros=[(name, "1") for isa, name in MACROS.items() if isa in instruction_sets()],
-        depends=[str(path.relative_to(ROOT)) for path in (*HERE.glob("*.h"), *HERE.glob("*.cpp"))],
+        depends=[str(path.relative_to(ROOT)) for path in (*HERE.glob("*.h"), *HERE.glob("*.cpp"), *OWN)],
         extra_compile_args=[*FLAGS, *WARNINGS, "-pthread"],
         extra_link_args=["-pthread"],
         language="c++",
@@ -71,6 +73,8 @@ class BuildKernels(build_ext):
         if ext.name == NAME:
             if self.compiler.compiler_type == "msvc":
                 raise CompileError("the kernels in C++ need GCC or Clang")
+            if not self.force and not newer_group(ext.depends, self.get_ext_fullpath(NAME), "newer"):
+                return  # built before, for an installation with other extras
             ext.extra_objects = self._kernels(ext)
         super().build_extension(ext)
 

@@ -214,14 +214,15 @@ def test_pieces_are_those_of_the_original_in_all_languages(mode, name, engine):
     ours = Tokenizer.from_pretrained(
         DATA / "vocab" / name, lower_case=VOCABULARIES[name], compat=mode, engine=engine
     )
+    each = 1 if engine == "c" else 4  # the other is slow, and on other texts is the same as the one in C
     n_pieces, n_left_out = 0, 0
-    for text, expected in zip(sample_texts(), pieces_of_the_original(mode, name), strict=True):
+    for text, expected in list(zip(sample_texts(), pieces_of_the_original(mode, name), strict=True))[::each]:
         if expected is None:
             n_left_out += 1
             continue
         assert ours.tokenize(text) == expected, text
         n_pieces += len(expected)
-    assert n_pieces > 500_000 and n_left_out < 100
+    assert n_pieces > 500_000 / each and n_left_out < 100
 
 
 @needs_data
