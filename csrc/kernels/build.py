@@ -73,8 +73,12 @@ class BuildKernels(build_ext):
         if ext.name == NAME:
             if self.compiler.compiler_type == "msvc":
                 raise CompileError("the kernels in C++ need GCC or Clang")
-            if not self.force and not newer_group(ext.depends, self.get_ext_fullpath(NAME), "newer"):
-                return  # built before, for an installation with other extras
+            here = str(ROOT / self.get_ext_filename(NAME))
+            if self.editable_mode and not self.force and not newer_group(ext.depends, here, "newer"):
+                # Built before, for an installation with other extras.
+                self.mkpath(str(Path(self.get_ext_fullpath(NAME)).parent))
+                self.copy_file(here, self.get_ext_fullpath(NAME))
+                return
             ext.extra_objects = self._kernels(ext)
         super().build_extension(ext)
 
