@@ -43,7 +43,7 @@ def finetune(options: FinetuneOptions, told: Callable[[str], Any]) -> dict[str, 
     same_ids : share of the sequences to learn from whose ids are minibert's, too.
     """
     torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)  # many times as fast on Intel's, and nothing that a score would show
+    torch.set_flush_denormal(True)  # moments that die out would be slow on Intel's processors
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     torch.manual_seed(options.seed)

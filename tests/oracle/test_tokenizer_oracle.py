@@ -214,7 +214,7 @@ def test_pieces_are_those_of_the_original_in_all_languages(mode, name, engine):
     ours = Tokenizer.from_pretrained(
         DATA / "vocab" / name, lower_case=VOCABULARIES[name], compat=mode, engine=engine
     )
-    each = 1 if engine == "c" else 4  # the other is slow, and on other texts is the same as the one in C
+    each = 1 if engine == "c" else 4  # the other is slow; the fuzzer compares both
     n_pieces, n_left_out = 0, 0
     for text, expected in list(zip(sample_texts(), pieces_of_the_original(mode, name), strict=True))[::each]:
         if expected is None:
