@@ -26,29 +26,41 @@ class PretrainingLoss(NamedTuple):
     nsp_predicted: Any  # (S,) 0 IsNext, 1 NotNext
 
 
-# x (T,H) -> (T,H)
+# x (T,H) -> (T,H), or (R,H) with rows (R,)
 def encoder_layer(
-    ops: Any, config: BertConfig, x: Any, params: Tree, batch: Batch, drop: Any, number: Any
+    ops: Any, config: BertConfig, x: Any, params: Tree, batch: Batch, drop: Any, number: Any, rows: Any = None
 ) -> tuple[Any, Any]:
-    """One layer: attention, then feed-forward."""
-    x, saved_attention = ops.attention_block(x, params["attention"], batch.cu_seqlens, config, drop, number)
-    x, saved_feed_forward = ops.feed_forward_block(x, params["feed_forward"], config, drop, number)
+    """One layer: attention, then feed-forward. With `rows` all tokens are seen, and only these are computed."""
+    attention, feed_forward = params["attention"], params["feed_forward"]
+    x, saved_attention = ops.attention_block(x, attention, batch.cu_seqlens, config, drop, number, rows)
+    if drop is not None and rows is not None:
+        drop = drop.at(rows)
+    x, saved_feed_forward = ops.feed_forward_block(x, feed_forward, config, drop, number)
     return x, (saved_attention, saved_feed_forward)
 
 
-# -> (T,H)
-def encoder(ops: Any, config: BertConfig, params: Tree, batch: Batch, drop: Any = None) -> tuple[Any, Any]:
-    """Embeddings, then L layers of attention and feed-forward."""
+# -> (T,H), or (R,H) with rows (R,)
+def encoder(
+    ops: Any, config: BertConfig, params: Tree, batch: Batch, drop: Any = None, rows: Any = None
+) -> tuple[Any, Any]:
+    """Embeddings, then L layers of attention and feed-forward.
+
+    Parameters
+    ----------
+    ops, config, params, batch, drop : as everywhere here.
+    rows : (R,) ascending; of what leaves the last layer, those that anybody reads. None: all.
+    """
     x, saved_embedding = ops.embedding_block(batch, params["embeddings"], config, drop)
 
     def layer(x: Any, one: Tree, number: Any) -> tuple[Any, Any]:
-        return encoder_layer(ops, config, x, one, batch, drop, number)
+        read = rows if number == config.L - 1 else None
+        return encoder_layer(ops, config, x, one, batch, drop, number, read)
 
     x, saved_layers = ops.layers(layer, params["layers"], x)
     return x, (saved_embedding, saved_layers)
 
 
-# dy (T,H) -> grads
+# dy (T,H), or (R,H) -> grads
 def encoder_backward(
     ops: Any,
     config: BertConfig,
@@ -83,9 +95,9 @@ def encoder_backward(
     return grads | {"embeddings": embeddings, "layers": layers}
 
 
-# -> for each number (T,H)
+# -> for each number (T,H); the last layer's (R,H) with rows (R,)
 def hidden_states(
-    ops: Any, config: BertConfig, numbers: tuple[int, ...], params: Tree, batch: Batch
+    ops: Any, config: BertConfig, numbers: tuple[int, ...], params: Tree, batch: Batch, rows: Any = None
 ) -> list[Any]:
     """Some hidden states; no dropout, nothing kept for backward.
 
@@ -93,11 +105,13 @@ def hidden_states(
     ----------
     ops, config, params, batch : the engine, the model, and what it reads.
     numbers : 0 is what leaves the embeddings, n what leaves the n-th layer. Layers above are not computed.
+    rows : (R,) ascending; of what leaves the last layer, those that anybody reads. None: all.
     """
     x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
     found = {0: ops.widen(x)} if 0 in numbers else {}
     for number, one in enumerate(params["layers"][: max(numbers)]):
-        x, _ = encoder_layer(ops, config, x, one, batch, None, number)
+        read = rows if number == config.L - 1 else None
+        x, _ = encoder_layer(ops, config, x, one, batch, None, number, read)
         if number + 1 in numbers:
             found[number + 1] = ops.widen(x)
     return [found[number] for number in numbers]
@@ -115,11 +129,12 @@ def pretraining_loss(
     ops: Any, config: BertConfig, params: Tree, batch: Batch, drop: Any = None
 ) -> tuple[PretrainingLoss, Any]:
     """Masked-LM and next-sentence loss of one batch."""
-    x, saved_encoder = encoder(ops, config, params, batch, drop)
+    rows, first, masked = _rows_read(ops, batch)
+    x, saved_encoder = encoder(ops, config, params, batch, drop, rows)
     (mlm_nll, mlm_predicted), saved_mlm = ops.masked_lm_head(
-        x, batch.masked_rows, batch.masked_labels, params["mlm"], params["embeddings"]["word"], config
+        x, masked, batch.masked_labels, params["mlm"], params["embeddings"]["word"], config
     )
-    pooled, saved_pooler = ops.pooler(x, batch.first_rows, params["pooler"])
+    pooled, saved_pooler = ops.pooler(x, first, params["pooler"])
     nsp_logits, saved_nsp = ops.linear(pooled, params["nsp"]["weight"], params["nsp"]["bias"])
     # A sequence that is not asked about has label -1 and weight 0: any label will do.
     nsp_nll, saved_nsp_loss = ops.softmax_cross_entropy(nsp_logits, batch.next_sentence_labels.clip(0))
@@ -139,6 +154,16 @@ def pretraining_loss(
         mlm_weights,
         nsp_weights,
     )
+
+
+# -> (S+M,), then (S,) and (M,): where the rows are that each head reads
+def _rows_read(ops: Any, batch: Batch) -> tuple[Any, Any, Any]:
+    """What the two heads read of the last layer, the first token of each sequence and the masked ones."""
+    first, masked = batch.first_rows, batch.masked_rows
+    if len(first) + len(masked) >= len(batch.positions):
+        return None, first, masked
+    rows = ops.xp.sort(ops.xp.concatenate([first, masked]))
+    return rows, *(ops.xp.searchsorted(rows, own).astype(rows.dtype) for own in (first, masked))
 
 
 def pretraining_loss_backward(ops: Any, config: BertConfig, saved: Any, params: Tree, grads: Tree) -> Tree:

@@ -45,8 +45,9 @@ def logits(
     ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskBatch, drop: Any = None
 ) -> tuple[Any, Any]:
     """What the output layer says."""
-    x, saved_encoder = bert.encoder(ops, config, params, batch, drop)
-    scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
+    rows = _rows_read(config, head, batch)
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _rows_left(config, head, rows))
+    scores, saved = _output_layer(ops, config, head, x, rows, params, batch, drop)
     return scores, (saved_encoder, *saved)
 
 
@@ -155,8 +156,10 @@ def outputs(ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskB
 # -> (S,K), (S,1), (T,2) or (N,K)
 def scores_of(ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskBatch) -> Any:
     """`logits` without dropout, and with nothing kept for backward."""
-    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch)
-    return _output_layer(ops, config, head, x, params, batch, None)[0]
+    rows = _rows_read(config, head, batch)
+    left = _rows_left(config, head, rows)
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, left)
+    return _output_layer(ops, config, head, x, rows, params, batch, None)[0]
 
 
 def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.ndarray]:
@@ -172,27 +175,40 @@ def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.n
     return [part.copy() for part in np.split(scores, borders)]
 
 
-# x (T,H) -> (S,K), (S,1), (T,2) or (N,K)
+# -> (S,) or (N,), or None
+def _rows_read(config: BertConfig, head: Head, batch: TaskBatch) -> Any:
+    """The tokens that the output layer reads; None: all."""
+    if head.pooled:
+        return batch.last_rows if config.is_decoder else batch.first_rows
+    return batch.label_rows if head.kind == "tag" else None
+
+
+# rows (S,) or (N,) -> the same or None
+def _rows_left(config: BertConfig, head: Head, rows: Any) -> Any:
+    """The tokens that leave the encoder: no others than those, but all where an LSTM reads them."""
+    return None if head.lstm or config.is_decoder else rows
+
+
+# x (T,H) or (R,H) -> (S,K), (S,1), (T,2) or (N,K)
 def _output_layer(
-    ops: Any, config: BertConfig, head: Head, x: Any, params: Tree, batch: TaskBatch, drop: Any
+    ops: Any, config: BertConfig, head: Head, x: Any, rows: Any, params: Tree, batch: TaskBatch, drop: Any
 ) -> tuple[Any, Any]:
-    """What stands on the encoder, on what leaves it."""
-    saved_lstm, saved_rows, saved_drop, rows = (), (), (), None
+    """What stands on the encoder and reads these rows."""
+    saved_lstm, saved_rows, saved_drop, here = (), (), (), rows
+    if _rows_left(config, head, rows) is not None:
+        here = ops.xp.arange(len(rows), dtype=rows.dtype)
     if head.lstm:
         site = head_site(config) + 1
         x, saved_lstm = ops.bilstm_block(ops.widen(x), params["lstm"], batch.cu_seqlens, drop, site)
     if head.pooled:
-        rows = batch.last_rows if config.is_decoder else batch.first_rows
-        read, saved_rows = ops.pooler(x, rows, params["pooler"])
+        read, saved_rows = ops.pooler(x, here, params["pooler"])
     elif head.kind == "tag":
-        rows = batch.label_rows
-        read, saved_rows = ops.take_rows(x, rows)
+        read, saved_rows = ops.take_rows(x, here)
+        read = ops.widen(read)
     else:
         read = ops.widen(x)
     if rows is not None and drop is not None and drop.rate:
-        mask = ops.dropout_mask(
-            drop._replace(rows=drop.rows[rows]), head_site(config), read.shape[-1], read.dtype
-        )
+        mask = ops.dropout_mask(drop.at(rows), head_site(config), read.shape[-1], read.dtype)
         read, saved_drop = read * mask, (mask,)
     scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
     return scores, (saved_lstm, saved_rows, saved_drop, saved_linear)

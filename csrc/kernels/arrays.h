@@ -221,17 +221,40 @@ void like(const char *name, const Tokens<T> &given, const Tokens<U> &expected) {
 }
 
 // Where sequences begin: from 0 to T, none of them backwards.
-Line<const int32_t> sequences(const py::array &array, int64_t T) {
-    auto found = line<int32_t>("cu_seqlens", array);
+Line<const int32_t> sequences(const char *name, const py::array &array, int64_t T) {
+    auto found = line<int32_t>(name, array);
     if (found.size < 1 || found.data[0] != 0 || found.data[found.size - 1] != T) {
-        refuse("cu_seqlens", "does not go from 0 to the " + std::to_string(T) + " tokens there are");
+        refuse(name, "does not go from 0 to the " + std::to_string(T) + " tokens there are");
     }
     for (int64_t s = 1; s < found.size; ++s) {
         if (found.data[s] < found.data[s - 1]) {
-            refuse("cu_seqlens", "falls at sequence " + std::to_string(s - 1));
+            refuse(name, "falls at sequence " + std::to_string(s - 1));
         }
     }
     return found;
+}
+
+// Where the tokens of each sequence begin, and where those do that ask, which are all of them if `queries` is None.
+struct Borders {
+    Line<const int32_t> tokens, queries;
+};
+
+template <typename T>
+Borders borders(const py::array &cu_seqlens, const py::object &queries, const Tokens<T> &q,
+                const Tokens<T> &k, bool causal) {
+    auto all = sequences("cu_seqlens", cu_seqlens, k.T_);
+    if (queries.is_none()) {
+        like("k", k, q);
+        return {all, all};
+    }
+    if (causal) {
+        refuse("queries", "goes with attention in both directions only, and causal is true");
+    }
+    auto asking = sequences("queries", queries.cast<py::array>(), q.T_);
+    expect("queries", asking.size, all.size, "elements");
+    expect("k", k.A, q.A, "heads");
+    expect("k", k.D, q.D, "elements in a head");
+    return {all, asking};
 }
 
 // Every index at least 0 and below `limit`.

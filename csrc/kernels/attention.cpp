@@ -55,7 +55,7 @@ void exponentiate(const Block &block, const float *s, E *p, float root, const fl
 
 template <typename X> struct Forward : Problem<X> {
     using typename Problem<X>::E;
-    using Problem<X>::A, Problem<X>::D, Problem<X>::drop, Problem<X>::begins;
+    using Problem<X>::A, Problem<X>::D, Problem<X>::drop, Problem<X>::begins, Problem<X>::asks;
     using Problem<X>::width, Problem<X>::depth, Problem<X>::in_place, Problem<X>::root, Problem<X>::rows,
         Problem<X>::block;
     ConstHeads<X> q, k, v;
@@ -68,7 +68,8 @@ template <typename X> struct Forward : Problem<X> {
     // One share of the panels of one head of one sequence.
     void head(int64_t sequence, int64_t a, int64_t share, int64_t shares) const {
         int64_t begin = begins[sequence], n = begins[sequence + 1] - begin;
-        int64_t panels = parts(n, panel(n)), p = panels * share / shares,
+        int64_t first = asks[sequence], asking = asks[sequence + 1] - first;
+        int64_t panels = parts(asking, panel(n)), p = panels * share / shares,
                 last = panels * (share + 1) / shares;
         if (p == last) {
             return;
@@ -86,14 +87,14 @@ template <typename X> struct Forward : Problem<X> {
                                     n, D, space.take(right));
         float *of_panel = space.take(left_space<X>(kQueries, D)), *rounded = space.take(kQueries * kKeys);
         for (; p < last; ++p) {
-            int64_t i = p * panel(n), queries = std::min(panel(n), n - i);
-            float *kept = softmax + 2 * ((begin + i) * A + a);
+            int64_t i = p * panel(n), queries = std::min(panel(n), asking - i);
+            float *kept = softmax + 2 * ((first + i) * A + a);
             PanelKeys bits;
-            this->draw_keys(begin + i, queries, a, bits);
-            turn_rows(left_side(rows(q, begin + i, a), queries, D, of_panel), queries, depth(), root(),
+            this->draw_keys(first + i, queries, a, bits);
+            turn_rows(left_side(rows(q, first + i, a), queries, D, of_panel), queries, depth(), root(),
                       turned, whole(queries, VL));
             one_panel(i, queries, this->visible(i, queries, n), turned, keys, values, bits, scores,
-                      reinterpret_cast<E *>(rounded), {out, width()}, rows(y, begin + i, a), kept);
+                      reinterpret_cast<E *>(rounded), {out, width()}, rows(y, first + i, a), kept);
         }
     }
 
@@ -144,22 +145,25 @@ template <typename X> struct Forward : Problem<X> {
 } // namespace
 
 template <typename X>
-void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D, ConstHeads<X> q,
-               ConstHeads<X> k, ConstHeads<X> v, bool causal, const Drop &drop, Heads<X> y, float *softmax) {
-    Forward<X> forward{{cu_seqlens, A, D, causal, drop}, q, k, v, y, softmax};
+void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, const int32_t *queries, int64_t A, int64_t D,
+               ConstHeads<X> q, ConstHeads<X> k, ConstHeads<X> v, bool causal, const Drop &drop, Heads<X> y,
+               float *softmax) {
+    Forward<X> forward{{cu_seqlens, queries, A, D, causal, drop}, q, k, v, y, softmax};
     // Where heads are too few for all threads to be busy to the end, their panels are shared out as well.
     int64_t heads = S * A, shares = heads > 0 && pool.threads() > 1 ? parts(4 * pool.threads(), heads) : 1;
     forward.each_head(pool, heads * shares, [&](int64_t part, int64_t next) {
         if (shares == 1) {
-            forward.ask_for(next, heads, q, k, v, y);
+            forward.ask_for(next, heads, cu_seqlens, k, v);
+            forward.ask_for(next, heads, queries, q, y);
         }
         forward.head(part / shares / A, part / shares % A, part % shares, shares);
     });
 }
 
-template void attention(Pool &, int64_t, const int32_t *, int64_t, int64_t, ConstHeads<float>,
-                        ConstHeads<float>, ConstHeads<float>, bool, const Drop &, Heads<float>, float *);
-template void attention(Pool &, int64_t, const int32_t *, int64_t, int64_t, ConstHeads<bf16>,
+template void attention(Pool &, int64_t, const int32_t *, const int32_t *, int64_t, int64_t,
+                        ConstHeads<float>, ConstHeads<float>, ConstHeads<float>, bool, const Drop &,
+                        Heads<float>, float *);
+template void attention(Pool &, int64_t, const int32_t *, const int32_t *, int64_t, int64_t, ConstHeads<bf16>,
                         ConstHeads<bf16>, ConstHeads<bf16>, bool, const Drop &, Heads<bf16>, float *);
 
 } // namespace MB_ISA

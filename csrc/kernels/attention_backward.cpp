@@ -91,7 +91,8 @@ void score_gradients(const Block &block, const float *s, const float *dp, const 
 
 template <typename X> struct Backward : Problem<X> {
     using typename Problem<X>::E;
-    using Problem<X>::A, Problem<X>::D, Problem<X>::causal, Problem<X>::drop, Problem<X>::begins;
+    using Problem<X>::A, Problem<X>::D, Problem<X>::causal, Problem<X>::drop, Problem<X>::begins,
+        Problem<X>::asks;
     using Problem<X>::width, Problem<X>::depth, Problem<X>::in_place, Problem<X>::root, Problem<X>::rows,
         Problem<X>::block;
     ConstHeads<X> q, k, v, dy, y;
@@ -108,24 +109,42 @@ template <typename X> struct Backward : Problem<X> {
     // One share of one head of one sequence. Shares compute scores twice, once for the gradients of their queries and
     // once for those of their keys; every sum has the same order as in one sweep.
     void head(int64_t sequence, int64_t a, int64_t share, int64_t shares) const {
-        int64_t begin = begins[sequence], n = begins[sequence + 1] - begin, panels = parts(n, kQueries);
-        int64_t from = panels * share / shares * kQueries;
-        int64_t to = std::min(n, panels * (share + 1) / shares * kQueries);
-        if (shares == 1) {
-            sweep(begin, n, a, {0, n, 0, n, true, true});
-        } else if (from < to) {
-            sweep(begin, n, a, {from, to, 0, n, true, false});
-            sweep(begin, n, a, {0, n, from, to, false, true});
+        int64_t begin = begins[sequence], n = begins[sequence + 1] - begin;
+        int64_t first = asks[sequence], asking = asks[sequence + 1] - first;
+        auto border = [&](int64_t count,
+                          int64_t part) { // whole panels, and what is left of `count` in the last share
+            return std::min(count, parts(count, kQueries) * part / shares * kQueries);
+        };
+        Sweep of_queries{border(asking, share), border(asking, share + 1), 0, n, true, shares == 1};
+        Sweep of_keys{0, asking, border(n, share), border(n, share + 1), false, true};
+        if (asking == 0) {
+            unasked(begin + of_keys.j, begin + of_keys.j_end, a);
+            return;
+        }
+        if (of_queries.i < of_queries.i_end) {
+            sweep(begin, n, first, asking, a, of_queries);
+        }
+        if (shares > 1 && of_keys.j < of_keys.j_end) {
+            sweep(begin, n, first, asking, a, of_keys);
         }
     }
 
-    void sweep(int64_t begin, int64_t n, int64_t a, Sweep over) const {
+    // Keys and values of a sequence in which nobody asks.
+    void unasked(int64_t row, int64_t end, int64_t a) const {
+        for (; row < end; ++row) {
+            std::fill_n(rows(dk, row, a).data, D, X{});
+            std::fill_n(rows(dv, row, a).data, D, X{});
+        }
+    }
+
+    // n keys from row `begin` on, `asking` queries from row `first` of theirs on
+    void sweep(int64_t begin, int64_t n, int64_t first, int64_t asking, int64_t a, Sweep over) const {
         constexpr decltype(&score_gradients<E, false, false>) forms[2][2] = {
             {score_gradients<E, false, false>, score_gradients<E, false, true>},
             {score_gradients<E, true, false>, score_gradients<E, true, true>}};
         constexpr int64_t kBlock = kKeys * kQueries;
         int64_t W = width(), sums = in_place() ? 0 : filled<E>(n) * W;
-        int64_t left = left_space<X>(n, D), right = right_space<X>(n, D);
+        int64_t most = std::max(n, asking), left = left_space<X>(most, D), right = right_space<X>(most, D);
         int64_t filled_left = filled_space<E>(n, depth()), of_turned = kQueries * filled<E>(depth());
         Space space(2 * of_turned + kQueries * W + 2 * filled_left + 4 * kBlock + 2 * sums + 4 * left +
                     3 * right);
@@ -140,38 +159,41 @@ template <typename X> struct Backward : Problem<X> {
             blocks.ds = reinterpret_cast<E *>(space.take(kBlock / 2));
             blocks.ds_by_keys = reinterpret_cast<E *>(space.take(kBlock / 2));
         }
-        auto on_left = [&](ConstHeads<X> x) { return left_side(rows(x, begin, a), n, D, space.take(left)); };
-        auto on_right = [&](ConstHeads<X> x, Rows<E> other) {
-            return right_side(rows(x, begin, a), other, n, D, space.take(right));
+        auto on_left = [&](ConstHeads<X> x, int64_t row, int64_t count) {
+            return left_side(rows(x, row, a), count, D, space.take(left));
         };
-        Rows<E> left_q = on_left(q), left_k = on_left(k), left_v = on_left(v), left_dy = on_left(dy);
-        Rows<E> right_q = on_right(q, left_q), right_k = on_right(k, left_k),
-                right_dy = on_right(dy, left_dy);
+        auto on_right = [&](ConstHeads<X> x, Rows<E> other, int64_t row, int64_t count) {
+            return right_side(rows(x, row, a), other, count, D, space.take(right));
+        };
+        Rows<E> left_q = on_left(q, first, asking), left_dy = on_left(dy, first, asking);
+        Rows<E> left_k = on_left(k, begin, n), left_v = on_left(v, begin, n);
+        Rows<E> right_q = on_right(q, left_q, first, asking), right_dy = on_right(dy, left_dy, first, asking);
+        Rows<E> right_k = on_right(k, left_k, begin, n);
         Rows<E> filled_k = filled_rows(left_k, n, depth(), space.take(filled_left)),
                 filled_v = filled_rows(left_v, n, depth(), space.take(filled_left));
-        // Sums of x from a row of the sequence on: in x itself, or in a place of their own.
+        // Sums of x from a row on: in x itself, or in a place of their own.
         auto out = [&](Heads<X> x, int64_t row, float *place) {
             if constexpr (std::is_same_v<X, float>) {
                 if (in_place()) {
-                    return rows(x, begin + row, a);
+                    return rows(x, row, a);
                 }
             }
             return OutRows<float>{place, W};
         };
-        OutRows<float> d_keys = out(dk, 0, space.take(sums)), d_values = out(dv, 0, space.take(sums));
+        OutRows<float> d_keys = out(dk, begin, space.take(sums)), d_values = out(dv, begin, space.take(sums));
         float *of_panel = space.take(kQueries * W);
         Statistics of;
         PanelKeys bits;
 
         for (int64_t i = over.i; i < over.i_end; i += kQueries) {
-            int64_t count = std::min(kQueries, n - i), columns = whole(count, VL);
-            OutRows<float> d_queries = out(dq, i, of_panel);
-            this->draw_keys(begin + i, count, a, bits);
+            int64_t count = std::min(kQueries, asking - i), columns = whole(count, VL);
+            OutRows<float> d_queries = out(dq, first + i, of_panel);
+            this->draw_keys(first + i, count, a, bits);
             turn_rows(left_q.from(i), count, depth(), root(), turned_q, columns);
             turn_rows(left_dy.from(i), count, depth(), 1, turned_dy, columns);
-            row_products(rows(dy, begin + i, a), rows(y, begin + i, a), count, D, of.delta, columns);
+            row_products(rows(dy, first + i, a), rows(y, first + i, a), count, D, of.delta, columns);
             for (int64_t r = 0; r < count; ++r) {
-                const float *kept = softmax + 2 * ((begin + i + r) * A + a);
+                const float *kept = softmax + 2 * ((first + i + r) * A + a);
                 of.highest[r] = kept[0], of.inverse[r] = kept[1];
             }
             // A pair may hold one query too many: its p and ds are 0.
@@ -195,7 +217,7 @@ template <typename X> struct Backward : Problem<X> {
                     product(b.keys, W, K, {blocks.p, stride}, right_dy.from(at), d_values.from(j), add);
                     product(b.keys, W, K, {blocks.ds, stride}, right_q.from(at), d_keys.from(j), add);
                 }
-                if (over.keys && i + kQueries >= n) {
+                if (over.keys && i + kQueries >= asking) {
                     finish(d_keys.from(j), b.keys, dk, begin + j, a);
                     finish(d_values.from(j), b.keys, dv, begin + j, a);
                 }
@@ -205,7 +227,7 @@ template <typename X> struct Backward : Problem<X> {
                 }
             }
             if (over.queries) {
-                finish(d_queries, count, dq, begin + i, a);
+                finish(d_queries, count, dq, first + i, a);
             }
         }
     }
@@ -221,25 +243,27 @@ template <typename X> struct Backward : Problem<X> {
 } // namespace
 
 template <typename X>
-void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, int64_t A, int64_t D,
-                        ConstHeads<X> q, ConstHeads<X> k, ConstHeads<X> v, bool causal, const Drop &drop,
-                        ConstHeads<X> dy, ConstHeads<X> y, const float *softmax, Heads<X> dq, Heads<X> dk,
-                        Heads<X> dv) {
-    Backward<X> backward{{cu_seqlens, A, D, causal, drop}, q, k, v, dy, y, softmax, dq, dk, dv};
+void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, const int32_t *queries, int64_t A,
+                        int64_t D, ConstHeads<X> q, ConstHeads<X> k, ConstHeads<X> v, bool causal,
+                        const Drop &drop, ConstHeads<X> dy, ConstHeads<X> y, const float *softmax,
+                        Heads<X> dq, Heads<X> dk, Heads<X> dv) {
+    Backward<X> backward{{cu_seqlens, queries, A, D, causal, drop}, q, k, v, dy, y, softmax, dq, dk, dv};
     // A share costs 7/5 of its part of a head, so only heads that are fewer than threads are shared out.
     int64_t heads = S * A, shares = heads > 0 && heads < pool.threads() ? parts(pool.threads(), heads) : 1;
     backward.each_head(pool, heads * shares, [&](int64_t part, int64_t next) {
         if (shares == 1) {
-            backward.ask_for(next, heads, q, k, v, dy, y, dq, dk, dv);
+            backward.ask_for(next, heads, cu_seqlens, k, v, dk, dv);
+            backward.ask_for(next, heads, queries, q, dy, y, dq);
         }
         backward.head(part / shares / A, part / shares % A, part % shares, shares);
     });
 }
 
 #define MB_FOR(X)                                                                                            \
-    template void attention_backward(Pool &, int64_t, const int32_t *, int64_t, int64_t, ConstHeads<X>,      \
-                                     ConstHeads<X>, ConstHeads<X>, bool, const Drop &, ConstHeads<X>,        \
-                                     ConstHeads<X>, const float *, Heads<X>, Heads<X>, Heads<X>);
+    template void attention_backward(Pool &, int64_t, const int32_t *, const int32_t *, int64_t, int64_t,    \
+                                     ConstHeads<X>, ConstHeads<X>, ConstHeads<X>, bool, const Drop &,        \
+                                     ConstHeads<X>, ConstHeads<X>, const float *, Heads<X>, Heads<X>,        \
+                                     Heads<X>);
 MB_FOR(float)
 MB_FOR(bf16)
 #undef MB_FOR

@@ -38,7 +38,7 @@ struct PanelKeys {
 template <typename X> struct Problem {
     using E = Operand<X>;
 
-    const int32_t *begins; // of sequences
+    const int32_t *begins, *asks; // of sequences: where their tokens begin, and where those do that ask
     int64_t A, D;
     bool causal;
     Drop drop;
@@ -57,14 +57,14 @@ template <typename X> struct Problem {
         return {x.data + row * x.stride + a * D, x.stride};
     }
 
-    // Tell the caches what a head of at most kAhead tokens will read and write. Inlined, since GCC 12 leaves out calls of
-    // functions that do nothing else.
+    // Tell the caches what a head of at most kAhead tokens will read and write, in tensors whose sequences begin at
+    // `from`. Inlined, since GCC 12 leaves out calls of functions that do nothing else.
     template <typename... All>
-    MB_INLINE void ask_for(int64_t head, int64_t heads, const All &...tensors) const {
+    MB_INLINE void ask_for(int64_t head, int64_t heads, const int32_t *from, const All &...tensors) const {
         if (head >= heads) {
             return;
         }
-        int64_t begin = begins[head / A], n = begins[head / A + 1] - begin;
+        int64_t begin = from[head / A], n = from[head / A + 1] - begin;
         for (int64_t i = 0; n <= kAhead && i < n; ++i) {
             (prefetch(rows(tensors, begin + i, head % A).data), ...);
         }

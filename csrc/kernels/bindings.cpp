@@ -122,26 +122,27 @@ class Engine {
     }
 
     void attention(const py::array &q, const py::array &k, const py::array &v, const py::array &cu_seqlens,
-                   bool causal, const py::tuple &drop, const py::array &y, const py::array &softmax) {
+                   bool causal, const py::tuple &drop, const py::array &y, const py::array &softmax,
+                   const py::object &queries) {
         by_type(q, [&](auto zero) {
             using X = decltype(zero);
             auto Q = tokens<const X>("q", q), K = tokens<const X>("k", k), V = tokens<const X>("v", v);
             auto Y = tokens<X>("y", y, true);
             auto S = whole<float>("softmax", softmax, Q.T_ * Q.A, 2, true);
-            auto sequence = sequences(cu_seqlens, Q.T_);
-            like("k", K, Q), like("v", V, Q), like("y", Y, Q);
+            auto begin = borders(cu_seqlens, queries, Q, K, causal);
+            like("v", V, K), like("y", Y, Q);
             Drop dropped = dropout_of(drop, Q.T_);
             py::gil_scoped_release released;
-            kernels_->on<X>().attention(pool_, sequence.size - 1, sequence.data, Q.A, Q.D, {Q.data, Q.stride},
-                                        {K.data, K.stride}, {V.data, V.stride}, causal, dropped,
-                                        {Y.data, Y.stride}, S.data);
+            kernels_->on<X>().attention(pool_, begin.tokens.size - 1, begin.tokens.data, begin.queries.data,
+                                        Q.A, Q.D, {Q.data, Q.stride}, {K.data, K.stride}, {V.data, V.stride},
+                                        causal, dropped, {Y.data, Y.stride}, S.data);
         });
     }
 
     void attention_backward(const py::array &dy, const py::array &q, const py::array &k, const py::array &v,
                             const py::array &cu_seqlens, bool causal, const py::tuple &drop,
                             const py::array &y, const py::array &softmax, const py::array &dq,
-                            const py::array &dk, const py::array &dv) {
+                            const py::array &dk, const py::array &dv, const py::object &queries) {
         by_type(q, [&](auto zero) {
             using X = decltype(zero);
             auto Q = tokens<const X>("q", q), K = tokens<const X>("k", k), V = tokens<const X>("v", v);
@@ -149,15 +150,16 @@ class Engine {
             auto dQ = tokens<X>("dq", dq, true), dK = tokens<X>("dk", dk, true);
             auto dV = tokens<X>("dv", dv, true);
             auto S = whole<const float>("softmax", softmax, Q.T_ * Q.A, 2);
-            auto sequence = sequences(cu_seqlens, Q.T_);
-            like("k", K, Q), like("v", V, Q), like("y", Y, Q), like("dy", dY, Q);
-            like("dq", dQ, Q), like("dk", dK, Q), like("dv", dV, Q);
+            auto begin = borders(cu_seqlens, queries, Q, K, causal);
+            like("v", V, K), like("y", Y, Q), like("dy", dY, Q);
+            like("dq", dQ, Q), like("dk", dK, K), like("dv", dV, K);
             Drop dropped = dropout_of(drop, Q.T_);
             py::gil_scoped_release released;
             kernels_->on<X>().attention_backward(
-                pool_, sequence.size - 1, sequence.data, Q.A, Q.D, {Q.data, Q.stride}, {K.data, K.stride},
-                {V.data, V.stride}, causal, dropped, {dY.data, dY.stride}, {Y.data, Y.stride}, S.data,
-                {dQ.data, dQ.stride}, {dK.data, dK.stride}, {dV.data, dV.stride});
+                pool_, begin.tokens.size - 1, begin.tokens.data, begin.queries.data, Q.A, Q.D,
+                {Q.data, Q.stride}, {K.data, K.stride}, {V.data, V.stride}, causal, dropped,
+                {dY.data, dY.stride}, {Y.data, Y.stride}, S.data, {dQ.data, dQ.stride}, {dK.data, dK.stride},
+                {dV.data, dV.stride});
         });
     }
 
@@ -448,9 +450,9 @@ PYBIND11_MODULE(_kernels, m) {
         .def("linear_gelu_backward", &Engine::linear_gelu_backward, "dy"_a, "weight"_a, "tanh_form"_a, "u"_a,
              "du"_a)
         .def("attention", &Engine::attention, "q"_a, "k"_a, "v"_a, "cu_seqlens"_a, "causal"_a, "drop"_a,
-             "y"_a, "softmax"_a)
+             "y"_a, "softmax"_a, "queries"_a = py::none())
         .def("attention_backward", &Engine::attention_backward, "dy"_a, "q"_a, "k"_a, "v"_a, "cu_seqlens"_a,
-             "causal"_a, "drop"_a, "y"_a, "softmax"_a, "dq"_a, "dk"_a, "dv"_a)
+             "causal"_a, "drop"_a, "y"_a, "softmax"_a, "dq"_a, "dk"_a, "dv"_a, "queries"_a = py::none())
         .def("gelu", &Engine::gelu, "x"_a, "y"_a, "tanh_form"_a)
         .def("gelu_backward", &Engine::gelu_backward, "dy"_a, "x"_a, "dx"_a, "tanh_form"_a)
         .def("tanh", &Engine::tanh, "x"_a, "y"_a)

@@ -111,49 +111,78 @@ class CppOps(CppPrimitives):
             self._run.scatter_add(ids, dsum, grads[name])
         return grads
 
-    # x (T,H) -> (T,H)
+    # x (T,H) -> (T,H), or (R,H) with rows (R,)
     def attention_block(
-        self, x: Any, params: dict, cu_seqlens: Any, config: Any, drop: random.Dropout | None, layer: Any
+        self,
+        x: Any,
+        params: dict,
+        cu_seqlens: Any,
+        config: Any,
+        drop: random.Dropout | None,
+        layer: Any,
+        rows: Any = None,
     ) -> tuple[Any, Saved]:
-        """LayerNorm(x + dropout(output(attention(query(x), key(x), value(x)))))."""
-        if not (self._fits(x, params) and indices(cu_seqlens)):
-            return super().attention_block(self.widen(x), params, cu_seqlens, config, drop, layer)
+        """LayerNorm(x + dropout(output(attention(query(x), key(x), value(x))))); queries of `rows` alone."""
+        fits = self._fits(x, params) and indices(cu_seqlens)
+        if not fits or (rows is not None and (config.is_decoder or not _ascending(rows))):
+            return super().attention_block(self.widen(x), params, cu_seqlens, config, drop, layer, rows)
         attention_site, output_site, _ = layer_sites(layer)
-        T, H = x.shape
-        qkv, context = self._activations(T, 3 * H), self._activations(T, config.A, config.D)
-        self._run.linear(x, params["qkv_weight"], params["qkv_bias"], qkv)
-        softmax, causal = empty((T * config.A, 2)), bool(config.is_decoder)
+        H, asking, borders, chosen = x.shape[1], x, None, ()
+        if rows is not None:
+            asking, _ = self.take_rows(x, rows)
+            borders = np.searchsorted(rows, cu_seqlens).astype(INDEX)
+            drop, chosen = None if drop is None else drop.at(rows), (rows, borders, asking)
+        q, k, v = self._projected(x, asking, params, config)
+        context, softmax = self._activations(*q.shape), empty((len(asking) * config.A, 2))
         dropped = draws(drop, drop.attention_rate if drop else 0.0, attention_site)
-        q, k, v = _in_three(qkv, context)
-        self._run.attention(q, k, v, cu_seqlens, causal, dropped, context, softmax)
-        out = empty((T, H))
-        self._run.gemm(context.reshape(T, H), params["output_weight"], out, False)
-        y, kept = self._norm(x, out, "output_bias", params, config, drop, output_site)
-        return y, (x, qkv, cu_seqlens, context, softmax, np.asarray(causal), dropped, *kept)
+        causal = bool(config.is_decoder)
+        self._run.attention(q, k, v, cu_seqlens, causal, dropped, context, softmax, borders)
+        out = empty(asking.shape)
+        self._run.gemm(context.reshape(-1, H), params["output_weight"], out, False)
+        y, kept = self._norm(asking, out, "output_bias", params, config, drop, output_site)
+        return y, (x, chosen, q, k, v, cu_seqlens, context, softmax, np.asarray(causal), dropped, *kept)
 
-    # dy (T,H) -> dx (T,H), grads
+    # dy (T,H) or (R,H) -> dx (T,H), grads
     def attention_block_backward(self, dy: Any, saved: Saved, params: dict, grads: dict) -> tuple[Any, dict]:
         """Gradients of `attention_block`."""
-        if len(saved) == 5:  # the reference's own
+        if len(saved) == 6:  # the reference's own
             return super().attention_block_backward(dy, saved, params, grads)
-        x, qkv, cu_seqlens, context, softmax, causal, dropped, *kept = saved
+        x, chosen, q, k, v, cu_seqlens, context, softmax, causal, dropped, *kept = saved
+        (T, H), (_, A, D) = x.shape, context.shape
         dx, d_out, spare = self._norm_gradient(dy, kept, "output_bias", params, grads)
-        self._run.gemm(context.reshape(x.shape).T, d_out, grads["output_weight"], True)
+        self._run.gemm(context.reshape(-1, H).T, d_out, grads["output_weight"], True)
         d_context = spare.reshape(context.shape)
         self._run.linear(d_out, params["output_weight"].T, None, spare)
-        d_qkv = self._activations(*qkv.shape)
-        self._run.attention_backward(
-            d_context,
-            *_in_three(qkv, context),
-            cu_seqlens,
-            bool(causal),
-            dropped,
-            context,
-            softmax,
-            *_in_three(d_qkv, context),
-        )
-        self._linear_gradient(d_qkv, x, params, grads, "qkv_weight", "qkv_bias", dx)
+        known = (d_context, q, k, v, cu_seqlens, bool(causal), dropped, context, softmax)
+        weight, d_weight, d_bias = params["qkv_weight"], grads["qkv_weight"], grads["qkv_bias"]
+        if not chosen:
+            d_qkv = self._activations(T, 3, A, D)
+            self._run.attention_backward(*known, *_side_by_side(d_qkv))
+            self._linear_gradient(d_qkv.reshape(T, -1), x, weight, d_weight, d_bias, dx)
+            return dx, grads
+        rows, borders, asking = chosen
+        dq, d_kv = self._activations(*q.shape), self._activations(T, 2, A, D)
+        self._run.attention_backward(*known, dq, *_side_by_side(d_kv), borders)
+        self._linear_gradient(dq.reshape(-1, H), asking, weight[:, :H], d_weight[:, :H], d_bias[:H], dx)
+        d_asking, dx = dx, empty((T, H))
+        dx.fill(0)
+        self._run.scatter_add(rows, d_asking, dx)
+        self._linear_gradient(d_kv.reshape(T, -1), x, weight[:, H:], d_weight[:, H:], d_bias[H:], dx)
         return dx, grads
+
+    # x (T,H)  asking (R,H), x itself or some of its rows -> q (R,A,D)  k v (T,A,D)
+    def _projected(self, x: Any, asking: Any, params: dict, config: Any) -> tuple[Any, ...]:
+        """Queries of those that ask, keys and values of all."""
+        (T, H), A, D, run = x.shape, config.A, config.D, self._run
+        weight, bias = params["qkv_weight"], params["qkv_bias"]
+        if asking is x:
+            qkv = self._activations(T, 3, A, D)
+            run.linear(x, weight, bias, qkv.reshape(T, 3 * H))
+            return _side_by_side(qkv)
+        q, kv = self._activations(len(asking), A, D), self._activations(T, 2, A, D)
+        run.linear(asking, weight[:, :H], bias[:H], q.reshape(-1, H))
+        run.linear(x, weight[:, H:], bias[H:], kv.reshape(T, 2 * H))
+        return q, *_side_by_side(kv)
 
     # x (T,H) -> (T,H)
     def feed_forward_block(
@@ -182,7 +211,7 @@ class CppOps(CppPrimitives):
         du = self._activations(*u.shape)
         self._run.linear_gelu_backward(d_out, params["out_weight"].T, config.gelu_form == "tanh", u, du)
         self._run.gemm(u.T, d_out, grads["out_weight"], True)  # u is gelu(u) by now
-        self._linear_gradient(du, x, params, grads, "in_weight", "in_bias", dx)
+        self._linear_gradient(du, x, params["in_weight"], grads["in_weight"], grads["in_bias"], dx)
         return dx, grads
 
     # x (T,H)  rows labels (M,)  table (V,H) -> nll (M,)  predicted (M,)
@@ -272,18 +301,19 @@ class CppOps(CppPrimitives):
         )
         return dx, dx if d_out is None else d_out, total
 
-    # dy (T,N)  x dx (T,K)
-    def _linear_gradient(
-        self, dy: Any, x: Any, params: dict, grads: dict, weight: str, bias: str, dx: Any
-    ) -> None:
+    # dy (T,N)  x dx (T,K)  weight d_weight (K,N)  d_bias (N,)
+    def _linear_gradient(self, dy: Any, x: Any, weight: Any, d_weight: Any, d_bias: Any, dx: Any) -> None:
         """All gradients of x @ weight + bias, each added to where it belongs."""
-        self._run.gemm(x.T, dy, grads[weight], True)
-        self._run.column_sums(dy, None, grads[bias], True)
-        self._run.gemm(dy, params[weight].T, dx, True)
+        self._run.gemm(x.T, dy, d_weight, True)
+        self._run.column_sums(dy, None, d_bias, True)
+        self._run.gemm(dy, weight.T, dx, True)
 
 
-# qkv (T,3H)  context (T,A,D) -> q k v (T,A,D), views
-def _in_three(qkv: Any, context: Any) -> list[Any]:
-    T, A, D = context.shape
-    parts = qkv.reshape(T, 3, A, D)
-    return [parts[:, i] for i in range(3)]
+# x (T,n,A,D) -> n of (T,A,D), views
+def _side_by_side(x: Any) -> tuple[Any, ...]:
+    return tuple(x[:, i] for i in range(x.shape[1]))
+
+
+def _ascending(rows: Any) -> bool:
+    """Whether these are row numbers as the kernels take them, none before one that is smaller."""
+    return indices(rows) and bool((rows[1:] >= rows[:-1]).all())

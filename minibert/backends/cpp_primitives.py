@@ -156,8 +156,8 @@ class CppPrimitives(Ops):
 
     # x (T,H)  rows (M,) -> (M,H)
     def take_rows(self, x: Any, rows: Any) -> tuple[Any, Saved]:
-        """Some rows of x: the masked positions, the [CLS] of each sequence."""
-        return self._rows(rows, x), (rows, x)
+        """Some rows of x, as precise as x: the masked positions, the [CLS] of each sequence."""
+        return x[rows] if self._is_narrow(x) else self._rows(rows, x), (rows, x)
 
     # dy (M,H) -> dx (T,H)
     def take_rows_backward(self, dy: Any, saved: Saved) -> Any:
@@ -168,9 +168,8 @@ class CppPrimitives(Ops):
         return self.scatter_add(np.zeros(x.shape, FLOAT), rows, dy)
 
     def _rows(self, ids: Any, table: Any) -> Any:
-        one_of_ours = stored(table) if self._is_narrow(table) else whole(table)
-        if not (indices(ids) and one_of_ours and table.ndim == 2):
-            return self.widen(table[ids])
+        if not (indices(ids) and whole(table) and table.ndim == 2):
+            return table[ids]
         out = empty((len(ids), table.shape[1]))
         self._run.gather(ids, table, out)
         return out

@@ -125,11 +125,6 @@ class JaxOps(JaxTraining, RecurrentOverRows):
         """Gradients of the three tables and the LayerNorm."""
         return super().embedding_block_backward(self.widen(dy), saved, params, grads)
 
-    # x (T,H)  rows (M,) -> (M,H)
-    def take_rows(self, x: Any, rows: Any) -> tuple[Any, Saved]:
-        """Some rows of x, wide: what comes next is a head."""
-        return self.widen(x[rows]), (rows, x)
-
     # -> row keys (T,2)
     def dropout(
         self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any

@@ -52,11 +52,21 @@ class Blocks(Attention, Losses):
             "segment": self.embedding_backward(dx, saved_segment, grads["segment"]),
         }
 
-    # x (T,H) -> (T,H)
+    # x (T,H) -> (T,H), or (R,H) with rows (R,)
     def attention_block(
-        self, x: Any, params: dict, cu_seqlens: Any, config: Any, drop: Dropout | None, layer: Any
+        self,
+        x: Any,
+        params: dict,
+        cu_seqlens: Any,
+        config: Any,
+        drop: Dropout | None,
+        layer: Any,
+        rows: Any = None,
     ) -> tuple[Any, Saved]:
-        """LayerNorm(x + dropout(output(attention(query(x), key(x), value(x)))))."""
+        """LayerNorm(x + dropout(output(attention(query(x), key(x), value(x))))).
+
+        With `rows`, which ascend, that of these tokens alone. Every token is seen as key and value.
+        """
         attention_site, output_site, _ = layer_sites(layer)
         T, H = x.shape
         qkv, saved_qkv = self.linear(x, params["qkv_weight"], params["qkv_bias"])
@@ -64,18 +74,26 @@ class Blocks(Attention, Losses):
         context, saved_attention = self.attention(
             q, k, v, cu_seqlens, config.is_decoder, drop, attention_site
         )
-        out, saved_out = self.linear(context.reshape(T, H), params["output_weight"], params["output_bias"])
+        context, saved_rows = context.reshape(T, H), ()
+        if rows is not None:
+            context, saved_rows = self.take_rows(context, rows)
+            x, _ = self.take_rows(x, rows)
+            drop = None if drop is None else drop.at(rows)
+        out, saved_out = self.linear(context, params["output_weight"], params["output_bias"])
         out, saved_drop = self._dropout(out, drop, output_site)
         y, saved_norm = self.layer_norm(x + out, params["gamma"], params["beta"], config.layer_norm_eps)
-        return y, (saved_qkv, saved_attention, saved_out, saved_drop, saved_norm)
+        return y, (saved_qkv, saved_attention, saved_rows, saved_out, saved_drop, saved_norm)
 
-    # dy (T,H) -> dx (T,H), grads
+    # dy (T,H) or (R,H) -> dx (T,H), grads
     def attention_block_backward(self, dy: Any, saved: Saved, params: dict, grads: dict) -> tuple[Any, dict]:
         """Gradients of `attention_block`; x is reached past the sublayer and through it."""
-        saved_qkv, saved_attention, saved_out, saved_drop, saved_norm = saved
+        saved_qkv, saved_attention, saved_rows, saved_out, saved_drop, saved_norm = saved
         d_sum, grads = self._norm_backward(dy, saved_norm, grads)
         d_out = self._dropout_backward(d_sum, saved_drop)
         d_context, grads = self._linear_backward(d_out, saved_out, grads, "output_weight", "output_bias")
+        if saved_rows:
+            d_context = self.take_rows_backward(d_context, saved_rows)
+            d_sum = self.take_rows_backward(d_sum, saved_rows)
         T, H = d_context.shape
         dq, dk, dv = self.attention_backward(d_context.reshape(saved_attention[0].shape), saved_attention)
         d_qkv = self.xp.concatenate([d.reshape(T, H) for d in (dq, dk, dv)], axis=1)
@@ -112,7 +130,7 @@ class Blocks(Attention, Losses):
     def pooler(self, x: Any, first_rows: Any, params: dict) -> tuple[Any, Saved]:
         """tanh(W x + b) of each sequence's [CLS]."""
         first, saved_rows = self.take_rows(x, first_rows)
-        y, saved_linear = self.linear(first, params["weight"], params["bias"])
+        y, saved_linear = self.linear(self.widen(first), params["weight"], params["bias"])
         y, saved_tanh = self.tanh(y)
         return y, (saved_rows, saved_linear, saved_tanh)
 
@@ -128,7 +146,7 @@ class Blocks(Attention, Losses):
     def masked_lm_logits(self, x: Any, rows: Any, params: dict, table: Any, config: Any) -> tuple[Any, Saved]:
         """Scores of every vocabulary entry at some rows: dense, GELU, LayerNorm, then the tied embedding."""
         x, saved_rows = self.take_rows(x, rows)
-        x, saved_linear = self.linear(x, params["weight"], params["bias"])
+        x, saved_linear = self.linear(self.widen(x), params["weight"], params["bias"])
         x, saved_gelu = self.gelu(x, config.gelu_form)
         x, saved_norm = self.layer_norm(x, params["gamma"], params["beta"], config.layer_norm_eps)
         logits, saved_decoder = self.linear(x, table.T, params["output_bias"])

@@ -139,7 +139,7 @@ class Primitives:
 
     # x (T,H)  rows (M,) -> (M,H)
     def take_rows(self, x: Any, rows: Any) -> tuple[Any, Saved]:
-        """Some rows of x: the masked positions, the [CLS] of each sequence."""
+        """Some rows of x, as precise as x: the masked positions, the [CLS] of each sequence."""
         return x[rows], (rows, x)
 
     # dy (M,H) -> (T,H)

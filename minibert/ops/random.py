@@ -22,6 +22,10 @@ class Dropout(NamedTuple):
     attention_rate: float  # on attention probabilities
     rows: Any  # (T, 2) uint32: key of (seed, step, sequence, position)
 
+    def at(self, rows: Any) -> "Dropout":
+        """That of some of the rows."""
+        return self._replace(rows=self.rows[rows])
+
 
 def mix(xp: Any, x: Any) -> Any:
     """A bijection of 32-bit words in which every input bit flips every output bit about half of the time."""

@@ -1,5 +1,7 @@
 #include "test_kernels.h"
 
+#include <algorithm>
+
 #include "attention.h"
 
 using namespace mb::MB_ISA;
@@ -134,11 +136,11 @@ template <typename X> struct Call {
         int64_t S = (int64_t)of.cu_seqlens.size() - 1;
         auto from = [&](int i) { return mb::ConstHeads<X>{in.data() + i * width, stride}; };
         auto to = [&](int i) { return mb::Heads<X>{out.data() + i * width, stride}; };
-        attention(pool, S, of.cu_seqlens.data(), of.A, of.D, from(0), from(1), from(2), of.causal, drop,
-                  to(0), softmax.data());
+        attention(pool, S, of.cu_seqlens.data(), of.cu_seqlens.data(), of.A, of.D, from(0), from(1), from(2),
+                  of.causal, drop, to(0), softmax.data());
         mb::ConstHeads<X> y{out.data(), stride};
-        attention_backward(pool, S, of.cu_seqlens.data(), of.A, of.D, from(0), from(1), from(2), of.causal,
-                           drop, from(3), y, softmax.data(), to(1), to(2), to(3));
+        attention_backward(pool, S, of.cu_seqlens.data(), of.cu_seqlens.data(), of.A, of.D, from(0), from(1),
+                           from(2), of.causal, drop, from(3), y, softmax.data(), to(1), to(2), to(3));
     }
 
     // One of the four, (T,A,D) in memory.
@@ -265,6 +267,82 @@ void test_bits_of_dropout(mb::Pool &pool, Random &random) {
     }
 }
 
+float number(float x) { return x; }
+float number(mb::bf16 x) { return value(x); }
+template <typename X> X make(float x) {
+    if constexpr (sizeof(X) == sizeof(float)) {
+        return x;
+    } else {
+        return nearest(x);
+    }
+}
+
+// Where only some tokens ask, they get what they get among all, and keys and values what they get where dy is 0 elsewhere.
+template <typename X> void test_some(const Attention &of, mb::Pool &pool, Digest &digest, Random &random) {
+    Call<X> all(of, 0);
+    int64_t R = 0, S = (int64_t)of.cu_seqlens.size() - 1, width = all.width;
+    std::vector<int32_t> rows, queries{0};
+    for (int64_t s = 0; s < S;
+         ++s) { // of every other sequence a fifth, of one of them nobody, of the others all
+        for (int32_t t = of.cu_seqlens[(size_t)s]; t < of.cu_seqlens[(size_t)s + 1]; ++t) {
+            if (s % 2 ? s % 4 == 1 : random.below(5) == 0) {
+                rows.push_back(t), ++R;
+            }
+        }
+        queries.push_back((int32_t)R);
+    }
+    for (auto &x : all.in) {
+        x = make<X>(random.normal());
+    }
+    for (int64_t t = 0; t < all.T; ++t) {
+        if (!std::binary_search(rows.begin(), rows.end(), (int32_t)t)) {
+            std::fill_n(all.in.begin() + t * all.stride + 3 * width, width, X{});
+        }
+    }
+    all.run(pool);
+
+    std::vector<X> asked((size_t)(R * 4 * width), make<X>(NAN)),
+        by_key((size_t)(all.T * 2 * width), make<X>(NAN));
+    std::vector<uint32_t> keys;
+    for (int64_t r = 0; r < R; ++r) { // q dy, and what comes of them: y dq
+        auto *from = all.in.data() + rows[(size_t)r] * all.stride;
+        std::copy_n(from, width, asked.data() + r * 4 * width);
+        std::copy_n(from + 3 * width, width, asked.data() + (r * 4 + 1) * width);
+        keys.insert(keys.end(), of.keys.begin() + 2 * rows[(size_t)r],
+                    of.keys.begin() + 2 * rows[(size_t)r] + 2);
+    }
+    Floats softmax((size_t)(2 * R * of.A));
+    mb::Drop drop;
+    if (of.drops) {
+        drop = {keys.data(), Attention::kSite, Attention::kThreshold, Attention::kScale};
+    }
+    auto part = [&](int64_t i) { return mb::Heads<X>{asked.data() + i * width, 4 * width}; };
+    auto read = [&](int64_t i) { return mb::ConstHeads<X>{asked.data() + i * width, 4 * width}; };
+    mb::ConstHeads<X> k{all.in.data() + width, all.stride}, v{all.in.data() + 2 * width, all.stride};
+    const int32_t *begins = of.cu_seqlens.data();
+    attention(pool, S, begins, queries.data(), of.A, of.D, read(0), k, v, false, drop, part(2),
+              softmax.data());
+    attention_backward(pool, S, begins, queries.data(), of.A, of.D, read(0), k, v, false, drop, read(1),
+                       read(2), softmax.data(), part(3), mb::Heads<X>{by_key.data(), 2 * width},
+                       mb::Heads<X>{by_key.data() + width, 2 * width});
+    digest.add(asked.data(), asked.size() * sizeof(X));
+    for (int64_t r = 0; r < R; ++r) {
+        auto *among_all = all.out.data() + rows[(size_t)r] * all.stride;
+        CHECK(std::memcmp(among_all, asked.data() + (r * 4 + 2) * width, (size_t)width * sizeof(X)) == 0);
+        CHECK(std::memcmp(among_all + width, asked.data() + (r * 4 + 3) * width, (size_t)width * sizeof(X)) ==
+              0);
+    }
+    // Nothing is added to sums of floats in another order; to pairs of bfloat16 it is.
+    Doubles some, whole;
+    for (int64_t t = 0; t < all.T; ++t) {
+        for (int64_t i = 0; i < 2 * width; ++i) {
+            some.push_back(number(by_key[(size_t)(t * 2 * width + i)]));
+            whole.push_back(number(all.out[(size_t)(t * all.stride + 2 * width + i)]));
+        }
+    }
+    CHECK_AT_MOST(apart(some, whole), sizeof(X) == sizeof(float) ? 0 : size(whole) / 256);
+}
+
 } // namespace
 
 void test_attention(mb::Pool &pool, Digest &digest) {
@@ -284,6 +362,10 @@ void test_attention(mb::Pool &pool, Digest &digest) {
                     test_float(exact, pool, digest, random);
                     test_bf16(exact, 1, pool, digest, random);
                     test_bf16(exact, 8, pool, digest, random); // scores whose exponentials would be infinite
+                    if (!causal) {
+                        test_some<float>(exact, pool, digest, random);
+                        test_some<mb::bf16>(exact, pool, digest, random);
+                    }
                 }
             }
         }
