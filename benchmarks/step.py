@@ -44,7 +44,7 @@ MARK = "<!-- written by `python benchmarks/step.py --write-readme` -->"
 def operations(work: Work) -> int:
     """Useful floating-point operations of a step."""
     config = work.config(0.0)
-    return step_operations(config, work.sequence_lengths(), work.make_batch(config).M)
+    return step_operations(config, work.sequence_lengths(), work.make_batch(config).masked_counts)
 
 
 def complaint(found: list, expected: list, dtype: str) -> str | None:

@@ -86,6 +86,12 @@ class Batch:
         return self.cu_seqlens[:-1]
 
     @property
+    def masked_counts(self) -> np.ndarray:  # (S,)
+        """Masked positions of each sequence."""
+        sequences = np.searchsorted(self.cu_seqlens, self.masked_rows, side="right") - 1
+        return np.bincount(sequences, minlength=self.S)
+
+    @property
     def last_rows(self) -> np.ndarray:  # (S,)
         """The row of each sequence's last token."""
         return self.cu_seqlens[1:] - 1

@@ -129,7 +129,7 @@ def pretraining_loss(
     ops: Any, config: BertConfig, params: Tree, batch: Batch, drop: Any = None
 ) -> tuple[PretrainingLoss, Any]:
     """Masked-LM and next-sentence loss of one batch."""
-    rows, first, masked = _rows_read(ops, batch)
+    rows, first, masked = _rows_read(ops, config, batch)
     x, saved_encoder = encoder(ops, config, params, batch, drop, rows)
     (mlm_nll, mlm_predicted), saved_mlm = ops.masked_lm_head(
         x, masked, batch.masked_labels, params["mlm"], params["embeddings"]["word"], config
@@ -157,10 +157,10 @@ def pretraining_loss(
 
 
 # -> (S+M,), then (S,) and (M,): where the rows are that each head reads
-def _rows_read(ops: Any, batch: Batch) -> tuple[Any, Any, Any]:
+def _rows_read(ops: Any, config: BertConfig, batch: Batch) -> tuple[Any, Any, Any]:
     """What the two heads read of the last layer, the first token of each sequence and the masked ones."""
     first, masked = batch.first_rows, batch.masked_rows
-    if len(first) + len(masked) >= len(batch.positions):
+    if config.is_decoder or len(first) + len(masked) >= len(batch.positions):
         return None, first, masked
     rows = ops.xp.sort(ops.xp.concatenate([first, masked]))
     return rows, *(ops.xp.searchsorted(rows, own).astype(rows.dtype) for own in (first, masked))

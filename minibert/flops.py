@@ -1,7 +1,8 @@
 """How many floating-point operations BERT takes: those of its matrix products, a multiply-add being two.
 
-Only what has to be done counts: real tokens, no padding; vocabulary scores of masked positions only. What is
-computed a second time for backward does not count, nor does anything that is no matrix product.
+Only what has to be done counts: real tokens, no padding; of the last layer the rows that a head reads;
+vocabulary scores of masked positions only. What is computed a second time for backward does not count, nor
+does anything that is no matrix product.
 """
 
 import numpy as np
@@ -16,13 +17,28 @@ def attention_pairs(lengths: np.ndarray, causal: bool = False) -> int:
     return int((lengths * (lengths + 1) // 2 if causal else lengths * lengths).sum())
 
 
-# lengths (S,)
-def encoder_operations(config: BertConfig, lengths: np.ndarray) -> int:
-    """Forward, from the embeddings to the last layer."""
-    T = int(lengths.sum())
-    projections = 2 * T * (4 * config.H**2 + 2 * config.H * config.F)  # qkv, output; in, out
-    attention = 2 * attention_pairs(lengths, config.is_decoder) * config.H * 2  # scores; sum of values
-    return config.L * (projections + attention)
+# lengths rows (S,)
+def layer_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray | None = None) -> int:
+    """Forward through a layer.
+
+    Parameters
+    ----------
+    config, lengths : the model; tokens of each sequence.
+    rows : how many of them are read of what leaves the layer; None: all.
+    """
+    H, T, R = config.H, int(np.sum(lengths)), int(np.sum(lengths if rows is None else rows))
+    of_tokens = 2 * T * 2 * H**2  # keys, values
+    of_rows = 2 * R * (2 * H**2 + 2 * H * config.F)  # queries, output; in, out
+    pairs = attention_pairs(lengths, config.is_decoder)
+    if rows is not None:
+        pairs = int((np.asarray(lengths, np.int64) * rows).sum())
+    return of_tokens + of_rows + 2 * pairs * H * 2  # scores; sum of values
+
+
+# lengths rows (S,)
+def encoder_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray | None = None) -> int:
+    """Forward, from the embeddings to the last layer, of which `rows` are read; None: all."""
+    return (config.L - 1) * layer_operations(config, lengths) + layer_operations(config, lengths, rows)
 
 
 def pooler_operations(config: BertConfig, n_sequences: int) -> int:
@@ -30,20 +46,29 @@ def pooler_operations(config: BertConfig, n_sequences: int) -> int:
     return 2 * n_sequences * config.H**2
 
 
-# lengths (S,)
-def step_operations(config: BertConfig, lengths: np.ndarray, n_masked: int) -> int:
-    """Of a pre-training step: forward, and twice as many backward, for each operand's gradient."""
-    head = 2 * n_masked * (config.H**2 + config.H * config.V)
+# lengths masked (S,)
+def step_operations(config: BertConfig, lengths: np.ndarray, masked: np.ndarray) -> int:
+    """Of a pre-training step: forward, and twice as many backward, for each operand's gradient.
+
+    Parameters
+    ----------
+    config, lengths : the model; tokens of each sequence.
+    masked : how many of them are to be predicted.
+    """
+    rows = np.asarray(masked) + 1  # and the first
+    every = config.is_decoder or rows.sum() >= np.sum(lengths)
+    encoder = encoder_operations(config, lengths, None if every else rows)
+    head = 2 * int(np.sum(masked)) * (config.H**2 + config.H * config.V)
     next_sentence = 2 * len(lengths) * config.H * 2
-    forward = encoder_operations(config, lengths) + pooler_operations(config, len(lengths))
-    return 3 * (forward + head + next_sentence)
+    return 3 * (encoder + pooler_operations(config, len(lengths)) + head + next_sentence)
 
 
-# lengths (S,)
+# lengths rows (S,)
 def task_operations(
     config: BertConfig,
     lengths: np.ndarray,
-    rows: int,
+    rows: np.ndarray | None,
+    read: int,
     outputs: int,
     pooled: bool,
     frozen: int | None = None,
@@ -52,12 +77,13 @@ def task_operations(
 
     Parameters
     ----------
-    config, lengths : the model; of each sequence of the batch.
-    rows, outputs : of the output layer.
+    config, lengths : the model; tokens of each sequence.
+    rows : how many of them leave the encoder; None: all.
+    read, outputs : rows and columns of the output layer.
     pooled : whether there is a pooler below it.
     frozen : layers that backward does not reach.
     """
-    encoder = encoder_operations(config, lengths)
-    head = 2 * rows * config.H * outputs + pooled * pooler_operations(config, len(lengths))
-    reached = encoder * (config.L - (frozen or 0)) // config.L
-    return encoder + 2 * reached + 3 * head
+    encoder = encoder_operations(config, lengths, rows)
+    head = 2 * read * config.H * outputs + pooled * pooler_operations(config, len(lengths))
+    below = encoder if frozen == config.L else (frozen or 0) * layer_operations(config, lengths)
+    return encoder + 2 * (encoder - below) + 3 * head

@@ -45,7 +45,10 @@ def _attention(products: int) -> Callable[[Arguments], int]:
 
     def count(given: Arguments) -> int:
         lengths, (_, A, D) = np.diff(given["cu_seqlens"]), given["q"].shape
-        return products * 2 * attention_pairs(lengths, given.get("causal", False)) * A * D
+        pairs = attention_pairs(lengths, given.get("causal", False))
+        if given.get("queries") is not None:  # of some tokens only
+            pairs = int((lengths.astype(np.int64) * np.diff(given["queries"])).sum())
+        return products * 2 * pairs * A * D
 
     return count
 

@@ -215,11 +215,14 @@ def test_activations_that_fall_through_to_numpy_are_numbers_there_as_well():
         [ops.attention_block(x, attention, ends, config, None, 0) for ends in (batch.cu_seqlens, borders)],
         [ops.feed_forward_block(one, feed_forward, config, None, 0) for one in (x, apart)],
         [ops.linear(one, weight, bias) for one in (ops.widen(x), x)],
-        [ops.take_rows(one, batch.masked_rows) for one in (x, apart)],
     ]
     for (expected, _), (found, _) in pairs:
         assert found.dtype == np.float32
         assert np.linalg.norm(found - ops.widen(expected)) < 0.01 * np.linalg.norm(found)
+    for one in (x, apart):
+        taken, saved = ops.take_rows(one, batch.masked_rows)
+        assert np.array_equal(ops.widen(taken), ops.widen(x)[batch.masked_rows])
+        assert ops.take_rows_backward(ops.widen(taken), saved).dtype == np.float32
 
 
 def test_whole_numbers_of_16_bits_stay_what_they_are_where_nothing_is_bfloat16():

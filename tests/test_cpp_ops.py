@@ -231,6 +231,23 @@ def test_borders_of_sequences_that_make_no_sense_are_refused(borders):
         cpp_ops.CppOps().attention(q, q, q, np.array(borders, np.int32))
 
 
+@pytest.mark.parametrize(
+    ("queries", "causal", "message"),
+    [
+        ([0, 2, 1, 2], False, "queries falls at sequence 1"),
+        ([0, 1, 1, 3], False, "queries does not go from 0 to the 2 tokens there are"),
+        ([0, 1, 2], False, "queries has 3 elements; 4 belong here"),
+        ([0, 1, 1, 2], True, "queries goes with attention in both directions only"),
+        (None, False, "k has 5 tokens; 2 belong here"),
+    ],
+)
+def test_queries_of_some_tokens_have_borders_that_make_sense(queries, causal, message):
+    run, k, q = _kernels.Engine("", 1), np.zeros((5, 1, 2), np.float32), np.zeros((2, 1, 2), np.float32)
+    borders, queries = np.array([0, 2, 3, 5], np.int32), queries and np.array(queries, np.int32)
+    with pytest.raises(ValueError, match=message):
+        run.attention(q, k, k, borders, causal, (), q.copy(), np.zeros((2, 2), np.float32), queries)
+
+
 # How it is chosen
 
 

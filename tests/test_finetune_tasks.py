@@ -506,7 +506,10 @@ def test_every_name_of_the_registry_makes_a_task_with_that_name():
 
 def test_the_operations_of_a_step_are_those_of_pretraining_without_the_decoder():
     config, sizes = small_config(), np.array([4, 9, 20])
-    assert task_operations(config, sizes, 3, 2, True) == step_operations(config, sizes, 0)
-    whole = task_operations(config, sizes, 33, 2, False)
-    frozen = [task_operations(config, sizes, 33, 2, False, n) for n in range(3)]
-    assert frozen[0] == whole > frozen[1] > frozen[2] > whole // 3
+    none, one = np.zeros(3, int), np.ones(3, int)
+    assert task_operations(config, sizes, one, 3, 2, True) == step_operations(config, sizes, none)
+    for rows in (None, one):
+        whole = task_operations(config, sizes, rows, 33, 2, False)
+        frozen = [task_operations(config, sizes, rows, 33, 2, False, n) for n in range(3)]
+        assert frozen[0] == whole > frozen[1] > frozen[2] > whole // 3
+    assert frozen[0] < task_operations(config, sizes, None, 33, 2, False)

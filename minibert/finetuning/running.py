@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minibert import heads, hub
 from minibert.batch import TaskBatch
 from minibert.checkpoint import Checkpoint, latest
@@ -122,10 +124,10 @@ class Run:
         config, head = params.config, params.head
 
         def count(batch: TaskBatch) -> float:
-            rows = {"span": batch.T, "tag": len(batch.label_rows)}.get(head.kind, batch.S)
-            return task_operations(
-                config, batch.lengths, rows, head.outputs, head.pooled, self.options.freeze
-            )
+            read = {"span": batch.lengths, "tag": batch.row_counts}.get(head.kind, np.ones(batch.S, int))
+            rows = None if head.lstm or config.is_decoder else read
+            shape = int(read.sum()), head.outputs
+            return task_operations(config, batch.lengths, rows, *shape, head.pooled, self.options.freeze)
 
         return count
 

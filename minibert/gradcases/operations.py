@@ -113,14 +113,14 @@ def sublayers(size: Size, batch: Batch, parameters: Parameters, rng: np.random.G
             ),
         )
 
-    def attention(variant: str, drop: Callable, config: BertConfig) -> Case:
+    def attention(variant: str, drop: Callable, config: BertConfig, rows: Any = None) -> Case:
         return Case(
             "attention_block",
             variant,
             x,
             _below(parameters, "layers.1.attention"),
             lambda ops, inputs, params: ops.attention_block(
-                inputs["x"], params, batch.cu_seqlens, config, drop(ops, batch), 1
+                inputs["x"], params, batch.cu_seqlens, config, drop(ops, batch), 1, rows
             ),
             lambda ops, dy, saved, params, grads: ops.attention_block_backward(dy, saved, params, grads),
         )
@@ -147,6 +147,7 @@ def sublayers(size: Size, batch: Batch, parameters: Parameters, rng: np.random.G
         attention("", no_dropout, plain),
         attention("dropout", dropout_of, plain),
         attention("causal dropout", dropout_of, causal),
+        attention("some rows dropout", dropout_of, plain, np.unique([*batch.first_rows, *batch.masked_rows])),
         feed_forward("", no_dropout, plain),
         feed_forward("dropout", dropout_of, plain),
         feed_forward("tanh dropout", dropout_of, tanh),

@@ -74,7 +74,7 @@ class Pretraining:
     @staticmethod
     def operations(config: BertConfig) -> Callable[[Batch], float]:
         """What counts the useful operations of a batch."""
-        return lambda batch: step_operations(config, batch.lengths, batch.M)
+        return lambda batch: step_operations(config, batch.lengths, batch.masked_counts)
 
     def batches(
         self, total: int, step: int = 0, position: list[int] | None = None

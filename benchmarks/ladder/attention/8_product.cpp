@@ -13,6 +13,6 @@ void product(const Batch &b, const float *q, const float *k, const float *v, flo
     static std::vector<float> softmax;
     softmax.resize(static_cast<size_t>(2 * b.begins[b.S] * b.A));
     int64_t step = b.A * b.D;
-    mb::MB_ISA::attention<float>(pool, b.S, b.begins, b.A, b.D, {q, step}, {k, step}, {v, step}, false, {},
-                                 {y, step}, softmax.data());
+    mb::MB_ISA::attention<float>(pool, b.S, b.begins, b.begins, b.A, b.D, {q, step}, {k, step}, {v, step},
+                                 false, {}, {y, step}, softmax.data());
 }
