@@ -28,7 +28,14 @@ class PretrainingLoss(NamedTuple):
 
 # x (T,H) -> (T,H), or (R,H) with rows (R,)
 def encoder_layer(
-    ops: Any, config: BertConfig, x: Any, params: Tree, batch: Batch, drop: Any, number: Any, rows: Any = None
+    ops: Any,
+    config: BertConfig,
+    x: Any,
+    params: Tree,
+    batch: Batch,
+    drop: Any,
+    number: Any,
+    rows: Any = None,
 ) -> tuple[Any, Any]:
     """One layer: attention, then feed-forward. With `rows` all tokens are seen, and only these are computed."""
     attention, feed_forward = params["attention"], params["feed_forward"]

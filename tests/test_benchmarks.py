@@ -100,7 +100,7 @@ def test_useful_operations_are_the_matrix_products_of_the_reference(lengths):
     grads = params.zeros_like()
     _, saved = bert.pretraining_loss(ops, SMALL, params.tree, batch)
     bert.pretraining_loss_backward(ops, SMALL, saved, params.tree, grads.tree)
-    vain = batch.lengths - batch.masked_counts - 1  # these ask in the reference's last layer, and nobody listens
+    vain = batch.lengths - batch.masked_counts - 1  # they ask in the reference's last layer; nobody listens
     in_vain = 2 * int(vain.sum()) * SMALL.H**2 + 2 * 2 * int((vain * batch.lengths).sum()) * SMALL.H
     assert ops.operations == step_operations(SMALL, batch.lengths, batch.masked_counts) + 3 * in_vain
 

@@ -452,7 +452,8 @@ class ResidualForgotten(Ops):
     def attention_block_backward(self, dy, saved, params, grads):
         dx, grads = super().attention_block_backward(dy, saved, params, grads)
         past_the_sublayer, _, _ = self.layer_norm_backward(dy, saved[-1])
-        return dx - past_the_sublayer, grads
+        rows = saved[2]
+        return dx - (self.take_rows_backward(past_the_sublayer, rows) if rows else past_the_sublayer), grads
 
 
 @seen_in("feed_forward_block", "layers")

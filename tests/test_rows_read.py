@@ -1,11 +1,11 @@
-"""Of the last layer only the rows are computed that a head reads: what comes of it is what came of all of them."""
+"""Of the last layer only the rows are computed that a head reads, and nothing that anyone sees changes."""
 
 import dataclasses
 
 import numpy as np
 import pytest
-
 from engines import ENGINES
+
 from minibert import backends, bert, heads
 from minibert.batch import Feature, Sequence, TaskBatch
 from minibert.gradcases import SIZES, config_of, dropout_of, random_batch, random_parameters
@@ -14,7 +14,8 @@ from minibert.ops import Ops
 from minibert.params import Head, Parameters
 
 UGLY = SIZES["ugly"]
-HEADS = [Head("classify", 3), Head("regress", 1), Head("choice", 1), Head("tag", 4), Head("tag", 4, lstm=True)]
+KINDS = (("classify", 3), ("regress", 1), ("choice", 1), ("tag", 4))
+HEADS = [*(Head(*kind) for kind in KINDS), Head("tag", 4, lstm=True)]
 
 
 class Seen(Ops):

@@ -74,8 +74,8 @@ def test_kept_numbers_are_those_that_the_hand_written_backward_asks_for():
     layers, masked = sum(layer) + config.F + config.A * seq - 2, scaling.masked_positions(seq)
     assert batch.M == S * masked
     every_row = config.L * seq * layers + sum(ends) + masked * config.H
-    # Of the last layer only rows that heads read are kept behind attention (dropout, LayerNorm, feed-forward with
-    # Phi) and behind the encoder; and once more, side by side, of what attention gives.
+    # Of the last layer only rows that heads read are kept behind attention (dropout, LayerNorm, feed-forward
+    # with Phi) and behind the encoder; and once more, side by side, of what attention gives.
     behind, rows = 6 * config.H + 3 * config.F + 2, masked + 1
     assert numbers(weightless, mine) == S * (every_row - (seq - rows) * behind + rows * config.H)
 

@@ -32,13 +32,14 @@ LENGTHS = {
 STEP_LIMITS = """\
 What this does not show: other machines and vocabularies, more threads than these, the making of batches. A
 step is forward, backward, clipping and AdamW, dropout 0.1, 15% of the positions masked. Useful GFLOP/s count
-matrix products over real tokens and masked rows once, and nothing computed again; the share is that of the
-fused multiply-adds a second which this machine did in the same rounds, in the row's own dtype (bf16 peers:
-autocast, float32 weights). Hugging Face is `BertForPreTraining` as published with fused AdamW. PyTorch tuned:
-masked rows only, scaled_dot_product_attention, fused AdamW. JAX: plain jax.numpy, jax.grad, one jit; jax in
-small letters is minibert's. Both peers keep freed memory, as minibert does. Before anything was timed, all
-had the loss, the gradient norm and the loss after an update that the NumPy reference has, with the same
-weights, batch and no dropout."""
+matrix products over real tokens and masked rows once, of the last layer over the rows that a head reads, and
+nothing computed again; the share is that of the fused multiply-adds a second which this machine did in the
+same rounds, in the row's own dtype (bf16 peers: autocast, float32 weights). All peers compute the last layer
+whole, cpp what is read of it; peers could be written to do so, too. Hugging Face is `BertForPreTraining` as
+published with fused AdamW. PyTorch tuned: masked rows only, scaled_dot_product_attention, fused AdamW. JAX:
+plain jax.numpy, jax.grad, one jit; jax in small letters is minibert's. Both peers keep freed memory, as
+minibert does. Before anything was timed, all had the loss, the gradient norm and the loss after an update
+that the NumPy reference has, with the same weights, batch and no dropout."""
 
 INFERENCE_LIMITS = """\
 What this does not show: other machines, sizes and lengths, tokenizing, many short requests at once. PyTorch

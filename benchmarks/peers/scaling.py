@@ -107,8 +107,10 @@ def layer_parameters(config: BertConfig) -> int:
 
 
 def sequence_operations(config: BertConfig, seq: int) -> int:
-    """Operations of one sequence: forward, backward, scores of its masked positions only. The last layer counts
-    whole, as it does in what others report as their share of a peak."""
+    """Operations of one sequence: forward, backward, scores of its masked positions only.
+
+    The last layer counts whole, as it does in what others report as their share of a peak.
+    """
     lengths, masked = np.array([seq]), np.array([masked_positions(seq)])
     left_out = layer_operations(config, lengths) - layer_operations(config, lengths, masked + 1)
     return step_operations(config, lengths, masked) + 3 * left_out

@@ -387,6 +387,12 @@ class Engine {
         kernels_->accumulate(pool_, X.size, t, X.data);
     }
 
+    void clear(const py::array &x) {
+        auto X = all<float>("x", x, true);
+        py::gil_scoped_release released;
+        kernels_->clear(pool_, X.size, X.data);
+    }
+
     double global_norm(const py::array &x) {
         auto X = line<float>("x", x);
         py::gil_scoped_release released;
@@ -479,6 +485,7 @@ PYBIND11_MODULE(_kernels, m) {
         .def("gather", &Engine::gather, "ids"_a, "table"_a, "out"_a)
         .def("scatter_add", &Engine::scatter_add, "ids"_a, "rows"_a, "table"_a)
         .def("accumulate", &Engine::accumulate, "total"_a, "extra"_a)
+        .def("clear", &Engine::clear, "x"_a)
         .def("global_norm", &Engine::global_norm, "x"_a)
         .def("adamw", &Engine::adamw, "params"_a, "grads"_a, "m"_a, "v"_a, "decayed"_a, "lr"_a, "beta1"_a,
              "beta2"_a, "eps"_a, "weight_decay"_a, "lr_scale"_a, "v_scale"_a, "clip"_a)

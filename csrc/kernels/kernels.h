@@ -43,6 +43,7 @@ struct Kernels {
     decltype(&MB_ISA::scale_rows) scale_rows;
     decltype(&MB_ISA::scatter_add) scatter_add;
     decltype(&MB_ISA::accumulate) accumulate;
+    decltype(&MB_ISA::clear) clear;
     decltype(&MB_ISA::global_norm) global_norm;
     decltype(&MB_ISA::adamw) adamw;
     decltype(&MB_ISA::multiply_add_rate) multiply_add_rate;

@@ -39,6 +39,7 @@ const Kernels kernels = {
     scale_rows,
     scatter_add,
     accumulate,
+    clear,
     global_norm,
     adamw,
     multiply_add_rate,

@@ -72,6 +72,12 @@ void accumulate(Pool &pool, int64_t n, float *total, const float *extra) {
     });
 }
 
+void clear(Pool &pool, int64_t n, float *x) {
+    each_piece(pool, n, kPart, [&](int64_t begin, int64_t end) {
+        std::memset(x + begin, 0, sizeof(float) * (size_t)(end - begin));
+    });
+}
+
 double global_norm(Pool &pool, int64_t n, const float *x) {
     int64_t count = parts(n, kPart);
     auto *sums = static_cast<double *>(scratch(Slot::sums, sizeof(double) * (size_t)count));

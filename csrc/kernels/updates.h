@@ -19,6 +19,9 @@ namespace MB_ISA {
 // total += extra      (n,)
 void accumulate(Pool &pool, int64_t n, float *total, const float *extra);
 
+// x = 0      (n,)
+void clear(Pool &pool, int64_t n, float *x);
+
 // Euclidean norm of x (n,), summed in double precision
 double global_norm(Pool &pool, int64_t n, const float *x);
 

@@ -256,6 +256,13 @@ class CppPrimitives(Ops):
         self._run.dropout(in_one_piece(dy), dx, saved)
         return dx
 
+    # (N,)
+    def _clear(self, flat: Any) -> None:
+        if whole(flat) and flat.ndim == 1:
+            self._run.clear(flat)
+        else:
+            super()._clear(flat)
+
     # grads (N,) -> scalar
     def global_norm(self, grads: Any) -> Any:
         """Euclidean norm of all gradients together, summed in double precision."""

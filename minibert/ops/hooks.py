@@ -95,8 +95,12 @@ class Hooks:
         if self._gradients is None or self._gradients.table is not names.table:
             self._gradients = names.like(np.zeros_like(flat))
         else:
-            self._gradients.flat.fill(0)
+            self._clear(self._gradients.flat)
         return self._gradients.flat
+
+    def _clear(self, flat: Any) -> None:
+        """Zero wherever there was something."""
+        flat.fill(0)
 
     def collected(self, names: Any, flat: Any, tree: dict) -> Any:
         """The buffer of accumulators after a backward pass; it was added to in place, here."""

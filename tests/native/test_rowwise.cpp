@@ -630,6 +630,8 @@ void test_updates(mb::Pool &pool, Digest &digest) {
         }
         accumulate(pool, n, total.data(), x.data());
         CHECK(total == expected);
+        clear(pool, n, total.data());
+        CHECK(total == Floats((size_t)n, 0.0f));
         double norm = global_norm(pool, n, x.data());
         CHECK_AT_MOST(std::fabs(norm - std::sqrt(squares)), 1e-12 * norm);
         digest.add(norm);
