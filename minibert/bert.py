@@ -37,7 +37,7 @@ def encoder_layer(
     number: Any,
     rows: Any = None,
 ) -> tuple[Any, Any]:
-    """One layer: attention, then feed-forward. With `rows` all tokens are seen, and only these are computed."""
+    """One layer: attention, then feed-forward. With `rows` all tokens are seen and only these computed."""
     attention, feed_forward = params["attention"], params["feed_forward"]
     x, saved_attention = ops.attention_block(x, attention, batch.cu_seqlens, config, drop, number, rows)
     if drop is not None and rows is not None:

@@ -69,6 +69,7 @@ def fine_tuning(ops, config, head, parameters, batch):
 
 def all_rows(monkeypatch):
     """From here on every row of the last layer is computed."""
+
     def every(ops, config, batch):
         return None, batch.first_rows, batch.masked_rows
 
