@@ -110,7 +110,7 @@ endif
 
 $(VENV)/.made:
 	@python=$$(PYTHON='$(PYTHON)' .ci/pythons | head -n 1) && [ "$$python" ] && \
-	echo "minibert: making $(VENV) with $$python" && "$$python" -m venv --clear $(VENV) && touch $@
+	echo "minibert: making $(VENV) with $$python" && "$$python" -m venv $$([ -x $(BIN)/python ] || echo --clear) $(VENV) && touch $@
 
 # torch goes first and alone, so that nothing else decides which build of it comes.
 $(VENV)/.with-oracle: TORCH_FIRST = $(PIP) torch==2.13.0 &&
