@@ -111,8 +111,8 @@ template <typename X> struct Backward : Problem<X> {
     void head(int64_t sequence, int64_t a, int64_t share, int64_t shares) const {
         int64_t begin = begins[sequence], n = begins[sequence + 1] - begin;
         int64_t first = asks[sequence], asking = asks[sequence + 1] - first;
-        auto border = [&](int64_t count,
-                          int64_t part) { // whole panels, and what is left of `count` in the last share
+        // Whole panels; what is left of `count` belongs to the last share.
+        auto border = [&](int64_t count, int64_t part) {
             return std::min(count, parts(count, kQueries) * part / shares * kQueries);
         };
         Sweep of_queries{border(asking, share), border(asking, share + 1), 0, n, true, shares == 1};
