@@ -23,6 +23,7 @@ import json
 import shutil
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -235,7 +236,7 @@ class Scores:
         seeds = f"{max(counts)} seeds" if len(counts) == 1 else f"{min(counts)} to {max(counts)} seeds so far"
         parts = ["Run with --quick: no figure to quote."] if self.options.quick else []
         titles = {name: row.title for name, row in ROWS.items()}
-        about = ABOUT.format(seeds=seeds, recipe=recipe)
+        about = textwrap.fill(ABOUT.format(seeds=seeds, recipe=recipe), 110, break_on_hyphens=False)
         parts += [about, score_report.grid(rows, titles)]
         if missing := [title for name, title in titles.items() if name not in {row["task"] for row in rows}]:
             parts.append(f"Not there yet: {', '.join(missing)}.")
