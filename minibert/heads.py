@@ -185,7 +185,7 @@ def _rows_read(config: BertConfig, head: Head, batch: TaskBatch) -> Any:
 
 # rows (S,) or (N,) -> the same or None
 def _rows_left(config: BertConfig, head: Head, rows: Any) -> Any:
-    """Those that leave the encoder; None: all, which an LSTM reads, and which go left to right in any case."""
+    """Those that leave the encoder; None: all, where an LSTM reads them, and left to right in any case."""
     return None if head.lstm or config.is_decoder else rows
 
 
