@@ -60,6 +60,7 @@ OPERATIONS: dict[str, Callable[[Arguments], int]] = {
     "linear": _product("x", "weight"),
     "gemm": _product("a", "b"),
     "linear_gelu": _product("x", "weight"),
+    "linear_softmax_cross_entropy": _product("x", "weight"),
     "linear_gelu_backward": _product("dy", "weight"),
     "attention": _attention(2),
     "attention_backward": _attention(4),
@@ -70,6 +71,7 @@ OPERATIONS: dict[str, Callable[[Arguments], int]] = {
 UPDATED = {
     "accumulate": ("total",),
     "scale_rows": ("x",),
+    "softmax_cross_entropy": ("logits",),
     "linear_gelu_backward": ("u",),
     "adamw": ("params", "m", "v"),
 }

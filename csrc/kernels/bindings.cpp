@@ -107,6 +107,26 @@ class Engine {
         });
     }
 
+    void linear_softmax_cross_entropy(const py::array &x, const py::array &weight, const py::array &bias,
+                                      const py::array &labels, const py::array &gradient,
+                                      const py::array &nll, const py::array &best) {
+        by_type(gradient, [&](auto zero) {
+            auto X = operand("x", x), W = operand("weight", weight);
+            auto *b = sized<const float>("bias", bias, W.columns);
+            auto l = indices("labels", labels, W.columns);
+            auto G = rows_out<decltype(zero)>("gradient", gradient);
+            expect("weight", W.rows, X.columns, "rows");
+            expect("labels", l.size, X.rows, "elements");
+            expect("gradient", G.rows, X.rows, "rows"), expect("gradient", G.columns, W.columns, "columns");
+            auto *n = sized<float>("nll", nll, X.rows);
+            auto *found = sized<int32_t>("best", best, X.rows);
+            py::gil_scoped_release released;
+            kernels_->on<decltype(zero)>().linear_softmax_cross_entropy(pool_, X.rows, W.columns, X.columns,
+                                                                        X.view, W.view, b, l.data, G.data,
+                                                                        G.row, n, found, narrow_);
+        });
+    }
+
     void linear_gelu_backward(const py::array &dy, const py::array &weight, bool tanh_form,
                               const py::array &u, const py::array &du) {
         by_type(u, [&](auto zero) {
@@ -340,26 +360,16 @@ class Engine {
         });
     }
 
-    // The gradient lies in the memory of the logits, in their place or in the first half of each of their rows.
-    void softmax_cross_entropy(const py::array &logits, const py::array &labels, const py::array &gradient,
-                               const py::array &nll, const py::array &best) {
-        by_type(gradient, [&](auto zero) {
-            auto L = rows<float>("logits", logits, true);
-            auto G = rows<decltype(zero)>("gradient", gradient, true);
-            auto l = indices("labels", labels, L.columns);
-            expect("labels", l.size, L.rows, "elements");
-            expect("gradient", G.rows, L.rows, "rows"), expect("gradient", G.columns, L.columns, "columns");
-            bool together = static_cast<void *>(G.data) == L.data &&
-                            (L.rows == 1 || gradient.strides(0) == logits.strides(0));
-            if (L.rows > 0 && !together) {
-                refuse("gradient", "has rows that do not begin where those of the logits do");
-            }
-            auto *n = sized<float>("nll", nll, L.rows);
-            auto *b = sized<int32_t>("best", best, L.rows);
-            py::gil_scoped_release released;
-            kernels_->on<decltype(zero)>().softmax_cross_entropy(pool_, L.rows, L.columns, L.data, L.row,
-                                                                 l.data, G.data, G.row, n, b);
-        });
+    // The logits become the gradient.
+    void softmax_cross_entropy(const py::array &logits, const py::array &labels, const py::array &nll,
+                               const py::array &best) {
+        auto L = rows_out<float>("logits", logits);
+        auto l = indices("labels", labels, L.columns);
+        expect("labels", l.size, L.rows, "elements");
+        auto *n = sized<float>("nll", nll, L.rows);
+        auto *b = sized<int32_t>("best", best, L.rows);
+        py::gil_scoped_release released;
+        kernels_->softmax_cross_entropy(pool_, L.rows, L.columns, L.data, L.row, l.data, n, b);
     }
 
     void gather(const py::array &ids, const py::array &table, const py::array &out) {
@@ -455,6 +465,8 @@ PYBIND11_MODULE(_kernels, m) {
         .def("linear_gelu", &Engine::linear_gelu, "x"_a, "weight"_a, "bias"_a, "tanh_form"_a, "u"_a, "y"_a)
         .def("linear_gelu_backward", &Engine::linear_gelu_backward, "dy"_a, "weight"_a, "tanh_form"_a, "u"_a,
              "du"_a)
+        .def("linear_softmax_cross_entropy", &Engine::linear_softmax_cross_entropy, "x"_a, "weight"_a,
+             "bias"_a, "labels"_a, "gradient"_a, "nll"_a, "best"_a)
         .def("attention", &Engine::attention, "q"_a, "k"_a, "v"_a, "cu_seqlens"_a, "causal"_a, "drop"_a,
              "y"_a, "softmax"_a, "queries"_a = py::none())
         .def("attention_backward", &Engine::attention_backward, "dy"_a, "q"_a, "k"_a, "v"_a, "cu_seqlens"_a,
@@ -479,8 +491,8 @@ PYBIND11_MODULE(_kernels, m) {
              "mean"_a, "inverse"_a)
         .def("embedding_layer_norm_backward", &Engine::embedding_layer_norm_backward, "dy"_a, "sum"_a,
              "mean"_a, "inverse"_a, "gamma"_a, "drop"_a, "dsum"_a, "dgamma"_a, "dbeta"_a)
-        .def("softmax_cross_entropy", &Engine::softmax_cross_entropy, "logits"_a, "labels"_a, "gradient"_a,
-             "nll"_a, "best"_a)
+        .def("softmax_cross_entropy", &Engine::softmax_cross_entropy, "logits"_a, "labels"_a, "nll"_a,
+             "best"_a)
         .def("scale_rows", &Engine::scale_rows, "x"_a, "weights"_a)
         .def("gather", &Engine::gather, "ids"_a, "table"_a, "out"_a)
         .def("scatter_add", &Engine::scatter_add, "ids"_a, "rows"_a, "table"_a)

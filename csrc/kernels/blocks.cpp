@@ -68,10 +68,6 @@ template <typename X, bool tanh_form> struct GeluSlope {
     }
 };
 
-// Where sums of float32 may stand before they are finished: in a result of their own type.
-float *place_for_sums(float *y) { return y; }
-float *place_for_sums(bf16 *) { return nullptr; }
-
 } // namespace
 
 template <typename X>

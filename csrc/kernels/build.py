@@ -21,8 +21,8 @@ ROOT = HERE.parent.parent
 OWN = (Path(__file__), ROOT / "setup.py")
 ONCE = ("threads.cpp", "memory.cpp", "dispatch.cpp", "bindings.cpp")
 KERNELS = (
-    *("attention.cpp", "attention_backward.cpp", "blocks.cpp", "gemm.cpp", "layer_norm.cpp"),
-    *("peak.cpp", "rowwise.cpp", "table.cpp", "updates.cpp"),
+    *("attention.cpp", "attention_backward.cpp", "blocks.cpp", "cross_entropy.cpp", "gemm.cpp"),
+    *("layer_norm.cpp", "peak.cpp", "rowwise.cpp", "table.cpp", "updates.cpp"),
 )
 # Sums may be contracted to fused multiply-adds; nothing else may change what the source says.
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fvisibility=hidden", "-g0"]

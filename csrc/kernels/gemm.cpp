@@ -23,7 +23,7 @@ constexpr int NR = NV * VL;
 
 // Blocks: a block of A (MC x KC units) stays in L2, a block of B (KC x NC) in L3.
 constexpr int64_t KC = 640, MC = 168, NC = 128 * NR;
-constexpr int64_t kStrip = 4 * NR; // columns between two calls of the epilogue
+static_assert(kStrip % NR == 0 && NC % kStrip == 0, "a strip is made of panels, a block of strips");
 
 // C (rows,NR) = or += sum over k of a[k] (rows of MR) outer b[k] (NR), in K units
 template <typename How, int rows, bool add>
@@ -159,10 +159,11 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
             // block of rows is cut as seldom as possible, as every part packs it anew.
             int64_t n_rows = parts(M, MC / way.rows * way.rows), n_columns = 1, threads = pool.threads();
             int64_t enough = n_rows == 1 || threads == 1 ? threads : 4 * threads;
-            while (n_rows * n_columns < enough && n_columns * 4 * NR < nc) {
+            while (n_rows * n_columns < enough && n_columns * kStrip < nc) {
                 n_columns *= 2;
             }
-            int64_t mc = whole(parts(M, n_rows), way.rows), width = whole(parts(nc, n_columns), NR);
+            int64_t mc = whole(parts(M, n_rows), way.rows);
+            int64_t width = whole(parts(nc, n_columns), epilogue.finish ? kStrip : NR);
             n_rows = parts(M, mc), n_columns = parts(nc, width);
             pool.run(n_rows * n_columns, [&](int64_t part) {
                 int64_t i = part / n_columns * mc, i_end = std::min(M, i + mc);

@@ -30,6 +30,17 @@ struct Epilogue {
 
 namespace MB_ISA {
 
+// Columns that an epilogue gets at a time, from a multiple of it on, or those that are left.
+#if defined(__aarch64__)
+constexpr int64_t kStrip = 12 * VL;
+#else
+constexpr int64_t kStrip = 8 * VL;
+#endif
+
+// Where sums of float32 may stand before an epilogue finishes them: in a result of their own type.
+inline float *place_for_sums(float *y) { return y; }
+inline float *place_for_sums(bf16 *) { return nullptr; }
+
 // C (M,N) = A (M,K) B (K,N), or C += A B. C has rows of ldc floats; where it is null, nobody but the epilogue sees the
 // sums. `narrow` multiplies in bfloat16, to which floats are rounded, and adds up in float32. Bits do not depend on the
 // number of threads.

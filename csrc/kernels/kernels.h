@@ -5,6 +5,7 @@
 
 #include "attention.h"
 #include "blocks.h"
+#include "cross_entropy.h"
 #include "gemm.h"
 #include "peak.h"
 #include "rowwise.h"
@@ -24,7 +25,7 @@ template <typename X> struct Typed {
     decltype(&MB_ISA::dropout_residual_layer_norm_backward<X>) dropout_residual_layer_norm_backward;
     decltype(&MB_ISA::embedding_layer_norm<X>) embedding_layer_norm;
     decltype(&MB_ISA::embedding_layer_norm_backward<X>) embedding_layer_norm_backward;
-    decltype(&MB_ISA::softmax_cross_entropy<X>) softmax_cross_entropy;
+    decltype(&MB_ISA::linear_softmax_cross_entropy<X>) linear_softmax_cross_entropy;
     decltype(&MB_ISA::gather<X>) gather;
 };
 
@@ -40,6 +41,7 @@ struct Kernels {
     decltype(&MB_ISA::dropout) dropout;
     decltype(&MB_ISA::layer_norm) layer_norm;
     decltype(&MB_ISA::layer_norm_backward) layer_norm_backward;
+    decltype(&MB_ISA::softmax_cross_entropy) softmax_cross_entropy;
     decltype(&MB_ISA::scale_rows) scale_rows;
     decltype(&MB_ISA::scatter_add) scatter_add;
     decltype(&MB_ISA::accumulate) accumulate;

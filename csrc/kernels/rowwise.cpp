@@ -1,7 +1,5 @@
 #include "rowwise.h"
 
-#include <cmath>
-
 #include "elementary.h"
 #include "loops.h"
 
@@ -118,63 +116,6 @@ void column_sums(Pool &pool, int64_t T, int64_t N, const X *x, int64_t ld, const
 
 template decltype(column_sums<float>) column_sums<float>;
 template decltype(column_sums<bf16>) column_sums<bf16>;
-
-// With m the largest x:  nll = log(sum of e^(x - m)) - (x[label] - m),  d nll / dx = p - one-hot(label).
-// The label is left out of the sum and added last. Where nearly all of the probability is its own, m is x[label]:
-// what the others sum to is what matters, and 1 + that would round it away.
-template <typename G>
-void softmax_cross_entropy(Pool &pool, int64_t N, int64_t K, float *logits, int64_t ld, const int32_t *labels,
-                           G *gradient, int64_t ldg, float *nll, int32_t *best) {
-    constexpr int64_t kBlock = 64 * VL; // whose sum is a float; sums of blocks are added in double precision
-    const float least = -__builtin_inff();
-    const vf nothing = all(least);
-    each_row(pool, N, K, [&](int64_t row) {
-        float *x = logits + row * ld;
-        // The largest, and the block that it is in, which is searched afterwards.
-        float top = least;
-        int64_t found = 0;
-        for (int64_t c = 0; c < K; c += kBlock) {
-            vf largest[2] = {nothing, nothing};
-            each_pair<false>(smaller(kBlock, K - c), {}, 0, [&](int half, int64_t i, int m, Kept) {
-                vf v = load_some(x + c + i, m);
-                largest[half] = max(largest[half], m < VL ? first(m, v, nothing) : v);
-            });
-            float here = max(max(largest[0], largest[1]));
-            if (here > top) {
-                top = here, found = c;
-            }
-        }
-        for (int64_t c = found; c < smaller(K, found + kBlock); ++c) {
-            if (x[c] == top) {
-                found = c;
-                break;
-            }
-        }
-        best[row] = (int32_t)found;
-        int32_t label = labels[row];
-        double shifted = (double)x[label] - (double)top, others = 0;
-        x[label] = least;
-        for (int64_t c = 0; c < K; c += kBlock) {
-            vf sums[2] = {};
-            each_pair<false>(smaller(kBlock, K - c), {}, 0, [&](int half, int64_t i, int m, Kept) {
-                vf v = exp(load_some(x + c + i, m) - top);
-                store_some(x + c + i, v, m);
-                sums[half] += m < VL ? first(m, v, vf{}) : v;
-            });
-            others += (double)sum(sums[0] + sums[1]);
-        }
-        double own = ::exp(shifted), total = others + own;
-        nll[row] = (float)(::log1p(others + (own - 1)) - shifted);
-        float inverse = (float)(1 / total);
-        // The rounded gradient may lie in the first half of x: it never overtakes what is still to be read.
-        G *d = gradient + row * ldg;
-        each_vector(0, K, [&](int64_t c, int m) { store_some(d + c, load_some(x + c, m) * inverse, m); });
-        store(d + label, all((float)(-others / total)), 1);
-    });
-}
-
-template decltype(softmax_cross_entropy<float>) softmax_cross_entropy<float>;
-template decltype(softmax_cross_entropy<bf16>) softmax_cross_entropy<bf16>;
 
 void scale_rows(Pool &pool, int64_t T, int64_t N, float *x, int64_t ld, const float *weights) {
     each_row(pool, T, N, [&](int64_t t) {

@@ -65,13 +65,6 @@ void embedding_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float
                                    const float *mean, const float *inverse, const float *gamma, Drop drop,
                                    float *dsum, float *dgamma, float *dbeta, bool add);
 
-// nll (N,) = -log of the label's probability under the softmax of logits (N,K); best (N,): the first largest.
-// gradient (N,K) = softmax - one-hot(label), that of nll. The logits are used up: the gradient may take their
-// place, or as bf16 the first half of each of their rows (ldg = 2 ld).
-template <typename G>
-void softmax_cross_entropy(Pool &pool, int64_t N, int64_t K, float *logits, int64_t ld, const int32_t *labels,
-                           G *gradient, int64_t ldg, float *nll, int32_t *best);
-
 // out (T,H) = table[ids]      ids (T,)  table (V,H), whose rows they are: whoever calls has looked
 template <typename X>
 void gather(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const X *table, float *out);

@@ -208,5 +208,18 @@ MB_INLINE float max(vf v) {
     return a > b ? a : b;
 }
 
+MB_INLINE int32_t min(vi v) {
+    typedef int32_t numbers __attribute__((vector_size(16)));
+    numbers q[VL / 4];
+    std::memcpy(q, &v, sizeof v);
+    for (int step = VL / 8; step > 0; step /= 2) {
+        for (int i = 0; i < step; ++i) {
+            q[i] = q[i] < q[i + step] ? q[i] : q[i + step];
+        }
+    }
+    int32_t a = q[0][0] < q[0][2] ? q[0][0] : q[0][2], b = q[0][1] < q[0][3] ? q[0][1] : q[0][3];
+    return a < b ? a : b;
+}
+
 } // namespace MB_ISA
 } // namespace mb

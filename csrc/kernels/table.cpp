@@ -20,14 +20,14 @@ constexpr Typed<X> typed = {
     dropout_residual_layer_norm_backward<X>,
     embedding_layer_norm<X>,
     embedding_layer_norm_backward<X>,
-    softmax_cross_entropy<X>,
+    linear_softmax_cross_entropy<X>,
     gather<X>,
 };
 
 const Kernels kernels = {
     MB_NAME(MB_ISA),     typed<float>, typed<bf16>,       gemm,       gelu,
     gelu_backward,       tanh_forward, tanh_backward,     dropout,    layer_norm,
-    layer_norm_backward, scale_rows,   scatter_add,       accumulate, clear,
+    layer_norm_backward, softmax_cross_entropy, scale_rows, scatter_add, accumulate, clear,
     global_norm,         adamw,        multiply_add_rate,
 };
 

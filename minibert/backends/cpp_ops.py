@@ -233,10 +233,10 @@ class CppOps(CppPrimitives):
         self._run.linear_gelu(taken, params["weight"], params["bias"], config.gelu_form == "tanh", u, inner)
         gamma, beta = params["gamma"], params["beta"]
         self._run.layer_norm(inner, gamma, beta, config.layer_norm_eps, normal, mean, inverse)
-        wide = empty((M, -(-V // LANES) * LANES))
-        logits, gradient = wide[:, :V], (wide.view(BFLOAT16) if self._narrow else wide)[:, :V]
-        self._run.linear(normal, table.T, params["output_bias"], logits)
-        self._run.softmax_cross_entropy(logits, labels, gradient, nll, predicted)
+        gradient = self._activations(M, -(-V // LANES) * LANES)[:, :V]
+        self._run.linear_softmax_cross_entropy(
+            normal, table.T, params["output_bias"], labels, gradient, nll, predicted
+        )
         saved = (rows, np.array(x.shape), taken, u, inner, normal, mean, inverse, gradient, table)
         return (nll, predicted), saved
 

@@ -220,7 +220,7 @@ class CppPrimitives(Ops):
             return super().softmax_cross_entropy(logits, labels)
         gradient, nll = empty(logits.shape), empty(logits.shape[:1])
         np.copyto(gradient, logits)
-        self._run.softmax_cross_entropy(gradient, ids, gradient, nll, np.empty(len(ids), INDEX))
+        self._run.softmax_cross_entropy(gradient, ids, nll, np.empty(len(ids), INDEX))
         return nll, (gradient,)
 
     # dnll (N,) -> dlogits (N,K)
