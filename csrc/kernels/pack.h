@@ -215,7 +215,11 @@ MB_INLINE void turn_square(const X *first, int64_t stride, int64_t k_stride, int
 #pragma GCC unroll 16
         for (int u = 0; u < kTile; ++u) {
             const X *row = first + 2 * u * k_stride;
-            square[u] = How::template unit<X>(load(row), load(row + k_stride));
+            if constexpr (sizeof(X) == 2) {
+                square[u] = (vf)(load_bits(row) | load_bits(row + k_stride) << 16);
+            } else {
+                square[u] = How::template unit<X>(load(row), load(row + k_stride));
+            }
         }
     } else {
         for (int64_t u = 0; u < kTile; ++u) {

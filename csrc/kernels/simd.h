@@ -82,14 +82,25 @@ MB_INLINE vu rounded_bits(vf x) {
     return ((up & (vu)number) | ((bits | 0x400000u) & ~(vu)number)) & 0xFFFF0000u;
 }
 
-// VL numbers of 16 bits, in memory and as the lower halves of lanes.
+// VL numbers of 16 bits.
 typedef uint16_t vh __attribute__((vector_size(2 * VL)));
 
-MB_INLINE vf load(const bf16 *p) {
+// VL numbers of 16 bits as the lower halves of lanes.
+MB_INLINE vu spread(vh v) {
+#if defined(__AVX512F__) // which GCC 12 does in two halves
+    return (vu)_mm512_maskz_cvtepu16_epi32(0xFFFF, (__m256i)v);
+#else
+    return __builtin_convertvector(v, vu);
+#endif
+}
+
+MB_INLINE vu load_bits(const bf16 *p) {
     vh v;
     std::memcpy(&v, p, sizeof v);
-    return (vf)(__builtin_convertvector(v, vu) << 16);
+    return spread(v);
 }
+
+MB_INLINE vf load(const bf16 *p) { return (vf)(load_bits(p) << 16); }
 
 MB_INLINE void store(bf16 *p, vf x) {
 #if defined(__AVX512BF16__)
@@ -103,7 +114,7 @@ MB_INLINE void store(bf16 *p, vf x) {
 MB_INLINE vf load(const bf16 *p, int64_t n) {
 #if defined(__AVX512BW__)
     vh v = (vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
-    return (vf)(__builtin_convertvector(v, vu) << 16);
+    return (vf)(spread(v) << 16);
 #else
     bf16 whole[VL] = {};
     std::memcpy(whole, p, sizeof(bf16) * (size_t)n);
