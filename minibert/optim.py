@@ -60,10 +60,15 @@ class Optimizer(ABC):
     def _change(self, ops: Any, *buffers: Any, **given: Any) -> tuple:
         """One update by the engine: params, grads, m, v and the numbers in, params, m, v out."""
 
+    # buffer (N,) -> (n,)
+    def _trained(self, buffer: Any) -> Any:
+        """What is trained of a buffer, which is all of it unless layers are frozen: the very same array then."""
+        return buffer[self.begin :] if self.begin else buffer
+
     # grads (N,) -> scalar
     def norm(self, ops: Any, grads: Any) -> Any:
         """Length of the gradient of what is trained."""
-        return ops.global_norm(grads[self.begin :])
+        return ops.global_norm(self._trained(grads))
 
     # params m v (N,)  grads (N,) -> params m v (N,)
     def update(self, ops: Any, buffers: tuple, grads: Any, norm: Any, number: Any, rate: Any) -> tuple:
@@ -78,11 +83,11 @@ class Optimizer(ABC):
         number : of this update, from 1.
         rate : the learning rate of this step.
         """
-        params, m, v = (buffer[self.begin :] for buffer in buffers)
+        params, m, v = map(self._trained, buffers)
         changed = self._change(
             ops,
             params,
-            grads[self.begin :],
+            self._trained(grads),
             m,
             v,
             lr=rate,

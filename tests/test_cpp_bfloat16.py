@@ -280,10 +280,27 @@ def test_other_numbers_of_16_bits_are_no_bfloat16():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint16"])
-def test_gradients_of_logits_elsewhere_than_in_their_memory_are_refused(dtype):
-    both, labels, nll = np.zeros((4, 8), np.float32), np.zeros(3, np.int32), np.zeros(3, np.float32)
-    inside, run = both.view(dtype), _kernels.Engine("", 1, True)
-    run.softmax_cross_entropy(both[:3], labels, inside[:3, :8], nll, labels.copy())
-    for elsewhere in (inside[1:, :8], inside[:3, :8].copy(), inside[::-1][:3, :8]):
-        with pytest.raises(ValueError, match="gradient has rows that"):
-            run.softmax_cross_entropy(both[:3], labels, elsewhere, nll, labels.copy())
+def test_a_loss_behind_its_product_refuses_what_does_not_fit(dtype):
+    x, table, bias = (np.zeros(shape, np.float32) for shape in ((3, 4), (8, 4), 8))
+    labels, nll, best, gradient = (
+        np.zeros(3, np.int32),
+        np.zeros(3, np.float32),
+        np.zeros(3, np.int32),
+        np.zeros((3, 9), dtype)[:, :8],
+    )
+    run = _kernels.Engine("", 1, True).linear_softmax_cross_entropy
+    run(x, table.T, bias, labels, gradient, nll, best)
+    assert np.allclose(nll, np.log(8))
+    for change, complaint in (
+        ({"labels": labels + 8}, "labels.0.=8 is outside"),
+        ({"labels": labels[:2]}, "labels has 2 elements; 3 belong here"),
+        ({"gradient": gradient[:, :7]}, "gradient has 7 columns; 8 belong here"),
+        ({"gradient": gradient[:2]}, "gradient has 2 rows; 3 belong here"),
+        ({"bias": bias[:7]}, "bias has 7 elements; 8 belong here"),
+        ({"x": x[:, :3]}, "weight has 4 rows; 3 belong here"),
+        ({"nll": nll[:2]}, "nll has 2 elements; 3 belong here"),
+        ({"best": best.astype(np.int64)}, "best is int64"),
+    ):
+        given = dict(x=x, weight=table.T, bias=bias, labels=labels, gradient=gradient, nll=nll, best=best)
+        with pytest.raises(ValueError, match=complaint):
+            run(**given | change)

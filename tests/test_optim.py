@@ -77,6 +77,13 @@ def test_moments_keep_the_dtype_of_the_parameters():
     assert optimizer.m.dtype == optimizer.v.dtype == np.float32
 
 
+def test_an_update_gives_the_buffers_back_themselves():
+    """By which an engine knows the tree of the parameters, and need not make it anew in each step."""
+    buffers = np.zeros(N), np.zeros(N), np.zeros(N)
+    after = AdamW(buffers[0], DECAYED).update(Ops(), buffers, np.ones(N), 1.0, 1, 0.1)
+    assert all(one is other for one, other in zip(after, buffers, strict=True))
+
+
 def test_clipping_shortens_what_is_too_long_and_nothing_else():
     assert Ops().clip_factor(4.0, 1.0) == 0.25
     assert Ops().clip_factor(0.5, 1.0) == 1.0

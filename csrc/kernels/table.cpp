@@ -25,10 +25,25 @@ constexpr Typed<X> typed = {
 };
 
 const Kernels kernels = {
-    MB_NAME(MB_ISA),     typed<float>, typed<bf16>,       gemm,       gelu,
-    gelu_backward,       tanh_forward, tanh_backward,     dropout,    layer_norm,
-    layer_norm_backward, softmax_cross_entropy, scale_rows, scatter_add, accumulate, clear,
-    global_norm,         adamw,        multiply_add_rate,
+    MB_NAME(MB_ISA),
+    typed<float>,
+    typed<bf16>,
+    gemm,
+    gelu,
+    gelu_backward,
+    tanh_forward,
+    tanh_backward,
+    dropout,
+    layer_norm,
+    layer_norm_backward,
+    softmax_cross_entropy,
+    scale_rows,
+    scatter_add,
+    accumulate,
+    clear,
+    global_norm,
+    adamw,
+    multiply_add_rate,
 };
 
 } // namespace MB_ISA

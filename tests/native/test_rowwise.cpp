@@ -1,5 +1,8 @@
 #include "test_kernels.h"
 
+#include <algorithm>
+
+#include "cross_entropy.h"
 #include "rowwise.h"
 #include "updates.h"
 
@@ -393,61 +396,100 @@ void test_column_sums(int64_t T, int64_t N, bool weighted, mb::Pool &pool, Diges
     digest.add(sums);
 }
 
-// The gradient as G: in memory of its own, and in that of the logits.
-template <typename G>
-void test_softmax(int64_t N, int64_t K, float scale, mb::Pool &pool, Digest &digest, Random &random) {
-    int64_t ld = K + 2, ldg = K + 1, ld_inside = kIsFloat<G> ? ld : 2 * ld;
-    Floats logits = random.normals(N * ld, scale), nll((size_t)N), weights = random.normals(N);
-    Ints labels = random.ints(N, (int32_t)K), best((size_t)N);
-    for (int64_t row = 0; row < N; ++row) { // the largest twice: the first of them counts
-        auto first = (int64_t)random.below((uint32_t)K),
-             second = first + (int64_t)random.below((uint32_t)(K - first));
-        if (row % 3 == 0) { // or once, and it is the label, nearly certain where `scale` is large
-            labels[(size_t)row] = (int32_t)(second = first);
-        }
-        logits[(size_t)(row * ld + first)] = logits[(size_t)(row * ld + second)] = 7 * scale;
-        logits[(size_t)(row * ld + K)] = logits[(size_t)(row * ld + K + 1)] = 1e30f; // no column of it
-        best[(size_t)row] = (int32_t)first;
-    }
-    Floats inside = logits, used = logits, same_nll((size_t)N);
-    Many<G> d((size_t)(N * ldg), G{});
-    Ints found((size_t)N);
-    softmax_cross_entropy(pool, N, K, used.data(), ld, labels.data(), d.data(), ldg, nll.data(),
-                          found.data());
-    CHECK(found == best);
-    add_to(digest, d), digest.add(nll);
-    auto *in_place = reinterpret_cast<G *>(inside.data());
-    softmax_cross_entropy(pool, N, K, inside.data(), ld, labels.data(), in_place, ld_inside, same_nll.data(),
-                          found.data());
-    CHECK(found == best && same_nll == nll);
-    for (int64_t row = 0; row < N; ++row) {
-        const float *x = &logits[(size_t)(row * ld)];
-        int32_t label = labels[(size_t)row];
-        double total = 0, others = 0;
+// Rows of logits of which the largest stands there twice, and counts where it stands first; in every third row once, at the
+// label, which is nearly certain where `scale` is large. The bias is the same at both.
+struct Logits {
+    Floats all, bias;
+    Ints labels;
+
+    Logits(int64_t N, int64_t K, float scale, Random &random)
+        : all(random.normals(N * K, scale)), bias((size_t)K), labels(random.ints(N, (int32_t)K)) {
         for (int64_t c = 0; c < K; ++c) {
-            double e = std::exp((double)x[c] - 7.0 * scale);
-            total += e, others += c == label ? 0 : e;
+            bias[(size_t)c] = (float)(c % 3) - 1;
+        }
+        for (int64_t row = 0; row < N; ++row) {
+            auto one = (int64_t)random.below((uint32_t)K),
+                 other = one + 3 * (int64_t)random.below((uint32_t)((K - one + 2) / 3));
+            if (row % 3 == 0) {
+                labels[(size_t)row] = (int32_t)(other = one);
+            }
+            all[(size_t)(row * K + one)] = all[(size_t)(row * K + other)] = 7 * scale + 4;
+        }
+    }
+};
+
+// What the kernels made of logits (N,K): d in rows of ldg elements, nll and the first largest of each row.
+template <typename G>
+void check_softmax(int64_t N, int64_t K, const Floats &logits, const Ints &labels, const Many<G> &d,
+                   int64_t ldg, const Floats &nll, const Ints &found) {
+    for (int64_t row = 0; row < N; ++row) {
+        const float *x = &logits[(size_t)(row * K)], *top = std::max_element(x, x + K);
+        CHECK(found[(size_t)row] == top - x);
+        int32_t label = labels[(size_t)row];
+        double total = 0, others = 0, spread = 0;
+        for (int64_t c = 0; c < K; ++c) {
+            double e = std::exp((double)x[c] - *top);
+            total += e, others += c == label ? 0 : e, spread = std::fmax(spread, (double)*top - x[c]);
         }
         // Shifts of logits are rounded before they are exponents. Of a label that is nearly certain, both results
         // are what the others have, and precise however little that is.
-        double shift = 7.0 * scale - x[label], spread = 14 * scale;
+        double shift = (double)*top - x[label];
         double expected = shift == 0 ? std::log1p(others) : std::log(total) + shift;
         CHECK_AT_MOST(std::fabs(nll[(size_t)row] - expected),
                       (shift == 0 ? 8 + spread : 4) * kEps * expected);
         for (int64_t c = 0; c < K; ++c) {
-            G result = d[(size_t)(row * ldg + c)];
-            double exact = std::exp((double)x[c] - 7.0 * scale) / total,
-                   expected_d = c == label ? -others / total : exact;
-            double bound = (8 + (c == label ? spread : 7.0 * scale - x[c])) * kEps * std::fabs(expected_d);
-            CHECK_AT_MOST(std::fabs(value(result) - expected_d),
-                          bound + (kIsFloat<G> ? 0 : half_unit(expected_d)) + 1.2e-38); // denormals may be 0
-            CHECK(std::memcmp(&result, in_place + row * ld_inside + c, sizeof result) == 0);
-        }
-        CHECK(value(d[(size_t)(row * ldg + K)]) == 0);
-        for (const Floats *one : {&inside, &used}) {
-            CHECK((*one)[(size_t)(row * ld + K)] == 1e30f && (*one)[(size_t)(row * ld + K + 1)] == 1e30f);
+            double result = value(d[(size_t)(row * ldg + c)]);
+            double exact = c == label ? -others / total : std::exp((double)x[c] - *top) / total;
+            double bound = (8 + (c == label ? spread : (double)*top - x[c])) * kEps * std::fabs(exact);
+            if (!kIsFloat<G>) { // rounded, and but for the label's before it was divided by the sum
+                bound += half_unit(exact) + (c == label ? 0 : std::fabs(exact) * 1.01 / 256);
+            }
+            CHECK_AT_MOST(std::fabs(result - exact), bound + 1.2e-38); // denormals may be 0
         }
     }
+}
+
+void test_softmax(int64_t N, int64_t K, float scale, mb::Pool &pool, Digest &digest, Random &random) {
+    Logits given(N, K, scale, random);
+    int64_t ld = K + 2;
+    Floats x((size_t)(N * ld), 1e30f), nll((size_t)N);
+    for (int64_t i = 0; i < N * K; ++i) {
+        x[(size_t)(i / K * ld + i % K)] = given.all[(size_t)i];
+    }
+    Ints found((size_t)N);
+    softmax_cross_entropy(pool, N, K, x.data(), ld, given.labels.data(), nll.data(), found.data());
+    check_softmax(N, K, given.all, given.labels, x, ld, nll, found);
+    for (int64_t row = 0; row < N; ++row) {
+        CHECK(x[(size_t)(row * ld + K)] == 1e30f && x[(size_t)(row * ld + K + 1)] == 1e30f);
+    }
+    digest.add(x), digest.add(nll);
+}
+
+// The same behind a product with the identity, which leaves the logits as they are, or rounds them to bfloat16.
+template <typename G>
+void test_linear_softmax(int64_t M, int64_t N, float scale, bool narrow, mb::Pool &pool, Digest &digest,
+                         Random &random) {
+    Logits given(M, N, scale, random);
+    Floats identity((size_t)(M * M)), turned((size_t)(M * N)), logits((size_t)(M * N)), nll((size_t)M);
+    for (int64_t i = 0; i < M * N; ++i) {
+        float one = given.all[(size_t)i];
+        turned[(size_t)(i % N * M + i / N)] = one;
+        logits[(size_t)i] = (narrow ? value(rounded(one)) : one) + given.bias[(size_t)(i % N)];
+    }
+    for (int64_t i = 0; i < M; ++i) {
+        identity[(size_t)(i * M + i)] = 1;
+    }
+    int64_t ldg = N + 1;
+    Many<G> d((size_t)(M * ldg), G{});
+    Ints found((size_t)M);
+    linear_softmax_cross_entropy(pool, M, N, M, {identity.data(), M, 1}, {turned.data(), 1, M},
+                                 given.bias.data(), given.labels.data(), d.data(), ldg, nll.data(),
+                                 found.data(), narrow);
+    check_softmax(M, N, logits, given.labels, d, ldg, nll, found);
+    for (int64_t row = 0; row < M; ++row) {
+        CHECK(value(d[(size_t)(row * ldg + N)]) == 0);
+    }
+    add_to(digest, d), digest.add(nll);
 }
 
 void test_scale_rows(mb::Pool &pool, Digest &digest, Random &random) {
@@ -595,28 +637,28 @@ void test_rows(mb::Pool &pool, Digest &digest) {
     for (int64_t N : {0, 1, 9}) {
         for (int64_t K : {1, 2, 3, 15, 16, 17, 99, 1023, 1024, 1025, 5000}) {
             for (float scale : {0.5f, 6.0f, 1000.0f}) {
-                test_softmax<float>(N, K, scale, pool, digest, random);
-                test_softmax<bf16>(N, K, scale, pool, digest, random);
+                test_softmax(N, K, scale, pool, digest, random);
+                for (bool narrow : {false, true}) {
+                    test_linear_softmax<float>(N, K, scale, narrow, pool, digest, random);
+                    test_linear_softmax<bf16>(N, K, scale, narrow, pool, digest, random);
+                }
             }
         }
     }
-    // What is infinitely unlikely, and what is not a number.
-    const Floats logits{-INFINITY, 0, 0, NAN, 0, 1};
-    Floats gradient = logits, nll(2);
+    test_linear_softmax<bf16>(200, 9001, 6, true, pool, digest,
+                              random); // several blocks of rows and of columns
+    // What is infinitely unlikely, all of a strip too, and what is not a number.
+    Floats x{-INFINITY, 0, 0, NAN, 0, 1}, nll(2);
     Ints labels{1, 1}, best(2);
-    softmax_cross_entropy(pool, 2, 3, gradient.data(), 3, labels.data(), gradient.data(), 3, nll.data(),
+    softmax_cross_entropy(pool, 2, 3, x.data(), 3, labels.data(), nll.data(), best.data());
+    CHECK(x[0] == 0 && x[1] == -0.5f && x[2] == 0.5f && nll[0] == (float)std::log(2.0) && best[0] == 1);
+    CHECK(std::isnan(x[3]) && std::isnan(x[4]) && std::isnan(x[5]) && std::isnan(nll[1]));
+    Floats far((size_t)(3 * kStrip), -INFINITY);
+    far.front() = -300, far.back() = -300, labels = {0};
+    softmax_cross_entropy(pool, 1, 3 * kStrip, far.data(), 3 * kStrip, labels.data(), nll.data(),
                           best.data());
-    CHECK(gradient[0] == 0 && gradient[1] == -0.5f && gradient[2] == 0.5f);
-    CHECK(nll[0] == (float)std::log(2.0) && std::isnan(nll[1]));
-    Floats used = logits;
-    Many<bf16> narrow(6);
-    softmax_cross_entropy(pool, 2, 3, used.data(), 3, labels.data(), narrow.data(), 3, nll.data(),
-                          best.data());
-    for (size_t i = 0; i < 6; ++i) {
-        CHECK(i < 3 ? value(narrow[i]) == gradient[i]
-                    : std::isnan(gradient[i]) && std::isnan(value(narrow[i])));
-    }
-    CHECK(nll[0] == (float)std::log(2.0) && std::isnan(nll[1]));
+    CHECK(far.front() == -0.5f && far[1] == 0 && far[(size_t)(2 * kStrip - 1)] == 0 && far.back() == 0.5f);
+    CHECK(nll[0] == (float)std::log(2.0) && best[0] == 0);
 }
 
 void test_updates(mb::Pool &pool, Digest &digest) {
