@@ -1,5 +1,5 @@
 // How arrays of Python reach the kernels: checked for dtype, shape and layout, never copied to make them fit. What does
-// not fit is a ValueError that names the argument. A part of bindings.cpp, which alone includes it.
+// not fit is a ValueError that names the argument. A part of engine.h, which alone includes it.
 #pragma once
 
 #include <string>
