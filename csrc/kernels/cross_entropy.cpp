@@ -18,18 +18,18 @@ struct Softmax {
     const int32_t *labels;
     float *nll;
     int32_t *best;
-    // What a strip of a row leaves behind, beside e^(x - top): (N,n_strips) the largest x, its column, and the sum
-    // of the others.
-    float *top, *sum;
-    int32_t *found;
-    float *own; // (N,), the logits of the labels
+    // What the strips of a row leave behind, beside e^(x - top): (N,n_strips) the largest x, and the sum of what is not
+    // the label's; the column of the largest; (N,) the logits of the labels.
+    float *tops, *sums;
+    int32_t *firsts;
+    float *own;
 
     Softmax(int64_t N, int64_t K, const int32_t *labels, float *nll, int32_t *best)
         : K(K), n_strips(parts(K, kStrip)), labels(labels), nll(nll), best(best) {
         int64_t count = N * n_strips;
-        top = static_cast<float *>(scratch(Slot::sums, 4 * static_cast<size_t>(3 * count + N)));
-        sum = top + count, own = sum + count;
-        found = reinterpret_cast<int32_t *>(own + N);
+        tops = static_cast<float *>(scratch(Slot::sums, 4 * static_cast<size_t>(3 * count + N)));
+        sums = tops + count, own = sums + count;
+        firsts = reinterpret_cast<int32_t *>(own + N);
     }
 
     // Columns [j, j_end) of a row, at most kStrip of them: e (..) = e^(x - top), which may lie where x (..) does; x is
@@ -49,48 +49,48 @@ struct Softmax {
             }
             largest[half] = max(largest[half], m < VL ? first(m, v, all(kLeast)) : v);
         });
-        float most = max(max(largest[0], largest[1]));
+        float top = max(max(largest[0], largest[1]));
         int32_t where = INT32_MAX;
         if (0 <= label && label < n) {
             own[row] = x[label];
-            where = x[label] == most ? (int32_t)label : where;
+            where = x[label] == top ? (int32_t)label : where;
             x[label] = kLeast;
         }
-        float shift = most > kLeast ? most : 0; // a strip may have nothing but minus infinity
-        vf sums[2] = {};
-        vi columns[2] = {lanes(), lanes() + VL}, first_most[2] = {vi{} + where, vi{} + where};
+        float shift = top > kLeast ? top : 0; // a strip may have nothing but minus infinity
+        vf total[2] = {};
+        vi columns[2] = {lanes(), lanes() + VL}, found[2] = {vi{} + where, vi{} + where};
         each_pair<false>(n, {}, 0, [&](int half, int64_t c, int m, Kept) {
             vf v = load_some(x + c, m), power = exp(v - shift);
             store_some(e + c, power, m);
-            sums[half] += m < VL ? first(m, power, vf{}) : power;
+            total[half] += m < VL ? first(m, power, vf{}) : power;
             vi here = m < VL ? select(lanes() < m, columns[half], vi{} + INT32_MAX) : columns[half];
-            first_most[half] = select((v == most) & (here < first_most[half]), here, first_most[half]);
+            found[half] = select((v == top) & (here < found[half]), here, found[half]);
             columns[half] += 2 * VL;
         });
-        where = min(select(first_most[1] < first_most[0], first_most[1], first_most[0]));
+        where = min(select(found[1] < found[0], found[1], found[0]));
         int64_t strip = row * n_strips + j / kStrip;
-        top[strip] = most, sum[strip] = MB_ISA::sum(sums[0] + sums[1]);
-        found[strip] = (int32_t)j + (where < n ? where : 0);
+        tops[strip] = top, sums[strip] = sum(total[0] + total[1]);
+        firsts[strip] = (int32_t)j + (where < n ? where : 0);
     }
 
     // nll and best of a row; what the first pass left in e (K,) becomes the gradient.
     template <typename G> void second_pass(int64_t row, G *e) const {
-        float *tops = top + row * n_strips;
-        int64_t first_strip = std::max_element(tops, tops + n_strips) - tops;
-        float most = tops[first_strip];
-        best[row] = found[row * n_strips + first_strip];
+        float *scales = tops + row * n_strips;
+        int64_t highest = std::max_element(scales, scales + n_strips) - scales;
+        float most = scales[highest];
+        best[row] = firsts[row * n_strips + highest];
         each_vector(0, n_strips, [&](int64_t s, int m) { // e^(x - most) = e^(x - top) times this
-            store_some(tops + s, exp(load_some(tops + s, m) - most), m);
+            store_some(scales + s, exp(load_some(scales + s, m) - most), m);
         });
         double others = 0, shifted = (double)own[row] - (double)most, label = ::exp(shifted);
         for (int64_t s = 0; s < n_strips; ++s) {
-            others += (double)sum[row * n_strips + s] * (double)tops[s];
+            others += (double)sums[row * n_strips + s] * (double)scales[s];
         }
         double total = others + label;
         nll[row] = (float)(::log1p(others + (label - 1)) - shifted);
         float inverse = (float)(1 / total);
         for (int64_t s = 0; s < n_strips; ++s) {
-            float factor = tops[s] * inverse;
+            float factor = scales[s] * inverse;
             each_vector(s * kStrip, smaller(K, (s + 1) * kStrip),
                         [&](int64_t c, int m) { store_some(e + c, load_some(e + c, m) * factor, m); });
         }
