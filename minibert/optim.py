@@ -62,7 +62,7 @@ class Optimizer(ABC):
 
     # buffer (N,) -> (n,)
     def _trained(self, buffer: Any) -> Any:
-        """What is trained of a buffer, which is all of it unless layers are frozen: the very same array then."""
+        """What is trained of a buffer: the very same array, unless layers are frozen."""
         return buffer[self.begin :] if self.begin else buffer
 
     # grads (N,) -> scalar

@@ -18,6 +18,7 @@ import inference  # noqa: E402
 import ops  # noqa: E402
 import peak  # noqa: E402
 import step  # noqa: E402
+import versions  # noqa: E402
 from peers import bench, children, machine, operations, ops_report, report, ways  # noqa: E402
 from peers.ops_minibert import Cpp, Reference  # noqa: E402
 from peers.train_minibert import Minibert  # noqa: E402
@@ -554,3 +555,35 @@ def test_peak_measures_every_vector_unit_and_copies(compiler, capsys):
     rows = json.loads(capsys.readouterr().out)
     assert {row["unit"] for row in rows} == {"GFLOP/s", "GB/s"} and all(row["rate"] > 0 for row in rows)
     assert "| copying in memory |" in peak.text(rows)
+
+
+VERSIONS = [sys.executable, str(ROOT / "benchmarks" / "versions.py")]
+SMALL_STEP = ["--size", "tiny", "--seq", "16", "--batch", "2", "--vocab-size", "200", "--rounds", "3"]
+
+
+def test_versions_take_turns_at_the_same_step():
+    if not list(ROOT.glob("minibert/backends/_kernels.*")):
+        pytest.skip("the kernels in C++ are not built")
+    command = [*VERSIONS, *SMALL_STEP, "--threads", "1", "--dtype", "float32", str(ROOT), str(ROOT)]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    one, other = json.loads(done.stdout)
+    assert one["loss"] == other["loss"] and 4 < one["loss"] < 9  # log 200 and log 2 are 6
+    assert one["gradient_norm"] == other["gradient_norm"] > 0
+    assert [len(version["milliseconds"]) for version in (one, other)] == [3, 3]
+    assert min(one["milliseconds"] + other["milliseconds"]) > 0
+
+
+def test_versions_compare_round_by_round():
+    first = versions.Version("before", 6.0, 1.5, [10.0, 20.0, 10.0, 40.0])  # a machine of many moods
+    other = versions.Version("after", 6.0, 1.5, [8.0, 17.0, 7.0, 36.0])
+    assert versions.ratios(first, other) == [0.7, 0.8, 0.85, 0.9]
+    before, after = versions.table([first, other]).splitlines()[1:]
+    assert before.endswith("1.000 (1.000 to 1.000)  before")
+    assert after.endswith("0.825 (0.800 to 0.850)  after")
+
+
+def test_a_version_without_kernels_is_refused(tmp_path):
+    done = subprocess.run([*VERSIONS, str(tmp_path), str(ROOT)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and done.stdout == ""
+    assert f"{tmp_path} is no checkout of minibert with kernels; build them there" in done.stderr

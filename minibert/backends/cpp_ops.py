@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from minibert.backends.cpp_primitives import (
-    BFLOAT16,
     INDEX,
     CppPrimitives,
     draws,
