@@ -3,7 +3,8 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,56 @@ def require_folder(folder: str | Path) -> None:
         raise InputError(
             f"{folder} can't be {what} ({error.strerror}); choose another folder as --out."
         ) from error
+
+
+@contextmanager
+def sole_writer(folder: str | Path) -> Iterator[None]:
+    """Be the only process that writes into a folder, until the end of the block.
+
+    The folder is made, and is gone again at the end if nothing was put into it. It is the folder itself that
+    is locked, so nothing is left behind, and the lock ends with the process however that ends. Where the
+    system has no such locks (Windows, some network drives) nobody is kept out.
+
+    Raises
+    ------
+    InputError
+        When another process writes there; when it is no folder, can't be made, or can't be written into.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; choose a folder as --out.")
+    require_folder(folder)
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with _locked(folder):
+            yield
+    finally:
+        for path in new:
+            with suppress(OSError):  # there is something in it
+                path.rmdir()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"Another process is writing into {folder}; wait until it ends, or choose another --out."
+            ) from None
+        except OSError:  # a network drive without locks
+            pass
+        yield
+    finally:
+        os.close(handle)
 
 
 def require_readable(file: str | Path) -> None:

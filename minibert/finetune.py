@@ -21,7 +21,7 @@ from typing import Any
 from minibert import backends
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
-from minibert.files import require_folder, write_atomically
+from minibert.files import require_folder, sole_writer, write_atomically
 from minibert.finetuning import registry, submissions
 from minibert.finetuning.models import Finetuned, limited_threads, load
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
@@ -81,20 +81,21 @@ def finetune(
     options = options.resolved()
     if options.dtype == "auto":
         options = dataclasses.replace(options, dtype=backends.quickest_dtype(options.backend))
-    _check_folder(options, out, resume)
-    if resume and (report := load_report(out)) is not None:
-        return report
     make = _frozen_runs if options.feature_based else _whole_runs
     runs = options.runs()
-    try:
-        with make(options, show) as run_one:
-            if len(runs) == 1:
-                return run_one(options, out, began)
-            return sweep(options, runs, run_one, out, show, began)
-    except KeyboardInterrupt:
-        if show and (out / OPTIONS_FILE).exists():
-            say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
-        raise
+    with sole_writer(out):
+        _check_folder(options, out, resume)
+        if resume and (report := load_report(out)) is not None:
+            return report
+        try:
+            with make(options, show) as run_one:
+                if len(runs) == 1:
+                    return run_one(options, out, began)
+                return sweep(options, runs, run_one, out, show, began)
+        except KeyboardInterrupt:
+            if show and (out / OPTIONS_FILE).exists():
+                say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
+            raise
 
 
 @contextmanager
@@ -126,13 +127,10 @@ def _check_folder(options: FinetuneOptions, out: Path, resume: bool) -> None:
     if resume:
         options.require_same_run(FinetuneOptions.load(out / OPTIONS_FILE))
         return
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; choose a folder as --out.")
     if (out / OPTIONS_FILE).exists():
         raise InputError(f"{out} already holds a run: go on with it by --resume, or choose another --out.")
     if held := [name for name in FOREIGN if (out / name).exists()]:
         raise InputError(f"{out} holds {', '.join(held)} of something else; choose another --out.")
-    require_folder(out)
 
 
 def _load(

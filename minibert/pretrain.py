@@ -13,7 +13,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from minibert import backends, viz
 from minibert.checkpoint import checkpoints, latest
 from minibert.errors import InputError
-from minibert.files import atomic_text, remove_leftovers
+from minibert.files import atomic_text, remove_leftovers, sole_writer
 from minibert.hub import save_hf
 from minibert.model import Bert
 from minibert.pretraining.budget import plan_steps
@@ -91,33 +91,32 @@ def pretrain(
             "trace=True watches operation after operation, and JAX compiles them into one; leave it out."
         )
     fresh, show = not run.exists(), show and ops.leads
-    if ops.leads:
-        _claim_folder(options, run, resume)
     tell = say if show else lambda text: None
-    limit = backends.limit_threads(options.threads or options.recipe.threads, ops)
-    try:
-        if not ops.leads:  # the first process prepares the text, the others take what it has left
-            ops.meet("text")
-        task = Pretraining(options, prepare_text(options, run, show), ops)
+    with ExitStack() as held:
         if ops.leads:
-            ops.meet("text")
-        tell(f"Engine {engine}.")
-        state = _train(task, run, resume, show, tell, began, trace)
-        report = _finish(task, state, run, tell, began) if ops.leads else {}
-        ops.meet("end")
-        return report
-    except KeyboardInterrupt:
-        tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
-        raise
-    except InputError:
-        if (
-            ops.leads and fresh and not checkpoints(run / "checkpoints")
-        ):  # nothing was trained: leave nothing behind
-            shutil.rmtree(run)
-        raise
-    finally:
+            held.enter_context(sole_writer(run))
+            _claim_folder(options, run, resume)
+        limit = backends.limit_threads(options.threads or options.recipe.threads, ops)
         if limit is not None:
-            limit.restore_original_limits()
+            held.callback(limit.restore_original_limits)
+        try:
+            if not ops.leads:  # the first process prepares the text, the others take what it has left
+                ops.meet("text")
+            task = Pretraining(options, prepare_text(options, run, show), ops)
+            if ops.leads:
+                ops.meet("text")
+            tell(f"Engine {engine}.")
+            state = _train(task, run, resume, show, tell, began, trace)
+            report = _finish(task, state, run, tell, began) if ops.leads else {}
+            ops.meet("end")
+            return report
+        except KeyboardInterrupt:
+            tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
+            raise
+        except InputError:
+            if ops.leads and fresh and not checkpoints(run / "checkpoints"):
+                shutil.rmtree(run)  # nothing was trained: leave nothing behind
+            raise
 
 
 def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
@@ -134,8 +133,6 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
         return
     if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
         raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
-    if run.exists() and not run.is_dir():
-        raise InputError(f"{run} is a file; choose a folder as --out.")
     held = [path for path in (run / name for name in MADE_FIRST) if path.exists()]
     if held and not (run / "training.json").exists():
         names = ", ".join(path.name for path in held)
