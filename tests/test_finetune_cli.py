@@ -375,6 +375,11 @@ def closed(name, real):
             "predict --model {run} --out {new}",
             "finetune.json can't be read (Permission denie",
         ),
+        (
+            "tokenizer_config.json",
+            "predict --model {run} --out {new}",
+            "tokenizer_config.json can't be read (Permission denied); check",
+        ),
     ],
 )
 def test_what_may_not_be_read_is_told(name, words, message, capsys, monkeypatch, tmp_path, model, sst2, run):

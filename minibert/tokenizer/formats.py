@@ -210,7 +210,9 @@ _KINDS = {bool: "true or false", int: "a whole number", str: "a string", list: "
 def _read_json(path: Path) -> dict:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise InputError(f"{path} can't be read ({error.strerror}); check the file.") from error
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} can't be read as JSON ({error}); restore the file or remove it.") from error
     if not isinstance(content, dict):
         raise InputError(f"{path} holds {type(content).__name__}; expected a JSON object.")
