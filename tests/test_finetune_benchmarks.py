@@ -244,7 +244,7 @@ def test_cells_of_another_recipe_are_refused(made, capsys):
     assert finetune_scores.main([*made.words, "--seeds", "0", "--quick"]) == 2
     assert "was made with other options; give another --out" in capsys.readouterr().err
     assert finetune_scores.main([*made.words, "--seeds", "0", "--write-readme"]) == 2
-    assert "needs a task with three seeds" in capsys.readouterr().err
+    assert "needs a task with all its seeds" in capsys.readouterr().err
 
 
 def test_the_table_is_made_of_cells_without_training(made, capsys):
@@ -268,6 +268,20 @@ def test_the_readme_gets_what_is_finished(made, tmp_path, monkeypatch):
     assert "| RTE, accuracy | 95.83 ± 0.00 | 95.83 ± 0.00 | +0.00 [" in text
     assert "Not there yet: MRPC, CoLA, STS-B, SST-2, CoNLL-2003, SQuAD 1.1.\n" in text
     assert text.endswith(f"{tables.END}\nafter\n")
+
+
+def test_a_row_says_how_many_seeds_it_has_where_they_are_not_those_of_all(made, monkeypatch, capsys):
+    words = [*made.words[:-1], "--seeds"]  # no --json
+    for seeds, title in (("0", "RTE (1 seed)"), ("0 1", "RTE (2 seeds)"), ("0 1 2", "RTE")):
+        assert finetune_scores.main([*words, *seeds.split()]) == 0
+        assert f"| {title}, accuracy |" in capsys.readouterr().out
+    (made.folder / "rte-huggingface-1.json").unlink()
+    assert finetune_scores.main([*words, "0", "1", "2", "--table"]) == 0
+    assert "| RTE (3 and 2 seeds), accuracy |" in capsys.readouterr().out
+    many = finetune_scores.ROWS["rte"]._replace(seeds=4)
+    monkeypatch.setitem(finetune_scores.ROWS, "rte", many)
+    assert finetune_scores.main(made.words) == 0
+    assert len(json.loads(capsys.readouterr().out)[0]["minibert"]) == 4
 
 
 def test_a_cell_that_another_process_makes_is_left_out(made, capsys):
