@@ -22,7 +22,7 @@ from minibert.ops import random
 from minibert.ops.blocks import EMBEDDING_SITE, layer_sites
 from minibert.ops.primitives import Saved
 
-LANES = 16  # floats in the widest vector: rows of logits begin at multiples of it
+LANES = 16  # in the widest vector: rows of the gradient of logits begin at multiples of it
 
 
 class CppOps(CppPrimitives):
