@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minibert.errors import InputError
+from minibert.ops.updates import AdamRule
 
 
 class Optimizer(ABC):
@@ -57,8 +58,8 @@ class Optimizer(ABC):
         self.updates = 0
 
     @abstractmethod
-    def _change(self, ops: Any, *buffers: Any, **given: Any) -> tuple:
-        """One update by the engine: params, grads, m, v and the numbers in, params, m, v out."""
+    def _change(self, ops: Any, buffers: tuple, rule: AdamRule) -> tuple:
+        """One update by the engine: params, grads, m, v and the numbers of the step in, params, m, v out."""
 
     # buffer (N,) -> (n,)
     def _trained(self, buffer: Any) -> Any:
@@ -84,21 +85,17 @@ class Optimizer(ABC):
         rate : the learning rate of this step.
         """
         params, m, v = map(self._trained, buffers)
-        changed = self._change(
-            ops,
-            params,
-            self._trained(grads),
-            m,
-            v,
+        rule = AdamRule(
             lr=rate,
+            step=number,
             beta1=self.beta1,
             beta2=self.beta2,
             eps=self.eps,
             weight_decay=self.weight_decay,
-            step=number,
             bias_correction=self.bias_correction,
             clip=ops.clip_factor(norm, self.clip_norm),
         )
+        changed = self._change(ops, (params, self._trained(grads), m, v), rule)
         if not self.begin:
             return changed
         return tuple(
@@ -136,8 +133,8 @@ class AdamW(Optimizer):
         """(K,2) int64, the ranges of what is trained that have weight decay."""
         return self._ranges
 
-    def _change(self, ops: Any, *buffers: Any, **given: Any) -> tuple:
-        return ops.adamw(*buffers, self.decayed, **given)
+    def _change(self, ops: Any, buffers: tuple, rule: AdamRule) -> tuple:
+        return ops.adamw(*buffers, self.decayed, rule)
 
 
 class Lamb(Optimizer):
@@ -154,8 +151,8 @@ class Lamb(Optimizer):
         """(K,3) int64, the tensors that are trained: begin, end, whether they have weight decay."""
         return self._ranges
 
-    def _change(self, ops: Any, *buffers: Any, **given: Any) -> tuple:
-        return ops.lamb(*buffers, self.tensors, **given)
+    def _change(self, ops: Any, buffers: tuple, rule: AdamRule) -> tuple:
+        return ops.lamb(*buffers, self.tensors, rule)
 
 
 def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:

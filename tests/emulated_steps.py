@@ -14,6 +14,7 @@ import numpy as np
 from minibert import backends, bert
 from minibert.batch import Batch, Sequence
 from minibert.config import BertConfig
+from minibert.ops import AdamRule
 from minibert.params import initialise
 
 CONFIG = BertConfig(
@@ -52,7 +53,8 @@ def bits(dtype: str, threads: int) -> str:
         loss, saved = bert.pretraining_loss(ops, CONFIG, params.tree, given, drop)
         bert.pretraining_loss_backward(ops, CONFIG, saved, params.tree, grads.tree)
         norm = ops.global_norm(grads.flat)
-        ops.adamw(params.flat, grads.flat, m, v, params.decayed, lr=1e-3, step=step, clip=min(1.0, 1 / norm))
+        rule = AdamRule(lr=1e-3, step=step, clip=min(1.0, 1 / norm))
+        ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)
         digest.update(np.float64(loss.loss).tobytes() + np.float64(norm).tobytes())
     for array in (grads.flat, params.flat, m, v):
         assert np.isfinite(array).all()

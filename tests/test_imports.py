@@ -28,7 +28,7 @@ ops/*                   | ops/*                                               | 
 bert                    | config batch                                        |
 heads                   | bert config batch params                            | numpy
 bilstm                  | heads params batch                                  | numpy
-optim                   |                                                     | numpy
+optim                   | ops/updates                                         | numpy
 flops                   | config                                              | numpy
 backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
 backends/numba_*        | ops/* backends/numba_*                              | numpy numba

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from minibert import backends
 from minibert.config import BertConfig
 from minibert.gradcases import SIZES, config_of, random_parameters
-from minibert.ops import Ops
+from minibert.ops import AdamRule, Ops
 from minibert.optim import optimizer_for
 from minibert.params import Parameters
 
@@ -78,7 +78,7 @@ class Tensors:
 
 
 def update(ops, tensors, params, m, v, grads, lr, step):
-    return ops.lamb(params, grads, m, v, tensors.rows, lr=lr, step=step, weight_decay=0.1)
+    return ops.lamb(params, grads, m, v, tensors.rows, AdamRule(lr, step, weight_decay=0.1))
 
 
 @settings(max_examples=3)

@@ -11,7 +11,7 @@ from engines import ENGINES
 from hypothesis import given, strategies as st
 
 from minibert import backends
-from minibert.ops import Ops
+from minibert.ops import AdamRule, Ops
 from minibert.ops.updates import CHUNK
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "lamb.json").read_text(encoding="utf-8"))
@@ -50,7 +50,7 @@ class Rule:
 
 def update(ops, rule, params, grads, m, v, lr, step):
     tensors = np.array(rule.tensors, np.int64).reshape(-1, 3)
-    return ops.lamb(params, grads, m, v, tensors, lr=lr, step=step, **dict(rule.given))
+    return ops.lamb(params, grads, m, v, tensors, AdamRule(lr, step, **dict(rule.given)))
 
 
 def lamb(ops, params, grads, m, v, tensors, *, lr, step, **given):
@@ -95,8 +95,8 @@ def test_every_tensor_has_a_ratio_of_its_own():
 def test_what_does_not_decay_takes_the_step_of_adam():
     buffers, tensors = draw(4, 5), rows(2, 3, left_out=(0, 1))
     buffers[3] **= 2
-    adam = Ops().adamw(*(one.copy() for one in buffers), np.empty((0, 2), np.int64), lr=0.1, step=3)
-    lamb = Ops().lamb(*(one.copy() for one in buffers), tensors, lr=0.1, step=3, weight_decay=0.5)
+    adam = Ops().adamw(*(one.copy() for one in buffers), np.empty((0, 2), np.int64), AdamRule(0.1, 3))
+    lamb = Ops().lamb(*(one.copy() for one in buffers), tensors, AdamRule(0.1, 3, weight_decay=0.5))
     assert all(map(np.array_equal, lamb, adam))
 
 
@@ -318,36 +318,35 @@ class Rearranged(Ops):
         super().__init__()
         self.change = change
 
-    def lamb(self, params, grads, m, v, tensors, **given):
-        tensors, given = self.change(tensors, given)
-        return super().lamb(params, grads, m, v, tensors, **given)
+    def lamb(self, params, grads, m, v, tensors, rule):
+        return super().lamb(params, grads, m, v, *self.change(tensors, rule))
 
 
 class LengthAfterwards(Ops):
     """The ratio is taken with the parameters that plain Adam would have made."""
 
-    def lamb(self, params, grads, m, v, tensors, **given):
-        adam = Rearranged(lambda tensors, given: (tensors * [1, 1, 0], given))
-        moved, *_ = adam.lamb(params.copy(), grads, m.copy(), v.copy(), tensors, **given)
+    def lamb(self, params, grads, m, v, tensors, rule):
+        adam = Rearranged(lambda tensors, rule: (tensors * [1, 1, 0], rule))
+        moved, *_ = adam.lamb(params.copy(), grads, m.copy(), v.copy(), tensors, rule)
         self._length = iter([np.linalg.norm(moved[b:e]) for b, e, decays in tensors.tolist() if decays])
-        return super().lamb(params, grads, m, v, tensors, **given)
+        return super().lamb(params, grads, m, v, tensors, rule)
 
     def _trust_ratio(self, length, update_length):
         return super()._trust_ratio(next(self._length), update_length)
 
 
-def joined(tensors, given):
+def joined(tensors, rule):
     """Neighbours that decay, as one tensor."""
     ends = [end for _, end, decays in tensors.tolist() if decays]
     begins = [begin for begin, _, decays in tensors.tolist() if decays]
     first = [b for b in begins if b not in ends]
     last = [e for e in ends if e not in begins]
     rest = [row for row in tensors.tolist() if not row[2]]
-    return np.array(sorted([*([b, e, 1] for b, e in zip(first, last, strict=True)), *rest])), given
+    return np.array(sorted([*([b, e, 1] for b, e in zip(first, last, strict=True)), *rest])), rule
 
 
 def with_given(**changed):
-    return Rearranged(lambda tensors, given: (tensors, given | changed))
+    return Rearranged(lambda tensors, rule: (tensors, rule._replace(**changed)))
 
 
 FAULTS = {
@@ -360,7 +359,7 @@ FAULTS = {
     "zero length does not move": ratio_of(lambda own, length, u: own(length, u) if length else 0.0),
     "length afterwards": LengthAfterwards(),
     "neighbours share a ratio": Rearranged(joined),
-    "one tensor too few": Rearranged(lambda tensors, given: (tensors[:-1], given)),
+    "one tensor too few": Rearranged(lambda tensors, rule: (tensors[:-1], rule)),
     "no weight decay": with_given(weight_decay=0.0),
     "no correction": with_given(bias_correction=False),
     "moments of the first step": with_given(step=1),
@@ -376,5 +375,5 @@ def test_planted_fault_is_caught(fault, variant):
 
 @pytest.mark.parametrize(("decays", "variant"), [(1, "weights"), (0, "every"), (0, "weights")])
 def test_scaling_the_wrong_tensors_is_caught(decays, variant):
-    wrong = Rearranged(lambda tensors, given: (np.c_[tensors[:, :2], tensors[:, 2] * 0 + decays], given))
+    wrong = Rearranged(lambda tensors, rule: (np.c_[tensors[:, :2], tensors[:, 2] * 0 + decays], rule))
     assert max(errors(wrong, variant)) > 1e-9

@@ -14,7 +14,7 @@ from minibert.cli.flags import said_fields
 from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.gradcases import SIZES, config_of, random_parameters
-from minibert.ops import Ops
+from minibert.ops import AdamRule, Ops
 from minibert.optim import AdamW, Lamb, optimizer_for
 from minibert.options import LAMB_RATE, OPTIMIZERS
 from minibert.pretraining.options import PretrainOptions
@@ -58,8 +58,8 @@ def test_a_step_is_that_of_ops_after_clipping(parameters):
     expected = parameters.flat.copy(), *np.zeros((2, parameters.count()))
     for step in (1, 2):
         params, m, v = expected
-        numbers = {"lr": 0.1 / step, "step": step, "clip": 0.5 / norm}
-        expected = Ops().lamb(params, gradient, m, v, parameters.tensors, **given, **numbers)
+        rule = AdamRule(lr=0.1 / step, step=step, clip=0.5 / norm, **given)
+        expected = Ops().lamb(params, gradient, m, v, parameters.tensors, rule)
     optimizer, params = (
         Lamb(parameters.flat, parameters.tensors, clip_norm=0.5, **given),
         parameters.flat.copy(),

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from minibert import backends, bert, cli
 from minibert.errors import InputError
 from minibert.gradcases import SIZES, config_of, dropout_of, random_batch, random_parameters
-from minibert.ops import Dropout, Ops
+from minibert.ops import AdamRule, Dropout, Ops
 from minibert.optim import AdamW, warmup_linear
 from minibert.params import initialise
 
@@ -120,10 +120,10 @@ def test_updates_are_those_of_the_reference(dtype):
         float(np.linalg.norm(buffers[0].astype(float))), rel=1e-14
     )
     for correction in (True, False):
-        given = {"lr": 0.01, "step": 3, "clip": 0.3, "weight_decay": 0.02, "bias_correction": correction}
-        expected = NUMPY.adamw(*(one.copy() for one in buffers), decayed, **given)
+        rule = AdamRule(lr=0.01, step=3, clip=0.3, weight_decay=0.02, bias_correction=correction)
+        expected = NUMPY.adamw(*(one.copy() for one in buffers), decayed, rule)
         mine = [one.copy() for one in buffers]
-        found = NUMBA.adamw(*mine, decayed, **given)
+        found = NUMBA.adamw(*mine, decayed, rule)
         assert all(relative(one, other) < bound for one, other in zip(found, expected, strict=True))
         assert all(one is other for one, other in zip(found, (mine[0], *mine[2:]), strict=True))
 
@@ -332,7 +332,7 @@ def test_arrays_that_do_not_belong_together_are_numpy_s_errors_and_never_read_be
         lambda: NUMBA.scatter_add(x, np.arange(6), draw(5, 8)),
         lambda: NUMBA._dropout(x, rows_of(5), 1),
         lambda: NUMBA.accumulate(x.copy(), short),
-        lambda: NUMBA.adamw(short, short, short, draw(4), np.array([[0, 5]]), lr=0.1, step=1),
+        lambda: NUMBA.adamw(short, short, short, draw(4), np.array([[0, 5]]), AdamRule(0.1, 1)),
     ]
     for call in wrong:
         with pytest.raises((ValueError, IndexError)):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minibert import backends
-from minibert.ops import Ops, random
+from minibert.ops import AdamRule, Ops, random
 from peers.operations import EPS, SITE, STEP, Arrays, Case, halves
 
 Run = Callable[[], tuple]
@@ -148,7 +148,7 @@ class Reference(Contestant):
 
     def adamw(self, case: Case, given: Arrays) -> Run:
         buffers = [given[name] for name in ("params", "grads", "m", "v")]
-        return lambda: self._ops.adamw(*buffers, given["decayed"], **STEP)
+        return lambda: self._ops.adamw(*buffers, given["decayed"], AdamRule(**STEP))
 
 
 class Cpp(Contestant):

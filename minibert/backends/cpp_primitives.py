@@ -14,7 +14,7 @@ import numpy as np
 
 from minibert.backends import _kernels
 from minibert.errors import InputError
-from minibert.ops import Ops, random
+from minibert.ops import AdamRule, Ops, random
 from minibert.ops.primitives import Saved
 
 FLOAT, INDEX, BFLOAT16 = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.uint16)
@@ -272,41 +272,13 @@ class CppPrimitives(Ops):
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
-        self,
-        params: Any,
-        grads: Any,
-        m: Any,
-        v: Any,
-        decayed: np.ndarray,
-        *,
-        lr: float,
-        step: int,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        bias_correction: bool = True,
-        clip: float = 1.0,
+        self, params: Any, grads: Any, m: Any, v: Any, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Any, Any, Any]:
         """One step of AdamW in one sweep over memory."""
         if not (whole(params, grads, m, v) and params.ndim == 1 and decayed.dtype == np.int64):
-            return super().adamw(
-                params,
-                grads,
-                m,
-                v,
-                decayed,
-                lr=lr,
-                step=step,
-                beta1=beta1,
-                beta2=beta2,
-                eps=eps,
-                weight_decay=weight_decay,
-                bias_correction=bias_correction,
-                clip=clip,
-            )
-        scales = (1 / (1 - beta1**step), 1 / (1 - beta2**step)) if bias_correction else (1.0, 1.0)
-        self._run.adamw(params, grads, m, v, decayed, lr, beta1, beta2, eps, weight_decay, *scales, clip)
+            return super().adamw(params, grads, m, v, decayed, rule)
+        lr, _, *numbers, _, clip = rule
+        self._run.adamw(params, grads, m, v, decayed, lr, *numbers, *rule.corrections, clip)
         return params, m, v
 
 

@@ -17,7 +17,7 @@ from minibert.backends import jax_attention, jax_errors, jax_rows, jax_updates
 from minibert.backends.jax_recurrent import RecurrentOverRows
 from minibert.backends.jax_training import DATA, JaxTraining, Kept
 from minibert.errors import InputError
-from minibert.ops import random
+from minibert.ops import AdamRule, random
 from minibert.ops.primitives import Saved
 from minibert.ops.updates import spans
 
@@ -166,56 +166,28 @@ class JaxOps(JaxTraining, RecurrentOverRows):
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
-        self,
-        params: Any,
-        grads: Any,
-        m: Any,
-        v: Any,
-        decayed: np.ndarray,
-        *,
-        lr: float,
-        step: int,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        bias_correction: bool = True,
-        clip: float = 1.0,
+        self, params: Any, grads: Any, m: Any, v: Any, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Any, Any, Any]:
         """One step of Adam with decoupled weight decay."""
-        direction, m, v = _adam(grads * clip, m, v, step, (beta1, beta2), eps, bias_correction)
+        direction, m, v = _adam(grads, m, v, rule)
         if self._layout is not None:
-            direction = direction + jnp.where(self._layout.decaying(DATA), weight_decay, 0) * params
-            return params - lr * direction, m, v
-        changed = params - lr * (direction + weight_decay * params)
+            direction = direction + jnp.where(self._layout.decaying(DATA), rule.weight_decay, 0) * params
+            return params - rule.lr * direction, m, v
+        changed = params - rule.lr * (direction + rule.weight_decay * params)
         for begin, end, decays in spans(decayed, len(params)):
             if not decays:  # biases and LayerNorms: some small stretches, put right one by one
-                changed = changed.at[begin:end].set(params[begin:end] - lr * direction[begin:end])
+                changed = changed.at[begin:end].set(params[begin:end] - rule.lr * direction[begin:end])
         return changed, m, v
 
     # params grads m v (N,)  tensors (K,3) -> params m v (N,)
     def lamb(
-        self,
-        params: Any,
-        grads: Any,
-        m: Any,
-        v: Any,
-        tensors: np.ndarray,
-        *,
-        lr: float,
-        step: int,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        bias_correction: bool = True,
-        clip: float = 1.0,
+        self, params: Any, grads: Any, m: Any, v: Any, tensors: np.ndarray, rule: AdamRule
     ) -> tuple[Any, Any, Any]:
         """One step of LAMB."""
         if self._layout is not None:
             raise InputError("optimizer='lamb' looks at whole tensors, which --fsdp cuts; leave it out.")
-        direction, m, v = _adam(grads * clip, m, v, step, (beta1, beta2), eps, bias_correction)
-        given = {"lr": lr, "weight_decay": weight_decay, "trust_ratio": self._trust_ratio}
+        direction, m, v = _adam(grads, m, v, rule)
+        given = {"lr": rule.lr, "weight_decay": rule.weight_decay, "trust_ratio": self._trust_ratio}
         return jax_updates.lamb(params, direction, tensors, **given), m, v
 
     # q k v (T,A,D) -> (T,A,D)
@@ -307,14 +279,13 @@ class JaxOps(JaxTraining, RecurrentOverRows):
 
 
 # grads m v (N,) -> direction m v (N,)
-def _adam(
-    grads: Any, m: Any, v: Any, step: Any, betas: tuple[float, float], eps: float, bias_correction: bool
-) -> tuple[Any, Any, Any]:
+def _adam(grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, Any, Any]:
     """What Adam goes along, and the moments after these gradients."""
+    grads, betas = grads * rule.clip, (rule.beta1, rule.beta2)
     # 1 - beta^t without cancellation: t is traced, so this is done in the precision of the parameters.
-    count = jnp.asarray(step, m.dtype)
+    count = jnp.asarray(rule.step, m.dtype)
     logarithms = [math.log(beta) if beta else -math.inf for beta in betas]
-    own = [-jnp.expm1(count * one) if bias_correction else 1.0 for one in logarithms]
+    own = [-jnp.expm1(count * one) if rule.bias_correction else 1.0 for one in logarithms]
     m = betas[0] * m + (1 - betas[0]) * grads
     v = betas[1] * v + (1 - betas[1]) * (grads * grads)
-    return (m / own[0]) / (jnp.sqrt(v / own[1]) + eps), m, v
+    return (m / own[0]) / (jnp.sqrt(v / own[1]) + rule.eps), m, v

@@ -16,7 +16,7 @@ import numpy as np
 
 from minibert.backends import numba_products as products, numba_rows as loops
 from minibert.backends.numba_jit import PRECISIONS, Threads, cut, cut_tasks, is_warm
-from minibert.ops import Ops, random
+from minibert.ops import AdamRule, Ops, random
 from minibert.ops.primitives import Saved
 from minibert.ops.updates import spans
 
@@ -264,42 +264,23 @@ class NumbaOps(Ops):
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
-        self,
-        params: Any,
-        grads: Any,
-        m: Any,
-        v: Any,
-        decayed: np.ndarray,
-        *,
-        lr: float,
-        step: int,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        bias_correction: bool = True,
-        clip: float = 1.0,
+        self, params: Any, grads: Any, m: Any, v: Any, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Any, Any, Any]:
         """One step of AdamW in one sweep over the four buffers."""
         sizes = {one.shape for one in (params, grads, m, v)}
         inside = not decayed.size or (0 <= decayed.min() and decayed.max() <= len(params))
         if not (len(sizes) == params.ndim == 1 and inside and _fit(params, grads, m, v)):
-            return super().adamw(
-                params, grads, m, v, decayed, lr=lr, step=step, beta1=beta1, beta2=beta2, eps=eps,
-                weight_decay=weight_decay, bias_correction=bias_correction, clip=clip,
-            )  # fmt: skip
-        lr_scale = v_scale = 1.0
-        if bias_correction:
-            lr_scale, v_scale = 1 / (1 - beta1**step), 1 / (1 - beta2**step)
-        numbers = (clip, beta1, 1 - beta1, beta2, 1 - beta2, lr_scale, v_scale, eps)
-        for decays, decay in ((False, 0.0), (True, weight_decay)):
+            return super().adamw(params, grads, m, v, decayed, rule)
+        betas = (rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2)
+        numbers = (rule.clip, *betas, *rule.corrections, rule.eps)
+        for decays, decay in ((False, 0.0), (True, rule.weight_decay)):
             ranges = [
                 (begin + low, begin + high)
                 for begin, end, does in spans(decayed, len(params))
                 if does == decays
                 for low, high in cut(end - begin)
             ]
-            self._threads.run(loops.adamw, ranges, params, m, v, grads, *numbers, decay, lr)
+            self._threads.run(loops.adamw, ranges, params, m, v, grads, *numbers, decay, rule.lr)
         return params, m, v
 
 

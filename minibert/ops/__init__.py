@@ -6,9 +6,9 @@ An engine is a subclass of `Ops` that overrides operations by name; it adds none
 from minibert.ops.hooks import Hooks
 from minibert.ops.random import Dropout
 from minibert.ops.recurrent import Recurrent
-from minibert.ops.updates import Updates
+from minibert.ops.updates import AdamRule, Updates
 
-__all__ = ["Dropout", "Ops"]
+__all__ = ["AdamRule", "Dropout", "Ops"]
 
 
 class Ops(Recurrent, Updates, Hooks):

@@ -1,13 +1,44 @@
 """What happens to parameters once their gradients are known, over flat buffers."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minibert.ops.primitives import Primitives
 
 CHUNK = 1 << 16  # elements handled at a time, so that the temporaries stay in cache
+
+
+class AdamRule(NamedTuple):
+    """The numbers of one step of Adam; with no more than `lr` and `step`, those of the paper (appendix A.2).
+
+    Attributes
+    ----------
+    lr : learning rate of this step.
+    step : number of this step, from 1.
+    beta1, beta2 : how much stays of the moments.
+    eps : added outside the square root.
+    weight_decay : share of the parameters that a learning rate of 1 would take off.
+    bias_correction : False gives the Adam of BERT's released code.
+    clip : what gradients are multiplied with first, 1 where they are short enough.
+    """
+
+    lr: float
+    step: int
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    bias_correction: bool = True
+    clip: float = 1.0
+
+    @property
+    def corrections(self) -> tuple[float, float]:
+        """What makes up for moments that began at zero, of m and of v (Kingma & Ba 2015, Algorithm 1)."""
+        if not self.bias_correction:
+            return 1.0, 1.0
+        return 1 / (1 - self.beta1**self.step), 1 / (1 - self.beta2**self.step)
 
 
 class Updates(Primitives):
@@ -25,21 +56,7 @@ class Updates(Primitives):
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
-        self,
-        params: Any,
-        grads: Any,
-        m: Any,
-        v: Any,
-        decayed: np.ndarray,
-        *,
-        lr: float,
-        step: int,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        bias_correction: bool = True,
-        clip: float = 1.0,
+        self, params: Any, grads: Any, m: Any, v: Any, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Any, Any, Any]:
         """One step of Adam (Kingma & Ba 2015) with decoupled weight decay (Loshchilov & Hutter 2019).
 
@@ -47,22 +64,18 @@ class Updates(Primitives):
         ----------
         params, grads, m, v : flat buffers; m and v are the moments.
         decayed : ranges [begin, end) of the buffers that have weight decay.
-        lr : learning rate of this step.
-        step : number of this step, from 1.
-        eps : added outside the square root.
-        bias_correction : False gives the Adam of BERT's released code.
-        clip : what gradients are multiplied with first, 1 where they are short enough.
+        rule : the numbers of this step.
         """
-        m_scale, v_scale = corrections(step, beta1, beta2) if bias_correction else (1.0, 1.0)
+        m_scale, v_scale = rule.corrections
         for begin, end, decays in spans(decayed, len(params)):
             for s in pieces(begin, end):
-                g = grads[s] * clip
-                m[s] = beta1 * m[s] + (1 - beta1) * g
-                v[s] = beta2 * v[s] + (1 - beta2) * (g * g)
-                direction = m_scale * m[s] / (np.sqrt(v_scale * v[s]) + eps)
+                g = grads[s] * rule.clip
+                m[s] = rule.beta1 * m[s] + (1 - rule.beta1) * g
+                v[s] = rule.beta2 * v[s] + (1 - rule.beta2) * (g * g)
+                direction = m_scale * m[s] / (np.sqrt(v_scale * v[s]) + rule.eps)
                 if decays:
-                    direction += weight_decay * params[s]
-                params[s] -= lr * direction
+                    direction += rule.weight_decay * params[s]
+                params[s] -= rule.lr * direction
         return params, m, v
 
     # With r = m^ / (sqrt(v^) + eps), Adam's direction, a tensor x goes along u = r + weight_decay x by
@@ -70,21 +83,7 @@ class Updates(Primitives):
     # so that lr is the share of its own length by which it moves, however long its gradient is.
     # params grads m v (N,)  tensors (K,3) -> params m v (N,)
     def lamb(
-        self,
-        params: Any,
-        grads: Any,
-        m: Any,
-        v: Any,
-        tensors: np.ndarray,
-        *,
-        lr: float,
-        step: int,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        bias_correction: bool = True,
-        clip: float = 1.0,
+        self, params: Any, grads: Any, m: Any, v: Any, tensors: np.ndarray, rule: AdamRule
     ) -> tuple[Any, Any, Any]:
         """One step of LAMB, Adam for large batches (You et al. 2020, Algorithm 2, phi the identity).
 
@@ -96,24 +95,25 @@ class Updates(Primitives):
         ----------
         params, grads, m, v : flat buffers; m and v are the moments.
         tensors : int64, a row [begin, end, decays] for each tensor in the buffers, in order.
-        lr, step, eps, bias_correction, clip : as for `adamw`; the Algorithm has the correction.
+        rule : the numbers of this step; the Algorithm has the correction for moments that began at zero.
         """
-        m_scale, v_scale = corrections(step, beta1, beta2) if bias_correction else (1.0, 1.0)
+        m_scale, v_scale = rule.corrections
 
         def update(s: slice, decays: int) -> Any:
-            direction = m_scale * m[s] / (np.sqrt(v_scale * v[s]) + eps)
-            return direction + weight_decay * params[s] if decays else direction
+            direction = m_scale * m[s] / (np.sqrt(v_scale * v[s]) + rule.eps)
+            return direction + rule.weight_decay * params[s] if decays else direction
 
         for begin, end, decays in tensors.tolist():
             length = update_length = 0.0
             for s in pieces(begin, end):
-                g = grads[s] * clip
-                m[s] = beta1 * m[s] + (1 - beta1) * g
-                v[s] = beta2 * v[s] + (1 - beta2) * (g * g)
+                g = grads[s] * rule.clip
+                m[s] = rule.beta1 * m[s] + (1 - rule.beta1) * g
+                v[s] = rule.beta2 * v[s] + (1 - rule.beta2) * (g * g)
                 if decays:
                     length = length + self._squares(params[s])
                     update_length = update_length + self._squares(update(s, decays))
-            rate = lr * self._trust_ratio(np.sqrt(length), np.sqrt(update_length)) if decays else lr
+            trust = self._trust_ratio(np.sqrt(length), np.sqrt(update_length)) if decays else 1.0
+            rate = rule.lr * trust
             for s in pieces(begin, end):  # computed anew: all of an embedding's would be a second embedding
                 params[s] -= self.cast(rate, params.dtype) * update(s, decays)
         return params, m, v
@@ -129,11 +129,6 @@ class Updates(Primitives):
         """How far LAMB follows an update: to the length of the parameters, and as it is where either is 0."""
         both = (length > 0) & (update_length > 0)
         return self.xp.where(both, length / self.xp.where(both, update_length, 1), 1)
-
-
-def corrections(step: int, beta1: float, beta2: float) -> tuple[float, float]:
-    """What makes up for moments that began at zero, of m and of v (Kingma & Ba 2015, Algorithm 1)."""
-    return 1 / (1 - beta1**step), 1 / (1 - beta2**step)
 
 
 def pieces(begin: int, end: int) -> list[slice]:

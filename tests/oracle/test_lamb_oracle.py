@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minibert.gradcases import SIZES, config_of, random_parameters
-from minibert.ops import Ops
+from minibert.ops import AdamRule, Ops
 
 jax = pytest.importorskip("jax")
 optax = pytest.importorskip("optax")
@@ -69,9 +69,8 @@ def test_fifty_updates_of_a_bert_are_those_of_optax(every):
         norm = Ops().global_norm(gradient)
         clip = min(1.0, CLIP / norm)
         clipped += clip < 1
-        Ops().lamb(
-            params, gradient, m, v, tensors, lr=RATES[step - 1], step=step, weight_decay=DECAY, clip=clip
-        )
+        rule = AdamRule(RATES[step - 1], step, weight_decay=DECAY, clip=clip)
+        Ops().lamb(params, gradient, m, v, tensors, rule)
         error = np.abs(params - expected[step - 1]).max() / np.abs(params).max()
         assert error <= 1e-12, step
     assert 10 < clipped < 40
