@@ -1,15 +1,14 @@
 """The engine numba beyond what every engine is tested for: its arithmetic, its threads, its compiler."""
 
 import math
-import os
 import statistics
 import subprocess
 import sys
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from engines import holds_in_a_fork
 from hypothesis import given, settings, strategies as st
 
 from minibert import backends, bert, cli
@@ -263,19 +262,10 @@ def test_an_engine_is_used_by_two_python_threads_at_once(many_ranges):
         assert len(set(map(float, pool.map(loss, range(20))))) == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_an_engine_that_was_used_works_in_a_fork(many_ranges):
     x = draw(64, 64)
     expected, _ = NUMBA.gelu(x, "erf")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, of forks while there are threads
-        child = os.fork()
-    if not child:
-        import signal
-
-        signal.alarm(300)
-        os._exit(0 if np.array_equal(NUMBA.gelu(x, "erf")[0], expected) else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert holds_in_a_fork(lambda: np.array_equal(NUMBA.gelu(x, "erf")[0], expected))
 
 
 # What the loops don't take
