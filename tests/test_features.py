@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from command import ends_badly, notice  # noqa: F401 (a fixture)
+from command import PATIENCE, ends_badly, notice, start  # noqa: F401 (a fixture)
 from small_entities import write_model
 
 from minibert import Bert, Tokenizer, cli
@@ -174,6 +174,20 @@ def test_a_file_is_whole_or_not_there(model, tokenizer, tmp_path):
     with pytest.raises(InputError, match="the end is missing"):
         write_features(Extractor(model, tokenizer), broken(), tmp_path / "v.npy")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("pool", "room"), [("mean", 256), ("none", 2048)])
+def test_a_full_disk_is_no_finished_array(folder, tmp_path, pool, room):
+    resource = pytest.importorskip("resource")
+    text, out = tmp_path / "text.txt", tmp_path / "out" / "v.npy"
+    text.write_text("rome\n" * 40)  # 40 x 32 x 4 bytes, or three times as many
+    process = start(
+        *("features", folder, "--text", text, "--out", out, "--pool", pool, "--quiet"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )
+    output, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1 and "v.npy could not be written" in errors, errors
+    assert output == "" and list(out.parent.iterdir()) == []
 
 
 def test_an_empty_text_file_makes_an_empty_array(model, tokenizer, tmp_path):

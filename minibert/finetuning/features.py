@@ -308,25 +308,29 @@ def _warn_of_cut(extractor: Extractor) -> None:
 
 
 def _save(path: Path, array: np.ndarray) -> None:
-    with open(path, "wb") as file:  # by name, np.save would add a suffix
-        np.save(file, array)
+    with open(path, "wb") as file:
+        _write_header(file, array.shape, array.dtype)
+        file.write(array.tobytes())
 
 
 def _write_rows(path: Path, vectors: Iterable[tuple[Any, np.ndarray]], width: int, dtype: np.dtype) -> None:
-    """One array, row by row: how many there are is known at the end, and written into the header then."""
+    """One array, row by row: how many there are is known at the end, and written into the header then.
+
+    Not by `tofile`, nor by `np.save`, which calls it: a disk that is full goes unnoticed there.
+    """
     with open(path, "wb") as file:
-        begin = _write_header(file, 0, width, dtype)
+        begin = _write_header(file, (0, width), dtype)
         for _, vector in vectors:
-            vector.astype(dtype, copy=False).tofile(file)
+            file.write(vector.astype(dtype, copy=False).tobytes())
         count = (file.tell() - begin) // (width * dtype.itemsize)
         file.seek(0)
-        if _write_header(file, count, width, dtype) != begin:
+        if _write_header(file, (count, width), dtype) != begin:
             raise ValueError(f"the header of {count} rows is longer than that of none")
 
 
-def _write_header(file: BinaryIO, rows: int, width: int, dtype: np.dtype) -> int:
+def _write_header(file: BinaryIO, shape: tuple[int, ...], dtype: np.dtype) -> int:
     """A header with room for any number of rows, which NumPy leaves; returns where the data begins."""
-    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (rows, width)}
+    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, described)
     return file.tell()
 
