@@ -159,8 +159,12 @@ def remove_leftovers(folder: str | Path) -> None:
 
 
 def atomic_text(path: str | Path, text: str) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all."""
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    """Write `text` as UTF-8 to `path`, whole or not at all.
+
+    Half of a pair of surrogates, which JSON may hold and a name of a file that is not UTF-8, is written as
+    JSON has it, `\\ud83d`.
+    """
+    write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8", "backslashreplace"))
 
 
 def _refused(path: Path, error: OSError) -> RunError:

@@ -244,7 +244,7 @@ def predict(
     lines = out / f"{first.task.name}-{split}.jsonl"
 
     def write_lines(temporary: Path) -> None:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # as `atomic_text`
             for example, prediction in zip(examples, said, strict=True):
                 predictions.append(prediction)
                 row = prediction if isinstance(prediction, dict) else {"prediction": prediction}

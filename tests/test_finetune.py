@@ -19,6 +19,7 @@ from small_tasks import (
 )
 
 from minibert import files, heads, hub
+from minibert.data.glue import TextExample
 from minibert.errors import InputError, RunError
 from minibert.finetune import classify, evaluate, finetune, measured_text, predict, report_text
 from minibert.finetuning import predicting, registry, running
@@ -257,6 +258,26 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     fails(small_options(model, data, "regress"), out, "expected a number")
     data = own([("the film", "a")], two)
     fails(small_options(model, data, "classify"), out, "have 1 label")
+
+
+def test_labels_are_ordered_as_numbers_only_where_all_are_that():
+    examples = [TextExample(str(n), "a film", None, label) for n, label in enumerate(("10", "9", "-1"))]
+    task = registry.create("classify")
+    assert task.labels(examples) == ("-1", "9", "10")
+    assert task.labels([*examples, TextExample("3", "a film", None, "²")]) == ("-1", "10", "9", "²")
+
+
+def test_half_a_character_is_written_as_json_has_it(model, tmp_path):
+    rows = [{"text": f"a film {half}", "label": half} for half in ("\ud83d", "b")]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "run"
+    report = finetune(small_options(model, tmp_path, "classify", epochs=1), out, show=False)
+    assert report_in(out) == report and report["labels"] == ["b", "\ud83d"]
+    assert (out / "report.html").read_bytes().decode()
+    predict([out], None, "dev", tmp_path / "said", backend="numpy")
+    lines = (tmp_path / "said" / "classify-dev.jsonl").read_text("utf-8").splitlines()
+    assert set(json.loads(lines[0])["probabilities"]) == {"b", "\ud83d"}
 
 
 def test_a_vocabulary_larger_than_the_models_is_refused(sst2, tmp_path):

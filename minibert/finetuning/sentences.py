@@ -75,7 +75,7 @@ class Sentences(Task):
                 f"The examples to learn from have {len(found)} label{'' if len(found) == 1 else 's'} "
                 f"({', '.join(found) or 'none'}); a class needs another one to be told from."
             )
-        numbers = all(label.removeprefix("-").isdigit() for label in found)
+        numbers = all(re.fullmatch("-?[0-9]{1,18}", label) for label in found)
         return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
 
     def features(
