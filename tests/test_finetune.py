@@ -378,6 +378,14 @@ def test_a_loss_that_is_no_number_is_a_failed_run(model, sst2, tmp_path, monkeyp
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_last_step_that_leaves_the_numbers_is_a_failed_run(model, sst2, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(RunError, match="After step 1 what the model says of dev is no finite number"):
+        finetune(small_options(model, sst2, max_steps=1, learning_rates=(1e38,)), out, show=False)
+    assert not (out / "model.safetensors").exists() and not (out / "best").exists()
+
+
 def test_a_run_cut_off_while_it_is_finished_is_finished_later(model, sst2, run, tmp_path, monkeypatch):
     out = tmp_path / "run"
     options = small_options(model, sst2)

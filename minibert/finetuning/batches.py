@@ -1,6 +1,6 @@
 """Features to batches: in a new random order every epoch to learn from, by length to predict."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from minibert import heads
 from minibert.batch import Feature, TaskBatch
 from minibert.config import BertConfig
 from minibert.data import draws
+from minibert.errors import DivergedError
 from minibert.params import Head, Parameters
 
 Features = Sequence[Feature]
@@ -97,3 +98,15 @@ def outputs(
             found[number] = one
         done(int(tokens[numbers].sum()))
     return found
+
+
+def require_finite(outputs: Iterable[np.ndarray], step: int, rate: float) -> None:
+    """Raise DivergedError when a model says of dev after a step what is no finite number.
+
+    The loss tells of parameters that have left the numbers one step later, and there is none after the last.
+    """
+    if not all(np.isfinite(one).all() for one in outputs):
+        raise DivergedError(
+            f"After step {step} what the model says of dev is no finite number, with learning rates of up to "
+            f"{rate:.2e}. Start again in another --out with a lower one or a longer warm-up."
+        )

@@ -20,7 +20,7 @@ import numpy as np
 
 from minibert import backends, bilstm, hub
 from minibert.batch import VectorBatch
-from minibert.bilstm import BilstmConfig, BilstmParameters
+from minibert.bilstm import BilstmConfig
 from minibert.checkpoint import latest
 from minibert.errors import InputError
 from minibert.files import atomic_text, remove_leftovers
@@ -34,7 +34,7 @@ from minibert.finetuning.activations import (
     stored_vectors,
     word_vectors,
 )
-from minibert.finetuning.batches import BEGINNING, epoch_order, lengths
+from minibert.finetuning.batches import BEGINNING, epoch_order, lengths, require_finite
 from minibert.finetuning.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.finetuning.models import check_vocabulary, limited_threads, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
@@ -194,7 +194,7 @@ class Training:
 
     def look(self, state: State) -> dict[str, float]:
         """The figures of dev; the tagger is saved where they are the best so far."""
-        predictions = self.predict(state.params)
+        predictions = self.predict(state)
         scores = self.task.score(self.dev.examples, predictions)
         score, best = scores[self.task.metric], state.plan.get("best")
         epoch = round(state.step / self.epoch_steps, 2)
@@ -210,10 +210,11 @@ class Training:
             say(f"Epoch {epoch:g}: {figures_text(scores)} on dev{remark}.")
         return {f"dev_{name}": value for name, value in scores.items()}
 
-    def predict(self, params: BilstmParameters) -> list[list[str]]:
+    def predict(self, state: State) -> list[list[str]]:
         """The tags of dev."""
         vectors = self.dev.vectors
-        scores = scores_of(self.ops, params, vectors, self.numbers, self.mixed)
+        scores = scores_of(self.ops, state.params, vectors, self.numbers, self.mixed)
+        require_finite([scores], state.step, self.options.learning_rate)
         return predicted_tags(scores, vectors.seen, vectors.bounds, self.labels)
 
     def _headline(self, state: State) -> str:

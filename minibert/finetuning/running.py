@@ -22,7 +22,7 @@ from minibert.batch import TaskBatch
 from minibert.checkpoint import Checkpoint, latest
 from minibert.errors import InputError
 from minibert.files import atomic_text, remove_leftovers
-from minibert.finetuning.batches import lengths, outputs, training_batches
+from minibert.finetuning.batches import lengths, outputs, require_finite, training_batches
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
@@ -136,6 +136,7 @@ class Run:
         data = self.prepared
         with Progress(int(lengths(data.dev).sum()), "tokens of dev", self.show) as progress:
             said = outputs(self.ops, state.params, data.dev, self.options.token_budget, progress.add)
+        require_finite(said, state.step, self.options.learning_rate)
         tuned = data.task.tune(data.dev_examples, data.dev, said)
         predictions = data.task.predict(data.dev_examples, data.dev, said, data.labels, tuned)
         scores = data.task.score(data.dev_examples, predictions)
