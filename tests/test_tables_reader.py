@@ -253,6 +253,10 @@ def test_questions_of_json_lines_have_several_answers(tmp_path):
         ("a.jsonl", '{"question": "q", "context": "c", "answer": [1]}', {}, "something that is no text"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": ["c"], "at": [0, 1]}', {"start": "at"},
          r"line 1 has 1 answers and 2 places"),
+        ("a.jsonl", '{"question": "q", "context": "c", "answer": {"value": "c"}}', {},
+         "line 1: the object 'answer' has no 'text', its keys are value"),
+        ("a.csv", "id,question,context,answer\n7,q,c,c\n8,q,c,c\n7,q,d,d\n", {"id": "id"},
+         "line 4: the id '7' is that of line 2; give each its own"),
     ],
 )  # fmt: skip
 def test_questions_that_are_wrong_are_refused_with_their_line(tmp_path, name, text, options, sentence):

@@ -171,20 +171,23 @@ def read_questions(
     Raises
     ------
     InputError
-        When the file can't be read or has no rows, a column is missing, a question or paragraph is empty, or
-        an answer is not in its paragraph (with the line).
+        When the file can't be read or has no rows, a column is missing, a question or paragraph is empty, an
+        answer is not in its paragraph, or an id is used twice, which predictions go by (with the line).
     """
     path = Path(path)
     if start is not None and answer is None:
         raise InputError(f"start={start!r} needs the column of the answer; give answer=...")
     columns = {"question": question, "context": context, "answer": answer, "start": start, "id": id}
-    found = []
+    found, lines = [], {}
     for number, (line, row) in enumerate(_records(path, columns, delimiter, header, lists=True)):
         where = f"{path}, line {line}"
+        name = _id(row, number)
+        if (before := lines.setdefault(name, line)) != line:
+            raise InputError(f"{where}: the id {name[:60]!r} is that of line {before}; give each its own.")
         asked, paragraph = _text(row["question"], where, question), _text(row["context"], where, context)
         answers = [] if answer is None else _answers(row["answer"], row["start"], paragraph, where, answer)
         impossible = None if answer is None else not answers
-        found.append(Question(_id(row, number), asked, paragraph, tuple(answers), impossible))
+        found.append(Question(name, asked, paragraph, tuple(answers), impossible))
     return found
 
 
@@ -345,6 +348,10 @@ def _words(cell: Any, where: str, column: Column | None) -> tuple[str, ...]:
 
 def _answers(cell: Any, start: Any, context: str, where: str, column: Column) -> list[Answer]:
     if isinstance(cell, dict):  # the layout of Hugging Face's copies of SQuAD
+        if "text" not in cell:
+            raise InputError(
+                f"{where}: the object {column!r} has no 'text', its keys are {shown(list(cell))}."
+            )
         cell, start = cell.get("text"), cell.get("answer_start")
     texts = cell if isinstance(cell, list) else [] if cell is None else [cell]
     if not all(isinstance(text, str) for text in texts):
