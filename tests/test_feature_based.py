@@ -14,12 +14,13 @@ from minibert import Bert, Tokenizer, cli
 from minibert.errors import DivergedError, InputError
 from minibert.experiments import table7 as experiment
 from minibert.experiments.table7 import PAPER, cells, table7, table_text
-from minibert.finetuning import activations
+from minibert.finetuning import activations, feature_based
 from minibert.finetuning.activations import COMBINATIONS, numbers_of, stored_vectors, word_vectors
 from minibert.finetuning.feature_based import Frozen, Training, run
 from minibert.finetuning.feature_tagger import FeatureTagger, TaggerFile
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
+from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.tagging import Tagging, sentence_bounds
 
 QUICK = {"epochs": 30.0, "learning_rates": (2e-2,), "batch_size": 4, "backend": "numpy", "max_length": 16}
@@ -238,6 +239,12 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(options, tmp_path,
     with pytest.raises(KeyboardInterrupt):
         run(options, tmp_path / "parts", show=False)
     monkeypatch.setattr(Training, "look", look)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            feature_based, "read_examples", lambda *given: [one[:-1] for one in read_examples(*given)]
+        )
+        with pytest.raises(InputError, match="there were other examples or labels"):
+            run(options, tmp_path / "parts", resume=True, show=False)
     report = run(options, tmp_path / "parts", resume=True, show=False)
     assert report["scores"] == whole["scores"]
     assert report["steps"] == whole["steps"]

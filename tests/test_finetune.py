@@ -314,6 +314,11 @@ def test_going_on_with_other_data_is_refused(model, tmp_path, monkeypatch):
     write_sst2(data, n_train=150)
     with pytest.raises(InputError, match="there were 160 features to learn from, now there are 150"):
         finetune(options, out, resume=True, show=False)
+    write_sst2(data, n_dev=61)  # what was best on dev would be compared with figures of another
+    with pytest.raises(InputError, match="there were other examples or labels"):
+        finetune(options, out, resume=True, show=False)
+    write_sst2(data)
+    finetune(options, out, resume=True, show=False)
 
 
 def test_a_folder_without_a_finished_model_says_so(model, run, tmp_path):

@@ -38,7 +38,7 @@ from minibert.finetuning.batches import BEGINNING, epoch_order, lengths, require
 from minibert.finetuning.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.finetuning.models import check_vocabulary, limited_threads, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import read_examples
+from minibert.finetuning.preparation import fingerprint, read_examples, require_same_data
 from minibert.finetuning.progress import Progress
 from minibert.finetuning.results import figures_text, load_report, report_of, save_report
 from minibert.finetuning.running import BEST, BEST_FILE, CHECKPOINTS, DEV_PREDICTIONS
@@ -158,9 +158,11 @@ class Training:
         checkpoint = latest(self.folder / CHECKPOINTS, self.config, say)
         o = self.options
         params = bilstm.initialise(self.config, o.seed) if checkpoint is None else checkpoint.params
-        state = State(params, optimizer_for(params, **o.update_rule))
+        now = fingerprint(self.labels, self.train.examples, self.dev.examples)
+        state = State(params, optimizer_for(params, **o.update_rule), plan={"data": now})
         if checkpoint is not None:
             state.restore(checkpoint)
+            require_same_data(o.data, self.folder, state.plan.get("data", now), now)
         return state
 
     def _batches(self, position: list[int] | None) -> Iterator[tuple[VectorBatch, list[int]]]:

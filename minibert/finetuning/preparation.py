@@ -1,5 +1,6 @@
 """Before the first step: read the data, see that model and data fit, make features of the examples."""
 
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ class Prepared(NamedTuple):
     dev_examples: list[Any]
     train: Features
     dev: Features
+    fingerprint: int  # of labels and examples
 
     @property
     def head(self) -> Head:
@@ -71,7 +73,27 @@ def prepare(options: FinetuneOptions) -> Prepared:
         dev_examples=dev,
         train=features,
         dev=gathered(task.features(dev, tokenizer, labels, max_length, training=False)),
+        fingerprint=fingerprint(labels, train, dev),
     )
+
+
+def fingerprint(*parts: Sequence[Any]) -> int:
+    """A number that other labels or examples, or another order of them, hardly share."""
+    found = 0
+    for part in parts:
+        found = zlib.crc32(b"\0", found)
+        for one in part:
+            found = zlib.crc32(repr(one).encode("utf-8", "surrogatepass"), found)
+    return found
+
+
+def require_same_data(data: str, folder: Path, began: int, now: int) -> None:
+    """Raise InputError when the `fingerprint` with which the run in a folder began is not that of today."""
+    if began != now:
+        raise InputError(
+            f"{data} is not what the run in {folder} has begun with: there were other examples or labels; "
+            "give it the same data."
+        )
 
 
 def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list[Any]]:

@@ -25,7 +25,7 @@ from minibert.files import atomic_text, remove_leftovers
 from minibert.finetuning.batches import lengths, outputs, require_finite, training_batches
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared
+from minibert.finetuning.preparation import Prepared, require_same_data
 from minibert.finetuning.progress import Progress
 from minibert.finetuning.results import figures_text, report_of, save_report
 from minibert.finetuning.stored import OPTIONS_FILE, TaskFile
@@ -83,7 +83,7 @@ class Run:
             params, fresh = start_from(
                 o.model, data.head, o.task, data.labels, o.dtype, o.dropout, o.seed, o.attention_dropout
             )
-            plan = {"features": len(data.train), "fresh": fresh}
+            plan = {"features": len(data.train), "data": data.fingerprint, "fresh": fresh}
             return State(params, self.optimizer(params), plan=plan)
         state = State(checkpoint.params, self.optimizer(checkpoint.params))
         state.restore(checkpoint)
@@ -93,6 +93,8 @@ class Run:
                 f"{state.plan['features']:,} features to learn from, now there are {len(data.train):,}; "
                 "give it the same data."
             )
+        # Runs that began before there were fingerprints have none.
+        require_same_data(o.data, self.folder, state.plan.get("data", data.fingerprint), data.fingerprint)
         return state
 
     def optimizer(self, params: Parameters) -> Optimizer:
