@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.sentences import Sentences
 from minibert.params import Head
 from minibert.runlog import read_metrics
+from minibert.tokenizer import Tokenizer
 
 # what a run starts from
 
@@ -229,6 +231,27 @@ def test_bad_input_is_found_before_anything_is_written(model, sst2, rte, tmp_pat
         out,
         "say which share of it to measure on, such as split_dev=0.1",
     )
+
+
+def test_a_task_file_that_cannot_be_read_is_found_before_anything_is_written(run, sst2, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(run, model)
+    (model / "task.json").write_text("{")
+    fails(small_options(model, sst2), tmp_path / "run", "task.json can't be read: it is no JSON")
+    fails(small_options(model, sst2, restarts=2), tmp_path / "run", "task.json can't be read: it is no JSON")
+
+
+def test_a_checkpoint_of_tensorflow_is_begun_with_by_its_folder_or_its_path(run, sst2, tmp_path):
+    folder = tmp_path / "tf"
+    config, params, _ = hub.load(run)
+    hub.save_tf(folder, config, params, ("0", "1"))
+    Tokenizer.from_pretrained(run).save_pretrained(folder)
+    said = []
+    for number, model in enumerate((folder, folder / "bert_model.ckpt")):
+        out = tmp_path / str(number)
+        finetune(small_options(model, sst2, max_steps=1), out, show=False)
+        said.append((out / "model.safetensors").read_bytes())
+    assert said[0] == said[1]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from minibert.batch import Batch, Sequence
 from minibert.errors import InputError
 from minibert.files import write_atomically
 from minibert.finetuning.batches import token_budget_batches
+from minibert.finetuning.models import read_tokenizer
 from minibert.model import Bert
 from minibert.params import PRETRAINING, precision_for
 from minibert.tokenizer import Tokenizer
@@ -151,7 +152,7 @@ def load_encoder(
     config, params, report = hub.load(folder, precision_for(dtype), PRETRAINING)
     if pool == "pooled" and any("pooler" in name for name in report.missing):
         raise InputError(f"{folder} has no pooler; choose another pool than 'pooled'.")
-    return Bert(config, params, ops), Tokenizer.from_pretrained(folder)
+    return Bert(config, params, ops), read_tokenizer(folder)
 
 
 # -> S of (width,) or (n,width)

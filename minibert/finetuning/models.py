@@ -29,8 +29,13 @@ def is_finetuned(folder: str | Path) -> bool:
 
 def read_tokenizer(model: str | Path) -> Tokenizer:
     """The tokenizer that came with a model: in its folder, or beside a checkpoint that is named by a path."""
+    return Tokenizer.from_pretrained(folder_of(model))
+
+
+def folder_of(model: str | Path) -> Path:
+    """The folder of a model, which may be named by the path of its checkpoint."""
     model = Path(model)
-    return Tokenizer.from_pretrained(model if model.is_dir() else model.parent)
+    return model if model.is_dir() else model.parent
 
 
 def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path) -> None:
@@ -70,9 +75,7 @@ def start_from(
     """
     config, params, report = hub.load(folder, precision_for(dtype), head, seed)
     fresh = ["pooler"] if any("pooler" in name for name in report.missing) else []
-    if any("pooler" not in name for name in report.missing) or not _same_thing(
-        Path(folder), head, task, labels
-    ):
+    if not keeps_head(report, folder, head, task, labels):
         reset(params, HEAD, seed)
         fresh.append("output layer")
     attention_dropout = dropout if attention_dropout is None else attention_dropout
@@ -82,11 +85,21 @@ def start_from(
     return Parameters(config, params.flat, head=head), fresh
 
 
-def _same_thing(folder: Path, head: Head, task: str, labels: Sequence[str]) -> bool:
-    """Whether the head in a folder, which has the right size, was trained for what is to be trained now.
+def keeps_head(
+    report: hub.LoadReport, model: str | Path, head: Head, task: str, labels: Sequence[str]
+) -> bool:
+    """Whether a model has a head of the right size that was trained for what is to be trained now.
 
     Spans are spans; classes are the same if they have the same names and these are more than numbers.
+
+    Raises
+    ------
+    InputError
+        When what lies beside the model and says what it is for can't be read.
     """
+    if any("pooler" not in name for name in report.missing):
+        return False
+    folder = folder_of(model)
     if (folder / TASK_FILE).exists():
         stored = TaskFile.load(folder)
         if stored.task == task and stored.labels == tuple(labels):

@@ -9,7 +9,7 @@ from minibert import hub
 from minibert.errors import InputError
 from minibert.finetuning import registry
 from minibert.finetuning.batches import Features, epoch_order
-from minibert.finetuning.models import check_vocabulary, gathered, read_tokenizer
+from minibert.finetuning.models import check_vocabulary, gathered, keeps_head, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.finetuning.task import Task
@@ -51,10 +51,11 @@ def prepare(options: FinetuneOptions) -> Prepared:
     train, dev = read_examples(task, options)
     labels = tuple(task.labels(train))
     task.tell_unknown(dev, labels)
-    config, _, _ = hub.load(options.model, head=task.head(labels))
+    config, _, report = hub.load(options.model, head=task.head(labels))
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model)
     check_vocabulary(config, tokenizer, options.model)
+    keeps_head(report, options.model, task.head(labels), task.name, labels)  # reads what says so
     max_length = options.max_length or min(task.max_length, config.P)
     features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
     if not len(features):
