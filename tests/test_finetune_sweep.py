@@ -69,6 +69,13 @@ def test_a_sweep_goes_on_with_the_runs_that_are_missing(swept):
     assert report_in(out) == report
 
 
+def test_every_run_of_a_sweep_has_a_folder_of_its_own(model, sst2):
+    options = small_options(model, sst2, learning_rates=(5e-5, 5.0000001e-5, 0.001), restarts=2)
+    names = [one.run_name for one in options.runs()]
+    assert names[::2] == ["lr5e-05-seed0", "lr5.0000001e-05-seed0", "lr0.001-seed0"]
+    assert len(set(names)) == 6
+
+
 def test_the_best_run_of_a_sweep_stands_at_its_top(swept):
     out, report = swept
     best = max(report["runs"], key=lambda one: one["scores"]["accuracy"])

@@ -161,8 +161,9 @@ class FinetuneOptions(RunOptions):
 
     @property
     def run_name(self) -> str:
-        """Of a single run in the folder of its sweep."""
-        return f"lr{self.learning_rate:g}-seed{self.seed}"
+        """Of a single run in the folder of its sweep; rates that differ in their last digit differ in it."""
+        rate = f"{self.learning_rate:g}"
+        return f"lr{rate if float(rate) == self.learning_rate else self.learning_rate}-seed{self.seed}"
 
     def check_model(self, layers: int, positions: int, folder: str) -> None:
         """Raise InputError when the model in `folder` has fewer layers or positions than are asked for."""
