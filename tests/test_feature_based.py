@@ -14,6 +14,7 @@ from minibert import Bert, Tokenizer, cli
 from minibert.errors import DivergedError, InputError
 from minibert.experiments import table7 as experiment
 from minibert.experiments.table7 import PAPER, cells, table7, table_text
+from minibert.files import sole_writer
 from minibert.finetuning import activations, feature_based
 from minibert.finetuning.activations import COMBINATIONS, numbers_of, stored_vectors, word_vectors
 from minibert.finetuning.feature_based import Frozen, Training, run
@@ -329,6 +330,14 @@ def test_table_does_nothing_twice(place, table, monkeypatch):
     assert again["cells"]["last-seed1"]["f1"] == lost["f1"]
     with pytest.raises(InputError, match=r"other settings \(width\)"):
         table7(dataclasses.replace(settings, width=13), place / "table", rows=rows, show=False)
+
+
+def test_table_is_made_in_a_folder_by_one_process_only(options, tmp_path):
+    with sole_writer(tmp_path / "taken"), pytest.raises(InputError, match="Another process is writing into"):
+        table7(options, tmp_path / "taken", show=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file is a file; choose a folder as --out"):
+        table7(options, tmp_path / "file", show=False)
 
 
 def test_table_is_text_with_means_and_the_papers_figures():

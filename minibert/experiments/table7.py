@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from minibert import backends
 from minibert.errors import DivergedError, InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, sole_writer
 from minibert.finetune import finetune
 from minibert.finetuning import registry
 from minibert.finetuning.activations import COMBINATIONS, numbers_of
@@ -82,14 +82,21 @@ def table7(
     Raises
     ------
     InputError
-        When options, data or model can't be used, or the folder holds a table with other settings.
+        When options, data or model can't be used, the folder holds a table with other settings, can't be
+        written into, or another process makes a table there.
     """
     out = Path(out)
     for row in rows:
         if row not in PAPER:
             raise InputError(f"rows: there is no {row!r}; choose from {', '.join(PAPER)}.")
+    with sole_writer(out):
+        return _made(options, out, cells(rows, seeds), show)
+
+
+def _made(options: FinetuneOptions, out: Path, asked: Sequence[Cell], show: bool) -> dict[str, Any]:
+    """The results, when all that was asked for is trained."""
     results = _begun(options, out)
-    missing = [cell for cell in cells(rows, seeds) if cell.name not in results["cells"]]
+    missing = [cell for cell in asked if cell.name not in results["cells"]]
     trainer = _Trainer(options, out, {cell.row for cell in missing} - {FINE_TUNED}, show)
     for number, cell in enumerate(missing, start=1):
         try:
