@@ -35,7 +35,7 @@ def start(*words, **options):
     environment.pop("PYTHONUNBUFFERED", None)  # as it is on a terminal of one's own
     command = [sys.executable, "-m", "minibert", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environment, **pipes | options)
+    return subprocess.Popen(command, **{"env": environment} | pipes | options)
 
 
 def wait_for_step(process, out, step):

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import os
 import random
 import signal
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command import PATIENCE, ends_badly, notice, start, wait_for_step  # noqa: F401 (a fixture)
+from command import PATIENCE, ROOT, ends_badly, notice, start, wait_for_step  # noqa: F401 (a fixture)
 from small_tasks import reviews, write_model, write_rte, write_table
 
 from minibert import cli, finetune as finetuning
@@ -177,6 +178,26 @@ def test_classify_prints_every_class_the_likeliest_first(run, capsys):
     assert len(lines) == 2 and lines[0].endswith("%  1") and lines[1].endswith("%  0")
     chances = [float(line.split("%")[0]) for line in lines]
     assert chances[0] > 60 and sum(chances) == pytest.approx(100, abs=0.02)
+
+
+@pytest.mark.parametrize("json_too", [False, True])
+def test_what_an_encoding_has_no_room_for_is_written_as_json_has_it(model, tmp_path, json_too):
+    rows = [(f"the film is {word}", label) for word in ("warm", "cold") for label in ("é", "€ 😀")]
+    for split in ("train", "dev"):
+        write_table(tmp_path / f"{split}.tsv", ("text", "label"), rows)
+    out = tmp_path / "run"
+    assert cli.main([*words_of(model, tmp_path, out, "--max-steps=1", "--quiet", task="classify")]) == 0
+    process = start(
+        *("classify", out, "the film", *["--json"] * json_too),
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "latin-1"},
+        encoding="latin-1",
+    )
+    printed, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (0, "")
+    if json_too:
+        assert set(json.loads(printed)["probabilities"]) == {"é", "€ 😀"}
+    else:
+        assert {line.partition("%  ")[2] for line in printed.splitlines()} == {"é", r"\u20ac \ud83d\ude00"}
 
 
 def test_classify_answers_each_line_of_the_standard_input(run, capsys, monkeypatch):

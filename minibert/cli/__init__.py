@@ -5,6 +5,7 @@ failed, 2 something that was given can't be used, 130 Ctrl-C.
 """
 
 import argparse
+import codecs
 import json
 import os
 import sys
@@ -68,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     The exit status. What was wrong stands in one line on the error stream.
     """
+    _write_what_can_be_written()
     arguments = parse_arguments(argv)
     try:
         with warnings.catch_warnings():
@@ -92,6 +94,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(error or "there is not enough memory", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _write_what_can_be_written() -> None:
+    r"""Let the standard output write as `\u20ac` what its encoding has no room for: as JSON does."""
+    out = sys.stdout
+    if getattr(out, "errors", None) == "strict" and hasattr(out, "reconfigure"):
+        codecs.register_error("minibert", _as_in_json)
+        out.reconfigure(errors="minibert")
+
+
+def _as_in_json(error: UnicodeError) -> tuple[str, int]:
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)), error.end
 
 
 def _complain(message: Any, status: int = DONE) -> int:

@@ -57,9 +57,6 @@ def run_answer(arguments: argparse.Namespace) -> int:
     # What was decided stands first, whatever has the highest probability.
     decided = found["begin"], found["end"]
     answers = sorted(found["n_best"], key=lambda one: (one["begin"], one["end"]) != decided)[: arguments.top]
-    out = sys.stdout
-    if hasattr(out, "reconfigure"):  # a terminal that can't show a character shows its number
-        out.reconfigure(errors="backslashreplace")
     if arguments.json:
         told = {name: value for name, value in found.items() if name not in ("id", "n_best")}
         print(json.dumps({"question": arguments.question, **told, "answers": answers}, indent=2))
