@@ -192,10 +192,9 @@ class Tagging(Task):
         path = Path(folder) / f"{split}_predictions.conll"
         lines = []
         for example, found in zip(examples, predictions, strict=True):
-            columns = [[re.sub(r"\s", "_", word) or "_" for word in example.words], found]
-            if example.tags is not None:
-                columns.insert(1, example.tags)
-            lines += [" ".join(row) + "\n" for row in zip(*columns, strict=True)] + ["\n"]
+            columns = [example.words, *filter(None, [example.tags]), found]
+            shown = [[re.sub(r"\s", "_", one) or "_" for one in column] for column in columns]
+            lines += [" ".join(row) + "\n" for row in zip(*shown, strict=True)] + ["\n"]
         atomic_text(path, "".join(lines))
         return [path]
 
