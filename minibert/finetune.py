@@ -274,8 +274,7 @@ def predict(
 
 def is_labelled(task: Task, examples: Sequence[Any]) -> bool:
     """Whether what is expected of every example is known."""
-    name = {"tag": "tags", "span": "impossible"}.get(str(task.kind), "label")
-    return all(getattr(example, name) is not None for example in examples)
+    return all(task.is_told(example) for example in examples)
 
 
 def classify(

@@ -233,6 +233,20 @@ def test_bad_input_is_found_before_anything_is_written(model, sst2, rte, tmp_pat
     )
 
 
+def test_a_dev_file_without_labels_is_found_before_anything_is_learnt(model, tmp_path):
+    (tmp_path / "eng.train").write_text("the B-X\nfilm O\n")
+    (tmp_path / "eng.testa").write_text("the\nfilm\n")
+    fails(
+        small_options(model, tmp_path, "ner"), tmp_path / "run", "has 1 of 1 examples of dev without what is"
+    )
+    asked = {"id": "1", "question": "the", "answers": [{"text": "a film", "answer_start": 0}]}
+    for split in ("train", "dev"):
+        paragraph = {"context": "a film is warm", "qas": [asked]}
+        (tmp_path / f"{split}-v1.1.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+        asked = asked | {"answers": []}
+    fails(small_options(model, tmp_path, "squad1"), tmp_path / "run", "the first without is number 1")
+
+
 def test_a_task_file_that_cannot_be_read_is_found_before_anything_is_written(run, sst2, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(run, model)

@@ -50,6 +50,13 @@ def prepare(options: FinetuneOptions) -> Prepared:
     task = registry.create(options.task, dict(options.columns))
     train, dev = read_examples(task, options)
     labels = tuple(task.labels(train))
+    told = [task.is_told(example) for example in dev]
+    if not (any(told) if task.kind == "span" else all(told)):  # of a file of questions those count that are
+        where = f"the first without is number {told.index(False) + 1:,}"
+        raise InputError(
+            f"{options.data} has {told.count(False):,} of {len(dev):,} examples of dev without what is "
+            f"expected of them, which nothing can be measured on ({where}); give a dev file with labels."
+        )
     task.tell_unknown(dev, labels)
     config, _, report = hub.load(options.model, head=task.head(labels))
     options.check_model(config.L, config.P, options.model)

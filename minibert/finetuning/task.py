@@ -92,6 +92,11 @@ class Task(ABC):
         """Warn of what is expected of some examples and no label of the model's; most tasks refuse it."""
         return
 
+    def is_told(self, example: Any) -> bool:
+        """Whether what is expected of an example is known."""
+        name = {"tag": "tags", "span": "impossible"}.get(str(self.kind), "label")
+        return getattr(example, name) is not None
+
     def average(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
         """The outputs of several models for one feature as one: their mean (the paper's ensemble)."""
         return np.mean(outputs, axis=0)
