@@ -119,7 +119,8 @@ class FinetuneOptions(RunOptions):
             "width",
         )
         self._require("a whole number of at least 4", lambda x: x >= 4 and x == int(x), "max_length")
-        self._require("a finite number above 0", lambda x: 0 < x < math.inf, "epochs", "adam_eps")
+        self._require("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6, "epochs")
+        self._require("a finite number above 0", lambda x: 0 < x < math.inf, "adam_eps")
         self._require("finite numbers above 0, each once", _are_rates, "learning_rates")
         counts = ("seed", "keep", "checkpoint_seconds", "checkpoint_steps", "freeze")
         self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
