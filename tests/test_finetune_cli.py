@@ -211,6 +211,13 @@ def test_classify_answers_each_line_of_the_standard_input(run, capsys, monkeypat
     assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["0", "1"]
 
 
+@pytest.mark.parametrize(("stream", "words"), [(0, ()), (1, ("the film",))])
+def test_a_stream_that_is_closed_is_an_empty_one(run, stream, words):
+    process = start("classify", run, *words, preexec_fn=lambda: os.close(stream))
+    assert process.communicate(timeout=PATIENCE) == ("", "")
+    assert process.returncode == 0
+
+
 def test_classify_passes_over_lines_that_are_wrong(run, capsys, monkeypatch):
     text = b"a charming story\n\nthe film\tit was warm\nthe film was dull\n"
     for flags, answers in (([], ["1", "", "", "0"]), (["--json"], ["1", None, None, "0"])):

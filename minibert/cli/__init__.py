@@ -69,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     The exit status. What was wrong stands in one line on the error stream.
     """
+    _open_what_is_closed()
     _write_what_can_be_written()
     arguments = parse_arguments(argv)
     try:
@@ -94,6 +95,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(error or "there is not enough memory", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _open_what_is_closed() -> None:
+    """Give a process that was started without a standard stream one that holds nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def _write_what_can_be_written() -> None:
