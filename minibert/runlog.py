@@ -3,6 +3,7 @@
 import json
 import socket
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ SPEEDS = {  # as they are recorded, and as they are shown
 }
 BAR = "{n_fmt}/{total_fmt}  {remaining} left{postfix}"
 QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two looks of TensorBoard
+tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-C then leaves none
 
 
 class RunLog:
@@ -160,12 +162,12 @@ def say(text: str) -> None:
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     """The lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out."""
     lines = []
-    for line in (Path(folder) / METRICS).read_text(encoding="utf-8").splitlines():
+    for line in (Path(folder) / METRICS).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             found = json.loads(line)
-        except json.JSONDecodeError:
+        except ValueError:
             continue
-        if isinstance(found, dict) and "step" in found:
+        if isinstance(found, dict) and isinstance(found.get("step"), int):
             lines.append(found)
     return lines
 

@@ -309,3 +309,17 @@ def test_closing_a_prefetch_ends_its_thread():
     assert [thread.name for thread in set(threading.enumerate()) - before] == ["prefetch_0"]
     ahead.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_what_is_no_line_of_metrics_is_passed_over(tmp_path):
+    good = b'{"step": 1, "loss": 2.0}\n'
+    (tmp_path / "metrics.jsonl").write_bytes(
+        good + b'\xff\xfe\n[1]\n{"step": "x"}\n{"step": null}\n' + b"9" * 5000 + b'\n{"step": 2, "lo'
+    )
+    assert read_metrics(tmp_path) == [{"step": 1, "loss": 2.0}]
+
+
+def test_the_lock_of_progress_bars_is_there_before_the_first_line():
+    code = "import sys, minibert.runlog as r; r.say('x'); print('multiprocessing.synchronize' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
