@@ -466,3 +466,37 @@ def test_info_tells_versions_engines_and_the_matrix_library(capsys):
     assert facts["corpus"].startswith("books.txt.xz")
     assert cli.main(["info"]) == 0
     assert capsys.readouterr().out.startswith("minibert ")
+
+
+# Numbers and streams that nothing can be done with
+
+
+@pytest.mark.parametrize("flag", ["--steps", "--batch-size", "--max-positions", "--max-predictions-per-seq"])
+def test_a_count_beyond_any_array_is_refused_before_anything_is_written(corpus, tmp_path, capsys, flag):
+    number = "99999999999999999999"
+    said = ends_badly(capsys, 2, "pretrain", str(corpus), "--out", str(tmp_path / "run"), flag, number)
+    assert f"{flag} {number}" in said and "2,147,483,647" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", [["gradcheck"], ["info"]])
+def test_more_threads_than_any_machine_has_are_refused(capsys, command):
+    assert "4,096" in ends_badly(capsys, 2, *command, "--threads", "99999999999999999999")
+
+
+def test_a_negative_seed_of_gradcheck_is_refused(capsys):
+    assert "--seed -1" in ends_badly(capsys, 2, "gradcheck", "--seed", "-1")
+
+
+def test_a_run_folder_without_a_name_is_refused(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "--out ''" in ends_badly(capsys, 2, "pretrain", str(corpus), "--out", "", "--steps", "1")
+    assert not list(tmp_path.iterdir())
+
+
+def test_closed_streams_are_no_failure(run):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = f"{shlex.quote(sys.executable)} -m minibert fill-mask {run} 'the [MASK] sat' --backend numpy"
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        done = subprocess.run(["sh", "-c", f"{words} {closed}"], env=environment, timeout=PATIENCE)
+        assert done.returncode == 0

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from minibert.errors import InputError, Stopped
 from minibert.ops import Ops
 
+MOST_THREADS = 4096  # that may be asked for
 PEAK_SECONDS = 0.1  # to measure the machine's peak in
 BFLOAT16_ISAS = ("amx", "avx512_bf16")  # instruction sets that multiply bfloat16
 LOOK_SECONDS = 0.02  # to see in whether they do it faster
@@ -342,6 +343,10 @@ def limit_threads(threads: int | None, ops: Ops | None = None) -> Any:
 def _require_positive(threads: int | None) -> None:
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads} is not a positive number; leave it out for one thread a core.")
+    if threads is not None and threads > MOST_THREADS:
+        raise InputError(
+            f"threads={threads} is more than {MOST_THREADS:,}; leave it out for one thread a core."
+        )
 
 
 def keep_freed_memory() -> bool:

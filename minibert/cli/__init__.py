@@ -319,6 +319,8 @@ def run_gradcheck(arguments: argparse.Namespace) -> int:
     """Check, and print the sheet."""
     from minibert import gradcheck
 
+    if arguments.seed < 0:
+        raise InputError(f"seed={arguments.seed} is negative; give 0 or more.")
     backends.limit_threads(arguments.threads or 1)  # small matrices only suffer from more
     rows = gradcheck.proof_sheet(
         [backends.create(arguments.backend, arguments.threads)],

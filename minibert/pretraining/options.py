@@ -15,6 +15,7 @@ from minibert.options import DTYPES, LAMB_RATE, OPTIMIZERS, RunOptions
 from minibert.pretraining.recipes import MINUTES, RECIPES, Recipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
+MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
 IN_SHARDS = ("corpus", "layout", "vocab", "vocab_size", "lower_case")  # what token shards have settled
 
 
@@ -108,10 +109,12 @@ class PretrainOptions(RunOptions):
             )
         whole = ("steps", "batch_size", "accumulate", "vocab_size", "max_positions", "threads", "devices")
         self._require("a whole number of at least 1", lambda x: x >= 1 and x == int(x), *whole)
+        self._require(f"at most {MOST:,}", lambda x: x <= MOST, "max_predictions_per_seq", *whole)
         positive = ("minutes", "learning_rate", "adam_eps")
         self._require("a finite number above 0", lambda x: 0 < x < math.inf, *positive)
         counts = ("seed", "keep", "checkpoint_seconds", "checkpoint_steps", "evaluations")
-        self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
+        self._require("0 or more", lambda x: x >= 0, "clip_norm", *counts)
+        self._require("a finite number, 0 or more", lambda x: 0 <= x < math.inf, "weight_decay")
         shares = ("dropout", "attention_dropout", "warmup", "beta1", "beta2")
         self._require("at least 0 and below 1", lambda x: 0 <= x < 1, *shares)
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "held_out")
