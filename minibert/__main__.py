@@ -8,9 +8,9 @@ INTERRUPTED = 130  # as minibert.cli has it, which is not loaded yet
 
 def main() -> int:
     """Run the command of this process; Ctrl-C ends it without a traceback even while modules are loaded."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # whoever started this closed it: nobody wants to read it
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # whoever started this closed it: there is nothing to read or to be read
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
     try:
         from minibert import cli
 

@@ -113,7 +113,8 @@ class Batch:
         Raises
         ------
         InputError
-            When there is no sequence, one of them is empty, or its parts are not of equal length.
+            When there is no sequence, one of them is empty, its parts are not of equal length, it is to be
+            predicted where it has no token, or what stands in it is no whole number of 32 bits.
         """
         if not sequences:
             raise InputError("sequences=[] makes no batch; give at least one sequence.")
@@ -128,18 +129,26 @@ class Batch:
                         f"Sequence {number} has {counts[0]} {one} and {counts[1]} {other}; give as many."
                     )
         begins = np.concatenate([[0], np.cumsum(lengths)])
-        rows = [start + np.asarray(s.masked_positions) for start, s in zip(begins, sequences, strict=False)]
-        masked_rows = np.concatenate(rows).astype(np.int32)
+        masked = _joined(sequences, "masked_positions")
+        counts = [len(sequence.masked_positions) for sequence in sequences]
+        outside = (masked < 0) | (masked >= np.repeat(lengths, counts))
+        if outside.any():
+            at = int(outside.argmax())
+            raise InputError(
+                f"masked_positions has {masked[at]} in a sequence of {np.repeat(lengths, counts)[at]} tokens; "
+                "count from its [CLS], which is 0."
+            )
+        masked_rows = (masked + np.repeat(begins[:-1], counts)).astype(np.int32)
         next_labels = np.array([s.next_sentence_label for s in sequences], np.int32)
         asked = next_labels >= 0
         return cls(
-            input_ids=np.concatenate([s.input_ids for s in sequences]).astype(np.int32),
-            token_type_ids=np.concatenate([s.token_type_ids for s in sequences]).astype(np.int32),
+            input_ids=_joined(sequences, "input_ids"),
+            token_type_ids=_joined(sequences, "token_type_ids"),
             positions=(np.arange(begins[-1]) - np.repeat(begins[:-1], lengths)).astype(np.int32),
             cu_seqlens=begins.astype(np.int32),
             sequence_index=np.arange(first, first + len(sequences), dtype=np.uint32),
             masked_rows=masked_rows,
-            masked_labels=np.concatenate([s.masked_labels for s in sequences]).astype(np.int32),
+            masked_labels=_joined(sequences, "masked_labels"),
             masked_weights=np.full(len(masked_rows), 1.0 / max(1, len(masked_rows))),
             next_sentence_labels=next_labels,
             next_sentence_weights=asked / max(1, int(asked.sum())),
@@ -376,6 +385,18 @@ class VectorBatch(TaskBatch):
         """Sequences `first` to `last` (exclusive), with their weights and numbers in the global batch."""
         begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
         return dataclasses.replace(super().take(first, last), vectors=self.vectors[..., begin:end, :])
+
+
+# -> (n,) int32
+def _joined(sequences: Many[Sequence], name: str) -> np.ndarray:
+    """One part of all sequences, end to end."""
+    given = np.concatenate([getattr(sequence, name) for sequence in sequences])
+    with np.errstate(invalid="ignore"):
+        numbers = given.astype(np.int32)
+    if given.dtype != numbers.dtype and not np.array_equal(numbers, given):
+        wrong = given[numbers != given][0]
+        raise InputError(f"{name} has {wrong}, which is no whole number of at most 32 bits; check it.")
+    return numbers
 
 
 # -> labels, and for each of them whether it is known

@@ -120,6 +120,22 @@ def test_parts_of_unequal_length_are_refused(field):
 
 
 @pytest.mark.parametrize(
+    ("field", "values", "message"),
+    [
+        ("input_ids", [2, 2**32 + 5, 3], "input_ids has 4294967301, which is no whole number of at most 32"),
+        ("input_ids", [2, 5.5, 3], "input_ids has 5.5, which is no whole number"),
+        ("token_type_ids", [0, np.nan, 0], "token_type_ids has nan"),
+        ("masked_labels", [2**40], "masked_labels has 1099511627776"),
+        ("masked_positions", [3], r"masked_positions has 3 in a sequence of 3 tokens; count from its \[CLS\]"),
+        ("masked_positions", [-1], "masked_positions has -1 in a sequence of 3 tokens"),
+    ],
+)
+def test_what_would_become_another_number_or_another_sequence_is_refused(field, values, message):
+    with pytest.raises(InputError, match=message):
+        Batch.pack([THREE[0]._replace(**{field: np.array(values)}), THREE[2]])
+
+
+@pytest.mark.parametrize(
     ("field", "value", "message"),
     [
         ("input_ids", 50, r"input_ids\[2\]=50 is outside 0..49 \(vocab_size=50\)"),

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -145,6 +146,21 @@ def test_a_forked_child_computes_with_threads_of_its_own():
     assert np.array_equal(loss_and_gradient(ops, *model)[1], expected)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory as Linux counts it")
+def test_a_system_that_refuses_threads_gets_the_same_from_fewer():
+    import resource
+
+    x = np.linspace(-4, 4, 700 * 300, dtype=np.float32).reshape(700, 300)
+    expected, _ = cpp_ops.CppOps(threads=1).gelu(x, "erf")
+
+    def refused():
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 28), -1))  # the stacks of some thirty threads
+        return np.array_equal(cpp_ops.CppOps(threads=500).gelu(x, "erf")[0], expected)
+
+    assert holds_in_a_fork(refused)
+
+
 def test_one_token_and_nothing_masked_train_as_any_batch():
     config = BertConfig(
         vocab_size=11,
@@ -234,13 +250,14 @@ def test_borders_of_sequences_that_make_no_sense_are_refused(borders):
         ([0, 2, 1, 2], False, "queries falls at sequence 1"),
         ([0, 1, 1, 3], False, "queries does not go from 0 to the 2 tokens there are"),
         ([0, 1, 2], False, "queries has 3 elements; 4 belong here"),
+        ([0, 1, 2, 2], False, "queries has some in sequence 1, which has no tokens to look at"),
         ([0, 1, 1, 2], True, "queries goes with attention in both directions only"),
         (None, False, "k has 5 tokens; 2 belong here"),
     ],
 )
 def test_queries_of_some_tokens_have_borders_that_make_sense(queries, causal, message):
     run, k, q = _kernels.Engine("", 1), np.zeros((5, 1, 2), np.float32), np.zeros((2, 1, 2), np.float32)
-    borders, queries = np.array([0, 2, 3, 5], np.int32), queries and np.array(queries, np.int32)
+    borders, queries = np.array([0, 2, 2, 5], np.int32), queries and np.array(queries, np.int32)
     with pytest.raises(ValueError, match=message):
         run.attention(q, k, k, borders, causal, (), q.copy(), np.zeros((2, 2), np.float32), queries)
 

@@ -233,6 +233,11 @@ def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
     assert (len(train), len(dev)) == (7, 3)
     (tmp_path / "train.tsv").rename(tmp_path / "dev.tsv")
     assert preparation.read_examples(registry.create("classify"), options) == (train, dev)
+    write_table(tmp_path / "train.tsv", ("text", "label"), rows)
+    with pytest.raises(InputError, match="others to measure on, which split_dev would not look at; leave it"):
+        preparation.read_examples(registry.create("classify"), options)
+    one = FinetuneOptions("classify", tmp_path / "dev.tsv", "m", split_dev=0.3)
+    assert preparation.read_examples(registry.create("classify"), one) == (train, dev)
 
 
 def test_chunks_of_examples_do_not_tear_a_document():

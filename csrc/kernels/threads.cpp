@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -88,8 +89,12 @@ struct Pool::State {
     int64_t count = 0;
 
     explicit State(int threads) {
-        for (int i = 1; i < threads; ++i) {
-            workers.emplace_back([this] { work(); });
+        workers.reserve(static_cast<size_t>(threads - 1));
+        try {
+            while (static_cast<int>(workers.size()) < threads - 1) {
+                workers.emplace_back([this] { work(); });
+            }
+        } catch (const std::system_error &) { // the system gives no more threads: fewer do the same work, to the bit
         }
     }
 

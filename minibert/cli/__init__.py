@@ -69,13 +69,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     The exit status. What was wrong stands in one line on the error stream.
     """
-    _open_what_is_closed()
     _write_what_can_be_written()
     arguments = parse_arguments(argv)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: _complain(arguments.parser.as_typed(str(message)))
             if isa := os.environ.get("MINIBERT_ISA"):
+                if (known := backends.instruction_sets()) and isa not in known:
+                    raise InputError(f"MINIBERT_ISA={isa!r} can't be run here; choose from {', '.join(known)}.")
                 backends.force_isa(isa)
             backends.force_device(getattr(arguments, "device", None))
             status = arguments.run(arguments)
@@ -95,13 +96,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(error or "there is not enough memory", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
-
-
-def _open_what_is_closed() -> None:
-    """Give a process that was started without a standard stream one that holds nothing."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def _write_what_can_be_written() -> None:

@@ -132,14 +132,23 @@ def _learnt_from(task: Task, data: Path) -> list[Any]:
 
 
 def _the_one_file(task: Task, data: Path) -> list[Any]:
-    """The examples of dev or, where there is no such file, of train."""
-    try:
-        return task.read(data, "dev")
-    except InputError as lacking:
+    """The examples of dev or, where there is no such file, of train; InputError where there are both."""
+    found, lacking = [], None
+    for part in ("dev", "train"):
         try:
-            return task.read(data, "train")
-        except InputError:
-            raise lacking from None
+            found.append(task.read(data, part))
+        except InputError as error:
+            lacking = lacking or error
+        if data.is_file() and found:
+            break
+    if len(found) == 2:
+        raise InputError(
+            f"{data} has examples to learn from and others to measure on, which split_dev would not look at; "
+            "leave it out, or name one of the two files."
+        )
+    if not found:
+        raise lacking
+    return found[0]
 
 
 def asked_examples(task: Task, folder: Path, data: str | Path | None, split: str, own: bool) -> list[Any]:
