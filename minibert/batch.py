@@ -135,8 +135,8 @@ class Batch:
         if outside.any():
             at = int(outside.argmax())
             raise InputError(
-                f"masked_positions has {masked[at]} in a sequence of {np.repeat(lengths, counts)[at]} tokens; "
-                "count from its [CLS], which is 0."
+                f"masked_positions has {masked[at]} in a sequence of {np.repeat(lengths, counts)[at]} "
+                "tokens; count from its [CLS], which is 0."
             )
         masked_rows = (masked + np.repeat(begins[:-1], counts)).astype(np.int32)
         next_labels = np.array([s.next_sentence_label for s in sequences], np.int32)
@@ -210,7 +210,7 @@ class Batch:
         if longest > config.P:
             raise InputError(
                 f"A sequence of {longest} tokens is longer than the model's {config.P} positions; "
-                f"shorten the input or pre-train with max_position_embeddings={longest}."
+                f"shorten the input or pre-train with max_positions={longest}."
             )
 
 

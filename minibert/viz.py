@@ -76,7 +76,8 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     axes.plot(last, held_out["loss"], "D", color=RED, markersize=7, label=label)
     _draw_floor(axes, held_out["unigram"], last)
     low, high = min([*curve, held_out["loss"]]), max([*curve, held_out["unigram"]])
-    axes.set_ylim(low - 0.1 * (high - low), high + 0.2 * (high - low))
+    height = (high - low) or 1.0
+    axes.set_ylim(low - 0.1 * height, high + 0.2 * height)
     axes.set_xlim(0, last * 1.01)
     _mark_stages(axes, report["stages"])
     axes.set_title(f"BERT-{report['size']}, {report['tokens'] / 1e6:.2f}M tokens", loc="left")

@@ -462,6 +462,9 @@ def test_command_prints_answers_in_their_passages(squad2_run, tmp_path, capsys):
     assert (told["question"], len(told["answers"])) == ("w3 w4", 3)
     assert told["text"] == told["answers"][0]["text"] == text[told["begin"] : told["end"]] != ""
     assert {"probability", "null_odds"} <= set(told)
+    file.write_text(text, encoding="utf-8-sig")  # a byte order mark is no character of the text
+    run(squad2_run, "w3 w4", "--text", file, "--top", 3, "--json")
+    assert json.loads(capsys.readouterr().out) == told
     run(squad2_run, "w3 w4", "--text", file)
     first, *passages = capsys.readouterr().out.splitlines()
     assert first == f"{100 * told['probability']:5.1f}%  {' '.join(told['text'].split())}"

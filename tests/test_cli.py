@@ -488,10 +488,31 @@ def test_a_negative_seed_of_gradcheck_is_refused(capsys):
     assert "--seed -1" in ends_badly(capsys, 2, "gradcheck", "--seed", "-1")
 
 
-def test_a_run_folder_without_a_name_is_refused(corpus, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pretrain", "CORPUS", "--steps", "1", "--out", ""],
+        ["vocab", "CORPUS", "--out", ""],
+        ["data", "CORPUS", "--vocab", "", "--out", "there"],
+        ["predict", "--out", "there", "--model", ""],
+        ["predict", "--out", "", "--model", "a"],
+    ],
+    ids=" ".join,
+)
+def test_a_path_without_a_name_is_refused_and_nothing_is_written(
+    words, corpus, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    assert "--out ''" in ends_badly(capsys, 2, "pretrain", str(corpus), "--out", "", "--steps", "1")
+    words = [str(corpus) if word == "CORPUS" else word for word in words]
+    flag = words[words.index("") - 1]
+    assert f"{flag} '' names no file or folder" in ends_badly(capsys, 2, *words)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_instruction_set_of_the_environment_that_there_is_not_is_refused(capsys, monkeypatch):
+    pytest.importorskip("minibert.backends._kernels", reason="the kernels in C++ are not built")
+    monkeypatch.setenv("MINIBERT_ISA", "mmx")
+    assert "MINIBERT_ISA='mmx' can't run here; choose from" in ends_badly(capsys, 2, "info")
 
 
 def test_closed_streams_are_no_failure(run):

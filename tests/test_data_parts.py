@@ -128,7 +128,9 @@ def test_every_file_is_in_one_part_and_their_order_is_kept(tmp_path_factory, siz
         assert abs(bytes_here - sum(sizes) / parts) <= max(sizes)
 
 
-@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/2", "1/2/3", "1.5/2", ""])
+@pytest.mark.parametrize(
+    "text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/2", "1/2/3", "1.5/2", "1/" + "9" * 20, ""]
+)
 def test_what_is_no_part_is_said_to_be_none(text):
     with pytest.raises(InputError, match="part=.* is not possible; give I/N with I from 1 to N, such as 2/3"):
         Part.parse(text)

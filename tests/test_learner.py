@@ -364,6 +364,7 @@ def test_progress_ends_at_the_vocabulary_size(engine):
         (LOW, {"min_frequency": 1.5}, "min_frequency=1.5 is not possible"),
         (LOW, {"alphabet_limit": -1}, "alphabet_limit=-1 is not possible; .* at least 1"),
         (LOW, {"unused": -1}, "unused=-1 is not possible; .* at least 0"),
+        (LOW, {"unused": 10**20}, "unused=1.* is more than 1,000,000"),
         (LOW, {"user_tokens": ["a b"]}, "user_tokens has 'a b'; give strings without white space"),
         (LOW, {"user_tokens": [""]}, "user_tokens has ''"),
         (LOW, {"user_tokens": ["[PAD]"]}, r"user_tokens has '\[PAD\]', which is in the vocabulary already"),

@@ -256,7 +256,8 @@ Borders borders(const py::array &cu_seqlens, const py::object &queries, const To
     expect("k", k.D, q.D, "elements in a head");
     for (int64_t s = 0; s + 1 < all.size; ++s) {
         if (all.data[s] == all.data[s + 1] && asking.data[s] < asking.data[s + 1]) {
-            refuse("queries", "has some in sequence " + std::to_string(s) + ", which has no tokens to look at");
+            refuse("queries",
+                   "has some in sequence " + std::to_string(s) + ", which has no tokens to look at");
         }
     }
     return {all, asking};

@@ -94,7 +94,7 @@ struct Pool::State {
             while (static_cast<int>(workers.size()) < threads - 1) {
                 workers.emplace_back([this] { work(); });
             }
-        } catch (const std::system_error &) { // the system gives no more threads: fewer do the same work, to the bit
+        } catch (const std::system_error &) { // the system has no more; fewer do the same, to the bit
         }
     }
 

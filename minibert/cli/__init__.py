@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.showwarning = lambda message, *_: _complain(arguments.parser.as_typed(str(message)))
             if isa := os.environ.get("MINIBERT_ISA"):
                 if (known := backends.instruction_sets()) and isa not in known:
-                    raise InputError(f"MINIBERT_ISA={isa!r} can't be run here; choose from {', '.join(known)}.")
+                    raise InputError(f"MINIBERT_ISA={isa!r} can't run here; choose from {', '.join(known)}.")
                 backends.force_isa(isa)
             backends.force_device(getattr(arguments, "device", None))
             status = arguments.run(arguments)
@@ -126,6 +126,15 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         arguments.parser.error(f"{' '.join(left)} is not known here")
     if left:
         setattr(arguments, many, [*getattr(arguments, many), *left])
+    for name in (
+        "out",
+        "data",
+        "model",
+        "vocab",
+        "shards",
+    ):  # an unset variable of the shell; "" is the folder one is in
+        if "" in (given := getattr(arguments, name, None), *(given if isinstance(given, list) else ())):
+            arguments.parser.error(f"--{name} '' names no file or folder; give one, or leave the flag out")
     return arguments
 
 

@@ -1,6 +1,7 @@
 """`minibert answer`: a question about a text of any length, answered by a fine-tuned model."""
 
 import argparse
+import codecs
 import json
 import sys
 import textwrap
@@ -69,6 +70,7 @@ def _text(file: str) -> str:
     """What a file, or the standard input, says."""
     name = "the standard input" if file == "-" else file
     data = sys.stdin.buffer.read() if file == "-" else b"".join(byte_pieces(Path(file)))
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode()
     except UnicodeDecodeError as error:

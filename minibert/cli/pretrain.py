@@ -126,8 +126,6 @@ def said_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run_folder(out: str | None, resume: bool, corpus: list[str]) -> Path:
     """The folder that was named; otherwise a free one in `runs/`, or the latest one there to go on with."""
-    if out == "":  # an unset variable of the shell, which would scatter the run over the current folder
-        raise InputError("out='' is no folder; name one, or leave it out for one in runs/.")
     if out is not None:
         return Path(out)
     if not resume:

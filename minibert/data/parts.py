@@ -26,6 +26,7 @@ from minibert.tokenizer import Tokenizer
 
 FORMAT, VERSION = "minibert-part", 1
 MANIFEST = "part.json"
+MOST = 99_999  # parts
 _FOLDER = re.compile(r"(\d{5,})-of-(\d{5,})")
 
 
@@ -46,8 +47,11 @@ class Part(NamedTuple):
         """
         found = re.fullmatch(r"(\d+)/(\d+)", text, re.ASCII)
         part = cls(*map(int, found.groups())) if found else cls(0, 0)
-        if not 1 <= part.number <= part.parts:
-            raise InputError(f"part={text!r} is not possible; give I/N with I from 1 to N, such as 2/3.")
+        if not 1 <= part.number <= part.parts <= MOST:
+            raise InputError(
+                f"part={text!r} is not possible; give I/N with I from 1 to N, such as 2/3, and at most "
+                f"{MOST:,} parts."
+            )
         return part
 
     def __str__(self) -> str:

@@ -293,6 +293,8 @@ def check_format(out: Path) -> None:
     """Raise InputError when features can't be written as such a file."""
     if out.suffix not in FORMATS:
         raise InputError(f"out={str(out)!r} is no file of features; give it the suffix .npy or .jsonl.")
+    if out.is_dir():
+        raise InputError(f"out={str(out)!r} is a folder; name a file in it.")
 
 
 def borders_file(out: Path) -> Path:

@@ -20,6 +20,7 @@ from minibert.tokenizer.merging import Merger
 from minibert.tokenizer.normalize import MAX_CHARS
 
 OBJECTIVES = ("likelihood", "frequency")
+MOST_UNUSED = 1_000_000
 
 PROGRESS_PIECES = 64  # from one call of `progress` to the next
 _TOGETHER = 1 << 16  # words, or characters, that are looked at together
@@ -141,6 +142,8 @@ def learn_vocab(
 def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
     """What a vocabulary begins with whatever the text: special tokens, unused ones, the user's."""
     whole_number("unused", unused, 0)
+    if unused > MOST_UNUSED:
+        raise InputError(f"unused={unused} is more than {MOST_UNUSED:,}; BERT has 994 of them.")
     pieces = [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(unused))]
     seen = set(pieces)
     for token in [user_tokens] if isinstance(user_tokens, str) else user_tokens:
