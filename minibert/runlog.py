@@ -5,7 +5,8 @@ import socket
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,8 +184,9 @@ class EventFile:
     """
 
     def __init__(self, folder: Path, step: int) -> None:
-        from tensorboardX.proto import event_pb2, summary_pb2
-        from tensorboardX.record_writer import RecordWriter
+        with _no_torch():
+            from tensorboardX.proto import event_pb2, summary_pb2
+            from tensorboardX.record_writer import RecordWriter
 
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
         folder.mkdir(parents=True, exist_ok=True)
@@ -228,6 +230,19 @@ class NoLog:
 
     def record(self, *_: Any) -> None:
         """Nothing."""
+
+
+@contextmanager
+def _no_torch() -> Iterator[None]:
+    """PyTorch as if it were not installed: tensorboardX imports it where it is, which takes seconds."""
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def _event_file(folder: Path, step: int) -> EventFile | None:

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from command import ROOT
 
 from minibert.batch import Batch, Sequence
 from minibert.bert import pretraining_loss, pretraining_loss_backward
@@ -223,6 +224,19 @@ with RunLog({str(tmp_path)!r}, 0, 10_000, show=False) as log:
     assert ended.stderr.splitlines()[-1].startswith("minibert.errors.RunError: The metrics in ")
     assert "Exception ignored" not in ended.stderr
     assert len(read_metrics(tmp_path)) > 100
+
+
+def test_writing_for_tensorboard_leaves_pytorch_alone(tmp_path):
+    pytest.importorskip("tensorboardX")
+    (tmp_path / "torch.py").write_text("print('imported')\n")
+    code = (
+        "import sys; from pathlib import Path; from minibert.runlog import EventFile; "
+        "EventFile(Path('events'), 0).close(); assert 'torch' not in sys.modules; import torch"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True)
+    assert (done.stdout.split(), done.returncode) == ([b"imported"], 0), done.stderr  # by itself, at the end
+    assert len(list((tmp_path / "events").iterdir())) == 1
 
 
 def test_tensorboard_is_given_every_figure_and_forgets_later_steps(tmp_path):
