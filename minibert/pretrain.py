@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,12 @@ from minibert.errors import InputError
 from minibert.files import atomic_text, remove_leftovers, sole_writer
 from minibert.hub import save_hf
 from minibert.model import Bert
-from minibert.pretraining.budget import plan_steps
+from minibert.pretraining.budget import next_review, plan_steps, review, timetable_of
 from minibert.pretraining.evaluation import TARGETS, score_shuffled
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import Guess, fill_masks, held_out_gaps
 from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.recipes import Timetable
 from minibert.pretraining.task import Pretraining
 from minibert.runlog import NoLog, RunLog, say
 from minibert.trace import Trace, watch
@@ -149,37 +151,52 @@ def _train(
     task.require_instances()
     checkpoint = latest(folder, task.config, say) if resume else None  # damage is told of to everyone
     state = task.start(checkpoint)
-    config = state.params.config
     if checkpoint:
         tell(f"Going on from step {state.step:,}.")
     task.ops.meet("checkpoint")
-    total = plan_steps(task, state, folder, began, tell)
+    timetable = plan_steps(task, state, folder, began, tell)
     if task.ops.leads:
         options.save(run / "training.json")  # with a new length, now that it is known to do
-    tell(_headline(task, state, total))
+    tell(_headline(task, state, timetable))
     peak = _peak(task, tell)
-    loop = Loop(
-        total_steps=total,
-        rate=task.rate(total),
-        folder=folder,
+    with ExitStack() as open_ones:
+        log = open_ones.enter_context(
+            RunLog(run, state.step, timetable.total, show, peak) if task.ops.leads else NoLog()
+        )
+        seen = open_ones.enter_context(_traced(task, state, run, peak)) if trace else None
+        watched = partial(seen.as_one, LOOKS) if seen else lambda look: look
+        batches, loop = _ahead(task, state, timetable, run, watched, log)
+        train(task.ops, state, batches, task.gradients(state.params.config), loop, log)
+    return state
+
+
+def _ahead(
+    task: Pretraining, state: State, timetable: Timetable, run: Path, watched: Callable, log: RunLog | NoLog
+) -> tuple[Iterable, Loop]:
+    """The batches from where a run stands, and how they are gone through."""
+    options, config = task.options, state.params.config
+    since = state.step, state.seconds
+
+    def reviewed(state: State) -> tuple[Iterable, Loop]:
+        now = review(task, state, timetable, since, log.tell)
+        log.end_at(now.total)
+        return _ahead(task, state, now, run, watched, log)
+
+    return task.batches(timetable, state.step, state.position), Loop(
+        total_steps=timetable.total,
+        rate=task.rate(timetable),
+        folder=run / "checkpoints",
         accumulate=options.accumulate,
         save_seconds=options.checkpoint_seconds,
         save_steps=options.checkpoint_steps,
         keep=options.keep,
-        look_steps=-(-total // options.evaluations) if options.evaluations else 0,
-        look=task.looker(total),
+        look_steps=-(-timetable.planned_total // options.evaluations) if options.evaluations else 0,
+        look=watched(task.looker(timetable)),
         saved=lambda state: save_hf(run, config, state.params),
         operations=task.operations(config),
+        review_step=next_review(state, timetable),
+        review=reviewed,
     )
-    with RunLog(run, state.step, total, show, peak) if task.ops.leads else NoLog() as log:
-        batches = task.batches(total, state.step, state.position)
-        if not trace:
-            train(task.ops, state, batches, task.gradients(config), loop, log)
-            return state
-        with _traced(task, state, run, peak) as seen:
-            loop = dataclasses.replace(loop, look=seen.as_one(LOOKS, loop.look))
-            train(task.ops, state, batches, task.gradients(config), loop, log)
-    return state
 
 
 def _peak(task: Pretraining, tell: Tell) -> float | None:
@@ -205,15 +222,15 @@ def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> I
             seen.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
 
 
-def _headline(task: Pretraining, state: State, total: int) -> str:
+def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
     text, options = task.text, task.options
-    lengths = ", then ".join(f"{s.end - s.begin:,} of {s.seq_length}" for s in options.stages(total))
+    lengths = ", then ".join(f"{s.end - s.begin:,} of {s.seq_length}" for s in task.stages(timetable))
     return (
         f"BERT-{options.size}, {state.params.count() / 1e6:.1f}M parameters, "
         f"{text.tokenizer.vocab_size:,} pieces; "
         f"{len(text.train_ids):,} documents to learn from, {len(text.held_out_ids):,} held out, "
         f"{text.shards.n_tokens:,} tokens; "
-        f"{total:,} steps of {options.tokens_per_step:,} tokens ({lengths} long)."
+        f"{timetable.total:,} steps of {options.tokens_per_step:,} tokens ({lengths} long)."
     )
 
 
@@ -233,7 +250,7 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
         "parameters": params.count(),
         "vocab_size": params.config.vocab_size,
         "steps": state.step,
-        "stages": [(stage.begin, stage.seq_length) for stage in options.stages(state.plan["total_steps"])],
+        "stages": [(stage.begin, stage.seq_length) for stage in task.stages(timetable_of(state))],
         "tokens": state.tokens,
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),

@@ -90,6 +90,10 @@ class RunLog:
                 "free some space."
             ) from error
 
+    def end_at(self, total: int) -> None:
+        """The run ends with another step than it was said to."""
+        self._bar.total = total
+
     def tell(self, text: str) -> None:
         """One sentence for the person watching, if there is one."""
         if self._show:
@@ -229,6 +233,9 @@ class NoLog:
         """Nothing."""
 
     def record(self, *_: Any) -> None:
+        """Nothing."""
+
+    def end_at(self, total: int) -> None:
         """Nothing."""
 
 

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,8 @@ class Loop:
     saved : called after every checkpoint.
     operations : the useful ones of a batch, in floating point.
     from_weights : how to start a new run from the weights of a checkpoint; "" where there is no way.
+    review_step, review : call `review` after this step (None: never); it returns the batches and the loop to
+        go on with.
     """
 
     total_steps: int
@@ -90,6 +92,8 @@ class Loop:
     saved: Callable[[State], None] | None = None
     operations: Callable[[Batch], float] | None = None
     from_weights: str = "--init-from with this folder"
+    review_step: int | None = None
+    review: Callable[[State], tuple[Iterable[tuple[Batch, Any]], "Loop"]] | None = None
 
 
 def train(
@@ -123,9 +127,19 @@ def train(
     """
     steps = Steps(ops, state, gradients, loop)
     clock = saved_at = time.monotonic()
-    ready = ((batch, steps.parts(batch), position) for batch, position in batches)
-    with steps, closing(prefetch(ready)) as waiting, Interrupt() as interrupt:
+
+    def ahead(batches: Iterable[tuple[Batch, Any]]) -> Iterator[tuple]:
+        return open_ones.enter_context(
+            closing(prefetch((batch, steps.parts(batch), position) for batch, position in batches))
+        )
+
+    with steps, ExitStack() as open_ones, Interrupt() as interrupt:
+        waiting = ahead(batches)
         while state.step < loop.total_steps:
+            if state.step == loop.review_step:
+                waiting.close()
+                batches, loop = loop.review(state)
+                waiting, steps.loop = ahead(batches), loop
             began = time.monotonic()  # behind looks and checkpoints
             batch, parts, position = next(waiting)
             if compiling := steps.compiles(parts):
@@ -227,7 +241,7 @@ class Steps:
     def __init__(
         self, ops: Any, state: State, gradients: Gradients, loop: Loop, rehearsed: State | None = None
     ) -> None:
-        self._ops, self._state, self._loop = ops, state, loop
+        self._ops, self._state, self.loop = ops, state, loop
         known = rehearsed or state
         self._learner = Learner(known.params, known.optimizer, gradients)
         flat, optimizer = state.params.flat, state.optimizer
@@ -242,8 +256,8 @@ class Steps:
 
     def parts(self, batch: Batch) -> tuple:
         """A batch as `one` takes it."""
-        with memory_explained(batch, self._loop):
-            return self._ops.parts(batch, self._loop.accumulate)
+        with memory_explained(batch, self.loop):
+            return self._ops.parts(batch, self.loop.accumulate)
 
     def compiles(self, parts: tuple) -> bool:
         """Whether `one` has to compile first."""
@@ -261,7 +275,7 @@ class Steps:
         DivergedError
             When one of them is not finite; nothing has been changed.
         """
-        state, loop = self._state, self._loop
+        state, loop = self._state, self.loop
         rate, number = loop.rate(state.step), state.optimizer.updates + 1
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # one sentence says it, below
             self._buffers, figures = self._ops.train(

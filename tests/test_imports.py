@@ -69,15 +69,15 @@ gradcheck               | ops/* gradcases/* params                            | 
 runlog                  |                                                     | tqdm tensorboardX
 train                   | optim checkpoint metrics/* runlog params config     |
                         | batch                                               | numpy
-pretraining/recipes     |                                                     |
+pretraining/recipes     |                                                     | numpy
 pretraining/options     | pretraining/recipes config data/* options           |
 pretraining/preparation | pretraining/options data/* tokenizer/*              | numpy tqdm
 pretraining/evaluation  | bert config batch data/*                            | numpy
 pretraining/task        | pretraining/preparation pretraining/evaluation      |
-                        | pretraining/options train bert optim hub/* params   |
-                        | config batch data/* flops                           | numpy
-pretraining/budget      | pretraining/task pretraining/evaluation train       |
-                        | params                                              |
+                        | pretraining/options pretraining/recipes train bert  |
+                        | optim hub/* params config batch data/* flops        | numpy
+pretraining/budget      | pretraining/task pretraining/evaluation             |
+                        | pretraining/recipes train params                    |
 pretraining/predict     | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options model backends/__init__         |
                         | data/* tokenizer/*                                  | numpy

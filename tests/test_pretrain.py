@@ -28,7 +28,7 @@ from minibert.pretraining.evaluation import entropy, evaluation_batches, score, 
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate, fill_mask, fill_masks
 from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
-from minibert.pretraining.recipes import RECIPES, Stage, parse_lengths
+from minibert.pretraining.recipes import RECIPES, Stage, Timetable, parse_lengths
 from minibert.pretraining.task import Pretraining
 from minibert.runlog import read_metrics
 from minibert.tokenizer import Tokenizer
@@ -305,7 +305,7 @@ def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
     assert (optimizer.beta1, optimizer.beta2, optimizer.eps) == (0.8, 0.95, 1e-3)
     assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
     np.testing.assert_array_equal(optimizer.decayed, state.params.decayed)
-    rate = unusual.rate(100)
+    rate = unusual.rate(Timetable.of(100))
     assert [rate(step) for step in (0, 10, 19, 20, 60)] == pytest.approx([0, 0.25, 0.475, 0.4, 0.2])
     np.testing.assert_array_equal(state.params["pooler.weight"], initialise(config, 6)["pooler.weight"])
 
@@ -330,7 +330,7 @@ def test_training_and_measuring_draw_from_their_own_documents_seeds_and_masks(un
 def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_seed_and_step(unusual):
     state = unusual.start()
     params, config = state.params, state.params.config
-    batch, _ = next(unusual.batches(1))
+    batch, _ = next(unusual.batches(Timetable.of(1)))
 
     def figures(task, step):
         return task.gradients(config)(Ops(), params.tree, params.zeros_like().tree, batch, step)[1]
@@ -457,7 +457,7 @@ def test_a_model_at_the_log_unigram_begins_near_the_floor(run):
 
 def test_lengths_change_at_the_border_and_positions_begin_a_new_pass(run):
     task = loaded_task(run)
-    made = list(task.batches(10))
+    made = list(task.batches(Timetable.of(10)))
     assert [position[0] for _, position in made] == [8] * 5 + [16] * 5
     assert made[5][1][1] > made[4][1][1] or made[4][1][2:] == [0, 0]
     assert all(np.diff(batch.cu_seqlens).max() <= length for batch, (length, *_) in made)
@@ -467,9 +467,9 @@ def test_lengths_change_at_the_border_and_positions_begin_a_new_pass(run):
 
 def test_batches_go_on_from_any_position(run):
     task = loaded_task(run)
-    made = list(task.batches(10))
+    made = list(task.batches(Timetable.of(10)))
     for step in range(1, 10):
-        rest = list(task.batches(10, step, made[step - 1][1]))
+        rest = list(task.batches(Timetable.of(10), step, made[step - 1][1]))
         assert len(rest) == 10 - step
         for (ours, position), (theirs, expected) in zip(rest, made[step:], strict=True):
             assert position == expected
@@ -479,17 +479,94 @@ def test_batches_go_on_from_any_position(run):
 # how long
 
 
-def test_minutes_are_turned_into_steps_once_and_the_run_is_that_run_of_steps(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(budget, "affordable_steps", lambda *_: 12)
+def afforded(steps, seconds=100.0):
+    return lambda *_: budget.Afforded(steps, seconds, {8: 1.0, 16: 1.0})
+
+
+def test_minutes_are_turned_into_steps_and_the_run_is_that_run_of_steps(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "affordable_steps", afforded(12))
+    monkeypatch.setattr(budget, "REVIEWS", ())
     pretrain(small_options(corpus, steps=None, minutes=1.0), tmp_path / "clock", show=False)
     pretrain(small_options(corpus), tmp_path / "count", show=False)
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("clock", "count")]
     assert weights[0] == weights[1]
     state = latest(tmp_path / "clock" / "checkpoints").state
-    assert state["plan"] == {"budget": {"steps": None, "minutes": 1.0}, "total_steps": 12}
+    assert state["plan"]["budget"] == {"steps": None, "minutes": 1.0}
+    assert state["plan"]["total_steps"] == 12 and state["plan"]["timetable"] == [[0, 0], [12, 12]]
     monkeypatch.setattr(budget, "affordable_steps", lambda *_: pytest.fail("measured again"))
     resumed = PretrainOptions.resumed(tmp_path / "clock" / "training.json")
     assert pretrain(resumed, tmp_path / "clock", resume=True, show=False)["steps"] == 12
+
+
+def test_what_is_left_of_a_schedule_ends_with_the_run():
+    straight = Timetable.of(100)
+    assert [straight.planned(step) for step in range(101)] == list(range(101))
+    assert [straight.step_at(place) for place in range(101)] == list(range(101))
+    twice = straight.ending(at=180, seen_from=20).ending(at=140, seen_from=100)
+    assert (twice.total, twice.planned_total) == (140, 100)
+    assert [twice.planned(step) for step in (0, 20, 60, 100, 120, 140)] == [0, 20, 40, 60, 80, 100]
+    assert [twice.step_at(place) for place in (0, 20, 40, 60, 80, 100)] == [0, 20, 60, 100, 120, 140]
+
+
+@pytest.mark.parametrize(("slower", "total"), [(0.5, 26), (1.0, 16), (1.05, 15), (2.0, 11), (100.0, 7)])
+def test_at_a_review_the_rest_of_a_run_is_as_long_as_its_time(run, slower, total):
+    task = loaded_task(run)  # half of the steps at length 8, half at 16
+    state, said = task.start(), []
+    state.plan = {"until_seconds": 8 * 1.0 + 8 * 3.0, "per_step": [[8, 1.0], [16, 3.0]]}
+    before = Timetable.of(16)
+    assert budget.next_review(state, before) == 3
+    state.step, state.seconds = 6, 2 + 4 * 1.0 * slower
+    if slower == 100.0:  # there is no time left
+        assert state.seconds > state.plan["until_seconds"]
+    else:  # what has passed is not counted again
+        state.plan["until_seconds"] = state.seconds + 2 * 1.0 + 8 * 3.0
+    after = budget.review(task, state, before, (2, 2.0), said.append)
+    assert after.total == state.plan.get("total_steps", 16) == total
+    assert len(said) == (abs(total - 16) > 1)
+    assert after.planned(6) == 6 and after.planned(after.total) == 16
+    if slower == 0.5:
+        assert task.stages(after) == [Stage(8, 0, 10), Stage(16, 10, 26)]
+        assert task.rate(after)(6) == task.rate(before)(6) and task.rate(after)(26) == 0
+
+
+def test_a_run_that_was_reviewed_goes_on_exactly_from_a_checkpoint_between_reviews(
+    corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(budget, "affordable_steps", afforded(12))
+
+    looked = []
+
+    def longer_at_first(task, state, timetable, since, tell):
+        looked.append(state.step)
+        if state.step < 5:
+            timetable = timetable.ending(at=timetable.total + 3, seen_from=state.step)
+            budget._decide(state, timetable)
+        return timetable
+
+    monkeypatch.setattr(pretraining, "review", longer_at_first)
+    options = small_options(corpus, steps=None, minutes=1.0, checkpoint_steps=1, keep=99)
+    report = pretrain(options, tmp_path / "whole", show=False)
+    assert report["steps"] > 12 and report["stages"][1] > (6, 16)
+    between = [step for step in range(1, report["steps"]) if step not in looked]
+    assert between[0] < looked[0] < 5 < between[-1]
+    for step in (between[0], between[-1]):
+        again = tmp_path / f"again-{step}"
+        shutil.copytree(tmp_path / "whole", again)
+        for path in checkpoints(again / "checkpoints")[step + 1 :]:  # the first is of step 0
+            path.unlink()
+        resumed = PretrainOptions.resumed(again / "training.json")
+        assert pretrain(resumed, again, resume=True, show=False)["steps"] == report["steps"]
+        weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path / "whole", again)]
+        assert weights[0] == weights[1]
+
+
+def test_a_run_on_a_machine_that_became_faster_uses_its_time(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "affordable_steps", afforded(12, seconds=2.0))  # of a second each, it seemed
+    report = pretrain(small_options(corpus, steps=None, minutes=1.0), tmp_path / "run", show=False)
+    lengths = [line["tokens"] for line in read_metrics(tmp_path / "run") if "tokens" in line]
+    assert report["steps"] > 24 and len(lengths) == report["steps"]
+    assert report["training_seconds"] < 20  # of 2: others may be at work
+    assert [length for _, length in report["stages"]] == [8, 16]
 
 
 def test_a_run_of_minutes_takes_about_as_long(corpus, tmp_path, monkeypatch):
@@ -505,10 +582,11 @@ def test_the_steps_that_fit_leave_time_for_the_looks_and_the_end(run, monkeypatc
     task = dataclasses.replace(task, options=dataclasses.replace(task.options, steps=None, minutes=1.0))
     rates = {8: 0.1, 16: 0.3}  # seconds a step; half of the steps each
     monkeypatch.setattr(budget, "seconds_per_step", lambda task, state, length, *_: rates[length])
-    monkeypatch.setattr(budget, "looking_seconds", lambda *_: 4.0)
+    monkeypatch.setattr(budget, "looking_seconds", lambda *_: (3.0, 1.0))
     monkeypatch.setattr(time, "monotonic", lambda: 1010.0)
     found = budget.affordable_steps(task, None, 1000.0, lambda text: None)
-    assert found == int((budget.MARGIN * 50 - 4 - budget.FINISHING_SECONDS) / 0.2)
+    left = budget.MARGIN * 50 - 1 - budget.FINISHING_SECONDS
+    assert found == (int((left - 3) / 0.2), left, rates)
 
 
 def test_rehearsing_leaves_the_parameters_alone(run):

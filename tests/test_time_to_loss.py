@@ -19,6 +19,7 @@ from peers.race_minibert import Minibert  # noqa: E402
 
 from minibert.pretraining.options import PretrainOptions  # noqa: E402
 from minibert.pretraining.preparation import prepare_text  # noqa: E402
+from minibert.pretraining.recipes import Timetable  # noqa: E402
 
 PEER, OURS = time_to_loss.PEER, time_to_loss.OURS
 
@@ -101,7 +102,7 @@ def test_the_rate_follows_the_schedule(course, monkeypatch):
     monkeypatch.setattr(runner, "train", lambda ready, rate: rates.append(rate) or 0.0)
     runner.advance(4)
     runner.advance(10)
-    assert rates == [runner.task.rate(10)(step) for step in range(10)] and max(rates) == 2e-3
+    assert rates == [runner.task.rate(Timetable.of(10))(step) for step in range(10)] and max(rates) == 2e-3
 
 
 def test_seconds_of_a_step_are_those_of_each_length_by_its_share(course, monkeypatch):

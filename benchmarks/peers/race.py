@@ -15,6 +15,7 @@ from minibert.ops import Ops
 from minibert.pretraining.evaluation import scored_positions
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.recipes import Timetable
 from minibert.pretraining.task import Pretraining
 from minibert.train import prefetch
 
@@ -52,8 +53,9 @@ class Runner:
 
     def __init__(self, course: Course, task: Pretraining) -> None:
         self.task = task
-        self._rate = task.rate(course.steps)
-        self._batches = prefetch(self._ready(task.batches(course.steps)))
+        timetable = Timetable.of(course.steps)
+        self._rate = task.rate(timetable)
+        self._batches = prefetch(self._ready(task.batches(timetable)))
         self._step = self._tokens = 0
         self._seconds = 0.0
         self._looks = task.held_out_batches(task.options.longest, course.targets)

@@ -156,8 +156,8 @@ def _run_flags(group: Any) -> None:
         "--minutes",
         type=float,
         metavar="N",
-        help="how long the command may take; the number of steps is fixed once this machine's speed is "
-        f"measured (default: {MINUTES:g})",
+        help="how long the command may take; this machine's speed is measured first, and looked at again on "
+        f"the way: the schedule ends with the time (default: {MINUTES:g})",
     )
     length.add_argument("--steps", type=int, metavar="N", help="how many updates instead")
     FLAGS.number(group, "--seed", int, "the seed of everything drawn at random")

@@ -1,9 +1,9 @@
 """How many steps a run takes: a number that was given, or as many as fit into a number of minutes.
 
 For minutes, some first steps of every stage are rehearsed on a copy of the parameters and thrown away; from
-the rates that they show the steps are counted out, once. The number goes into the first checkpoint, and
-nothing depends on a clock from there on: a run of M minutes that came to N steps is, bit for bit, the run of
-N steps.
+the rates that they show the steps are counted out. On the way the clock is looked at again, a few times:
+where the machine has become faster or slower by then, what is left of the schedule becomes longer or shorter.
+What was decided stands in every checkpoint, and nothing else depends on a clock.
 """
 
 import time
@@ -12,24 +12,44 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from minibert.errors import InputError
 from minibert.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
+from minibert.pretraining.recipes import Timetable
 from minibert.pretraining.task import GLANCE_TARGETS, Pretraining
 from minibert.train import Loop, State, Steps, compiling_text, memory_explained, prefetch
 
 REHEARSAL = 0.03  # share of the minutes that measuring may take
-MARGIN = 0.96  # a machine is not equally fast all the time
+MARGIN = 0.97  # a machine is not equally fast all the time
+REVIEWS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # of the schedule, where the clock is looked at again
+NO_CHANGE = 0.01  # of the steps left, for which the schedule stays as it is
+WORTH_TELLING = 0.1
 FINISHING_SECONDS = 5.0  # for the picture and the files
+
+
+class Afforded(NamedTuple):
+    """What fits into a number of minutes.
+
+    Attributes
+    ----------
+    steps : how many steps.
+    seconds : what they may take, looks at held-out text included.
+    per_step : seconds of a step at each sequence length.
+    """
+
+    steps: int
+    seconds: float
+    per_step: dict[int, float]
 
 
 def plan_steps(
     task: Pretraining, state: State, folder: Path, began: float, tell: Callable[[str], None]
-) -> int:
-    """Fix the number of steps of the whole run, and write it into a checkpoint.
+) -> Timetable:
+    """Count out the steps of the whole run, and write into a checkpoint what was decided.
 
-    A run that goes on with the length it had keeps to what was fixed before.
+    A run that goes on with the length it had keeps to what was decided before.
 
     Parameters
     ----------
@@ -46,27 +66,95 @@ def plan_steps(
                 f"minutes={task.options.minutes:g} with {task.ops.part[1]} processes, whose clocks differ; "
                 "give --steps instead."
             )
-        total = task.options.steps or state.step + affordable_steps(task, state, began, tell)
-        if total < state.step:
+        state.plan = {"budget": budget}
+        if task.options.steps:
+            timetable = Timetable.of(task.options.steps)
+        else:
+            found = affordable_steps(task, state, began, tell)
+            timetable = Timetable.of(state.step + found.steps)
+            state.plan["until_seconds"] = state.seconds + found.seconds
+            state.plan["per_step"] = [[length, seconds] for length, seconds in found.per_step.items()]
+        if timetable.total < state.step:
             raise InputError(
-                f"steps={total} is less than the {state.step:,} steps that this run has done; give more."
+                f"steps={timetable.total} is less than the {state.step:,} steps that this run has done; give "
+                "more."
             )
-        state.plan = {"budget": budget, "total_steps": total}
+        _decide(state, timetable)
         if task.ops.leads:
             state.save(folder)
-    return state.plan["total_steps"]
+    return timetable_of(state)
 
 
-def affordable_steps(task: Pretraining, state: State, began: float, tell: Callable[[str], None]) -> int:
+def timetable_of(state: State) -> Timetable:
+    """What was decided about the length of a run."""
+    total = state.plan["total_steps"]
+    return Timetable(tuple(map(tuple, state.plan.get("timetable", ((0, 0), (total, total))))))
+
+
+def _decide(state: State, timetable: Timetable) -> None:
+    state.plan |= {"total_steps": timetable.total, "timetable": timetable.knots}
+
+
+def next_review(state: State, timetable: Timetable) -> int | None:
+    """The step after which the clock is looked at again; None when it no longer is."""
+    if "until_seconds" not in state.plan:
+        return None
+    ahead = (timetable.step_at(share * timetable.planned_total) for share in REVIEWS)
+    return next((step for step in ahead if state.step < step < timetable.total), None)
+
+
+def review(
+    task: Pretraining,
+    state: State,
+    timetable: Timetable,
+    since: tuple[int, float],
+    tell: Callable[[str], None],
+) -> Timetable:
+    """Let a run end when its time does, at the pace of its last steps.
+
+    Parameters
+    ----------
+    task, state, timetable : what is trained, where it stands, and what was decided so far.
+    since : step, and seconds of training, from which on the pace counts.
+    tell : called with a sentence where much changes.
+
+    Returns
+    -------
+    What is decided now; it is in the state's plan as well.
+    """
+    step, total = state.step, timetable.total
+    pace = (state.seconds - since[1]) / _expected(task, state, timetable, since[0], step)
+    left = state.plan["until_seconds"] - state.seconds
+    steps = max(1, int((total - step) * left / (pace * _expected(task, state, timetable, step, total))))
+    if abs(steps - (total - step)) > NO_CHANGE * (total - step):
+        timetable = timetable.ending(at=step + steps, seen_from=step)
+        _decide(state, timetable)
+    if abs(timetable.total - total) > WORTH_TELLING * (total - step):
+        which = "faster" if timetable.total > total else "slower"
+        tell(f"The machine has become {which}: {timetable.total:,} steps fit instead of {total:,}.")
+    return timetable
+
+
+def _expected(task: Pretraining, state: State, timetable: Timetable, begin: int, end: int) -> float:
+    """Seconds that steps `begin` to `end` would take at the rates of the rehearsal."""
+    per_step = dict(state.plan["per_step"])
+    return sum(
+        per_step[stage.seq_length] * max(0, min(end, stage.end) - max(begin, stage.begin))
+        for stage in task.stages(timetable)
+    )
+
+
+def affordable_steps(task: Pretraining, state: State, began: float, tell: Callable[[str], None]) -> Afforded:
     """How many steps fit into what is left of the minutes, the last evaluation included."""
-    seconds = 60 * task.options.minutes
-    lengths = task.options.lengths
+    seconds, lengths = 60 * task.options.minutes, task.options.lengths
     trial = REHEARSAL * seconds / len(lengths)
-    per_step = sum(share * seconds_per_step(task, state, length, trial, tell) for length, share in lengths)
-    left = MARGIN * (seconds - (time.monotonic() - began)) - looking_seconds(task, state) - FINISHING_SECONDS
-    steps = max(len(lengths), int(left / per_step))
+    rates = {length: seconds_per_step(task, state, length, trial, tell) for length, _ in lengths}
+    per_step = sum(share * rates[length] for length, share in lengths)
+    on_the_way, at_the_end = looking_seconds(task, state)
+    left = MARGIN * (seconds - (time.monotonic() - began)) - at_the_end - FINISHING_SECONDS
+    steps = max(len(lengths), int((left - on_the_way) / per_step))
     tell(f"{steps:,} steps of {1000 * per_step:.0f} ms fit into {task.options.minutes:g} minutes.")
-    return steps
+    return Afforded(steps, left, rates)
 
 
 def seconds_per_step(
@@ -90,11 +178,14 @@ def seconds_per_step(
     return median(after - before for before, after in pairwise(times[1:]))
 
 
-def looking_seconds(task: Pretraining, state: State) -> float:
-    """What all looks at the held-out text will take, from a short one."""
+def looking_seconds(task: Pretraining, state: State) -> tuple[float, float]:
+    """What looks at the held-out text will take, on the way and at the end, from a short one."""
     batches = task.held_out_batches(task.options.longest, GLANCE_TARGETS // 4)
     task.score(state.params, batches)  # the first look also warms up
     began = time.monotonic()
     task.score(state.params, batches)
-    glances = task.options.evaluations + 2 * TARGETS / GLANCE_TARGETS  # the last look is at shuffled text too
-    return 4 * glances * (time.monotonic() - began)
+    glance = 4 * (time.monotonic() - began)
+    return (
+        task.options.evaluations * glance,
+        2 * TARGETS / GLANCE_TARGETS * glance,
+    )  # the last, of shuffled text too

@@ -1,6 +1,9 @@
 """What goes with a size when the user does not say otherwise, and schedules of sequence lengths."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from minibert.errors import InputError
 
@@ -50,6 +53,57 @@ class Stage(NamedTuple):
     seq_length: int
     begin: int
     end: int
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """How far along its schedule a run is at each of its steps.
+
+    Rates and lengths are laid out over a number of planned steps. Where the clock shows that there is time
+    for more of them, or for fewer, the rest of the schedule is stretched or shortened, and ends with the run.
+
+    Parameters
+    ----------
+    knots : (step, planned step), both ascending from (0, 0) to the end of the run and of the schedule, with
+        straight lines between them.
+
+    Examples
+    --------
+    >>> timetable = Timetable.of(100).ending(at=140, seen_from=20)
+    >>> timetable.total, timetable.planned(20), timetable.planned(80), timetable.step_at(100)
+    (140, 20.0, 60.0, 140)
+    """
+
+    knots: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def of(cls, total: int) -> "Timetable":
+        """A run that keeps to its plan."""
+        return cls(((0, 0), (total, total)))
+
+    @property
+    def total(self) -> int:
+        """The step to end with."""
+        return int(self.knots[-1][0])
+
+    @property
+    def planned_total(self) -> int:
+        """Steps of the schedule."""
+        return int(self.knots[-1][1])
+
+    def planned(self, step: int) -> float:
+        """Where on the schedule a step stands."""
+        return float(np.interp(step, *zip(*self.knots, strict=True)))
+
+    def step_at(self, planned: float) -> int:
+        """The step that stands there on the schedule."""
+        steps, places = zip(*self.knots, strict=True)
+        return round(float(np.interp(planned, places, steps)))
+
+    def ending(self, at: int, seen_from: int) -> "Timetable":
+        """The same up to step `seen_from`; what is left of the schedule then ends at step `at`."""
+        passed = [knot for knot in self.knots if knot[0] < seen_from]
+        return Timetable((*passed, (seen_from, self.planned(seen_from)), (at, self.planned_total)))
 
 
 def parse_lengths(text: str) -> list[tuple[int, float]]:

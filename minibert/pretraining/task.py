@@ -19,6 +19,7 @@ from minibert.params import PRETRAINING, Parameters, initialise, precision_for
 from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
+from minibert.pretraining.recipes import Stage, Timetable
 from minibert.train import Gradients, State
 
 GLANCE_TARGETS = 2_000  # of the held-out text, on the way
@@ -61,11 +62,20 @@ class Pretraining:
         """A new optimizer."""
         return optimizer_for(params, **self.options.update_rule)
 
-    def rate(self, total: int) -> Callable[[int], float]:
-        """The learning rate of every step of a run of `total` steps."""
-        o = self.options
+    def rate(self, timetable: Timetable) -> Callable[[int], float]:
+        """The learning rate of every step of a run."""
+        o, total = self.options, timetable.planned_total
         warmup = round(total * o.warmup)
-        return lambda step: warmup_linear(step, total, warmup, o.learning_rate, o.google_decay)
+        return lambda step: warmup_linear(
+            timetable.planned(step), total, warmup, o.learning_rate, o.google_decay
+        )
+
+    def stages(self, timetable: Timetable) -> list[Stage]:
+        """The lengths of a run's sequences, one after another."""
+        return [
+            Stage(length, timetable.step_at(begin), timetable.step_at(end))
+            for length, begin, end in self.options.stages(timetable.planned_total)
+        ]
 
     def gradients(self, config: BertConfig) -> Gradients:
         """What the loop calls for every micro-batch: forward, backward, and the figures of both tasks."""
@@ -77,14 +87,14 @@ class Pretraining:
         return lambda batch: step_operations(config, batch.lengths, batch.masked_counts)
 
     def batches(
-        self, total: int, step: int = 0, position: list[int] | None = None
+        self, timetable: Timetable, step: int = 0, position: list[int] | None = None
     ) -> Iterator[tuple[Batch, list]]:
         """The batch of every step from `step` on, with the position in the data after it.
 
         A position is [sequence length, epoch, block, offset]. Where the length changes, a new pass over the
         text begins: instances of another length are other instances.
         """
-        for stage in self.options.stages(total):
+        for stage in self.stages(timetable):
             if stage.end <= step:
                 continue
             at = BEGINNING
@@ -138,12 +148,12 @@ class Pretraining:
         """Held-out figures of some parameters."""
         return score(self.ops, params.config, params.tree, batches, self.mask_id)
 
-    def looker(self, total: int) -> Callable[[State], dict[str, float]]:
+    def looker(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
         """A glance at a little held-out text, at the sequence length that is being trained."""
         batches: dict[int, list[Batch]] = {}
 
         def look(state: State) -> dict[str, float]:
-            length = next(s.seq_length for s in self.options.stages(total) if state.step <= s.end)
+            length = next(s.seq_length for s in self.stages(timetable) if state.step <= s.end)
             if length not in batches:
                 batches[length] = self.held_out_batches(length, GLANCE_TARGETS)
             found = self.score(state.params, batches[length])
