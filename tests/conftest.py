@@ -11,6 +11,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+# Before JAX is: most of what its tests take is compiling, which gives the same answers with less effort.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
