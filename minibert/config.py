@@ -130,6 +130,13 @@ class BertConfig:
         }
 
     @property
+    def size(self) -> str:
+        """What a BERT of these layers, this width and these heads is called: "tiny", or "5-96-3"."""
+        shape = (self.L, self.H, self.A)
+        published = (name for name, other in SIZES.items() if other == shape and self.F == 4 * self.H)
+        return next(published, "-".join(map(str, shape)))
+
+    @property
     def gelu_form(self) -> str:
         """The form of GELU as `ops.gelu` names it: "erf" or "tanh"."""
         return GELU_FORMS[self.hidden_act]

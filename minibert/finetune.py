@@ -11,7 +11,6 @@ and the best of them once more at its top.
 
 import dataclasses
 import json
-import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -87,15 +86,10 @@ def finetune(
         _check_folder(options, out, resume)
         if resume and (report := load_report(out)) is not None:
             return report
-        try:
-            with make(options, show) as run_one:
-                if len(runs) == 1:
-                    return run_one(options, out, began)
-                return sweep(options, runs, run_one, out, show, began)
-        except KeyboardInterrupt:
-            if show and (out / OPTIONS_FILE).exists():
-                say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
-            raise
+        with make(options, show) as run_one:
+            if len(runs) == 1:
+                return run_one(options, out, began)
+            return sweep(options, runs, run_one, out, show, began)
 
 
 @contextmanager

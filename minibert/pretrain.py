@@ -226,7 +226,7 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
     text, options = task.text, task.options
     lengths = ", then ".join(f"{s.end - s.begin:,} of {s.seq_length}" for s in task.stages(timetable))
     return (
-        f"BERT-{options.size}, {state.params.count() / 1e6:.1f}M parameters, "
+        f"BERT-{state.params.config.size}, {state.params.count() / 1e6:.1f}M parameters, "
         f"{text.tokenizer.vocab_size:,} pieces; "
         f"{len(text.train_ids):,} documents to learn from, {len(text.held_out_ids):,} held out, "
         f"{text.shards.n_tokens:,} tokens; "
@@ -246,7 +246,7 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
     )
     report = {
         "held_out": held_out.to_dict() | {"shuffled_loss": shuffled.loss},
-        "size": options.size,
+        "size": params.config.size,
         "parameters": params.count(),
         "vocab_size": params.config.vocab_size,
         "steps": state.step,

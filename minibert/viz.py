@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minibert.files import write_atomically
+from minibert.runlog import read_metrics
 
 INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
 PIECE_COLOURS = ("#dbe7f3", "#f6e3c5", "#dcefd9", "#f3d9e1", "#e4def2")
@@ -62,8 +63,7 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     The matplotlib figure.
     """
     report = json.loads((Path(run) / "report.json").read_text(encoding="utf-8"))
-    lines = (Path(run) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    metrics = [json.loads(line) for line in lines]
+    metrics = read_metrics(run)
     held_out, last = report["held_out"], report["steps"]
     axes = (figure or _new_figure(8, 4.8)).subplots()
     curve = _draw_training(axes, [line for line in metrics if "mlm_loss" in line])

@@ -404,6 +404,17 @@ def test_a_cell_that_diverges_is_told_and_the_others_go_on(options, tmp_path, ca
     assert cli.main([*words[:-6], "--row", "last"]) == 0
 
 
+def test_a_table_that_is_stopped_says_how_to_go_on(options, tmp_path, capsys, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "finetune", stopped)
+    words = ["table7", "--data", options.data, "--model", options.model, "--out", str(tmp_path / "t")]
+    assert cli.main([*words, "--row", "fine-tuned"]) == 130
+    said = capsys.readouterr().err
+    assert "The same command goes on where it was stopped." in said and "--resume" not in said
+
+
 def test_engines_train_alike(options, tmp_path):
     """The LSTMs of the fastest engine go the way of the reference."""
     found = []

@@ -62,11 +62,11 @@ model                   | bert hub/* params config batch backends/__init__    |
 
 metrics/*               | metrics/*                                           | numpy
 trace                   | flops                                               | numpy
-viz                     |                                                     | numpy matplotlib
 gradcases/*             | gradcases/* bert heads bilstm params config batch   | numpy
 gradcheck               | ops/* gradcases/* params                            | numpy
 
 runlog                  |                                                     | tqdm tensorboardX
+viz                     | runlog                                              | numpy matplotlib
 train                   | optim checkpoint metrics/* runlog params config     |
                         | batch                                               | numpy
 pretraining/recipes     |                                                     | numpy

@@ -634,9 +634,11 @@ def test_variants_of_the_paper_run_to_the_end(corpus, tmp_path, more):
 def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(run, corpus, tmp_path):
     out = tmp_path / "further"
     options = small_options(
-        corpus, init_from=str(run), learning_rate=1e-9, steps=2, seed=3, dropout=0.25, hidden_act="gelu_new"
-    )
-    pretrain(options, out, show=False)
+        corpus, init_from=str(run), learning_rate=1e-9, steps=2, seed=3, dropout=0.25, hidden_act="gelu_new",
+        size="base",
+    )  # fmt: skip
+    report = pretrain(options, out, show=False)
+    assert report["size"] == json.loads((run / "report.json").read_text())["size"] != "base"
     config = load_hf(out)[0]
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.25, 0.25)
     assert config.hidden_act == "gelu"  # its shape and arithmetic are those it was trained with

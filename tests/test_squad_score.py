@@ -411,12 +411,14 @@ def test_command_refuses_broken_predictions(files, tmp_path, capsys, content, me
 
 
 def test_command_refuses_what_is_no_file_and_a_threshold_of_nothing(files, tmp_path, capsys):
-    gold, predictions, _ = files("2.0")
+    gold, predictions, odds = files("2.0")
     absent = str(tmp_path / "absent.json")
     assert "absent.json" in ends_badly(capsys, cli.BAD_INPUT, "score", "squad", absent, predictions)
     assert "absent.json" in ends_badly(capsys, cli.BAD_INPUT, "score", "squad", gold, absent)
     message = ends_badly(capsys, cli.BAD_INPUT, "score", "squad", gold, predictions, "--threshold", "1")
     assert "--null-odds" in message
+    words = ["score", "squad", gold, predictions, "--null-odds", odds, "--threshold", "nan"]
+    assert "--threshold nan is no number" in ends_badly(capsys, cli.BAD_INPUT, *words)
 
 
 # The published predictions

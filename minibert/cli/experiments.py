@@ -81,6 +81,7 @@ def run_table7(arguments: argparse.Namespace) -> int:
     """Train, and print the table; 1 when a training has failed."""
     from minibert.experiments.table7 import cells, table7, table_text
     from minibert.finetuning.options import FinetuneOptions
+    from minibert.runlog import say
 
     if arguments.seeds < 1:
         raise InputError(f"--seeds {arguments.seeds} leaves nothing to train; give at least 1.")
@@ -95,13 +96,18 @@ def run_table7(arguments: argparse.Namespace) -> int:
         backend=arguments.backend,
         threads=arguments.threads,
     )
-    results = table7(
-        options,
-        arguments.out,
-        seeds=range(arguments.seeds),
-        rows=arguments.row or ROWS,
-        show=not arguments.quiet,
-    )
+    try:
+        results = table7(
+            options,
+            arguments.out,
+            seeds=range(arguments.seeds),
+            rows=arguments.row or ROWS,
+            show=not arguments.quiet,
+        )
+    except KeyboardInterrupt:
+        if not arguments.quiet:
+            say("The same command goes on where it was stopped.")
+        raise
     print(json.dumps(results, indent=2) if arguments.json else table_text(results))
     asked = [cell.name for cell in cells(arguments.row or ROWS, range(arguments.seeds))]
     return int(any("failed" in results["cells"][name] for name in asked))

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -165,6 +166,7 @@ def _training_flags(group: Any) -> None:
 def run_finetune(arguments: argparse.Namespace) -> int:
     """Start a run or a sweep, or go on with one."""
     from minibert.finetune import OPTIONS_FILE, finetune, report_text
+    from minibert.runlog import say
 
     began = time.monotonic()
     said = said_fields(FinetuneOptions, arguments)
@@ -177,7 +179,13 @@ def run_finetune(arguments: argparse.Namespace) -> int:
         options = FinetuneOptions(**said)
     _check_used(options, said)
     join_processes(arguments, options.backend)
-    report = finetune(options, arguments.out, resume=arguments.resume, show=not arguments.quiet, began=began)
+    out, show = Path(arguments.out), not arguments.quiet
+    try:
+        report = finetune(options, out, resume=arguments.resume, show=show, began=began)
+    except KeyboardInterrupt:
+        if show and (out / OPTIONS_FILE).exists():
+            say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
+        raise
     print(json.dumps(report, indent=2, ensure_ascii=False) if arguments.json else report_text(report))
     return 0
 

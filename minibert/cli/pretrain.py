@@ -199,10 +199,13 @@ def _model_flags(group: Any) -> None:
     group.add_argument(
         "--init-from",
         metavar="FOLDER",
-        help="a trained BERT to start from, Hugging Face's too; its shape and vocabulary hold",
+        help="a trained BERT to start from, Hugging Face's too; its shape and vocabulary hold, "
+        "and --size is only for what goes with it",
     )
     FLAGS.choice(group, "--hidden-act", GELU_FORMS, "gelu: by the error function; gelu_new: by tanh")
-    FLAGS.number(group, "--max-positions", int, "the longest sequence the model can ever read")
+    FLAGS.number(
+        group, "--max-positions", int, "the longest sequence the model can ever read; at least --seq-length"
+    )
     FLAGS.number(group, "--dropout", float, "of embeddings, sublayers and attention")
     add_attention_dropout(group)
     group.add_argument(

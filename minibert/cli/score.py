@@ -92,6 +92,8 @@ def run_squad(arguments: argparse.Namespace) -> int:
     if arguments.threshold is not None and not arguments.null_odds:
         raise InputError("--threshold is for null odds; give their file with --null-odds as well.")
     threshold = 1.0 if arguments.threshold is None else arguments.threshold
+    if math.isnan(threshold):
+        raise InputError("--threshold nan is no number; give one to hold the null odds against.")
     questions, predictions = read(arguments.gold), _json_object(arguments.predictions)
     odds = _json_object(arguments.null_odds) if arguments.null_odds else None
     version = squad.version_of(questions, arguments.version)
