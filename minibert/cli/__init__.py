@@ -92,8 +92,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output, `head` perhaps, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except (RunError, OSError, MemoryError) as error:
+    except (RunError, MemoryError) as error:
         return _complain(error or "there is not enough memory", FAILED)
+    except OSError as error:
+        where = f"{error.filename} could" if error.filename else "The output, or a file, could"
+        return _complain(f"{where} not be read or written: {error.strerror or error}.", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
 
