@@ -1,4 +1,7 @@
-"""Batch: flat tokens and where sequences begin. No padding; only heads and attention look at borders."""
+"""Batch: flat tokens and where sequences begin, without padding.
+
+Only attention and the heads look at where one sequence ends and the next begins.
+"""
 
 import dataclasses
 from collections.abc import Iterator, Sequence as Many
@@ -13,7 +16,7 @@ from minibert.params import Head
 
 
 class Sequence(NamedTuple):
-    """One packed sequence, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, and what is to be predicted in it."""
+    """One sequence, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, and what is to be predicted in it."""
 
     input_ids: np.ndarray  # (n,) vocabulary ids, masking already applied
     token_type_ids: np.ndarray  # (n,) 0 in segment A, 1 in segment B
@@ -72,7 +75,7 @@ class Batch:
 
     @property
     def asks_next(self) -> bool:
-        """Whether there is a question of next sentences in it."""
+        """Whether any sequence has a next-sentence label."""
         return bool(self.next_sentence_weights.any())
 
     @property
@@ -107,14 +110,14 @@ class Batch:
 
         Parameters
         ----------
-        sequences : what to lay out; weights are those of a global batch of nothing else.
-        first : the number of the first sequence in the global batch.
+        sequences : what to lay out; the weights are those of a global batch of just these sequences.
+        first : the number that the first of them has in the global batch.
 
         Raises
         ------
         InputError
-            When there is no sequence, one of them is empty, its parts are not of equal length, it is to be
-            predicted where it has no token, or what stands in it is no whole number of 32 bits.
+            When there is no sequence, or when one of them is empty, has parts of different lengths, has a
+            masked position outside its tokens, or holds anything but whole numbers of at most 32 bits.
         """
         if not sequences:
             raise InputError("sequences=[] makes no batch; give at least one sequence.")
@@ -216,9 +219,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Stretch(Batch):
-    """A stretch of a global batch, as one of several machines makes it; of the rest it knows the limits.
+    """One machine's part of a global batch, with the limits of the whole batch, which fix the shapes.
 
-    Its weights are those of a batch of nothing else.
+    Its weights are those of a batch of just this part.
     """
 
     stretches: int  # how many there are
@@ -229,7 +232,7 @@ class Stretch(Batch):
 
     @property
     def asks_next(self) -> bool:
-        """Whether there is a question of next sentences in the global batch."""
+        """Whether any sequence of the global batch has a next-sentence label."""
         return self.asks
 
 
@@ -260,8 +263,8 @@ class TaskBatch(Batch):
         Raises
         ------
         InputError
-            When there is no feature, features have different numbers of sequences, or one has not as many
-            tags as rows.
+            When there is no feature, when features have different numbers of sequences, or when one has
+            another number of tags than of rows.
         """
         if not features:
             raise InputError("features=[] makes no batch; give at least one.")
@@ -306,7 +309,7 @@ class TaskBatch(Batch):
         ------
         InputError
             When an id is outside the vocabulary or the segments, a sequence is longer than the positions, a
-            row is not one of its own sequence, or a label is none that the head can give.
+            row lies outside its own example, or a label is not one that the head can predict.
         """
         super().validate(config)
         begins, ends = self.cu_seqlens[: -1 : self.choices], self.cu_seqlens[self.choices :: self.choices]
@@ -348,7 +351,7 @@ class TaskBatch(Batch):
 
 @dataclass(frozen=True)
 class VectorBatch(TaskBatch):
-    """A batch to be tagged whose tokens are vectors: what a frozen encoder has made of them."""
+    """A batch to be tagged whose tokens are vectors: the hidden states of a frozen encoder."""
 
     vectors: np.ndarray = dataclasses.field(kw_only=True)  # (T,I), or (N,T,I) where N layers are to be mixed
 
@@ -370,7 +373,7 @@ class VectorBatch(TaskBatch):
         Raises
         ------
         InputError
-            When there is no sequence, one of them is empty, or one has not as many tags as rows.
+            When there is no sequence, or when one is empty or has another number of tags than of rows.
         """
         lengths = [one.shape[-2] for one in vectors]
         rows = [np.arange(n) for n in lengths] if rows is None else rows

@@ -3,7 +3,7 @@
 Pure functions. `ops` does the arithmetic, `config` has the shapes, `params` and `grads` are trees of arrays
 as `Parameters.tree` holds them, `batch` is flat tokens, `drop` the source of dropout or None. The loss is
 
-    mean over masked positions of -log p(token)  +  mean over sequences of -log p(is next).
+    mean over masked positions of -log p(token)  +  mean over sequences of -log p(IsNext or NotNext).
 """
 
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ def encoder_layer(
     number: Any,
     rows: Any = None,
 ) -> tuple[Any, Any]:
-    """One layer: attention, then feed-forward. With `rows` all tokens are seen and only these computed."""
+    """One layer: attention, then feed-forward. With `rows`, only these are computed, from the keys of all."""
     attention, feed_forward = params["attention"], params["feed_forward"]
     x, saved_attention = ops.attention_block(x, attention, batch.cu_seqlens, config, drop, number, rows)
     if drop is not None and rows is not None:
@@ -54,8 +54,8 @@ def encoder(
 
     Parameters
     ----------
-    ops, config, params, batch, drop : as everywhere here.
-    rows : (R,) ascending; of what leaves the last layer, those that anybody reads. None: all.
+    ops, config, params, batch, drop : see the module's docstring.
+    rows : (R,) ascending, the rows of the last layer that the heads read; only these are computed. None: all.
     """
     x, saved_embedding = ops.embedding_block(batch, params["embeddings"], config, drop)
 
@@ -79,7 +79,7 @@ def encoder_backward(
 ) -> Tree:
     """Gradients of all layers and the embeddings, added to `grads`.
 
-    With `frozen` = n the embeddings and the first n layers get none: backward ends above them.
+    With `frozen` = n, backward stops above the first n layers: they and the embeddings get no gradient.
     """
     saved_embedding, saved_layers = saved
 
@@ -111,8 +111,9 @@ def hidden_states(
     Parameters
     ----------
     ops, config, params, batch : the engine, the model, and what it reads.
-    numbers : 0 is what leaves the embeddings, n what leaves the n-th layer. Layers above are not computed.
-    rows : (R,) ascending; of what leaves the last layer, those that anybody reads. None: all.
+    numbers : which ones; 0 is the output of the embeddings, n that of the n-th layer. Layers above the
+        highest number are not computed.
+    rows : (R,) ascending, the rows of the last layer that are wanted. None: all.
     """
     x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
     found = {0: ops.widen(x)} if 0 in numbers else {}
@@ -132,10 +133,17 @@ def attention_maps(ops: Any, config: BertConfig, x: Any, params: Tree, batch: Ba
     return ops.attention_probabilities(q, k, batch.cu_seqlens, config.is_decoder)
 
 
+# -> losses, nll (M,) and (S,), predictions (M,) and (S,), and what is saved
 def pretraining_loss(
     ops: Any, config: BertConfig, params: Tree, batch: Batch, drop: Any = None
 ) -> tuple[PretrainingLoss, Any]:
-    """Masked-LM and next-sentence loss of one batch."""
+    """Masked-LM and next-sentence loss of one batch.
+
+    Returns
+    -------
+    result : the loss, its parts, and what was predicted.
+    saved : what `pretraining_loss_backward` needs.
+    """
     rows, first, masked = _rows_read(ops, config, batch)
     x, saved_encoder = encoder(ops, config, params, batch, drop, rows)
     (mlm_nll, mlm_predicted), saved_mlm = ops.masked_lm_head(
@@ -143,7 +151,7 @@ def pretraining_loss(
     )
     pooled, saved_pooler = ops.pooler(x, first, params["pooler"])
     nsp_logits, saved_nsp = ops.linear(pooled, params["nsp"]["weight"], params["nsp"]["bias"])
-    # A sequence that is not asked about has label -1 and weight 0: any label will do.
+    # A sequence without a next-sentence question has label -1 and weight 0: any label will do.
     nsp_nll, saved_nsp_loss = ops.softmax_cross_entropy(nsp_logits, batch.next_sentence_labels.clip(0))
 
     mlm_weights = ops.cast(batch.masked_weights, mlm_nll.dtype)
@@ -163,9 +171,9 @@ def pretraining_loss(
     )
 
 
-# -> (S+M,), then (S,) and (M,): where the rows are that each head reads
+# -> (S+M,) rows of the batch, or None for all; (S,) and (M,): where among them each head reads
 def _rows_read(ops: Any, config: BertConfig, batch: Batch) -> tuple[Any, Any, Any]:
-    """What the two heads read of the last layer, the first token of each sequence and the masked ones."""
+    """The rows of the last layer that the two heads read: the first of each sequence and the masked ones."""
     first, masked = batch.first_rows, batch.masked_rows
     if config.is_decoder or len(first) + len(masked) >= len(batch.positions):
         return None, first, masked
@@ -173,11 +181,12 @@ def _rows_read(ops: Any, config: BertConfig, batch: Batch) -> tuple[Any, Any, An
     return rows, *(ops.xp.searchsorted(rows, own).astype(rows.dtype) for own in (first, masked))
 
 
+# -> grads, the tree of all parameters
 def pretraining_loss_backward(ops: Any, config: BertConfig, saved: Any, params: Tree, grads: Tree) -> Tree:
     """Gradients of `pretraining_loss`, added to `grads`, which is consumed and returned.
 
-    The word embedding is used twice, by the embeddings and as the decoder of the masked-LM head: two calls
-    add to one accumulator.
+    The word embedding is used twice, in the embeddings and as the decoder of the masked-LM head, so two calls
+    add to its one accumulator.
     """
     saved_encoder, saved_mlm, saved_pooler, saved_nsp, saved_nsp_loss, mlm_weights, nsp_weights = saved
     d_logits = ops.softmax_cross_entropy_backward(nsp_weights, saved_nsp_loss)

@@ -20,4 +20,4 @@ class Stopped(KeyboardInterrupt):
 
 
 class DivergedError(RunError):
-    """Training has left the finite numbers: another learning rate may not."""
+    """The loss or a gradient is no longer finite; with a lower learning rate it may stay so."""

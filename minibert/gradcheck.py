@@ -6,7 +6,7 @@ Im f(x + ihv) / h is the derivative along v, with no difference of nearby number
 
     |<g, v> - <u, Im f(x + ihv) / h>| / (|g| |v|),     f always the NumPy reference.
 
-A lower precision is held against float64 instead: an engine may err twice as much as plain NumPy does.
+A lower precision is compared with float64 instead: an engine may err twice as much as plain NumPy does.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -149,8 +149,8 @@ def value_error(engine: Ops, case: Case) -> float:
 def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:
     """Error of the gradient with respect to each argument, and to all of them together (under "all").
 
-    Each along one random direction: a wrong gradient is blind to it with probability zero. What the result
-    does not depend on has no gradient but rounding, and is looked at only together with the others.
+    Each along one random direction, which misses a wrong gradient with probability zero. An argument that the
+    result does not depend on has only rounding in its gradient, and counts only together with the others.
     """
     rng = np.random.default_rng(seed)
     u = upstream(case, rng)
@@ -190,7 +190,7 @@ def upstream(case: Case, rng: np.random.Generator) -> np.ndarray:
 
 
 def directional_derivative(case: Case, u: np.ndarray, directions: Arrays) -> float:
-    """Derivative of <u, result> of the reference along a direction; arguments that have none stay put."""
+    """Derivative of the reference's <u, result> along a direction; arguments without one stay as they are."""
 
     def along(t: complex) -> Any:
         moved = {name: one + t * directions.get(name, 0) for name, one in case.arguments.items()}

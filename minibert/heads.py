@@ -10,7 +10,7 @@ One linear layer on the encoder is all a task adds. What it reads, and what its 
 
 Under causal attention, that of the paper's left-to-right ablation, [CLS] has seen nothing but itself: there
 the last token is pooled instead, as in GPT (Radford et al. 2018). With `head.lstm` two bidirectional LSTMs
-stand between the encoder and all this: the row "+ BiLSTM" of the paper's Table 5.
+stand between the encoder and these layers: the row "+ BiLSTM" of the paper's Table 5.
 
 Pure functions, as in `bert.py`: `ops` does the arithmetic, `head` says which of these it is.
 """
@@ -44,7 +44,7 @@ def head_site(config: BertConfig) -> int:
 def logits(
     ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskBatch, drop: Any = None
 ) -> tuple[Any, Any]:
-    """What the output layer says."""
+    """Scores of the output layer, before any softmax."""
     rows = _rows_read(config, head, batch)
     x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _rows_left(config, head, rows))
     scores, saved = _output_layer(ops, config, head, x, rows, params, batch, drop)
@@ -83,6 +83,7 @@ def logits_backward(
     return bert.encoder_backward(ops, config, dx, saved_encoder, params, grads, frozen)
 
 
+# -> loss, nll (len(labels),), logits (S,K), (S,1), (T,2) or (N,K), and what is saved
 def loss(
     ops: Any,
     config: BertConfig,
@@ -99,8 +100,8 @@ def loss(
     ops, config, head, params : the engine, the model and its weights.
     batch : with labels.
     drop : source of dropout, or None.
-    span_weight : of each of the two losses of a span: 0.5 is their mean, as Google's code has it, 1 their
-        sum, as the paper.
+    span_weight : factor of each of the two losses of a span: 0.5 gives their mean, as in Google's code, 1
+        their sum, as in the paper.
     """
     scores, saved = logits(ops, config, head, params, batch, drop)
     weights = ops.cast(batch.label_weights, scores.real.dtype)
@@ -119,6 +120,7 @@ def loss(
     return HeadLoss((weights * nll).sum(), nll, scores), (saved, saved_loss, weights)
 
 
+# -> grads, the tree of all parameters
 def loss_backward(
     ops: Any,
     config: BertConfig,
@@ -130,7 +132,7 @@ def loss_backward(
 ) -> Tree:
     """Gradients of `loss`, added to `grads`, which is consumed and returned.
 
-    With `frozen` = n the embeddings and the first n layers get none.
+    With `frozen` = n, the embeddings and the first n layers get no gradient.
     """
     saved, saved_loss, weights = saved
     if head.kind == "span":
@@ -185,7 +187,7 @@ def _rows_read(config: BertConfig, head: Head, batch: TaskBatch) -> Any:
 
 # rows (S,) or (N,) -> the same or None
 def _rows_left(config: BertConfig, head: Head, rows: Any) -> Any:
-    """Those that leave the encoder; None: all, where an LSTM reads them, and left to right in any case."""
+    """The rows that the encoder is asked for; None: all, as LSTMs and left-to-right models need."""
     return None if head.lstm or config.is_decoder else rows
 
 
@@ -193,7 +195,7 @@ def _rows_left(config: BertConfig, head: Head, rows: Any) -> Any:
 def _output_layer(
     ops: Any, config: BertConfig, head: Head, x: Any, rows: Any, params: Tree, batch: TaskBatch, drop: Any
 ) -> tuple[Any, Any]:
-    """What stands on the encoder and reads these rows."""
+    """LSTMs, pooler, dropout and the output layer, as far as the head has them, on these rows."""
     saved_lstm, saved_rows, saved_drop, here = (), (), (), rows
     if _rows_left(config, head, rows) is not None:
         here = ops.xp.arange(len(rows), dtype=rows.dtype)

@@ -20,11 +20,11 @@ class Optimizer(ABC):
     Parameters
     ----------
     flat : (N,) the parameters; only their shape and dtype are looked at.
-    ranges : (K,2) or more columns, int64, ranges [begin, end) of the buffer and what is to be known of them.
+    ranges : (K,2) or (K,3) int64, rows [begin, end) of the buffer, with what a subclass has to know of each.
     beta1, beta2 : decay of the running means of the gradient and of its square.
     eps : added to the square root of the second moment, not under it.
-    weight_decay : decoupled: so much of a parameter joins what its moments say, before the rate is applied.
-    clip_norm : the longest gradient that is let through; a longer one is scaled down to it. 0: never.
+    weight_decay : decoupled: this share of a parameter is added to its update, before the rate is applied.
+    clip_norm : the largest norm that a gradient may have; a larger one is scaled down to it. 0: no limit.
     bias_correction : divide the moments by 1 - beta^t. The paper's code does not.
     begin : parameters before this place in the buffer are frozen: they stay as they are, and their gradients
         do not count.
@@ -63,12 +63,12 @@ class Optimizer(ABC):
 
     # buffer (N,) -> (n,)
     def _trained(self, buffer: Any) -> Any:
-        """What is trained of a buffer: the very same array, unless layers are frozen."""
+        """The trained part of a buffer: the whole array itself, unless layers are frozen."""
         return buffer[self.begin :] if self.begin else buffer
 
     # grads (N,) -> scalar
     def norm(self, ops: Any, grads: Any) -> Any:
-        """Length of the gradient of what is trained."""
+        """Norm of the gradient of the trained parameters."""
         return ops.global_norm(self._trained(grads))
 
     # params m v (N,)  grads (N,) -> params m v (N,)
@@ -122,8 +122,8 @@ class Optimizer(ABC):
 class AdamW(Optimizer):
     """Adam with decoupled weight decay (Kingma & Ba 2015; Loshchilov & Hutter 2019).
 
-    With `bias_correction=False` it is the optimizer of Google's released code: the moments are used as they
-    are, although they begin at zero, which warm-up makes up for.
+    With `bias_correction=False` it is the optimizer of Google's released code: the moments are used without
+    correction for their start at zero, which the warm-up makes up for.
 
     Its `ranges` are those that have weight decay, (K,2).
     """

@@ -24,7 +24,7 @@ class Entry:
     name: str  # path in the tree, joined by dots
     shape: tuple[int, ...]
     initial: str  # "normal" (truncated), "zeros", "ones", and for LSTMs "uniform" and "forget"
-    decays: bool  # weight decay: on weights, not on LayerNorm and biases (Devlin et al. 2019, A.2)
+    decays: bool  # weight decay: on weights, not on LayerNorm and biases (as in BERT's released code)
 
     @property
     def size(self) -> int:
@@ -47,7 +47,7 @@ class Head(NamedTuple):
 
     @property
     def pooled(self) -> bool:
-        """Whether it reads the pooled [CLS], hence has a pooler below it."""
+        """Whether the head reads the pooled [CLS], and so has a pooler below it."""
         return self.kind not in ("span", "tag")
 
 
@@ -61,7 +61,7 @@ def check_head(head: Head) -> Head:
     Raises
     ------
     InputError
-        When there is no such kind, or a head of the kind does not have so many outputs.
+        When there is no such kind, or when `outputs` is not a number that this kind can have.
     """
     if head.kind not in (*OUTPUTS, "classify", "tag"):
         kinds = ", ".join([*OUTPUTS, "classify", "tag"])
@@ -85,7 +85,7 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
     Raises
     ------
     InputError
-        When there is no such head, or H has no half for each direction of an LSTM.
+        When there is no such head, or when H is odd and the head has an LSTM.
     """
     check_head(head)
     H, F, V = config.H, config.F, config.V
@@ -154,8 +154,8 @@ def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
 
 
 def unflatten(table: Iterable[Entry], flat: Any) -> dict[str, Any]:
-    """The nested tree of a flat buffer; `layers` is a list. Views with NumPy, else slices; what lies behind
-    the table is left out."""
+    """The nested tree of a flat buffer; `layers` is a list. Leaves are views with NumPy, slices otherwise.
+    Whatever lies beyond the table's last entry is left out."""
     named, begin = {}, 0
     for entry in table:
         named[entry.name] = flat[begin : begin + entry.size].reshape(entry.shape)
@@ -195,7 +195,7 @@ class FlatParameters(ABC):
     Parameters
     ----------
     table : every parameter, in the order of the buffer.
-    flat : (N,) the buffer to take, N the sum of the table's sizes; zeros of `dtype` when left out.
+    flat : (N,) the buffer to use, N being the sum of the table's sizes; zeros of `dtype` when left out.
     dtype : of the zeros.
 
     Attributes
@@ -314,13 +314,13 @@ class Parameters(FlatParameters):
 
         Parameters
         ----------
-        head : what is to stand on it; where it is of the kind and size that is there, it is kept.
-        seed : of the initial values of what is not there.
+        head : the new head. If it equals the present one, its weights are kept.
+        seed : of the initial values of all that is new.
 
         Returns
         -------
         parameters : in the same dtype.
-        fresh : names of what has its initial value.
+        fresh : names of the tensors that are new and have their initial values.
         """
         other = Parameters(self.config, dtype=self.flat.dtype, head=head)
         kept = {name for name in self if head == self.head or not name.startswith("head.")}
@@ -331,16 +331,16 @@ class Parameters(FlatParameters):
         return other, fresh
 
     def trained_from(self, frozen: int | None) -> int:
-        """Where in the buffer begins what is trained; the embeddings and the lowest layers lie before it.
+        """Where the trained part of the buffer begins; frozen embeddings and layers lie before it.
 
         Parameters
         ----------
-        frozen : how many layers are frozen, and the embeddings with them; None where nothing is.
+        frozen : how many of the lowest layers are frozen, together with the embeddings; None: nothing is.
 
         Raises
         ------
         InputError
-            When there are not so many layers.
+            When the model has fewer layers.
         """
         if frozen is None:
             return 0
@@ -353,7 +353,7 @@ class Parameters(FlatParameters):
 
 
 def precision_for(arithmetic: str) -> np.dtype:
-    """What parameters, gradients and moments are kept in where products are computed in `arithmetic`.
+    """The dtype of parameters, gradients and moments when matrix products are computed in `arithmetic`.
 
     Examples
     --------
@@ -366,10 +366,10 @@ def precision_for(arithmetic: str) -> np.dtype:
 def initialise(
     config: BertConfig, seed: int, dtype: Any = np.float32, head: Head = PRETRAINING
 ) -> Parameters:
-    """The paper's initial values: truncated normal weights, zero biases, LayerNorm at one and zero.
+    """The paper's initial values: truncated normal weights, zero biases, LayerNorm with gamma 1 and beta 0.
 
-    Every tensor draws from a generator of its own, so that one more layer or another head leaves the others
-    as they were.
+    Every tensor has a random generator of its own, so adding a layer or changing the head leaves all other
+    tensors as they were.
 
     Parameters
     ----------

@@ -211,7 +211,7 @@ def _peak(task: Pretraining, tell: Tell) -> float | None:
 
 @contextmanager
 def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> Iterator[Trace]:
-    """Watch the engine; at the end, whatever it was, print where the time went and write it down."""
+    """Watch the engine; however the block ends, print where the time went and save it."""
     first = state.step
     try:
         with watch(task.ops) as seen:

@@ -72,7 +72,7 @@ class RunLog:
                 file.close()
 
     def record(self, step: int, values: dict[str, float]) -> None:
-        """One line of `metrics.jsonl`, out of reach of a crash of this process.
+        """Append one line to `metrics.jsonl`, flushed, so that a crash of this process does not lose it.
 
         Raises
         ------

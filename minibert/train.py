@@ -1,7 +1,7 @@
-"""The training loop. It is blind to what it trains on: batches and gradients are given to it.
+"""The training loop, the same for every task: batches, and a function for gradients, are given to it.
 
 One step: the gradients of all micro-batches added up, clipped, one update. A run stops at the end of a step
-only, and a checkpoint holds all that the next step depends on, so that going on is exact.
+only, and a checkpoint holds all that the next step depends on, so a resumed run is exactly the same run.
 """
 
 import math
@@ -109,7 +109,7 @@ def train(
     Parameters
     ----------
     ops : the engine.
-    state : what to go on from; it is up to date whenever it is looked at or saved, and at the end.
+    state : where to start; it is brought up to date whenever `look` or a checkpoint needs it, and at the end.
     batches : the batch of each step from `state.step` on, with the position in the data after it.
     gradients : adds the gradient of one micro-batch and returns its figures, `loss` among them.
     loop : how far, how fast, and what to do on the way.
@@ -140,7 +140,7 @@ def train(
                 waiting.close()
                 batches, loop = loop.review(state)
                 waiting, steps.loop = ahead(batches), loop
-            began = time.monotonic()  # behind looks and checkpoints
+            began = time.monotonic()  # looks and checkpoints of the step before are not counted
             batch, parts, position = next(waiting)
             if compiling := steps.compiles(parts):
                 log.tell(compiling_text(batch))
@@ -170,7 +170,7 @@ def train(
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """What all steps of a run have in common; an engine that compiles does so once for the same three."""
+    """What all steps of a run have in common. Learners of the same three objects are equal: compiled once."""
 
     names: FlatParameters  # what lies where in the buffers; the values are not looked at
     optimizer: Optimizer
@@ -229,13 +229,14 @@ def whole_gradient(
 class Steps:
     """The steps of a training, one after another, on an engine.
 
-    While they are taken, parameters and moments are the engine's, and `state` has older ones; `fetch` brings
-    it up to date, and so does the end of a `with` block.
+    Meanwhile the engine holds the current parameters and moments, and those in `state` are older; `fetch`
+    brings `state` up to date, and so does the end of a `with` block.
 
     Parameters
     ----------
     ops, state, gradients, loop : as for `train`.
-    rehearsed : the state of which `state` is a copy. What is compiled for these steps will do for its own.
+    rehearsed : in a rehearsal, the state that `state` is a copy of; what is compiled in the rehearsal then
+        serves the real steps too.
     """
 
     def __init__(
@@ -297,12 +298,12 @@ class Steps:
 
 @contextmanager
 def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
-    """Say of a step that there is no memory for how large it is, and what would fit.
+    """Turn a MemoryError of a step into an error that says how large the step is and what would fit.
 
     Raises
     ------
     RunError
-        Where there would be a MemoryError.
+        In place of a MemoryError.
     """
     try:
         yield
@@ -368,7 +369,7 @@ def prefetch(items: Iterable[Any], depth: int = 4) -> Iterator[Any]:
 
 
 class Interrupt:
-    """Turns Ctrl-C into a wish that the loop looks at between two steps; a second Ctrl-C stops at once."""
+    """Turns Ctrl-C into a request that the loop reads between two steps; a second Ctrl-C stops at once."""
 
     asked = False
 

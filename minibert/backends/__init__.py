@@ -54,7 +54,7 @@ def _jax_devices() -> Any:
 
 
 def _jax_module(name: str) -> Any:
-    """One of those that import JAX, which is found fit before."""
+    """A module that imports JAX; whether JAX is recent enough is checked first."""
     for library in ("jax", "jaxlib"):
         _require_version(library, JAX_MINIMUM)
     try:
@@ -76,7 +76,7 @@ def _require_version(library: str, least: str) -> None:
 
 
 def _numbers(version: str) -> list[int]:
-    """`0.9.0.1` as numbers; what is behind them, as in `0.10.0.dev7`, does not count."""
+    """`0.9.0.1` as numbers; from the first part that is none on, as in `0.10.0.dev7`, nothing counts."""
     return [int(part) for part in itertools.takewhile(str.isdecimal, version.split("."))]
 
 
@@ -120,15 +120,15 @@ def create(name: str = "auto", threads: int | None = None, dtype: str = "float32
     threads : of the engine itself; one for each core when left out. NumPy's are `limit_threads`'s matter.
     dtype : "float32", "float64" or "bfloat16". The first two are those of the parameters; bfloat16 is that of
         the operands of matrix products and of activations, with parameters in float32.
-    extras : what an engine alone can be told; None and False say nothing. For JAX `devices`, how many train
+    extras : options of a single engine; None and False count as not given. For JAX `devices`, how many train
         (all there are, when left out), `fsdp`, whether parameters and moments are spread over them, and
-        `recompute`, whether of a layer only what enters it is kept for going back.
+        `recompute`, whether only the input of each layer is kept for backward.
 
     Raises
     ------
     InputError
         When there is no such engine, it does not compute in that dtype, or what it needs is not installed;
-        when it can't be told what it is told, or the device that was forced is not there.
+        when it has no such option, or the device that was forced is not there.
     """
     return choose(name, threads, dtype, **extras)[0]
 
@@ -173,7 +173,7 @@ def choose(
 
 
 def _require_meant(name: str, extras: dict[str, Any]) -> None:
-    """Raise InputError when something is said that the engine of that name does not hear."""
+    """Raise InputError when an option is given that the engine of that name does not have."""
     said = extras | ({"device": _forced["device"]} if "device" in _forced else {})
     for option, value in said.items():
         hearing = [one for one in TABLE if option in TABLE[one].extras]
@@ -236,8 +236,8 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Around what several processes do together: of an error in this one the others are told, and they stop
-    as well."""
+    """A context for what several processes do together: an error in this one is told to the others, and they
+    stop as well."""
     try:
         yield
     except Stopped:

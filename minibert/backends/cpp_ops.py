@@ -281,7 +281,7 @@ class CppOps(CppPrimitives):
     def _norm_gradient(
         self, dy: Any, saved: Saved, bias: str, params: dict, grads: dict
     ) -> tuple[Any, Any, Any]:
-        """Gradients of `_norm`: past the sublayer, and of what came out of it."""
+        """Gradients of `_norm`: of x, on the residual path, and of the output of the sublayer."""
         total, mean, inverse, dropped = saved
         dx = empty(total.shape)
         d_out = self._activations(*total.shape) if dropped or self._narrow else None

@@ -53,7 +53,7 @@ class CppPrimitives(Ops):
         return bits.view(FLOAT)
 
     def _is_narrow(self, x: Any) -> bool:
-        """Whether x is an activation in bfloat16; to an engine that makes none, uint16 is what it says."""
+        """Whether x is an activation in bfloat16; a float32 engine makes none, so uint16 is left alone."""
         return self._narrow and x.dtype == BFLOAT16
 
     def accumulate(self, total: Any, extra: Any) -> Any:

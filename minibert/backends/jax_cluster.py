@@ -125,7 +125,7 @@ def meet(where: str, alike: dict[str, Any] | None = None) -> None:
 
 
 def leave(error: BaseException) -> None:
-    """Tell the other processes of what ends this one's part, and let its exit not wait for them.
+    """Tell the other processes why this one stops, and let it exit without waiting for them.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class _Watch(threading.Thread):
 
 
 def _keep_output_ours() -> None:
-    """Send to the error stream what the C++ of JAX prints of its connections: the output has the report."""
+    """Send to the error stream what JAX's C++ prints about connections: standard output is for the report."""
     if sys.stdout is not sys.__stdout__ or sys.stdout is None:
         return
     own = sys.stdout
@@ -212,7 +212,7 @@ def _keep_output_ours() -> None:
 
 
 def _say_of_aborts(text: str) -> None:
-    """Have a sentence behind the stack of its C++ with which JAX ends a process."""
+    """Print this sentence after the C++ stack trace with which JAX aborts a process."""
     _last_words[:] = [text]
     if os.name != "posix":
         return

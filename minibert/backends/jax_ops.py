@@ -116,7 +116,7 @@ class JaxOps(JaxTraining, RecurrentOverRows):
     def embedding_block(
         self, batch: Any, params: dict, config: Any, drop: random.Dropout | None
     ) -> tuple[Any, Saved]:
-        """dropout(LayerNorm(word + position + segment)); where rows become narrow."""
+        """dropout(LayerNorm(word + position + segment)); from here on activations may be bfloat16."""
         y, saved = super().embedding_block(batch, params, config, drop)
         return self._narrowed(y), saved
 

@@ -168,7 +168,7 @@ class JaxTraining(Ops):
             return buffers, jax.device_get(jax.block_until_ready(figures))
 
     def compiles(self, function: Callable, static: tuple, parts: Any) -> bool:
-        """Whether `train` has not had the like yet."""
+        """Whether `train` has not been called with these shapes yet."""
         return _sight(function, static, parts) not in self._known
 
     def _on_each(self, step: Callable, buffers: tuple, parts: Any, *arrays: Any) -> tuple[tuple, Figures]:

@@ -124,7 +124,7 @@ class Instances:
     """Sequences made from some documents of token shards.
 
     An epoch permutes the documents, cuts them into blocks of about 262,144 tokens, and shuffles the instances
-    of each block. Going on from a position makes one block again, no more.
+    of each block. To resume at a position only one block has to be made again.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ class Instances:
     Raises
     ------
     InputError
-        When there is no document, or only one with next sentences asked, or none with two sentences then;
-        when the vocabulary is another.
+        When there is no document; with next sentences, when there is only one document, or none with two
+        sentences; when the tokenizer is not that of the shards.
     """
 
     def __init__(

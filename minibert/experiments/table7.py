@@ -1,7 +1,7 @@
 """Table 7 of the paper: named entities by fine-tuning, and by LSTMs on six combinations of frozen layers.
 
-Every cell is one training with one seed; what is finished stands in `table7.json`, and is not done again. Of
-one that has diverged it says so: it would end there again.
+Every cell is one training with one seed. Finished ones stand in `table7.json` and are not done again; nor is
+one that diverged, which is marked there, as it would only diverge again.
 """
 
 import dataclasses

@@ -29,8 +29,8 @@ def training_batches(
 ) -> Iterator[tuple[TaskBatch, Position]]:
     """Endless batches from a position on, with the position after each.
 
-    Every epoch shows each feature once, in an order of its own; its last batch has what is left. Nothing is
-    sorted by length, which would make batches of a kind: without padding it would save nothing.
+    Every epoch shows each feature once, in an order of its own; its last batch has what is left. Batches are
+    not sorted by length: without padding that would save nothing, and it would make each batch too uniform.
     """
     epoch, used = position or BEGINNING
     while True:
@@ -101,9 +101,9 @@ def outputs(
 
 
 def require_finite(outputs: Iterable[np.ndarray], step: int, rate: float) -> None:
-    """Raise DivergedError when a model says of dev after a step what is no finite number.
+    """Raise DivergedError when what a model says of dev after a step is not finite.
 
-    The loss tells of parameters that have left the numbers one step later, and there is none after the last.
+    The loss shows such parameters only one step later, and after the last step there is none.
     """
     if not all(np.isfinite(one).all() for one in outputs):
         raise DivergedError(

@@ -63,10 +63,10 @@ def start_from(
     ----------
     folder : a pre-training run, a BERT of Hugging Face's or Google's, or a fine-tuned model.
     head, task, labels : what it is to be fine-tuned for.
-    dtype : in which will be computed.
+    dtype : in which the new model will compute.
     dropout : of the new model, everywhere.
-    seed : of the initial values of what is not there.
-    attention_dropout : of attention probabilities, where that is another.
+    seed : of the initial values of whatever the folder lacks.
+    attention_dropout : of attention probabilities, if it differs from `dropout`.
 
     Returns
     -------

@@ -19,14 +19,14 @@ def read_own(
     unlabelled: Mapping[str, Any],
     other: Sequence[str] = (),
 ) -> list[Any]:
-    """The examples of a split; those of "test" may come without what is to be found.
+    """The examples of a split; those of "test" may lack their labels.
 
     Parameters
     ----------
     read : a reader of `minibert.data.tables`.
     data, split, other : as for `own_file`.
     columns : arguments of the reader.
-    unlabelled : those that take their place where a column is missing that is named here.
+    unlabelled : in "test", if a column named here is missing, these arguments replace those of `columns`.
     """
     path = own_file(data, split, other)
     try:
@@ -42,7 +42,7 @@ def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
 
     Parameters
     ----------
-    other : names that it may have too, beside those of a table.
+    other : further file names that are allowed, beside those of tables.
 
     Raises
     ------

@@ -86,7 +86,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
 
 
 def fingerprint(*parts: Sequence[Any]) -> int:
-    """A number that other labels or examples, or another order of them, hardly share."""
+    """A checksum of labels and examples in their order."""
     found = 0
     for part in parts:
         found = zlib.crc32(b"\0", found)
@@ -96,7 +96,7 @@ def fingerprint(*parts: Sequence[Any]) -> int:
 
 
 def require_same_data(data: str, folder: Path, began: int, now: int) -> None:
-    """Raise InputError when the `fingerprint` with which the run in a folder began is not that of today."""
+    """Raise InputError when the run in a folder began with data of another `fingerprint`."""
     if began != now:
         raise InputError(
             f"{data} is not what the run in {folder} has begun with: there were other examples or labels; "
@@ -120,7 +120,7 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
 
 
 def _learnt_from(task: Task, data: Path) -> list[Any]:
-    """The train file; where there is none, a task is advised that does without."""
+    """The train file; if it is missing, the error names a task that needs none, where there is one."""
     try:
         return task.read(data, "train")
     except InputError as error:

@@ -65,7 +65,7 @@ class Blocks(Attention, Losses):
     ) -> tuple[Any, Saved]:
         """LayerNorm(x + dropout(output(attention(query(x), key(x), value(x))))).
 
-        With `rows`, which ascend, that of these tokens alone. Every token is seen as key and value.
+        With `rows`, which ascend, only these tokens are computed; every token still serves as key and value.
         """
         attention_site, output_site, _ = layer_sites(layer)
         T, H = x.shape
@@ -86,7 +86,7 @@ class Blocks(Attention, Losses):
 
     # dy (T,H) or (R,H) -> dx (T,H), grads
     def attention_block_backward(self, dy: Any, saved: Saved, params: dict, grads: dict) -> tuple[Any, dict]:
-        """Gradients of `attention_block`; x is reached past the sublayer and through it."""
+        """Gradients of `attention_block`; dx adds up the residual path and the one through attention."""
         saved_qkv, saved_attention, saved_rows, saved_out, saved_drop, saved_norm = saved
         d_sum, grads = self._norm_backward(dy, saved_norm, grads)
         d_out = self._dropout_backward(d_sum, saved_drop)
@@ -197,9 +197,11 @@ class Blocks(Attention, Losses):
         grads: list[dict],
         first: int = 0,
     ) -> tuple[Any, list[dict]]:
-        """dy back through layers, down to `first`: `block_backward(dy, saved, params, grads) -> dx, grads`.
+        """dy back through the layers, from the last down to `first`.
 
-        Layers below have no part in it, and their accumulators are returned as they are.
+        `block_backward(dy, saved, params, grads) -> dx, grads` goes back through one of them.
+
+        Layers below `first` are not touched, and their accumulators are returned as they are.
         """
         finished = []
         above = (reversed(one[first:]) for one in (saved, params, grads))

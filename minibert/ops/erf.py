@@ -33,6 +33,7 @@ def _coefficients(terms: int) -> tuple[float, list[float]]:
     return scale, [float(c) for c in series[terms:0:-1]]
 
 
+# x (...) -> (...)
 def erfc(xp: Any, x: Any) -> Any:
     """1 - erf(x) without cancellation: the tail keeps its relative precision.
 
@@ -58,6 +59,7 @@ def erfc(xp: Any, x: Any) -> Any:
     return xp.where(negative, 2.0 - tail, tail)
 
 
+# x (...) -> (...)
 def erf(xp: Any, x: Any) -> Any:
     """The error function, to within a few units of the last place of 1."""
     return 1.0 - erfc(xp, x)

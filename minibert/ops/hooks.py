@@ -1,4 +1,4 @@
-"""Where the mathematics meets the machine: what an engine may do in its own way around it.
+"""Where the mathematics meets the machine: what an engine may do in its own way around the mathematics.
 
 Every hook here is what NumPy needs, which is next to nothing. An engine that compiles, that wants other
 shapes, or that spreads a batch over many devices overrides them; the model and the training loop call them
@@ -64,11 +64,11 @@ class Hooks:
     # Training. `names` says what lies where in a flat buffer: a `FlatParameters`, whose values do not matter.
 
     def parts(self, batch: Any, count: int) -> tuple:
-        """A batch as so many prepared micro-batches, or as one for each example where these are fewer."""
+        """A batch as `count` prepared micro-batches, or one for each example if these are fewer."""
         return tuple(self.prepare(part) for part in batch.split(min(count, batch.E)))
 
     def enter(self, names: Any, buffers: tuple) -> tuple:
-        """Parameters and moments, (N,) each, from host memory to how they are kept while they are trained."""
+        """Parameters and moments, (N,) each, from host memory to where they are kept during training."""
         return buffers
 
     def leave(self, names: Any, buffers: tuple) -> tuple:
@@ -91,7 +91,7 @@ class Hooks:
         return names.like(flat).tree
 
     def accumulators(self, names: Any, flat: Any) -> Any:
-        """A buffer of zeros beside that of the parameters: the same memory in every step, here."""
+        """A buffer of zeros as large as that of the parameters; here, the same memory in every step."""
         if self._gradients is None or self._gradients.table is not names.table:
             self._gradients = names.like(np.zeros_like(flat))
         else:
@@ -99,7 +99,7 @@ class Hooks:
         return self._gradients.flat
 
     def _clear(self, flat: Any) -> None:
-        """Zero wherever there was something."""
+        """Set a buffer to zero."""
         flat.fill(0)
 
     def collected(self, names: Any, flat: Any, tree: dict) -> Any:
@@ -119,7 +119,7 @@ class Hooks:
         return grads, figures
 
     def only_if_finite(self, numbers: Iterable, change: Callable, unchanged: Any) -> Any:
-        """`change()`, but `unchanged` where one of the numbers is infinite or none."""
+        """`change()`, or `unchanged` if one of the numbers is infinite or NaN."""
         return change() if all(math.isfinite(number) for number in numbers) else unchanged
 
     def spliced(self, whole: Any, begin: int, end: Any) -> Any:

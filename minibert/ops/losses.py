@@ -38,7 +38,7 @@ class Losses(Primitives):
     def segment_softmax_cross_entropy(
         self, scores: Any, cu_seqlens: np.ndarray, labels: Any
     ) -> tuple[Any, Saved]:
-        """-log softmax within each segment at its label: a span's end in a paragraph, one choice among four.
+        """-log softmax within each segment at its label, such as the token of a paragraph where a span ends.
 
         Parameters
         ----------
@@ -72,6 +72,7 @@ class Losses(Primitives):
         difference = predictions - targets
         return difference * difference, (difference,)
 
+    # dloss (N,) -> dpredictions (N,)
     def mean_squared_error_backward(self, dloss: Any, saved: Saved) -> Any:
         """Gradient with respect to the predictions."""
         (difference,) = saved

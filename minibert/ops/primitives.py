@@ -33,7 +33,7 @@ class Primitives:
         return self.xp.asarray(x).astype(dtype)
 
     def widen(self, x: Any) -> Any:
-        """Activations for others to look at, where an engine keeps its own in a precision below float32."""
+        """Activations in at least float32, where an engine keeps its own in a lower precision."""
         return x
 
     def accumulate(self, total: Any, extra: Any) -> Any:
@@ -69,9 +69,10 @@ class Primitives:
             cdf = 0.5 + 0.5 * self.xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
         return x * cdf, (x, cdf)
 
-    # y = x c(x), hence dy/dx = c + x c'(x), where
+    # y = x c(x), c the cdf, hence dy/dx = c + x c'(x), where
     #   erf:   c' = exp(-x^2 / 2) / sqrt(2 pi)
     #   tanh:  c' = 2 c (1 - c) u'(x),  u = sqrt(2/pi) (x + 0.044715 x^3),  as (1 - tanh^2)/2 = 2 c (1 - c)
+    # dy (...) -> dx (...)
     def gelu_backward(self, dy: Any, saved: Saved, form: str) -> Any:
         """Gradient of `gelu`."""
         x, cdf = saved
@@ -87,6 +88,7 @@ class Primitives:
         y = self.xp.tanh(x)
         return y, (y,)
 
+    # dy (...) -> dx (...)
     def tanh_backward(self, dy: Any, saved: Saved) -> Any:
         """dx = dy (1 - y^2)."""
         (y,) = saved

@@ -23,7 +23,7 @@ class Dropout(NamedTuple):
     rows: Any  # (T, 2) uint32: key of (seed, step, sequence, position)
 
     def at(self, rows: Any) -> "Dropout":
-        """That of some of the rows."""
+        """The dropout of some of the rows."""
         return self._replace(rows=self.rows[rows])
 
 
@@ -35,7 +35,7 @@ def mix(xp: Any, x: Any) -> Any:
 
 
 def fold(xp: Any, key: Any, word: Any) -> Any:
-    """A new key out of a key (..., 2) and one more word (...) that it shall depend on."""
+    """A new key made from a key (..., 2) and one more word (...)."""
     return mix(xp, mix(xp, key ^ word[..., None]) + xp.uint32(GOLDEN))
 
 
@@ -75,5 +75,5 @@ def threshold(rate: float) -> int:
 
 
 def kept_scale(rate: float) -> float:
-    """What survivors are multiplied with, from the rounded rate, so that the expectation is exact."""
+    """The factor of the survivors, from the rounded rate, so that the expectation is exact."""
     return DRAWS / (DRAWS - threshold(rate))

@@ -122,7 +122,7 @@ class Recurrent(Blocks):
 
         Parameters
         ----------
-        frozen : nobody learns from dx: None may come in its place.
+        frozen : dx is not needed, and None may be returned in its place.
         """
         finished = []
         for number in reversed(range(len(saved))):
@@ -135,9 +135,9 @@ class Recurrent(Blocks):
             finished.append(dict(zip(DIRECTIONS, (left, right), strict=True)))
         return dy, finished[::-1]
 
-    # Of what nobody reads, dx, the product d_gates w_in^T is a sixth to a quarter of all that backward and
-    # forward compute. An engine that has laid out rows in another way finds it nevertheless; compiled, it is
-    # left out there.
+    # Where dx is not needed, the product d_gates w_in^T is left out: it is a sixth to a quarter of everything
+    # that forward and backward compute. An engine with another layout of rows computes it nevertheless, and
+    # its compiler drops it.
     def _lstm_backward(self, dy: Any, saved: Saved, grads: dict, unread: bool) -> tuple[Any, dict]:
         saved_linear, _, cu_seqlens, *_ = saved
         if unread and isinstance(cu_seqlens, np.ndarray):
@@ -149,7 +149,7 @@ class Recurrent(Blocks):
 
     # a (M,K)  b (K,N) -> (M,N)
     def _product(self, a: Any, b: Any) -> Any:
-        """a @ b, which an engine may have faster."""
+        """a @ b, which an engine may override with something faster."""
         return a @ b
 
     # layers (N,T,H)  weights (N,) -> (T,H)
@@ -165,7 +165,7 @@ class Recurrent(Blocks):
 
         Parameters
         ----------
-        frozen : nobody learns from dlayers: None comes in its place.
+        frozen : dlayers is not needed, and None is returned in its place.
         """
         layers, shares = saved
         dshares = (layers * dy).sum((1, 2))

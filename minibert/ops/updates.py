@@ -17,11 +17,11 @@ class AdamRule(NamedTuple):
     ----------
     lr : learning rate of this step.
     step : number of this step, from 1.
-    beta1, beta2 : how much stays of the moments.
+    beta1, beta2 : share of each moment that is kept.
     eps : added outside the square root.
-    weight_decay : share of the parameters that a learning rate of 1 would take off.
+    weight_decay : share of the parameters that would be subtracted at a learning rate of 1.
     bias_correction : False gives the Adam of BERT's released code.
-    clip : what gradients are multiplied with first, 1 where they are short enough.
+    clip : factor of the gradients, applied first; 1 where their norm is within the limit.
     """
 
     lr: float
@@ -35,7 +35,7 @@ class AdamRule(NamedTuple):
 
     @property
     def corrections(self) -> tuple[float, float]:
-        """What makes up for moments that began at zero, of m and of v (Kingma & Ba 2015, Algorithm 1)."""
+        """The factors of m and of v that correct for their start at zero (Kingma & Ba 2015, Algorithm 1)."""
         if not self.bias_correction:
             return 1.0, 1.0
         return 1 / (1 - self.beta1**self.step), 1 / (1 - self.beta2**self.step)

@@ -179,7 +179,7 @@ def seconds_per_step(
 
 
 def looking_seconds(task: Pretraining, state: State) -> tuple[float, float]:
-    """What looks at the held-out text will take, on the way and at the end, from a short one."""
+    """Seconds for looks at the held-out text, those on the way and the last one, measured on a short one."""
     batches = task.held_out_batches(task.options.longest, GLANCE_TARGETS // 4)
     task.score(state.params, batches)  # the first look also warms up
     began = time.monotonic()

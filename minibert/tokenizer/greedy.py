@@ -2,7 +2,7 @@
 
 The longest piece that begins the word, then the longest "##" piece that goes on, and so forth; a word that
 can't be finished, or is longer than the limit, is one [UNK]. (Devlin et al. 2018, released code.) The core in
-C finds the same pieces in one pass over the bytes, and is held against this file.
+C finds the same pieces in one pass over the bytes, and is tested against this file.
 """
 
 import re
@@ -16,7 +16,7 @@ from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
 
 
 class GreedyCore:
-    """The engine to read: words from `BasicTokenizer`, then for each the longest piece that fits, and on.
+    """The engine to read: words from `BasicTokenizer`, then the longest piece that fits, again and again.
 
     The core in C has the same methods and gives the same results.
     """

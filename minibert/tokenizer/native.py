@@ -281,7 +281,7 @@ class Counter:
 
 
 class Learner:
-    """Merges over a segmented text; the twin of the merger in learner.py.
+    """Merges over a segmented text; the twin of `merging.Merger`.
 
     Parameters
     ----------

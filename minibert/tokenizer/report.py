@@ -57,7 +57,7 @@ def _groups(words: WordCounts) -> Iterator[list[str]]:
 
 
 def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
-    """What it costs to write held-out text in pieces, each drawn by itself.
+    """The cost of writing held-out text in pieces that are drawn independently.
 
     With c(u) and h(u) the counts of piece u in the text that was learned from and in the held-out text, both
     cut greedily, V pieces, and B bytes of held-out words,
@@ -86,7 +86,7 @@ def vocabulary_report(
     ----------
     tokenizer : the vocabulary to report on.
     words : of the text it was learned from; they give the probabilities and what is rare.
-    held_out : words of other text, which gives all the rest; where it is empty, that is None.
+    held_out : words of other text; all other figures are measured on it, and are None if it is empty.
     others : vocabularies to compare with, by name; only their size and cost are told.
     user_tokens : pieces that were asked for; like special ones they are neither long, rare nor never used.
 
