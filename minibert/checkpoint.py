@@ -194,7 +194,8 @@ def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
     ----------
     folder : where the checkpoints are.
     keep : how many stay.
-    step : where the run stands. Later ones are damaged, or it would have gone on from them; they don't count.
+    step : where the run stands. Checkpoints of later steps do not count: they are damaged, or the run would
+        have resumed from them.
     """
     if keep < 0:
         raise InputError(f"keep={keep} is negative; give the number of checkpoints to keep, or 0 for all.")

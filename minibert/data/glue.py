@@ -20,7 +20,7 @@ HIGHEST_SCORE = 5.0  # of STS-B: the same meaning; 0 is the lowest
 
 
 class TextExample(NamedTuple):
-    """A sentence or a pair of them, and what it is."""
+    """A sentence or a pair of sentences, and its label."""
 
     id: str
     first: str

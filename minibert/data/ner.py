@@ -52,8 +52,8 @@ def read(
     Raises
     ------
     InputError
-        When the file can't be read, lines differ in the number of columns, a column is not there, a tag is
-        none (with the line), or there is no sentence.
+        When the file can't be read, lines differ in the number of columns, a column is not there, a tag has
+        not this form (with the line), or there is no sentence.
     """
     path = Path(path)
     found: list[TaggedSentence] = []

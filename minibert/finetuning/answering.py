@@ -293,7 +293,7 @@ def answer(model: Any, question: str, text: str) -> dict[str, Any]:
 
 # odds (Q,) answered (Q,) silent (Q,) -> threshold
 def best_threshold(odds: np.ndarray, answered: np.ndarray, silent: np.ndarray) -> float:
-    """The null odds up to which to answer, so that the scores of all questions add up to most.
+    """The null odds up to which questions are answered that make the sum of all their scores largest.
 
     Parameters
     ----------
@@ -326,7 +326,7 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
 
 
 def find(folder: Path, patterns: Sequence[str]) -> Path:
-    """The file of the first pattern that one fits, packed or not; what is a file is taken as it is.
+    """The file, compressed or not, of the first pattern that one fits; a path to a file is taken as it is.
 
     Raises
     ------

@@ -75,8 +75,8 @@ def decode(
 ) -> Answers:
     """The best answers to one question from all its windows.
 
-    A span begins only where its first token has most context. No answer is as good as in the window that
-    thinks least of it, for every window has to find none.
+    A span begins only in the window in which its first token has most context. The score of no answer is the
+    lowest that any window gives it, since no window may hold an answer then.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def sweep(
 
 
 def _give_up(options: FinetuneOptions, folder: Path, why: str) -> dict[str, Any]:
-    """Note that a run has diverged, and drop its checkpoints: it would end there again."""
+    """Note that a run has diverged, and drop its checkpoints: resumed, it would diverge again."""
     report = {"learning_rate": options.learning_rate, "seed": options.seed, "folder": str(folder)}
     report["failed"] = why
     atomic_text(folder / FAILED, json.dumps(report, indent=2, ensure_ascii=False) + "\n")

@@ -50,7 +50,7 @@ def create(name: str, columns: Mapping[str, str]) -> "Tagging":
 
 
 class Tagging(Task):
-    """Tags of words; of named entities where they are O, B-TYPE and I-TYPE.
+    """A tag for each word; tags of the form O, B-TYPE and I-TYPE are those of named entities.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Tagging(Task):
         Raises
         ------
         InputError
-            When a tag is missing, or is none of `labels`, and `training` needs it.
+            When `training` and a tag is missing or is none of `labels`.
         """
         numbers = {label: number for number, label in enumerate(labels)}
         before = 0

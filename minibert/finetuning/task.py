@@ -3,7 +3,7 @@
     files -> examples -> features -> (the model) -> outputs -> predictions -> scores, files, mistakes
 
 Everything on the way that is particular to a task is a method of its `Task`; what trains, predicts and
-reports knows no other difference between them.
+reports treats all tasks alike.
 """
 
 from abc import ABC, abstractmethod
@@ -89,11 +89,11 @@ class Task(ABC):
         """
 
     def tell_unknown(self, examples: Sequence[Any], labels: tuple[str, ...]) -> None:
-        """Warn of what is expected of some examples and no label of the model's; most tasks refuse it."""
+        """Warn of examples whose label is none of the model's; most tasks refuse such examples instead."""
         return
 
     def is_told(self, example: Any) -> bool:
-        """Whether what is expected of an example is known."""
+        """Whether the label of an example is known."""
         name = {"tag": "tags", "span": "impossible"}.get(str(self.kind), "label")
         return getattr(example, name) is not None
 

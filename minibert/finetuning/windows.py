@@ -137,8 +137,8 @@ class Windows(Many[Feature]):
 def most_context(start: np.ndarray, length: np.ndarray) -> np.ndarray:
     """The window in which each token of a paragraph has most context, by the rule of Google's run_squad.
 
-    That is the smaller number of tokens on its two sides, and a hundredth of the window's length besides; of
-    equal windows the first.
+    Context is the smaller of the numbers of tokens on its two sides, plus a hundredth of the window's length;
+    among equal windows the first one counts.
 
     Parameters
     ----------

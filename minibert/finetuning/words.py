@@ -21,7 +21,7 @@ Span = tuple[int, int]  # first character, and the one behind the last
 def word_spans(tokenizer: Any, text: str) -> list[Span]:
     """Where the words of a text stand, about as CoNLL-2003 has them.
 
-    They are those of the tokenizer, which splits at every mark, but for marks within a word.
+    The tokenizer splits at every punctuation mark; here marks within a word do not split it.
     """
     encoding = tokenizer.encode_batch([text], offsets=True, add_special_tokens=False)[0]
     firsts = np.flatnonzero(np.diff(encoding.word_ids, prepend=-1))

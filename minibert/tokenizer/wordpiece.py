@@ -1,4 +1,4 @@
-"""`Tokenizer`: text to WordPiece ids and back, by one of two engines that give the same.
+"""`Tokenizer`: text to WordPiece ids and back, by one of two engines with the same results.
 
 The engine to read is `GreedyCore` in greedy.py; the one for speed is the core in C, behind native.py. What is
 made of their pieces, sequences for the model, is in encoding.py; files are in formats.py.
@@ -30,8 +30,9 @@ class Tokenizer:
     lower_case : lower-case and strip accents (the uncased models).
     strip_accents : overrides what `lower_case` says about accents.
     tokenize_chinese_chars : make a word of every CJK ideograph.
-    never_split : what is neither lower-cased nor split where it stands between two spaces; [UNK] if no piece.
-    max_input_chars_per_word : a longer word becomes [UNK]; by default 200, and 100 as Hugging Face's.
+    never_split : words that are neither lower-cased nor split where they stand between two spaces; one that
+        is no piece becomes [UNK].
+    max_input_chars_per_word : a longer word becomes [UNK]; by default 200, in Hugging Face's two modes 100.
     compat : whose rules to follow: "google", the released code; "hf-slow", Hugging Face's tokenizer in
         Python; "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as they do.
     additional_special_tokens : pieces that `special=True` keeps whole beside the five of BERT; of ASCII, each
