@@ -19,7 +19,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     Parameters
     ----------
     path : the name that the finished file gets; its folder is made if it does not exist.
-    write : called with the temporary path; whatever it raises removes the temporary file.
+    write : called with the temporary path; whatever it raises removes the temporary file and new folders.
 
     Raises
     ------
@@ -27,30 +27,37 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
         When the operating system refuses (disk full, no permission); nothing is left behind.
     """
     path = Path(path)
-    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        write(temporary)
-        _flush_to_disk(temporary)
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a run folder is for sharing
-        os.replace(temporary, path)
-        _flush_to_disk(path.parent)
+        with _made(path.parent), _temporary_file(path) as temporary:
+            write(temporary)
+            _flush_to_disk(temporary)
+            os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a run folder is for sharing
+            os.replace(temporary, path)
+            _flush_to_disk(path.parent)
     except OSError as error:
         raise _refused(path, error) from error
+
+
+@contextmanager
+def _temporary_file(path: Path) -> Iterator[Path]:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        os.close(handle)
+        yield Path(name)
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)
 
 
 def write_folder_atomically(folder: str | Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` put files into a temporary folder, then give it the name `folder` in one step.
 
+    An empty folder that can't be replaced gets the files one by one, in the order in which they were written:
+    the one in which the process works, one where a drive is mounted, and one whose parent is closed.
+
     Parameters
     ----------
-    folder : a name that is free, or an empty folder; its parent is made if it does not exist.
+    folder : a name that is free, or an empty folder, or a link to one; its parent is made if it does not
+        exist.
     fill : called with the temporary folder; whatever it raises removes that folder and what is in it.
 
     Raises
@@ -58,23 +65,56 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], None]) ->
     RunError
         When the operating system refuses (disk full, no permission, name taken); nothing is left behind.
     """
-    folder = Path(folder)
-    temporary = None
+    named = folder
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
-        fill(temporary)
-        for file in temporary.iterdir():
-            _flush_to_disk(file)
-        _flush_to_disk(temporary)
-        os.chmod(temporary, 0o777 & ~_umask())
-        os.replace(temporary, folder)
-        _flush_to_disk(folder.parent)
+        folder = Path(os.path.realpath(named))  # a link stays one
+        stays = _has_to_stay(folder)
+        place = folder if stays else folder.parent
+        with _made(place), _temporary_folder(folder.name, place) as temporary:
+            fill(temporary)
+            for file in temporary.iterdir():
+                _flush_to_disk(file)
+            _flush_to_disk(temporary)
+            if stays:
+                for file in sorted(temporary.iterdir(), key=lambda file: file.stat().st_mtime_ns):
+                    os.replace(file, folder / file.name)
+            else:
+                os.chmod(temporary, 0o777 & ~_umask())
+                os.replace(temporary, folder)
+            _flush_to_disk(place)
     except OSError as error:
-        raise _refused(folder, error) from error
+        raise _refused(named, error) from error
+
+
+def _has_to_stay(folder: Path) -> bool:
+    """Whether no other folder can be put in the place of this one."""
+    if not folder.is_dir():
+        return False
+    is_here = os.path.samefile(folder, os.curdir)  # whoever works in it would be left in one that is gone
+    return is_here or os.path.ismount(folder) or not os.access(folder.parent, os.W_OK)
+
+
+@contextmanager
+def _temporary_folder(name: str, place: Path) -> Iterator[Path]:
+    """A folder in `place` for what will be called `name`."""
+    temporary = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=place))
+    try:
+        yield temporary
     finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it; the new ones are gone again at the end if they are empty then."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        for path in new:
+            with suppress(OSError):  # there is something in it
+                path.rmdir()
 
 
 def require_folder(folder: str | Path) -> None:
@@ -113,15 +153,8 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; choose a folder as --out.")
     require_folder(folder)
-    new = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with _locked(folder):
-            yield
-    finally:
-        for path in new:
-            with suppress(OSError):  # there is something in it
-                path.rmdir()
+    with _made(folder), _locked(folder):
+        yield
 
 
 @contextmanager
