@@ -1,6 +1,7 @@
 """Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -96,12 +97,23 @@ def _has_to_stay(folder: Path) -> bool:
 
 @contextmanager
 def _temporary_folder(name: str, place: Path) -> Iterator[Path]:
-    """A folder in `place` for what will be called `name`."""
+    """A folder in `place` for what will be called `name`, locked as long as it is filled."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=place))
     try:
-        yield temporary
+        with _locked(temporary):
+            yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes left of `folder`; what another process is filling now stays."""
+    folder = Path(os.path.realpath(folder))
+    ours = re.compile(rf"\.{re.escape(folder.name)}\.[a-z0-9_]{{8}}\.tmp")  # as `tempfile` makes names
+    for left in folder.parent.glob(".*.tmp"):
+        if ours.fullmatch(left.name) and left.is_dir():
+            with suppress(InputError, OSError), _locked(left):  # it is locked, or another person's
+                shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager

@@ -231,8 +231,8 @@ def test_a_part_that_fails_leaves_nothing_and_clears_up_after_a_killed_one(
     corpus, vocabulary, tmp_path, failure
 ):
     out = tmp_path / "shards"
-    left = out / ".00001-of-00002.dead.tmp"
-    other = out / ".00002-of-00002.busy.tmp"  # another job's, which is at work
+    left = out / ".00001-of-00002.dead_123.tmp"
+    other = out / ".00002-of-00002.busy_123.tmp"  # another job's, which is at work
     for folder in (left, other):
         folder.mkdir(parents=True)
     tokenizer = Tokenizer.from_pretrained(vocabulary)

@@ -6,7 +6,7 @@ import pytest
 
 from minibert import files
 from minibert.errors import InputError, RunError
-from minibert.files import write_atomically, write_folder_atomically
+from minibert.files import remove_unfinished, write_atomically, write_folder_atomically
 
 
 def fill(folder):
@@ -62,6 +62,25 @@ def test_a_folder_that_cannot_be_replaced_is_filled(empty, monkeypatch, reason):
     write_folder_atomically(empty, fill)
     assert_filled(empty)
     assert sorted(moved) == ["data", "manifest"]
+
+
+def test_only_what_killed_processes_left_of_this_very_folder_is_removed(tmp_path):
+    names = [".a[b].k1ll3d_x.tmp", ".a[b].v2.k1ll3d_x.tmp", ".ab.k1ll3d_x.tmp", ".a[b].mine.tmp", "a[b]"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    remove_unfinished(tmp_path / "a[b]")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+
+
+def test_what_is_being_filled_is_not_removed_as_unfinished(tmp_path):
+    pytest.importorskip("fcntl", reason="this system has no locks of this kind")
+
+    def fill_meanwhile(folder):
+        remove_unfinished(tmp_path / "new")
+        fill(folder)
+
+    write_folder_atomically(tmp_path / "new", fill_meanwhile)
+    assert_filled(tmp_path / "new")
 
 
 @pytest.mark.parametrize("error", [InputError("bad text"), OSError(28, "No space left"), KeyboardInterrupt()])

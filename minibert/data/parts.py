@@ -12,7 +12,6 @@ part alone is the folder itself; of several, each has a folder of its own in it:
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import NamedTuple
 from minibert.data.corpus import EmptyCorpusError
 from minibert.data.shards import fill_with_shards
 from minibert.errors import InputError
-from minibert.files import write_folder_atomically
+from minibert.files import remove_unfinished, write_folder_atomically
 from minibert.tokenizer import Tokenizer
 
 FORMAT, VERSION = "minibert-part", 1
@@ -247,7 +246,6 @@ def write_part(
         tokenizer.save_pretrained(temporary)
         replace(planned, documents=documents).write(temporary)
 
-    for left in place.parent.glob(f".{place.name}.*.tmp"):  # by a job that was killed
-        shutil.rmtree(left, ignore_errors=True)
+    remove_unfinished(place)  # by a job that was killed
     write_folder_atomically(place, fill)
     return Manifest.read(place)
