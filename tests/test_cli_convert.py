@@ -182,6 +182,14 @@ def test_an_empty_destination_is_filled(model, tmp_path, capsys):
     assert stored_tensors(tmp_path / "out") == stored_tensors(model)
 
 
+def test_the_folder_one_is_in_can_be_filled(model, tmp_path, monkeypatch, capsys):
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "out")
+    convert("../model", ".")
+    assert stored_tensors(Path()) == stored_tensors(model)
+    assert "written  config.json" in capsys.readouterr().out
+
+
 def test_bad_sources_leave_nothing_behind(model, tmp_path, capsys):
     weights = model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
