@@ -166,6 +166,7 @@ def test_flags_are_not_abbreviated(capsys):
         ("data --vocab {new} --out {new}", "{new}"),
         ("vocab {new} --out {new}", "{new}"),
         ("data {corpus} --vocab {run} --out {new} --show -2", "--show -2"),
+        ("data {corpus} --vocab {run} --out {new} --show 99999999999999999999", "from 0 to 2,147,483,647"),
         ("data {corpus} --vocab {run} --out {new} --seq-length 3 --show 1", "--seq-length 3"),
         ("vocab {corpus} --out {new} --alphabet-limit 0", "--alphabet-limit 0"),
         ("vocab {corpus} --out {new} --unused -1", "--unused -1"),
@@ -426,6 +427,33 @@ def test_vocab_leaves_the_vocabulary_of_a_model_alone(corpus, run, capsys):
     before = (run / "vocab.txt").read_bytes()
     assert "choose another --out" in ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(run))
     assert (run / "vocab.txt").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bert_config.json", "bert_model.ckpt.index", "meta.json", "part.json", "00001-of-00002/part.json"],
+)
+def test_vocab_leaves_the_vocabulary_of_other_models_and_of_shards_alone(name, corpus, tmp_path, capsys):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(tmp_path))
+    assert f"holds {Path(name).name} of a model or of token shards" in line
+    assert not (tmp_path / "vocab.txt").exists()
+
+
+@pytest.mark.parametrize("words", [["vocab"], ["data"], ["data", "--vocab", "{run}"]], ids=" ".join)
+def test_a_folder_that_cannot_be_written_is_found_before_the_text_is_read(
+    words, corpus, run, tmp_path, monkeypatch, capsys
+):
+    def closed(**_):
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("minibert.pretraining.preparation.count_files", "minibert.data.corpus.text_pieces"):
+        monkeypatch.setattr(name, None)
+    monkeypatch.setattr("minibert.files.tempfile.mkdtemp", closed)
+    words = [word.format(run=run) for word in words]
+    line = ends_badly(capsys, 2, *words, str(corpus), "--out", str(tmp_path / "new"))
+    assert f"new can't be made in {tmp_path} (Permission denied); choose another folder as --out" in line
 
 
 def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):

@@ -8,6 +8,7 @@ from typing import Any
 
 from minibert.cli.flags import add_corpus, add_layout
 from minibert.errors import InputError
+from minibert.files import require_folder
 
 NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
@@ -70,11 +71,12 @@ def run_data(arguments: argparse.Namespace) -> int:
     from minibert.data.corpus import embedded_corpus, find_files, sentences
     from minibert.data.instances import InstanceOptions
     from minibert.data.parts import Part, finished_part, plan_part, write_part
+    from minibert.pretraining.options import MOST
     from minibert.pretraining.preparation import watched
 
     part, out = Part.parse(arguments.part or "1/1"), Path(arguments.out)
-    if arguments.show < 0:
-        raise InputError(f"show={arguments.show} is not a number of instances; give 0 or more.")
+    if not 0 <= arguments.show <= MOST:
+        raise InputError(f"show={arguments.show} is not a number of instances; give one from 0 to {MOST:,}.")
     if arguments.show and part.parts > 1:
         raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
     options = InstanceOptions(seq_length=arguments.seq_length)
@@ -86,6 +88,7 @@ def run_data(arguments: argparse.Namespace) -> int:
     if made:
         print(f"{place} has them already, of the same files and vocabulary:")
     else:
+        require_folder(place)
         stream = watched(sentences(own, arguments.layout), "writing shards", True) if own else ()
         made = write_part(stream, tokenizer, out, planned)
     if part.parts > 1:
@@ -118,6 +121,7 @@ def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
     if (out / MANIFEST).exists():
         return Tokenizer.from_pretrained(out)
     require_free(out)  # before the learning, which takes a while
+    require_folder(out)
     return learn_vocabulary(arguments.corpus)
 
 

@@ -8,10 +8,21 @@ from typing import Any
 
 from minibert.cli.flags import add_corpus, add_json, add_tokenizer_engine, invalid_text
 from minibert.errors import InputError
-from minibert.files import atomic_text, write_folder_atomically
+from minibert.files import atomic_text, require_folder, write_folder_atomically
 
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
 REPORT = "vocab-report.json"
+# In a folder with one of these the vocabulary belongs to a run, a model of Hugging Face's or TensorFlow's, or
+# token shards, whole or in parts.
+OWNERS = (
+    "training.json",
+    "config.json",
+    "bert_config.json",
+    "*.index",
+    "meta.json",
+    "part.json",
+    "*/part.json",
+)
 LEARNING = {  # what the flags are where they are not given
     "vocab_size": 8192,
     "alphabet_limit": 1000,
@@ -120,8 +131,12 @@ def run_vocab(arguments: argparse.Namespace) -> int:
     else:
         out = Path(arguments.out)
         check_folder(out)
-        if any((out / name).exists() for name in ("training.json", "config.json")):
-            raise InputError(f"{out} holds a model, to which its vocabulary belongs; choose another --out.")
+        if owners := [path.name for name in OWNERS for path in out.glob(name)]:
+            raise InputError(
+                f"{out} holds {owners[0]} of a model or of token shards, to which its vocabulary belongs; "
+                "choose another --out."
+            )
+        require_folder(out)
         first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
         special_tokens(arguments.user_token, not arguments.cased)
         basic = BasicTokenizer(not arguments.cased)
