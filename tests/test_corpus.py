@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import lzma
+import os
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ from minibert.data.corpus import (
     split_sentences,
 )
 from minibert.errors import InputError
+from minibert.tokenizer import BasicTokenizer
+from minibert.tokenizer.counting import count_files
 
 PROSE = """CHAPTER I
 
@@ -99,6 +102,49 @@ def test_folders_globs_and_names_are_found_in_order_and_once(tmp_path):
     assert find_files([tmp_path / "b.txt", tmp_path / "*.txt"]) == [tmp_path / "b.txt"]
     assert find_files(tmp_path / "notes.md") == [tmp_path / "notes.md"]
     assert find_files(str(tmp_path / "**" / "*.xz")) == [tmp_path / "sub/c.txt.xz"]
+
+
+def test_a_linked_folder_is_read_and_a_circle_of_links_ends(tmp_path):
+    corpus, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere"
+    for folder in (corpus / "sub", elsewhere):
+        folder.mkdir(parents=True)
+    write(corpus / "a.txt", "one.\n")
+    write(elsewhere / "b.txt", "two.\n")
+    (corpus / "link").symlink_to(elsewhere, target_is_directory=True)
+    (corpus / "sub" / "up").symlink_to(corpus, target_is_directory=True)
+    (elsewhere / "back").symlink_to(corpus / "sub", target_is_directory=True)
+    assert find_files(corpus) == [corpus / "a.txt", corpus / "link" / "b.txt"]
+
+
+def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    write(tmp_path / "a.txt", "one.\n")
+    scandir = os.scandir
+
+    def refuses(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuses)
+    with pytest.raises(InputError, match=r"closed can't be read \(Permission denied\); open it to you"):
+        find_files(tmp_path)
+
+
+def test_endings_in_capitals_are_those_of_small_letters(tmp_path):
+    write(tmp_path / "A.TXT", "one.\n")
+    (tmp_path / "B.TXT.GZ").write_bytes(gzip.compress(b"two.\n"))
+    (tmp_path / "C.txt.XZ").write_bytes(lzma.compress(b"three.\n"))
+    assert list(sentences(tmp_path, "sentences")) == ["one.", None, "two.", None, "three."]
+    counted = count_files(find_files(tmp_path), BasicTokenizer())
+    assert set(counted.words) == {"one", "two", "three", "."}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_refused_by_what_it_is(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe is a pipe or a device, and a corpus is read more than once"):
+        find_files(tmp_path / "pipe")
 
 
 def test_auto_tells_the_three_layouts_apart():

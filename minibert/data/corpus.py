@@ -5,9 +5,11 @@ appendix A.2 of the paper). Files are read in pieces, so memory doesn't grow wit
 """
 
 import glob
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from minibert.data.reading import text_pieces
 from minibert.errors import InputError
@@ -49,7 +51,8 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     Parameters
     ----------
     paths : one or many. A file stands for itself, whatever its suffix; a folder for every .txt, .txt.gz and
-        .txt.xz under it, hidden ones left out; any other name is a glob (`**` goes down into folders).
+        .txt.xz under it, in capitals too, hidden ones left out, links to folders followed; any other name is
+        a glob (`**` goes down into folders).
 
     Returns
     -------
@@ -58,7 +61,7 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     Raises
     ------
     InputError
-        When a name matches no file, or nothing is named.
+        When a name matches no file or is a pipe, a folder can't be read, or nothing is named.
     """
     names = [paths] if isinstance(paths, str | Path) else list(paths)
     if not names:
@@ -71,11 +74,12 @@ def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        files = [file for file in path.rglob("*") if file.name.endswith(FOLDER_SUFFIXES) and file.is_file()]
-        files = [file for file in files if not _hidden(file.relative_to(path))]
+        files = [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]
         if not files:
             raise InputError(f"The folder {path} holds no .txt, .txt.gz or .txt.xz; name files one by one.")
         return sorted(files)
+    if path.exists():
+        raise InputError(f"{path} is a pipe or a device, and a corpus is read more than once; name a file.")
     files = [Path(name) for name in glob.glob(str(path), recursive=True)]
     files = sorted(file for file in files if file.is_file())
     if not files:
@@ -83,8 +87,21 @@ def _files_of(path: Path) -> list[Path]:
     return files
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _under(folder: Path) -> Iterator[Path]:
+    """The files under a folder that are not hidden. Links are followed, and no folder is read twice."""
+    seen = {os.path.realpath(folder)}
+    for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
+        visible = [name for name in sorted(folders) if name[0] != "."]
+        inside = {os.path.realpath(os.path.join(place, name)): name for name in visible}
+        folders[:] = [name for real, name in inside.items() if real not in seen]
+        seen.update(inside)
+        yield from (file for name in names if name[0] != "." and (file := Path(place, name)).is_file())
+
+
+def _unreadable(error: OSError) -> NoReturn:
+    raise InputError(
+        f"{error.filename} can't be read ({error.strerror}); open it to you, or name files one by one."
+    ) from error
 
 
 def embedded_corpus() -> Path:

@@ -324,9 +324,9 @@ def _read(file: Path) -> Iterator[tuple[bytes, int]]:
 
 
 def _decompressed(file: Path, raw: BinaryIO) -> BinaryIO:
-    if file.suffix == ".gz":
+    if file.suffix.lower() == ".gz":
         return gzip.GzipFile(fileobj=raw)
-    if file.suffix == ".xz":
+    if file.suffix.lower() == ".xz":
         return lzma.LZMAFile(raw)
     return raw
 
