@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from command import PATIENCE, ends_badly, notice, start  # noqa: F401 (a fixture
 from small_entities import write_model
 
 from minibert import Bert, Tokenizer, cli
+from minibert.cli.lines import text_lines
 from minibert.errors import InputError
 from minibert.finetuning import features as module
 from minibert.finetuning.features import (
@@ -223,6 +226,31 @@ def test_command_reads_the_standard_input(folder, tmp_path, capsys, monkeypatch)
     assert cli.main(words) == 0
     assert json.loads(capsys.readouterr().out)["texts"] == 2
     assert len((tmp_path / "v.jsonl").read_text("utf-8").splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xef\xbb\xbfrome\rparis\r\n\noslo", b"rome\n", b"rome\r", b"", b"\xef\xbb\xbf"]
+)
+def test_lines_are_the_same_from_a_file_and_from_the_standard_input(data, tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_bytes(data)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+    assert list(text_lines("-")) == list(text_lines(str(tmp_path / "t.txt")))
+
+
+def test_lines_before_a_byte_that_is_not_utf8_are_read(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"rome\noslo\xff\n"), encoding="utf-8"))
+    lines = text_lines("-")
+    assert next(lines) == "rome"
+    with pytest.raises(InputError, match="the standard input is not UTF-8: byte 0xff at offset 9 of the"):
+        next(lines)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_can_be_named_as_the_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(b"rome\noslo\n"), daemon=True)
+    writer.start()
+    assert list(text_lines(str(tmp_path / "pipe"))) == ["rome", "oslo"]
 
 
 def test_command_says_what_is_wrong(folder, tmp_path, capsys):

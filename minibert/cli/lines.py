@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
-from minibert.data.reading import text_pieces
-from minibert.errors import InputError
+from minibert.data.reading import decoded, text_pieces
 
 STANDARD_INPUT = "-"
 
@@ -24,17 +24,12 @@ def text_lines(file: str, told: Callable[[int], None] = lambda place: None) -> I
         When the file can't be read or is not UTF-8.
     """
     if file == STANDARD_INPUT:
-        for number, line in enumerate(sys.stdin.buffer, start=1):
-            try:
-                yield line.decode().rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"line {number:,} of the standard input is not UTF-8 (byte 0x{line[error.start]:02x}); "
-                    "convert it, e.g. with iconv -t UTF-8."
-                ) from None
-        return
+        # Line by line: what was typed is answered at once, and what stands before a bad byte is answered.
+        pieces = decoded(chain(sys.stdin.buffer, [b""]), "the standard input")
+    else:
+        pieces = text_pieces(Path(file), told)
     rest = ""
-    for piece in text_pieces(Path(file), told):
+    for piece in pieces:
         *lines, rest = (rest + piece).split("\n")
         yield from lines
     if rest:
