@@ -1,6 +1,7 @@
 """The shape of a BERT: published sizes by name, fields named as in a Hugging Face `config.json`."""
 
 import dataclasses
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +81,10 @@ class BertConfig:
                 raise InputError(f"{name}={value!r} is not a probability in [0, 1); the paper uses 0.1.")
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not value > 0:
-                raise InputError(f"{name}={value!r} is not a positive number; give one.")
+            if not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+                raise InputError(f"{name}={value!r} is not a positive finite number; give one.")
+        if not isinstance(self.is_decoder, bool):
+            raise InputError(f"is_decoder={self.is_decoder!r} is not true or false; say which.")
 
     @classmethod
     def from_size(cls, name: str, **overrides: Any) -> "BertConfig":

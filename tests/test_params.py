@@ -1,6 +1,7 @@
 """Parameters: published counts, the paper's initial values, one buffer seen through names."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -189,6 +190,24 @@ def test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_a_wh
     assert params.tree["head"]["bias"].shape == (outputs,)
     assert ("pooler" in params.tree) == (kind in ("classify", "regress", "choice"))
     assert not any(name.startswith(("mlm.", "nsp.", "lstm.")) for name in params)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"is_decoder": "false"},
+        {"is_decoder": 0},
+        {"is_decoder": None},
+        {"layer_norm_eps": math.inf},
+        {"layer_norm_eps": math.nan},
+        {"layer_norm_eps": 10**400},
+        {"initializer_range": math.inf},
+    ],
+    ids=repr,
+)
+def test_a_field_that_is_no_truth_value_or_not_finite_is_refused(field):
+    with pytest.raises(InputError, match=f"{next(iter(field))}=.* is not (true or false|a positive finite)"):
+        BertConfig.from_dict(field)
 
 
 def test_lstms_on_the_encoder_keep_its_size():
