@@ -200,6 +200,23 @@ def test_bad_sources_leave_nothing_behind(model, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
+def test_a_vocabulary_that_cannot_be_read_is_named_and_not_the_destination(
+    model, tmp_path, monkeypatch, capsys
+):
+    real = open
+
+    def closed(file, *rest, **more):
+        if str(file).startswith(str(model / "vocab.txt")):
+            raise PermissionError(13, "Permission denied", str(file))
+        return real(file, *rest, **more)
+
+    monkeypatch.setattr("builtins.open", closed)
+    monkeypatch.setattr("io.open", closed)
+    error = ends_badly(capsys, 2, "convert", str(model), str(tmp_path / "new" / "out"))
+    assert f"{model / 'vocab.txt'} can't be read: Permission denied; check the file." in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
 def test_what_float16_cannot_hold_leaves_nothing_behind(tmp_path, capsys):
     params = initialise(CONFIG, 1)
     params["mlm.bias"][0] = 1e5

@@ -3,14 +3,13 @@
 import argparse
 import json
 import re
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from minibert.cli.flags import add_json
+from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
-from minibert.files import atomic_text, write_folder_atomically
+from minibert.files import write_folder_atomically
 
 DONE = 0
 SHOWN = 8  # names of tensors in one line
@@ -81,12 +80,13 @@ def run_convert(arguments: argparse.Namespace) -> int:
     folder = weights.parent
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
     save = hub.save_tf if arguments.to == "tf" else hub.save_hf
-    said: list[str] = []
+    beside = _files_beside(folder)  # read before DEST is begun: an error of reading is not one of writing
+    said = _complete_tokenizer(beside, folder)
 
     def fill(temporary: Path) -> None:
         save(temporary, config, params, labels, dtype=arguments.dtype, omit=report.missing)
-        said.extend(_copy_tokenizer(folder, temporary))
-        _copy(TASK_FILES, folder, temporary)
+        for name, data in beside.items():
+            (temporary / name).write_bytes(data)
 
     write_folder_atomically(dest, fill)
     written = {path.name: path.stat().st_size for path in sorted(dest.iterdir())}
@@ -109,26 +109,24 @@ def run_convert(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _copy(names: Sequence[str], folder: Path, dest: Path) -> None:
-    """Copy those files that there are."""
-    for name in names:
-        if (folder / name).is_file():
-            shutil.copyfile(folder / name, dest / name)
+def _files_beside(folder: Path) -> dict[str, bytes]:
+    """What is to go along with a model, by the names of files."""
+    names = (name for name in (*TOKENIZER_FILES, *TASK_FILES) if (folder / name).is_file())
+    return {name: b"".join(byte_pieces(folder / name)) for name in names}
 
 
-def _copy_tokenizer(folder: Path, dest: Path) -> list[str]:
-    """Copy the vocabulary and its options; sentences about what had to be guessed."""
-    _copy(TOKENIZER_FILES, folder, dest)
-    if not (dest / "vocab.txt").exists():
-        return [] if (dest / "tokenizer.json").exists() else [f"{folder} has no vocabulary to go along"]
-    if (dest / "tokenizer_config.json").exists() or (dest / "tokenizer.json").exists():
+def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
+    """Add what the vocabulary of a folder lacks; sentences about what had to be guessed."""
+    if "vocab.txt" not in files:
+        return [] if "tokenizer.json" in files else [f"{folder} has no vocabulary to go along"]
+    if "tokenizer_config.json" in files or "tokenizer.json" in files:
         return []
     # Google's folders tell by their names alone whether text is to be lower-cased.
-    pieces = (dest / "vocab.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+    pieces = files["vocab.txt"].decode(errors="replace").split("\n")
     capital = [piece for piece in pieces if re.search("[A-Z]", piece) and not piece.startswith("[")]
     is_cased = len(capital) > len(pieces) / 100  # the released Chinese one, lower-cased, has two all the same
     options = {"tokenizer_class": "BertTokenizer", "do_lower_case": not is_cased}
-    atomic_text(dest / "tokenizer_config.json", json.dumps(options, indent=2) + "\n")
+    files["tokenizer_config.json"] = (json.dumps(options, indent=2) + "\n").encode()
     case = "capital letters: text keeps its case" if is_cased else "no capital letters: text is lower-cased"
     return [f"tokenizer_config.json is new; the vocabulary has {case}"]
 
