@@ -158,6 +158,22 @@ def test_an_array_of_tokens_says_where_texts_begin(model, tokenizer, tmp_path):
     np.testing.assert_array_equal(rows, expected)
 
 
+@pytest.mark.parametrize("pool", ["mean", "none"])
+def test_borders_of_older_rows_never_stand_beside_new_ones(model, tokenizer, tmp_path, monkeypatch, pool):
+    out = tmp_path / "v.npy"
+    write_features(Extractor(model, tokenizer, pool="none"), TEXTS, out)
+    write, seen = module.write_atomically, []
+
+    def watched(path, *rest):
+        write(path, *rest)
+        seen.append({file.name for file in tmp_path.iterdir()})
+
+    monkeypatch.setattr(module, "write_atomically", watched)
+    write_features(Extractor(model, tokenizer, pool=pool), TEXTS[:2], out)
+    assert seen[0] == {"v.npy"}
+    assert borders_file(out).exists() is (pool == "none")
+
+
 def test_lines_of_json_hold_the_same_numbers(model, tokenizer, tmp_path):
     write_features(Extractor(model, tokenizer), TEXTS, tmp_path / "v.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text("utf-8").splitlines()]

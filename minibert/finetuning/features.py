@@ -274,7 +274,12 @@ def write_features(
 
     if out.suffix == ".npy":
         dtype = extractor.model.params.flat.dtype
-        write_atomically(out, lambda path: _write_rows(path, counted(), extractor.width, dtype))
+
+        def write(path: Path) -> None:
+            _write_rows(path, counted(), extractor.width, dtype)
+            borders_file(out).unlink(missing_ok=True)  # of the rows that these replace
+
+        write_atomically(out, write)
         if extractor.pool == "none":
             borders = np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))])
             write_atomically(borders_file(out), lambda path: _save(path, borders))
