@@ -16,7 +16,7 @@ class OutOfMemory(MemoryError):
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C has ended the training, after the same step in all processes."""
+    """Ctrl-C or SIGTERM, the argument, has ended the training, after the same step in all processes."""
 
 
 class DivergedError(RunError):

@@ -123,7 +123,7 @@ def train(
     RunError
         When a checkpoint cannot be written.
     KeyboardInterrupt
-        After Ctrl-C, once the step is finished and a checkpoint is written.
+        After Ctrl-C, or SIGTERM where that is handled, once the step is finished and a checkpoint is written.
     """
     steps = Steps(ops, state, gradients, loop)
     clock = saved_at = time.monotonic()
@@ -156,7 +156,7 @@ def train(
             if loop.look and loop.look_steps and state.step % loop.look_steps == 0:
                 steps.fetch()
                 log.record(state.step, loop.look(state))
-            stop = ops.agreed(interrupt.asked)
+            stop = ops.agreed(bool(interrupt.asked))
             if ops.agreed(stop or _due(loop, state, clock - saved_at)):
                 steps.fetch()
                 if ops.leads:
@@ -165,7 +165,7 @@ def train(
             if stop and ops.leads:
                 say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
             if stop:
-                raise Stopped
+                raise Stopped(interrupt.asked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,21 +369,26 @@ def prefetch(items: Iterable[Any], depth: int = 4) -> Iterator[Any]:
 
 
 class Interrupt:
-    """Turns Ctrl-C into a request that the loop reads between two steps; a second Ctrl-C stops at once."""
+    """Turns Ctrl-C into a request that the loop reads between two steps; a second Ctrl-C stops at once.
 
-    asked = False
+    So it does with SIGTERM where that has a handler, which the command line sets. What is ignored, as Ctrl-C
+    in the background, stays so.
+    """
+
+    asked = ""  # the name of the signal
 
     def __enter__(self) -> "Interrupt":
-        self._before = None
-        here = threading.current_thread() is threading.main_thread()  # only there are signals delivered
-        if here and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # in the background
-            self._before = signal.signal(signal.SIGINT, self._note)
+        self._before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():  # only there are signals delivered
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if callable(signal.getsignal(number)):  # not so where it is ignored, or ends the process
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
-    def _note(self, *_: Any) -> None:
-        self.asked = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    def _note(self, number: int, _: Any) -> None:
+        self.asked = signal.Signals(number).name
+        self.__exit__()

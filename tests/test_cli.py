@@ -21,6 +21,7 @@ from minibert.errors import InputError, RunError
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import Tokenizer
 
+STOPS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]  # what is sent, and the status then
 QUICK = "--vocab-size 200 --seq-length 16 --batch-size 8 --evaluations 0 --backend numpy --quiet".split()
 
 
@@ -253,13 +254,14 @@ def test_the_command_is_the_module():
     assert scripts == {"minibert": "minibert.__main__:main"}
 
 
-def test_ctrl_c_saves_says_how_to_go_on_and_the_run_goes_on(corpus, tmp_path):
+@pytest.mark.parametrize(("sent", "status"), STOPS)
+def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on_and_the_run_goes_on(corpus, tmp_path, sent, status):
     out, flags = tmp_path / "run", [flag for flag in QUICK if flag != "--quiet"]
     process = start("pretrain", corpus, "--out", out, "--steps", "100000", *flags, "--save-every", "1")
     wait_for_step(process, out, 1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     output, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130, errors
+    assert process.returncode == status, errors
     assert output == ""
     assert f"minibert pretrain --resume --out {out}\n" in errors
     assert "Traceback" not in errors
@@ -377,21 +379,50 @@ def test_vocab_is_the_same_by_every_engine_and_number_of_threads(corpus, tmp_pat
     assert len(found) == 1
 
 
-def test_vocab_interrupted_while_learning_leaves_nothing(corpus, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("sent", "status"), STOPS)
+def test_vocab_stopped_while_learning_leaves_nothing(corpus, tmp_path, monkeypatch, capsys, sent, status):
     from minibert.pretraining import preparation
 
     learn_vocab = preparation.learn_vocab
 
     def learn(*arguments, objective, **options):
         if objective == "frequency":  # the vocabulary itself is learned, its report is not written
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(sent)
         return learn_vocab(*arguments, objective=objective, **options)
 
     monkeypatch.setattr(preparation, "learn_vocab", learn)
     out = tmp_path / "deep" / "vocabulary"
-    assert cli.main(["vocab", str(corpus), "--out", str(out), "--vocab-size", "60"]) == 130
+    assert cli.main(["vocab", str(corpus), "--out", str(out), "--vocab-size", "60"]) == status
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.skipif(os.name != "posix", reason="such signals are POSIX")
+def test_sigterm_stops_features_that_wait_for_text_and_nothing_is_left(run, tmp_path):
+    out = tmp_path / "new" / "v.npy"
+    process = start("features", run, "--out", out, "--backend", "numpy", stdin=subprocess.PIPE)
+    deadline = time.monotonic() + PATIENCE
+    while not list(tmp_path.glob("new/.*.tmp")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 143
+    assert process.communicate() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None], ids=["ignored", "their own"])
+def test_what_others_do_at_sigterm_is_left_alone(handler, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "minibert.cli.info.information", lambda *_: seen.append(signal.getsignal(signal.SIGTERM)) or {"a": 1}
+    )
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        assert cli.main(["info"]) == 0
+        assert seen == [handler] and signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_vocab_tells_of_bytes_that_are_not_utf8_or_stops_at_them(tmp_path, capsys):

@@ -267,6 +267,20 @@ def test_ctrl_c_finishes_the_step_and_saves(tmp_path):
     assert run(tmp_path, 9, start=last).params.flat.tobytes() == run(tmp_path / "b", 9).params.flat.tobytes()
 
 
+def test_sigterm_is_noted_where_it_has_a_handler_and_ends_the_process_elsewhere():
+    with Interrupt():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        mine = signal.getsignal(signal.SIGTERM)
+        with Interrupt() as interrupt:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interrupt.asked == "SIGTERM"
+        assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_second_ctrl_c_does_not_wait():
     before = signal.getsignal(signal.SIGINT)
     with Interrupt() as interrupt:

@@ -1,17 +1,20 @@
 """The command line: `minibert COMMAND`. The only reader of argv and of the environment.
 
 Each command is its parser and, below it, the few lines that call the library. Exit status: 0 done, 1 the work
-failed, 2 something that was given can't be used, 130 Ctrl-C.
+failed, 2 something that was given can't be used, 130 Ctrl-C, 143 SIGTERM.
 """
 
 import argparse
 import codecs
 import json
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from minibert import __version__, backends
 from minibert.cli.answer import add_answer
@@ -35,7 +38,8 @@ from minibert.cli.tokenize import add_tokenize
 from minibert.cli.warmup import add_warmup
 from minibert.errors import InputError, RunError
 
-DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+SIGTERM = signal.SIGTERM.name  # with which a KeyboardInterrupt says that it was not Ctrl-C
 COMMANDS = {
     "pretrain": "train a BERT on text, or on the books in the package",
     "vocab": "learn a WordPiece vocabulary, or see what one does to a text",
@@ -69,6 +73,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     The exit status. What was wrong stands in one line on the error stream.
     """
+    with _sigterm_like_ctrl_c():
+        return _run(argv)
+
+
+@contextmanager
+def _sigterm_like_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM clean up as Ctrl-C does, unless somebody else handles or ignores it."""
+
+    def stop(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt(SIGTERM)
+
+    here = threading.current_thread() is threading.main_thread()  # only there may handlers be set
+    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     _write_what_can_be_written()
     arguments = parse_arguments(argv)
     try:
@@ -97,8 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename} could" if error.filename else "The output, or a file, could"
         return _complain(f"{where} not be read or written: {error.strerror or error}.", FAILED)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as stop:
+        return TERMINATED if SIGTERM in stop.args else INTERRUPTED
 
 
 def _write_what_can_be_written() -> None:
@@ -159,7 +186,7 @@ examples:
   minibert fill-mask runs/books "the heaven and the [MASK]."
 
 `minibert COMMAND --help` explains a command. Exit status: 0 done, 1 the work
-failed, 2 something that was given can't be used, 130 Ctrl-C.
+failed, 2 something that was given can't be used, 130 Ctrl-C, 143 SIGTERM.
 """,
     )
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
