@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from command import PATIENCE, ROOT, ends_badly, notice, start, wait_for_step  # noqa: F401 (a fixture)
 
-from minibert import cli
+from minibert import backends, cli
+from minibert.cli.info import information
 from minibert.cli.pretrain import run_folder, said_options
 from minibert.errors import InputError, RunError
 from minibert.pretraining.options import PretrainOptions
@@ -521,10 +522,17 @@ def test_info_tells_versions_engines_and_the_matrix_library(capsys):
     facts = json.loads(capsys.readouterr().out)
     assert facts["engines"]["numpy"].startswith("ready")
     assert re.match(r"core in (C|Python), Unicode \d+\.\d\.\d", facts["tokenizer"])
-    assert "threads" in facts["matrix library"]
+    assert re.search(r", (1 thread|\d+ threads)(; |$)", facts["matrix library"])
     assert facts["corpus"].startswith("books.txt.xz")
     assert cli.main(["info"]) == 0
     assert capsys.readouterr().out.startswith("minibert ")
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 thread"), (2, "2 threads")])
+def test_info_counts_the_threads_of_the_matrix_library(monkeypatch, count, said):
+    found = {"user_api": "blas", "internal_api": "a library", "version": "1.2", "num_threads": count}
+    monkeypatch.setattr(backends, "blas_libraries", lambda: [found])
+    assert information("numpy", 1)["matrix library"] == f"a library 1.2 (unknown), {said}"
 
 
 # Numbers and streams that nothing can be done with

@@ -31,6 +31,12 @@ def loss_and_gradient(ops, config, parameters, batch):
     return nll, grads.flat
 
 
+def test_the_engine_says_which_instruction_set_it_uses_and_which_there_are():
+    *_, slowest = sets = backends.instruction_sets()
+    ops = cpp_ops.CppOps(isa=slowest)
+    assert ops._details == f"instruction set {slowest} (available: {', '.join(sets)}), 1 thread"
+
+
 # Right on every instruction set
 
 

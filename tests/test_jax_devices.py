@@ -38,7 +38,7 @@ def test_info_lists_every_device_of_jax():
 def test_info_names_the_extra_where_jax_is_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)  # as `find_spec` sees what is not installed
     monkeypatch.delitem(sys.modules, "minibert.backends.jax_devices", raising=False)
-    assert information("numpy", 1)["devices of JAX"] == "not there; pip install minibert[jax]"
+    assert information("numpy", 1)["devices of JAX"] == "not installed: pip install 'minibert-scratch[jax]'"
     assert "minibert.backends.jax_devices" not in sys.modules
 
 

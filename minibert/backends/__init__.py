@@ -167,7 +167,7 @@ def choose(
         except _MissingEngine as error:
             missing.append(str(error))
             continue
-        why = f"; {' '.join(missing)}" if missing else ", the fastest engine there is"
+        why = f"; {' '.join(missing)}" if missing else ", the fastest engine installed"
         return ops, _described(ops) + why
     raise InputError(f"No engine that computes in {dtype} is installed. {' '.join(missing)}")
 

@@ -42,7 +42,7 @@ class CppPrimitives(Ops):
     def _details(self) -> str:
         count = f"{self._run.threads} thread" + ("s" if self._run.threads > 1 else "")
         dtype = "in bfloat16, " if self._narrow else ""
-        return f"{dtype}{self._run.isa} of {', '.join(available())}, {count}"
+        return f"{dtype}instruction set {self._run.isa} (available: {', '.join(available())}), {count}"
 
     def widen(self, x: Any) -> Any:
         """An array as float32, if it is one of bfloat16."""

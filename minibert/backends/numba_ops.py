@@ -46,7 +46,9 @@ class NumbaOps(Ops):
     @property
     def _details(self) -> str:
         threads = f"{self._threads.count} thread" + ("s" if self._threads.count > 1 else "")
-        return threads if is_warm() else f"{threads}, to be compiled first (minibert warmup does so ahead)"
+        return (
+            threads if is_warm() else f"{threads}, still to be compiled (minibert warmup does so in advance)"
+        )
 
     def accumulate(self, total: Any, extra: Any) -> Any:
         """total += extra."""

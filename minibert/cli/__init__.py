@@ -42,23 +42,23 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 SIGTERM = signal.SIGTERM.name  # with which a KeyboardInterrupt says that it was not Ctrl-C
 COMMANDS = {
     "pretrain": "train a BERT on text, or on the books in the package",
-    "vocab": "learn a WordPiece vocabulary, or see what one does to a text",
-    "tokenize": "text to pieces, ids and offsets",
-    "data": "write text as token shards, alone or in parts by many jobs",
+    "vocab": "learn a WordPiece vocabulary, or measure one on a text",
+    "tokenize": "cut text into pieces, with their ids and offsets",
+    "data": "write text as token shards, in one job or in parts by many",
     "finetune": "teach a trained BERT a task: GLUE, SQuAD, NER, SWAG, your own",
     "predict": "write a task's official files with one model, or several averaged",
-    "classify": "what a fine-tuned model says of a text or a pair",
+    "classify": "label a text, or a pair of texts, with a fine-tuned model",
     "evaluate": "measure a pre-training run, or a fine-tuned model on its task",
-    "answer": "a question about a text of any length, by a fine-tuned model",
-    "tag": "words of a text with their tags, and what is named in it",
-    "features": "vectors of texts or of their tokens, from any layers",
-    "score": "files of predictions, as the official scorers do: SQuAD, CoNLL, GLUE",
+    "answer": "answer a question about a text of any length",
+    "tag": "tag the words of a text, and list the entities in it",
+    "features": "write vectors of texts or of their tokens, from any layers",
+    "score": "score predictions as the official scorers do: SQuAD, CoNLL, GLUE",
     "fill-mask": "let a trained BERT guess the words at [MASK]",
-    "table7": "Table 7 of the paper from your own checkpoint: frozen layers for NER",
+    "table7": "make Table 7 of the paper (frozen layers for NER) from a checkpoint",
     "convert": "write a checkpoint in Hugging Face's or TensorFlow's format",
-    "gradcheck": "prove every hand-written gradient: the proof sheet",
-    "warmup": "compile ahead what the engine numba needs",
-    "info": "what this machine and this installation offer",
+    "gradcheck": "check every hand-written gradient: the proof sheet",
+    "warmup": "compile the loops of the engine numba in advance",
+    "info": "show what this machine and this installation offer",
 }
 
 
@@ -186,7 +186,7 @@ examples:
   minibert fill-mask runs/books "the heaven and the [MASK]."
 
 `minibert COMMAND --help` explains a command. Exit status: 0 done, 1 the work
-failed, 2 something that was given can't be used, 130 Ctrl-C, 143 SIGTERM.
+failed, 2 something on the command line can't be used, 130 Ctrl-C, 143 SIGTERM.
 """,
     )
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
@@ -242,7 +242,7 @@ examples:
         "corpus", nargs="*", metavar="CORPUS", help="text to measure on (default: the held-out documents)"
     )
     masked.add_argument(
-        "--seq-length", type=int, metavar="N", help="of sequences (default: the longest of the run)"
+        "--seq-length", type=int, metavar="N", help="tokens in a sequence (default: the longest of the run)"
     )
     masked.add_argument(
         "--targets", type=int, default=20000, metavar="N", help="[MASK]s to score (default: 20000)"
@@ -294,7 +294,9 @@ examples:
     parser.set_defaults(run=run_fill_mask)
     parser.add_argument("folder", metavar="RUN", help="a run folder, or a Hugging Face BERT")
     parser.add_argument("text", metavar="TEXT", help="text with [MASK] in it")
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="guesses for each (default: 5)")
+    parser.add_argument(
+        "--top", type=int, default=5, metavar="N", help="guesses for each [MASK] (default: 5)"
+    )
     add_engine(parser)
     add_json(parser)
 
@@ -321,7 +323,7 @@ def add_gradcheck(commands: Any) -> None:
     parser = commands.add_parser(
         "gradcheck",
         description="""
-Checks every operation of an engine, forward and backward, at ugly sizes: in
+Checks every operation of an engine, forward and backward, at awkward sizes: in
 float64 against the complex-step derivative of the reference, which is exact to
 rounding, and in float32 against float64. Prints a line for each operation,
 precision and size with its error, the bound and the verdict. Exit status 1 if
@@ -338,11 +340,11 @@ examples:
         "--operation",
         action="append",
         metavar="NAME",
-        help="only this one; repeat it for more (default: all)",
+        help="only this operation; repeat the flag for more (default: all)",
     )
     parser.add_argument("--dtype", choices=("float64", "float32"), help="only this precision (default: both)")
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of inputs and directions (default: 0)"
+        "--seed", type=int, default=0, metavar="N", help="seed of inputs and directions (default: 0)"
     )
     add_engine(parser)
     add_json(parser)
@@ -373,9 +375,9 @@ def add_info(commands: Any) -> None:
     parser = commands.add_parser(
         "info",
         description="""
-Prints versions, cores, the matrix library, engines, the tokenizer, extras; of
-one engine also its instruction set, its threads, and how many floating-point
-operations a second the machine can do with so many at most.
+Prints versions, cores, the matrix library, the engines, the tokenizer and the
+optional libraries; for one engine also its instruction set, its threads, and
+the machine's peak rate of floating-point operations with so many threads.
 """,
         epilog="""
 examples:

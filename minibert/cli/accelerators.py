@@ -10,15 +10,16 @@ from minibert.errors import InputError
 CLUSTER = "auto"  # as --coordinator: JAX asks the cluster
 HELP = """
 accelerators, --backend jax:
-  The same model and the same steps, compiled by XLA for what JAX sees: NVIDIA's
-  GPUs after pip install 'jax[cuda13]', TPUs, otherwise the processor. --dtype
-  auto is bfloat16 on a GPU or TPU. A step is compiled when the first batch of
-  its shape comes: up to a minute, which the speeds shown leave out;
-  JAX_COMPILATION_CACHE_DIR=FOLDER keeps the result for the next run. Where
-  memory is short, --accumulate costs least, then --recompute, then --fsdp over
-  several devices. Checkpoints are the same for every engine: --resume with
-  another --backend or other --devices goes on where the run stopped.
-  On many machines the same command starts on each, --process-id apart.
+  The same model and the same steps, compiled by XLA for the devices that JAX
+  finds: NVIDIA's GPUs (pip install 'jax[cuda13]'), TPUs, otherwise the
+  processor. --dtype auto is bfloat16 on a GPU or TPU. A step is compiled when
+  the first batch of its shape comes: up to a minute, left out of the speeds
+  that are shown; JAX_COMPILATION_CACHE_DIR=FOLDER keeps the result for the next
+  run. Where memory is short, --accumulate costs least, then --recompute, then
+  --fsdp over several devices. Checkpoints are the same for every engine:
+  --resume with another --backend or other --devices continues where the run
+  stopped.
+  On many machines, start the same command on each, with its own --process-id.
 """
 
 
@@ -29,29 +30,29 @@ def add_accelerators(parser: Any) -> None:
         "--devices",
         type=int,
         metavar="N",
-        help="how many compute a step, each its part of the batch; the result is that of one (default: all "
-        "that JAX sees)",
+        help="number of devices, each of which computes a part of the batch; the result is that of one "
+        "(default: all that JAX finds)",
     )
     group.add_argument(
         "--fsdp",
         action=BOTH_WAYS,
-        help="give each device a part of the parameters and moments to keep, for models that are too large "
+        help="keep only a part of the parameters and moments on each device, for models that are too large "
         "for one",
     )
     group.add_argument(
         "--recompute",
         action=BOTH_WAYS,
-        help="keep only what enters each layer and compute the rest again when going back: much less "
+        help="keep only the input of each layer and compute the rest again in the backward pass: much less "
         "memory for a third more arithmetic",
     )
     group.add_argument(
         "--coordinator",
         metavar="HOST:PORT",
-        help="where process 0 listens to the others of a run by many; auto, alone: SLURM, Kubernetes, Open "
-        "MPI or the TPUs tell all three",
+        help="address at which process 0 of a run on many machines listens; auto, without the two flags "
+        "below: SLURM, Kubernetes, Open MPI or the TPUs supply all three",
     )
-    group.add_argument("--processes", type=int, metavar="N", help="how many they are")
-    group.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0")
+    group.add_argument("--processes", type=int, metavar="N", help="number of processes")
+    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
 
 
 def join_processes(arguments: argparse.Namespace, backend: str) -> None:

@@ -34,9 +34,12 @@ examples:
     )
     parser.set_defaults(run=run_answer)
     parser.add_argument("folder", metavar="RUN", help="a model fine-tuned for squad1, squad2, triviaqa or qa")
-    parser.add_argument("question", metavar="QUESTION", help="in one sentence")
+    parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     parser.add_argument(
-        "--text", default="-", metavar="FILE", help=".gz and .xz too (default: all of the standard input)"
+        "--text",
+        default="-",
+        metavar="FILE",
+        help="the text, .gz and .xz too (default: all of the standard input)",
     )
     parser.add_argument("--top", type=int, default=1, metavar="N", help="answers to print (default: 1)")
     add_engine(parser)

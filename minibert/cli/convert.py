@@ -34,12 +34,12 @@ def add_convert(commands: Any) -> None:
 Writes a BERT in another format. SOURCE is a folder with
   config.json       and model.safetensors, or pytorch_model.bin: its pickle is
                     read as data, nothing in it is run
-  bert_config.json  and bert_model.ckpt.*, Google's checkpoint for TensorFlow,
-                    which is not needed; each tensor's check sum is verified
+  bert_config.json  and bert_model.ckpt.*, Google's checkpoint, read without
+                    TensorFlow; each tensor's check sum is verified
 and may have any head: of pre-training, or for classes, tags, spans, choices.
-Says which tensors were missing, of no use, or changed. What was missing is not
-invented. The vocabulary goes along, and what says which task a model was
-fine-tuned for. DEST appears whole or not at all.
+Says which tensors were missing, unused or changed. What was missing is not
+invented. The vocabulary is copied too, and so is the file that says which task
+a model was fine-tuned for. DEST appears whole or not at all.
 """,
         epilog="""
 examples:
@@ -50,7 +50,7 @@ examples:
     )
     parser.set_defaults(run=run_convert)
     parser.add_argument("source", metavar="SOURCE", help="a folder, or TensorFlow's DIR/bert_model.ckpt")
-    parser.add_argument("dest", metavar="DEST", help="a folder that is not there, or empty")
+    parser.add_argument("dest", metavar="DEST", help="a folder that does not exist yet, or is empty")
     parser.add_argument(
         "--to",
         choices=("hf", "tf"),

@@ -21,12 +21,12 @@ def add_data(commands: Any) -> None:
         description="""
 Turns text into token shards: a folder with every token as a number, about two
 bytes each, and the vocabulary. `minibert pretrain --shards` trains on it,
-however large it is, on any number of machines; each reads what it needs.
+however large it is, on any number of machines; each reads only what it needs.
 (`minibert pretrain CORPUS` does all of this by itself for a run of its own.)
 
 A large corpus is prepared by N jobs, wherever they run: each makes its --part
-I/N of the files, cut where the bytes are about equal, never within a file. The
-folder with all parts trains to the same bytes, whatever N was. A job that is
+I/N of the files, with about equal bytes and never a part of a file. A run on
+the folder with all parts gives the same bytes, whatever N was. A job that is
 started again leaves a finished part as it is.
 
 With --show it prints training instances, as the model meets them: two spans,
@@ -37,14 +37,14 @@ examples:
   minibert data articles/ --vocab runs/books --out shards
   minibert data notes.txt --out shards --show 3 --seq-length 64
 
-a large corpus in 16 parts; the array of a batch system does as well as this loop:
+a large corpus in 16 parts; a job array of a batch system can replace this loop:
   minibert vocab articles/ --vocab-size 30000 --out vocabulary
   for i in $(seq 16); do
     minibert data articles/ --vocab vocabulary --out shards --part $i/16 &
   done; wait
   minibert pretrain --shards shards --size base --steps 1000000
 
-one large file would be one part's work; cut it first, at lines:
+one large file would be left to a single part; split it first, between lines:
   split -n l/64 --additional-suffix=.txt articles.txt articles/
 """,
     )
@@ -55,15 +55,25 @@ one large file would be one part's work; cut it first, at lines:
         metavar="PATH",
         help="a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)",
     )
-    parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write, or to go on with")
+    parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write, or to continue")
     parser.add_argument(
         "--part", metavar="I/N", help="make only part I of N, such as 2/16, in a folder of its own in --out"
     )
     add_layout(parser)
     group = parser.add_argument_group("training instances to look at")
-    group.add_argument("--show", type=int, default=0, metavar="N", help="how many to print (default: 0)")
-    group.add_argument("--seq-length", type=int, default=32, metavar="N", help="of those (default: 32)")
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="of those (default: 0)")
+    group.add_argument(
+        "--show", type=int, default=0, metavar="N", help="number of instances to print (default: 0)"
+    )
+    group.add_argument(
+        "--seq-length",
+        type=int,
+        default=32,
+        metavar="N",
+        help="tokens in each printed instance (default: 32)",
+    )
+    group.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the printed instances (default: 0)"
+    )
 
 
 def run_data(arguments: argparse.Namespace) -> int:

@@ -26,9 +26,9 @@ def add_table7(commands: Any) -> None:
         description="""
 Makes Table 7 of the paper from a checkpoint: F1 of named entities on dev, by
 fine-tuning and by LSTMs on six combinations of frozen layers, with several
-seeds. The table is printed, and lies in table7.txt and table7.json. The same
-command goes on where it was stopped. A training that diverges is told there,
-the others go on, and the exit status is 1.
+seeds. The table is printed, and written to table7.txt and table7.json. The same
+command continues where it was stopped. A training that diverges is marked in
+the table, the others continue, and the exit status is 1.
 """,
         epilog="""
 examples:
@@ -41,38 +41,46 @@ examples:
     parser.add_argument("--model", metavar="RUN", required=True, help="a BERT to start from")
     parser.add_argument("--out", metavar="DIR", required=True, help="folder for the table and its runs")
     parser.add_argument(
-        "--width", type=int, default=768, metavar="N", help="of an LSTM in each direction (default: 768)"
+        "--width",
+        type=int,
+        default=768,
+        metavar="N",
+        help="units of an LSTM in each direction (default: 768)",
     )
     parser.add_argument(
         "--train-sentences",
         dest="train_examples",
         type=int,
         metavar="N",
-        help="learn from about so many (default: all)",
+        help="learn from about this many (default: all)",
     )
     parser.add_argument(
         "--dev-sentences",
         dest="dev_examples",
         type=int,
         metavar="N",
-        help="measure on about so many (default: all)",
+        help="measure on about this many (default: all)",
     )
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings of a row (default: 3)")
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="trainings in each row (default: 3)"
+    )
     parser.add_argument(
         "--row",
         action="append",
         choices=ROWS,
         metavar="ROW",
-        help=f"only this one of {', '.join(ROWS)}; repeat it for more (default: all)",
+        help=f"only this one of {', '.join(ROWS)}; repeat the flag for more (default: all)",
     )
-    parser.add_argument("--epochs", type=float, metavar="N", help="of each (default: as their recipes)")
+    parser.add_argument(
+        "--epochs", type=float, metavar="N", help="epochs of each training (default: those of its recipe)"
+    )
     parser.add_argument(
         "--task",
         default="ner",
         choices=("ner", "ner-sentences"),
         help="with the document around a sentence, or without (default: ner)",
     )
-    parser.add_argument("--quiet", action="store_true", help="say nothing on the way")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_engine(parser)
     add_json(parser)
 

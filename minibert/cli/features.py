@@ -31,28 +31,32 @@ examples:
     # To argparse "-1" is a value and "-1,-2" a flag.
     parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")
     parser.set_defaults(run=run_features)
-    parser.add_argument("folder", metavar="RUN", help="any folder of a BERT, fine-tuned or not")
+    parser.add_argument("folder", metavar="RUN", help="a folder with a BERT, fine-tuned or not")
     parser.add_argument("--out", metavar="FILE", required=True, help="a .npy or .jsonl file to write")
     parser.add_argument(
-        "--text", default=STANDARD_INPUT, metavar="FILE", help=".gz, .xz too (default: the standard input)"
+        "--text",
+        default=STANDARD_INPUT,
+        metavar="FILE",
+        help="a file of texts, .gz and .xz too (default: the standard input)",
     )
     parser.add_argument(
         "--layers",
         default="-1",
         metavar="LAYERS",
-        help="which, side by side: numbers with commas between, 0 the embeddings, -1 the last; all; "
-        "embeddings (default: -1)",
+        help="the layers to put side by side: numbers separated by commas, 0 for the embeddings, -1 for the "
+        "last; or all; or embeddings (default: -1)",
     )
     parser.add_argument(
         "--pool",
         default="mean",
         choices=("cls", "mean", "pooled", "none"),
-        help="its [CLS], the mean of its tokens, the pooler's output, or every token (default: mean)",
+        help="what stands for a line: [CLS], the mean of its tokens, the pooler's output, or every token "
+        "(default: mean)",
     )
     parser.add_argument(
-        "--max-length", type=int, metavar="N", help="longer lines lose their end (default: as the model)"
+        "--max-length", type=int, metavar="N", help="longer lines are cut at the end (default: as the model)"
     )
-    parser.add_argument("--quiet", action="store_true", help="say nothing on the way")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_engine(parser)
     add_json(parser)
 

@@ -32,7 +32,8 @@ RECIPE_TABLE = "\n".join(
     f"  {name:<15}{recipe.epochs:g} epochs, batches of {recipe.batch_size}, --lr {recipe.learning_rate:g}"
     for name, recipe in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
-MODEL_HELP = "a pre-training run, a BERT of Hugging Face's, or a fine-tuned model to go on with"
+DTYPE_HELP = "precision: float32, float64, bfloat16, or auto for the fastest"
+MODEL_HELP = "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"
 
 
 def add_finetune(commands: Any) -> None:
@@ -44,15 +45,17 @@ def add_finetune(commands: Any) -> None:
 Fine-tunes a trained BERT for a task, as in the paper: one new output layer,
 everything trained together, measured on dev after every epoch, the best epoch
 kept. Leaves a folder that `transformers` loads, with report.html to look at.
-Several learning rates or restarts make a sweep; its best run is kept on top.
+Several learning rates or restarts make a sweep, whose best run is kept in the
+run folder itself.
 
-Progress goes to the error stream, the report to the output. Ctrl-C saves;
---resume goes on exactly where the run stopped, with its own options.
+Progress goes to the error stream, the report to the standard output. Ctrl-C
+saves; --resume continues exactly where the run stopped, with the options it was
+started with.
 """,
         epilog=f"""tasks:
 {TASK_TABLE}
 
-recipes: 3 epochs, batches of 32, --lr 5e-05, but for
+recipes: 3 epochs, batches of 32, --lr 5e-05, except for
 {RECIPE_TABLE}
 {ACCELERATORS}
 examples:
@@ -73,16 +76,18 @@ examples:
 def _run_flags(group: Any) -> None:
     group.add_argument("--model", metavar="RUN", help=MODEL_HELP)
     group.add_argument("--out", metavar="DIR", required=True, help="the run folder")
-    group.add_argument("--resume", action="store_true", help="go on with the run in --out")
-    FLAGS.number(group, "--epochs", float, "how often every example is shown")
-    group.add_argument("--max-steps", type=int, metavar="N", help="end there at the latest")
-    FLAGS.number(group, "--seed", int, "the seed of everything drawn at random")
-    FLAGS.number(group, "--restarts", int, "runs with the seeds that follow, for every learning rate")
+    group.add_argument("--resume", action="store_true", help="continue the run in --out")
+    FLAGS.number(group, "--epochs", float, "passes over the examples")
+    group.add_argument("--max-steps", type=int, metavar="N", help="stop after this many steps at the latest")
+    FLAGS.number(group, "--seed", int, "seed of everything that is drawn at random")
+    FLAGS.number(group, "--restarts", int, "runs for every learning rate, each with the next seed")
     add_engine(group, default=None)
-    FLAGS.number(group, "--save-every", int, "steps between checkpoints; 0: by the clock", "checkpoint_steps")
+    FLAGS.number(
+        group, "--save-every", int, "steps between checkpoints; 0: only by --save-seconds", "checkpoint_steps"
+    )
     FLAGS.number(group, "--save-seconds", float, "seconds between checkpoints", "checkpoint_seconds")
     FLAGS.number(group, "--keep", int, "checkpoints to keep; 0: all")
-    group.add_argument("--quiet", action="store_true", help="no progress, only the report")
+    group.add_argument("--quiet", action="store_true", help="show no progress, only the report")
     add_json(group)
 
 
@@ -95,22 +100,22 @@ def _data_flags(group: Any) -> None:
         "--train-examples",
         type=int,
         metavar="N",
-        help="learn from N of them, always the same; more, to keep documents whole (default: all)",
+        help="learn from N examples, always the same; from more to keep documents whole (default: all)",
     )
     group.add_argument(
         "--dev-examples",
         type=int,
         metavar="N",
-        help="measure on N of them, in the same way (default: all)",
+        help="measure on N examples, chosen in the same way (default: all)",
     )
     group.add_argument(
         "--split-dev",
         type=float,
         metavar="SHARE",
-        help="of the only labelled file, dev or train, measure on this share and learn from the rest",
+        help="where only one file has labels, dev or train: measure on this share of it, learn from the rest",
     )
-    FLAGS.number(group, "--max-length", int, "most tokens of a sequence, [CLS] and [SEP] included")
-    FLAGS.number(group, "--token-budget", int, "tokens of a batch when measuring")
+    FLAGS.number(group, "--max-length", int, "most tokens in a sequence, [CLS] and [SEP] included")
+    FLAGS.number(group, "--token-budget", int, "tokens in a batch when measuring")
 
 
 def _add_columns(group: Any) -> None:
@@ -120,14 +125,19 @@ def _add_columns(group: Any) -> None:
         type=_column,
         action="append",
         metavar="NAME=COLUMN",
-        help="of your own table: text, second, label (classify, regress), words, tags (tag), question, "
-        "context, answer, start (qa), id by name or number; delimiter=';', header=no and layout=words "
-        "(tag: a word a line) too",
+        help="what is where in your own table: text, second, label (classify, regress), words, tags (tag), "
+        "question, context, answer, start (qa), id; COLUMN is a name or number. Also delimiter=';', "
+        "header=no, and layout=words where each word has a line (tag). Repeat the flag for more",
     )
 
 
 def _training_flags(group: Any) -> None:
-    FLAGS.number(group, "--dropout", float, "of embeddings, sublayers, attention and below the output layer")
+    FLAGS.number(
+        group,
+        "--dropout",
+        float,
+        "dropout rate of embeddings, sublayers, attention and before the output layer",
+    )
     add_attention_dropout(group)
     group.add_argument(
         "--freeze", type=int, metavar="N", help="leave the embeddings and the lowest N layers as they are"
@@ -135,14 +145,19 @@ def _training_flags(group: Any) -> None:
     group.add_argument(
         "--feature-based",
         metavar="LAYERS",
-        help="leave the model as it is and learn LSTMs on these layers: embeddings, second-to-last, "
+        help="leave the model as it is and train LSTMs on these layers: embeddings, second-to-last, "
         "last, sum-last-4, concat-last-4, sum-all (ner, tag)",
     )
-    FLAGS.number(group, "--width", int, "of these LSTMs, in each direction")
-    FLAGS.number(group, "--span-weight", float, "of the losses of start and end: 0.5 their mean, 1 their sum")
-    FLAGS.choice(group, "--dtype", DTYPES, "precision: float32, float64, bfloat16, or auto for the fastest")
-    FLAGS.number(group, "--batch-size", int, "examples a step")
-    FLAGS.number(group, "--accumulate", int, "micro-batches a step: the same result in less memory")
+    FLAGS.number(group, "--width", int, "units of these LSTMs in each direction")
+    FLAGS.number(
+        group,
+        "--span-weight",
+        float,
+        "weight of the losses of start and end: 0.5 for their mean, 1 for their sum",
+    )
+    FLAGS.choice(group, "--dtype", DTYPES, DTYPE_HELP)
+    FLAGS.number(group, "--batch-size", int, "examples in a step")
+    FLAGS.number(group, "--accumulate", int, "micro-batches in a step: the same result in less memory")
     group.add_argument(
         "--lr",
         dest="learning_rates",
@@ -152,15 +167,15 @@ def _training_flags(group: Any) -> None:
         + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP)
         + " (default: by task)",
     )
-    add_optimizer(group, "adamw", "for batches of hundreds of examples, its rates ten times AdamW's")
+    add_optimizer(group, "adamw", "for batches of hundreds of examples, with rates ten times AdamW's")
     FLAGS.number(
         group, "--warmup", float, "share of the steps in which the rate rises; then it falls to zero"
     )
-    FLAGS.number(group, "--weight-decay", float, "of all but biases and LayerNorm")
-    FLAGS.number(group, "--clip-norm", float, "the longest gradient let through; 0: any")
+    FLAGS.number(group, "--weight-decay", float, "weight decay of everything but biases and LayerNorm")
+    FLAGS.number(group, "--clip-norm", float, "largest norm of the gradient; 0: no limit")
     FLAGS.number(group, "--beta1", float, "decay of the mean of gradients")
     FLAGS.number(group, "--beta2", float, "decay of the mean of their squares")
-    FLAGS.number(group, "--adam-eps", float, "added to the root of that mean")
+    FLAGS.number(group, "--adam-eps", float, "added to the root of the mean of squares")
 
 
 def run_finetune(arguments: argparse.Namespace) -> int:
@@ -211,7 +226,7 @@ def add_predict(commands: Any) -> None:
         description="""
 Predicts a split with a fine-tuned model and writes the task's official files
 (GLUE's for its server; predictions, n best and null odds of SQuAD), and every
-prediction as a line of JSON. Several models are averaged, as the paper's
+prediction as a line of JSON. Several models are averaged, as in the paper's
 ensembles. Where the split has labels, the official figures are printed.
 """,
         epilog="""
@@ -222,12 +237,18 @@ examples:
     )
     parser.set_defaults(run=run_predict)
     parser.add_argument(
-        "--model", action="append", required=True, metavar="RUN", help="fine-tuned; repeat it for more"
+        "--model",
+        action="append",
+        required=True,
+        metavar="RUN",
+        help="a fine-tuned model; repeat the flag for more",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for the files")
     add_measured(parser)
     parser.add_argument(
-        "--majority", action="store_true", help="the most frequent class everywhere, as the paper for WNLI"
+        "--majority",
+        action="store_true",
+        help="predict the most frequent class everywhere, as the paper does for WNLI",
     )
     add_engine(parser)
     add_json(parser)
@@ -238,14 +259,15 @@ def add_measured(parser: Any) -> None:
     parser.add_argument(
         "--data", metavar="DIR", help="folder of the task's files (default: those it was fine-tuned on)"
     )
-    parser.add_argument("--split", choices=SPLITS, default="dev", help="(default: dev)")
+    parser.add_argument("--split", choices=SPLITS, default="dev", help="which examples (default: dev)")
     parser.add_argument(
         "--task",
         metavar="TASK",
-        help="in place of the model's own, where answers mean the same: mnli-mm, ax of a model of mnli",
+        help="another task whose answers mean the same, such as mnli-mm or ax for a model of mnli "
+        "(default: the model's own)",
     )
-    FLAGS.choice(parser, "--dtype", DTYPES, "precision")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    FLAGS.choice(parser, "--dtype", DTYPES, DTYPE_HELP)
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def run_predict(arguments: argparse.Namespace) -> int:
@@ -297,11 +319,11 @@ def add_classify(commands: Any) -> None:
     parser = commands.add_parser(
         "classify",
         description="""
-What a fine-tuned model says of a text, or of a pair of texts: every class with
-its probability, or a number. Without TEXT it reads lines from the standard
-input, a tab between the two texts of a pair, and answers each at once. A line
-that is none gets an empty answer and a word on the error stream; the exit
-status is then 1.
+Prints what a fine-tuned model says of a text, or of a pair of texts: every
+class with its probability, or a number. Without TEXT it reads lines from the
+standard input, with a tab between the two texts of a pair, and answers each at
+once. A line that is not a text (or pair) gets an empty answer, and a message on
+the error stream; the exit status is then 1.
 """,
         epilog="""
 examples:

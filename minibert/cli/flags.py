@@ -15,7 +15,7 @@ BOTH_WAYS = argparse.BooleanOptionalAction  # --flag and --no-flag; None where n
 TOKENIZER_ENGINES = ("auto", "c", "python")
 CORPUS_HELP = (
     "text files, folders or globs, .gz and .xz too: one sentence a line with a blank line between documents, "
-    "or prose; without any, the books inside the package"
+    "or prose (default: the books in the package)"
 )
 
 
@@ -83,7 +83,10 @@ def add_corpus(parser: Any) -> None:
 def add_layout(group: Any, default: str | None = "auto") -> None:
     """--layout; `default=None` for a command that has to know whether it was said."""
     group.add_argument(
-        "--layout", choices=LAYOUTS, default=default, help="how the text is written (default: auto)"
+        "--layout",
+        choices=LAYOUTS,
+        default=default,
+        help="how the text is laid out (default: auto, found from the text)",
     )
 
 
@@ -99,9 +102,11 @@ def add_engine(group: Any, default: str | None = "auto", device: bool = True) ->
         group.add_argument(
             "--device",
             choices=DEVICES,
-            help="what the engine jax computes on (default: the best that JAX sees)",
+            help="kind of device for the engine jax (default: the best that JAX finds)",
         )
-    group.add_argument("--threads", type=int, metavar="N", help="threads of every pool (default: one a core)")
+    group.add_argument(
+        "--threads", type=int, metavar="N", help="number of threads (default: one for each core)"
+    )
 
 
 def add_optimizer(group: Any, default: str, lamb: str) -> None:
@@ -109,7 +114,7 @@ def add_optimizer(group: Any, default: str, lamb: str) -> None:
     group.add_argument(
         "--optimizer",
         choices=("adamw", "paper", "lamb"),
-        help="paper: Google's code, without bias correction, the rate falling from step 0; "
+        help="paper: as in Google's code, without bias correction and with the rate falling from step 0; "
         f"lamb: {lamb} (default: {default})",
     )
 
@@ -120,8 +125,8 @@ def add_attention_dropout(group: Any) -> None:
         "--attention-dropout",
         type=float,
         metavar="N",
-        help="of attention probabilities alone; 0 lets --backend jax use the fastest kernel on a GPU "
-        "(default: as --dropout)",
+        help="dropout rate of the attention probabilities alone; 0 lets --backend jax use the fastest kernel "
+        "on a GPU (default: that of --dropout)",
     )
 
 
@@ -131,9 +136,11 @@ def add_tokenizer_engine(group: Any) -> None:
         "--engine",
         choices=TOKENIZER_ENGINES,
         default="auto",
-        help="c, or its twin in Python: the same result, slower (default: auto)",
+        help="c, or python: the same result, slower (default: auto, c where it is installed)",
     )
-    group.add_argument("--threads", type=int, metavar="N", help="how many at once (default: one a core)")
+    group.add_argument(
+        "--threads", type=int, metavar="N", help="number of threads (default: one for each core)"
+    )
 
 
 def add_json(group: Any) -> None:

@@ -40,7 +40,9 @@ def information(backend: str = "auto", threads: int | None = None) -> dict[str, 
         "engine": _chosen(backend, threads),
         "devices of JAX": _jax_devices(),
         "tokenizer": _tokenizer(),
-        "extras": {name: _version(name) or f"not there; it gives {gift}" for name, gift in EXTRAS.items()},
+        "extras": {
+            name: _version(name) or f"not installed; needed for {gift}" for name, gift in EXTRAS.items()
+        },
         "corpus": _corpus(),
     }
 
@@ -56,7 +58,7 @@ def _blas() -> str:
     """The libraries under NumPy's matrix products as they were loaded, or how NumPy was built."""
     found = [
         f"{one['internal_api']} {one.get('version') or ''} ({one.get('architecture', 'unknown')}), "
-        f"{one['num_threads']} threads"
+        f"{one['num_threads']} thread{'s' * (one['num_threads'] != 1)}"
         for one in backends.blas_libraries()
         if one.get("user_api") == "blas"
     ]
@@ -79,20 +81,20 @@ def _chosen(name: str, threads: int | None) -> dict[str, Any]:
     if sets := backends.instruction_sets():
         if ops.name == "cpp":
             found["instruction set"] = ops._run.isa
-        found["instruction sets of the kernels here"] = ", ".join(sets)
+        found["instruction sets available"] = ", ".join(sets)
     threads = threads or backends.cores()
     found = {"name": ops.name, "threads": threads} | found
     for dtype in PEAKS:
         peak = backends.peak(threads, dtype)
         title = f"peak in {dtype}, GFLOP/s"
-        found[title] = round(peak, 1) if peak else "not measured: that takes the kernels in C++"
+        found[title] = round(peak, 1) if peak else "not measured: it needs the kernels in C++"
     return found
 
 
 def _jax_devices() -> dict[str, str] | str:
     """What JAX would compute on, or why on nothing. Where it is not there nothing tries to import it."""
     if importlib.util.find_spec("jax") is None:
-        return "not there; pip install minibert[jax]"
+        return "not installed: pip install 'minibert-scratch[jax]'"
     try:
         return import_module("minibert.backends.jax_devices").devices()
     except (ImportError, RuntimeError) as error:  # ours, or JAX's of a jaxlib of another version
@@ -112,5 +114,5 @@ def _tokenizer() -> str:
 def _corpus() -> str:
     path = embedded_corpus()
     if not path.exists():
-        return "missing: install minibert anew"
+        return "missing: install minibert again"
     return f"{path.name}, {path.stat().st_size / 1e6:.1f} MB compressed"

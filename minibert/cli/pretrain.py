@@ -38,25 +38,27 @@ follows another. It learns a vocabulary, writes the text as token shards,
 trains, measures itself on documents that were held out, draws the loss curve,
 and leaves a folder that `transformers` loads as it is.
 
-Progress goes to the error stream: losses (accuracies), speed, and the share of
-the floating-point operations a second that the machine can do at most. The
-report at the end goes to the output. Ctrl-C saves; --resume goes on exactly
-where the run stopped, with its own options.
+Progress goes to the error stream: losses (accuracies), speed, and its share of
+the machine's peak rate of floating-point operations. The report at the end goes
+to the standard output. Ctrl-C saves; --resume continues exactly where the run
+stopped, with the options it was started with.
 """
 LARGE_BATCHES = """
 large batches, --optimizer lamb (You et al. 2020):
-  A step of LAMB moves each weight matrix by --lr times its own length, however
-  long its gradient is. With thousands of sequences a step it trains where the
-  rates that so few steps need are too high for AdamW, which fell behind beyond
-  16,384. (Tuned for each batch, Adam does as well: Nado et al. 2021.) With four
-  times the sequences take twice the --lr; --warmup, the share of ever fewer
-  steps, grows as well. --accumulate makes any batch fit into memory. Without
-  --lr it is ten times AdamW's, near the best for tiny with 256 sequences, where
-  AdamW learns faster, though.
-  NVIDIA's published run of BERT-large, to the paper's plan of 65,536 sequences
-  of 128, then 32,768 of 512, is the two last examples: the second warms up anew
-  from the weights of the first. Their rate falls with a square root after the
-  warm-up, this one in a straight line, as the paper's.
+  A step of LAMB moves each weight matrix by --lr times the norm of the matrix,
+  whatever the norm of its gradient. Thousands of sequences in a step leave few
+  steps, and these need high rates: LAMB still trains at rates that are too high
+  for AdamW, which fell behind beyond 16,384 sequences. (Tuned for each batch
+  size, Adam does as well: Nado et al. 2021.) For four times the sequences,
+  double --lr; --warmup, a share of ever fewer steps, grows as well.
+  --accumulate makes any batch fit into memory. The default --lr is ten times
+  AdamW's, near the best for tiny with 256 sequences, though AdamW learns faster
+  there.
+  The two examples below with --optimizer lamb are NVIDIA's published run of
+  BERT-large by the plan of You et al.: 65,536 sequences of 128 tokens, then
+  32,768 of 512, warmed up anew from the weights of the first. After the warm-up
+  NVIDIA's rate falls with a square root; here it falls in a straight line, as
+  in the paper.
 """
 EXAMPLES = """
 examples:
@@ -80,8 +82,7 @@ def add_pretrain(commands: Any) -> None:
         "pretrain",
         usage="minibert pretrain [CORPUS ... | --shards FOLDER] [--out DIR] [--size NAME] [...]",
         description=DESCRIPTION,
-        epilog="what a size stands for, where the flags say nothing else:\n"
-        f"{_recipe_table()}\n{LARGE_BATCHES}{ACCELERATORS}{EXAMPLES}",
+        epilog=f"defaults of each size:\n{_recipe_table()}\n{LARGE_BATCHES}{ACCELERATORS}{EXAMPLES}",
     )
     parser.set_defaults(run=run_pretrain)
     add_corpus(parser)
@@ -149,32 +150,32 @@ def _run_flags(group: Any) -> None:
         "--out", metavar="DIR", help="the run folder (default: runs/ and the name of the text)"
     )
     group.add_argument(
-        "--resume", action="store_true", help="go on with the run in --out (default: the latest in runs/)"
+        "--resume", action="store_true", help="continue the run in --out (default: the latest in runs/)"
     )
     length = group.add_mutually_exclusive_group()
     length.add_argument(
         "--minutes",
         type=float,
         metavar="N",
-        help="how long the command may take; this machine's speed is measured first, and looked at again on "
-        f"the way: the schedule ends with the time (default: {MINUTES:g})",
+        help="how long the command may take; the speed is measured first, and again on the way, so that the "
+        f"schedule ends when the time does (default: {MINUTES:g})",
     )
-    length.add_argument("--steps", type=int, metavar="N", help="how many updates instead")
-    FLAGS.number(group, "--seed", int, "the seed of everything drawn at random")
+    length.add_argument("--steps", type=int, metavar="N", help="number of updates, instead of --minutes")
+    FLAGS.number(group, "--seed", int, "seed of everything that is drawn at random")
     add_engine(group, default=None)
-    FLAGS.number(group, "--evaluations", int, "looks at the held-out text on the way")
+    FLAGS.number(group, "--evaluations", int, "how often the held-out text is measured during training")
     FLAGS.number(
-        group, "--save-every", int, "steps between checkpoints; 0: by the clock alone", "checkpoint_steps"
+        group, "--save-every", int, "steps between checkpoints; 0: only by --save-seconds", "checkpoint_steps"
     )
     FLAGS.number(group, "--save-seconds", float, "seconds between checkpoints", "checkpoint_seconds")
     FLAGS.number(group, "--keep", int, "checkpoints to keep; 0: all")
     group.add_argument(
         "--trace",
         action="store_true",
-        help="when training ends or is stopped, print what each operation took and reached; also as "
-        "trace.json in the run folder",
+        help="when training ends or is stopped, print the time and speed of each operation; also written "
+        "to trace.json in the run folder",
     )
-    group.add_argument("--quiet", action="store_true", help="no progress, only the report")
+    group.add_argument("--quiet", action="store_true", help="show no progress, only the report")
     add_json(group)
 
 
@@ -183,13 +184,15 @@ def _text_flags(group: Any) -> None:
     group.add_argument(
         "--shards",
         metavar="FOLDER",
-        help="what `minibert data` made of a text, in however many parts, in place of CORPUS; its vocabulary "
-        "holds. The folder is read where it is, and has to stay",
+        help="a folder that `minibert data` wrote, in one part or more, in place of CORPUS; its vocabulary "
+        "is used. The folder is read where it is, and must not be moved",
     )
-    group.add_argument("--vocab", metavar="PATH", help="a vocab.txt or a folder with one (default: learn it)")
+    group.add_argument(
+        "--vocab", metavar="PATH", help="a vocab.txt or a folder with one (default: learn one)"
+    )
     FLAGS.number(group, "--vocab-size", int, "pieces to learn")
     FLAGS.constant(group, "--cased", "lower_case", False, "keep case and accents")
-    FLAGS.number(group, "--held-out", float, "share of the documents that are only measured on")
+    FLAGS.number(group, "--held-out", float, "share of the documents that is kept for measuring")
 
 
 def _model_flags(group: Any) -> None:
@@ -199,19 +202,19 @@ def _model_flags(group: Any) -> None:
     group.add_argument(
         "--init-from",
         metavar="FOLDER",
-        help="a trained BERT to start from, Hugging Face's too; its shape and vocabulary hold, "
-        "and --size is only for what goes with it",
+        help="a trained BERT to start from, Hugging Face's too; its shape and vocabulary are used, and "
+        "--size only chooses the defaults below",
     )
-    FLAGS.choice(group, "--hidden-act", GELU_FORMS, "gelu: by the error function; gelu_new: by tanh")
+    FLAGS.choice(group, "--hidden-act", GELU_FORMS, "gelu: with the error function; gelu_new: with tanh")
     FLAGS.number(
         group, "--max-positions", int, "the longest sequence the model can ever read; at least --seq-length"
     )
-    FLAGS.number(group, "--dropout", float, "of embeddings, sublayers and attention")
+    FLAGS.number(group, "--dropout", float, "dropout rate of embeddings, sublayers and attention")
     add_attention_dropout(group)
     group.add_argument(
         "--unigram-bias",
         action=BOTH_WAYS,
-        help="begin the output bias at the log-frequencies of the text instead of zero (default: by size)",
+        help="start the output bias at the log-frequencies of the pieces instead of zero (default: by size)",
     )
     FLAGS.choice(
         group,
@@ -230,18 +233,20 @@ def _batch_flags(group: Any) -> None:
         help="tokens in a sequence: 128, or lengths with their shares of the steps, like the paper's "
         "128:0.9,512:0.1 (default: by size)",
     )
-    FLAGS.number(group, "--batch-size", int, "sequences a step at the longest length; shorter ones are more")
-    FLAGS.number(group, "--accumulate", int, "micro-batches a step: the same result in less memory")
-    add_optimizer(group, "by size", "for thousands of sequences a step, see below")
+    FLAGS.number(
+        group, "--batch-size", int, "sequences in a step at the longest length; more where they are shorter"
+    )
+    FLAGS.number(group, "--accumulate", int, "micro-batches in a step: the same result in less memory")
+    add_optimizer(group, "by size", "for thousands of sequences in a step, see below")
     FLAGS.number(group, "--lr", float, "the highest learning rate", "learning_rate")
     FLAGS.number(
         group, "--warmup", float, "share of the steps in which the rate rises; afterwards it falls to zero"
     )
-    FLAGS.number(group, "--weight-decay", float, "of all but biases and LayerNorm")
-    FLAGS.number(group, "--clip-norm", float, "the longest gradient let through; 0: any")
+    FLAGS.number(group, "--weight-decay", float, "weight decay of everything but biases and LayerNorm")
+    FLAGS.number(group, "--clip-norm", float, "largest norm of the gradient; 0: no limit")
     FLAGS.number(group, "--beta1", float, "decay of the mean of gradients")
     FLAGS.number(group, "--beta2", float, "decay of the mean of their squares")
-    FLAGS.number(group, "--adam-eps", float, "added to the root of that mean")
+    FLAGS.number(group, "--adam-eps", float, "added to the root of the mean of squares")
 
 
 def _instance_flags(group: Any) -> None:
@@ -250,19 +255,22 @@ def _instance_flags(group: Any) -> None:
         "--mask-rates",
         type=_rates,
         metavar="MASK,SAME,RND",
-        help="how many of them show [MASK], themselves, a random token (default: 0.8,0.1,0.1)",
+        help="shares of these that show [MASK], themselves, a random token (default: 0.8,0.1,0.1)",
     )
     group.add_argument(
         "--max-predictions-per-seq",
         type=int,
         metavar="N",
-        help="at most so many in a sequence (default: that share of --seq-length)",
+        help="most tokens to predict in a sequence (default: --masked-lm-prob of --seq-length)",
     )
-    FLAGS.constant(group, "--whole-word-mask", "whole_word_mask", True, "all pieces of a word or none")
+    FLAGS.constant(group, "--whole-word-mask", "whole_word_mask", True, "mask all pieces of a word or none")
     FLAGS.number(
-        group, "--dupe-factor", int, "0: new masks in every pass; N: N copies in turn, as in Google's code"
+        group,
+        "--dupe-factor",
+        int,
+        "0: new masks in every pass; N: N fixed copies in turn, as in Google's code",
     )
-    FLAGS.number(group, "--short-seq-prob", float, "share of instances of a random shorter length")
+    FLAGS.number(group, "--short-seq-prob", float, "share of the instances that get a random shorter length")
     FLAGS.constant(group, "--no-nsp", "next_sentence", False, "without next-sentence prediction")
     FLAGS.constant(
         group, "--left-to-right", "left_to_right", True, "the paper's LTR ablation: predict every next word"

@@ -40,9 +40,9 @@ def add_score(commands: Any) -> None:
         description="""
 Scores predictions, whoever made them, by the rules of the official scorers, and
 prints what those print: evaluate-v1.1.py and evaluate-v2.0.py for SQuAD,
-conlleval for tagged words; for GLUE the figures of its leaderboard. Below stand
-95% intervals, from examples drawn anew 1,000 times.
-`minibert score squad --help` and so on tell about the files.
+conlleval for tagged words; for GLUE the figures of its leaderboard. 95%
+intervals follow, from 1,000 bootstrap samples of the examples.
+`minibert score squad --help` and so on describe the files.
 """,
         epilog="""
 examples:
@@ -68,19 +68,19 @@ def _add_squad(kinds: Any) -> None:
     parser.add_argument(
         "--null-odds",
         metavar="FILE",
-        help='JSON: {"id": how likely there is no answer, ...}; tells the best thresholds, too (2.0)',
+        help='JSON: {"id": how likely there is no answer, ...}; finds the best thresholds, too (2.0)',
     )
     parser.add_argument(
         "--threshold",
         type=float,
         metavar="T",
-        help="where the odds are above it, nothing is answered (default: 1)",
+        help="where the odds are above it, the prediction is that there is no answer (default: 1)",
     )
     parser.add_argument(
         "--version",
         choices=squad.VERSIONS,
         default=squad.AUTO,
-        help="whose rules hold (default: auto, which looks at GOLD)",
+        help="which version's rules to follow (default: auto, which looks at GOLD)",
     )
     add_json(parser)
 
@@ -133,12 +133,14 @@ def _add_conll(kinds: Any) -> None:
 Precision, recall and F1 of tagged chunks. One FILE has the gold tag and the
 predicted one in its last two columns, as conlleval reads it. Of two files GOLD
 has the gold tag in its last column and PREDICTIONS the predicted one, and
--DOCSTART- counts as no word.
+-DOCSTART- is not counted as a word.
 """,
     )
     parser.set_defaults(run=run_conll)
-    parser.add_argument("gold", metavar="FILE", help="a word a line, columns between spaces or tabs")
-    parser.add_argument("predictions", nargs="?", metavar="PREDICTIONS", help="a second one")
+    parser.add_argument(
+        "gold", metavar="FILE", help="a word on each line, columns separated by spaces or tabs"
+    )
+    parser.add_argument("predictions", nargs="?", metavar="PREDICTIONS", help="a second such file")
     add_json(parser)
 
 
@@ -210,9 +212,8 @@ def _add_glue(kinds: Any) -> None:
     parser = kinds.add_parser(
         "glue",
         description="""
-The figures of GLUE's leaderboard. The rows of PREDICTIONS belong to the rows of
-GOLD that have their index as an id, or, where those ids are others, to the rows
-0, 1, 2 and so on.
+The figures of GLUE's leaderboard. The index of a prediction is the id of its
+row in GOLD or, where the ids there are others, the number of the row, from 0.
 """,
     )
     parser.set_defaults(run=run_glue)
@@ -221,7 +222,7 @@ GOLD that have their index as an id, or, where those ids are others, to the rows
     parser.add_argument(
         "predictions",
         metavar="PREDICTIONS",
-        help="what is handed in: index, a tab, prediction; with a header",
+        help="a submission: index, a tab, prediction; with a header",
     )
     add_json(parser)
 

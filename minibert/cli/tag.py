@@ -32,9 +32,11 @@ examples:
     parser.add_argument(
         "texts", nargs="*", metavar="TEXT", help="a sentence or more (default: the lines of --text)"
     )
-    parser.add_argument("--text", metavar="FILE", help=".gz, .xz too (default: the standard input)")
+    parser.add_argument(
+        "--text", metavar="FILE", help="a file of texts, .gz and .xz too (default: the standard input)"
+    )
     add_engine(parser)
-    parser.add_argument("--json", action="store_true", help="print a JSON object a text instead")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each text instead")
 
 
 def run_tag(arguments: argparse.Namespace) -> int:

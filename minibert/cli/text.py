@@ -57,7 +57,7 @@ examples:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--out", metavar="DIR", help="the folder to write into")
     where.add_argument(
-        "--report-on", metavar="PATH", help="learn nothing; see what this vocabulary does to the text"
+        "--report-on", metavar="PATH", help="learn nothing; measure this vocabulary on the text"
     )
     _learning_flags(parser.add_argument_group("learning"))
     _counting_flags(parser.add_argument_group("text and report"))
@@ -67,8 +67,8 @@ examples:
 def _learning_flags(group: Any) -> None:
     for name, text in (
         ("vocab_size", "pieces to learn"),
-        ("alphabet_limit", "characters to keep, the most frequent ones"),
-        ("min_frequency", "rarer neighbours are never joined"),
+        ("alphabet_limit", "number of characters to keep, the most frequent ones"),
+        ("min_frequency", "neighbours that are rarer are never joined"),
         ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
         group.add_argument(_flag(name), type=int, metavar="N", help=f"{text} (default: {LEARNING[name]})")
@@ -76,10 +76,15 @@ def _learning_flags(group: Any) -> None:
         "--user-token",
         action="append",
         metavar="PIECE",
-        help="a piece to have in any case: a word as lower-casing leaves it, or, in ASCII and with "
-        "a punctuation mark first, a special token like [ENTITY]; repeat it for more",
+        help="a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with "
+        "a punctuation mark first, a special token like [ENTITY]; repeat the flag for more",
     )
-    group.add_argument("--objective", choices=tuple(OTHER), help=f"(default: {LEARNING['objective']})")
+    group.add_argument(
+        "--objective",
+        choices=tuple(OTHER),
+        help="join the neighbours that raise the likelihood of the text most, or the most frequent ones "
+        f"(default: {LEARNING['objective']})",
+    )
     group.add_argument("--cased", action="store_true", help="keep case and accents")
 
 

@@ -54,8 +54,8 @@ def add_tokenize(commands: Any) -> None:
         usage="minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]",
         description="""
 Cuts text into WordPiece and shows each piece, its id, and where in the text it
-stands: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT,
-line of a file or line of the standard input is a text of its own.
+stands: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT, and
+each line of a file or of the standard input, is a text of its own.
 """,
         epilog="""
 examples:
@@ -72,34 +72,40 @@ examples:
         "--vocab",
         metavar="PATH",
         required=True,
-        help="a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json holds as well",
+        help="a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too",
     )
     parser.add_argument(
         "--file",
         action="append",
         metavar="FILE",
-        help="the lines of it, .gz and .xz too; -: the standard input; repeat it for more",
+        help="a file of texts, one on each line, .gz and .xz too; -: standard input; repeat it for more",
     )
     output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON object a line, with everything")
-    output.add_argument("--ids", action="store_true", help="the ids alone, a text a line")
+    output.add_argument("--ids", action="store_true", help="only the ids, one text on each line")
     _input_flags(parser.add_argument_group("what is encoded"))
     add_tokenizer_engine(parser)
 
 
 def _input_flags(group: Any) -> None:
     group.add_argument(
-        "--pair", action="store_true", help="two TEXTs, or the halves of a line at its first tab, are a pair"
+        "--pair",
+        action="store_true",
+        help="two TEXTs, or the halves of a line around its first tab, are a pair",
     )
+    group.add_argument("--bare", action="store_true", help="leave out [CLS] before and [SEP] after each text")
     group.add_argument(
-        "--bare", action="store_true", help="without [CLS] in front and [SEP] behind each text"
+        "--special", action="store_true", help="a [MASK] written in the text is the special token"
     )
-    group.add_argument("--special", action="store_true", help="a [MASK] that is written in the text is one")
     group.add_argument("--cased", action="store_true", help="keep case and accents, whatever the folder says")
     group.add_argument(
-        "--compat", choices=COMPAT, help="whose rules to follow (default: the folder's, else google)"
+        "--compat",
+        choices=COMPAT,
+        help="which original's rules to follow (default: the folder's, else google)",
     )
-    group.add_argument("--max-length", type=int, metavar="N", help="at most so many ids, [CLS] and [SEP] too")
+    group.add_argument(
+        "--max-length", type=int, metavar="N", help="most ids of a text, [CLS] and [SEP] included"
+    )
     group.add_argument(
         "--truncation",
         choices=TRUNCATION,
@@ -107,7 +113,7 @@ def _input_flags(group: Any) -> None:
         help=f"which text of a pair is cut (default: {TRUNCATION[0]})",
     )
     group.add_argument(
-        "--stride", type=int, metavar="N", help="windows that share N pieces, in place of cutting"
+        "--stride", type=int, metavar="N", help="make windows that share N pieces instead of cutting"
     )
     group.add_argument("--strict", action="store_true", help="stop at the first byte that is not UTF-8")
 

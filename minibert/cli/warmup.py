@@ -1,4 +1,4 @@
-"""`minibert warmup`: compile ahead what the Numba engine would compile when it is first used."""
+"""`minibert warmup`: compile the loops of the engine numba in advance, not when it is first used."""
 
 import argparse
 import functools
@@ -17,9 +17,9 @@ def add_warmup(commands: Any) -> None:
         description="""
 Compiles the loops of the engine numba and keeps the machine code, so that the
 first step of a run does not wait for it. Says which loop, in which precision,
-and how long it took; what was compiled before is only read. Machine code goes
-where Numba's NUMBA_CACHE_DIR says, or beside the package's own files, or where
-these can't be written to into the cache folder of the user.
+and how long it took; what was compiled before is only read. Machine code is
+kept where Numba's NUMBA_CACHE_DIR says, or beside the package's own files or,
+where these can't be written to, in the user's cache folder.
 """,
         epilog="""
 examples:

@@ -67,18 +67,18 @@ TASKS = {
     "qnli-dev": Known(
         "QNLI's dev file divided, where there is no train file", _sentences, "QNLI, its dev file divided"
     ),
-    "swag": Known("SWAG: which of four endings goes on", _choices),
-    "hellaswag": Known("HellaSwag: which of four endings goes on", _choices),
+    "swag": Known("SWAG: which of four endings continues the text", _choices),
+    "hellaswag": Known("HellaSwag: which of four endings continues the text", _choices),
     "hellaswag-dev": Known(
         "HellaSwag's dev file divided, where there is no train file",
         _choices,
         "HellaSwag, its dev file divided",
     ),
     "copa": Known("COPA: which of two is the cause, or the effect", _choices),
-    "csqa": Known("CommonsenseQA: which of five answers", _choices),
+    "csqa": Known("CommonsenseQA: which of five answers is right", _choices),
     "squad1": Known("SQuAD 1.1: where in the paragraph is the answer", _answering),
     "squad2": Known("SQuAD 2.0: the same, where there may be none", _answering),
-    "triviaqa": Known("TriviaQA, before SQuAD", _answering),
+    "triviaqa": Known("TriviaQA, to train on before SQuAD", _answering),
     "ner": Known("CoNLL-2003: who and what is named", _tagging),
     "ner-sentences": Known("CoNLL-2003, each sentence without its document", _tagging),
     "classify": Known(
