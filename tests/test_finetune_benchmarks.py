@@ -94,7 +94,7 @@ def test_summary_takes_medians_and_counts_padding():
     assert found["padding"] == pytest.approx(1 / 3) and found["seconds"] == [1.0, 4.0, 2.0]
 
 
-def test_tables_show_speed_memory_ratio_and_goal():
+def test_tables_show_speed_memory_and_ratio():
     rows = finetune.with_ratios([measured("Hugging Face", 1000.0), measured("cpp", 4500.0)])
     assert [row["ratio"] for row in rows] == [1.0, 4.5]
     rows += [measured("cpp", 9000.0, dtype="bfloat16"), measured("cpp", 70.0, size="base")]
@@ -104,11 +104,13 @@ def test_tables_show_speed_memory_ratio_and_goal():
         "|  | SST-2, mini | SST-2, base |",
         "| Hugging Face, fp32 | 1,000 (300) |  |",
         "| cpp, fp32 | 4,500 (300) | 70 (300) |",
-        "| **minibert / Hugging Face, fp32** (goal 4×) | **4.5×** |  |",
+        "| **minibert / Hugging Face, fp32** | **4.5×** |  |",
         "| cpp, bf16 | 9,000 (300) |  |",
     ):
         assert line in text.splitlines(), text
-    assert "goal 3" not in text and "no figure to quote" not in text.lower()
+    assert "minibert / Hugging Face, bf16" not in text and "no figure to quote" not in text.lower()
+    assert "SQuAD" not in text
+    assert "questions" in finetune.tables([*rows, measured("cpp", 70.0, task="squad1")])
     assert "no figure to quote" in finetune.tables([measured("cpp", 1.0, quick=True)])
     assert "No figure to quote: busy" in finetune.tables([measured("cpp", 1.0, busy="busy")])
 

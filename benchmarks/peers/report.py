@@ -31,21 +31,22 @@ LENGTHS = {
 
 STEP_LIMITS = """\
 What this does not show: other machines and vocabularies, more threads than these, the making of batches. A
-step is forward, backward, clipping and AdamW, dropout 0.1, 15% of the positions masked. Useful GFLOP/s count
-matrix products over real tokens and masked rows once, of the last layer over the rows that a head reads, and
-nothing computed again; the share is that of the fused multiply-adds a second which this machine did in the
-same rounds, in the row's own dtype (bf16 peers: autocast, float32 weights). All peers compute the last layer
-whole, cpp what is read of it; peers could be written to do so, too. Hugging Face is `BertForPreTraining` as
-published with fused AdamW. PyTorch tuned: masked rows only, scaled_dot_product_attention, fused AdamW. JAX:
-plain jax.numpy, jax.grad, one jit; jax in small letters is minibert's. Both peers keep freed memory, as
-minibert does. Before anything was timed, all had the loss, the gradient norm and the loss after an update
-that the NumPy reference has, with the same weights, batch and no dropout."""
+step is forward, backward, clipping and AdamW, with dropout 0.1 and 15% of the positions masked. Useful
+GFLOP/s count the matrix products over real tokens and masked rows, in the last layer those over the rows
+that a head reads, once, and nothing that is computed again. The share is of the rate of fused multiply-adds
+that this machine reached in the same rounds, in the row's own dtype (peers in bf16: autocast with float32
+weights). All peers compute the whole last layer, cpp only the rows that are read; the peers could be written
+to do the same. Hugging Face is `BertForPreTraining` as published, with fused AdamW. PyTorch tuned has masked
+rows only, scaled_dot_product_attention and fused AdamW. JAX is plain jax.numpy, jax.grad and one jit; jax in
+small letters is minibert's engine. PyTorch and JAX keep freed memory, as minibert does. Before anything was
+timed, all agreed with the NumPy reference on the loss, the gradient norm and the loss after an update, with
+the same weights and batch and no dropout."""
 
 INFERENCE_LIMITS = """\
 What this does not show: other machines, sizes and lengths, tokenizing, many short requests at once. PyTorch
-is Hugging Face's `BertModel` with scaled_dot_product_attention under inference_mode, in bf16 with weights
-in bf16. ONNX Runtime has its own fused operators for attention, LayerNorm and GELU. Before timing,
-all had the last hidden states and pooled vectors of the NumPy reference."""
+is Hugging Face's `BertModel` with scaled_dot_product_attention under inference_mode, in bf16 with weights in
+bf16. ONNX Runtime has its own fused operators for attention, LayerNorm and GELU. Before anything was timed,
+all agreed with the NumPy reference on the last hidden states and the pooled vectors."""
 
 
 class Rows:

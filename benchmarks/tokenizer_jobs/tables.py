@@ -15,11 +15,11 @@ LEARNING = "learn|threads|minibert|`tokenizers`|ratio"
 SHARDS = "token shards, all cores|speed|peak memory"
 
 LIMITS = """\
-What this does not show: other machines, languages and lengths of text; more threads than two. Hugging Face's
-results are objects whose ids still have to be taken out one by one, which is not counted; minibert's are
-arrays. Corpora to learn from are one text over and over (54 MB of Wikipedia); real text of that size has more
-different words, and memory goes by those. Hugging Face has no likelihood objective, and its trainer breaks
-ties differently at every run: vocabularies have most pieces in common, not all."""
+What this does not show: other machines, languages and lengths of text, and more than two threads. The
+results of Hugging Face are objects from which the ids must still be taken one by one, which is not timed;
+minibert's are arrays. The corpora to learn from repeat one text (54 MB of Wikipedia); real text of that size
+has more different words, which is what memory depends on. Hugging Face has no likelihood objective, and its
+trainer breaks ties differently in every run, so the two vocabularies share most pieces but not all."""
 
 
 class Tables:
