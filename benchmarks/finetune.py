@@ -267,7 +267,9 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--json", action="store_true", help="print a list of rows")
     found.add_argument("--rows", metavar="FILE", help="measure nothing: tables of what --json has printed")
-    found.add_argument("--write-readme", action="store_true", help="put the tables into README.md")
+    found.add_argument(
+        "--write-readme", dest="write", action="store_true", help="put the tables into README.md"
+    )
     return found
 
 

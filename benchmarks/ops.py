@@ -1,7 +1,7 @@
 """Every operation by itself: the kernels in C++ beside Numba, NumPy and PyTorch, in one run.
 
     python benchmarks/ops.py [--quick] [--only gemm attention] [--dtype float32] [--threads 1 2]
-        [--engines cpp PyTorch] [--rounds 7] [--json] [--rows FILE] [--write-readme]
+        [--engines cpp PyTorch] [--rounds 7] [--json] [--rows FILE] [--write-results]
 
 Everyone is a process of its own with the same arguments and number of threads. First, results have to be
 those of the reference in float64, dropout included where it is minibert's; then everyone takes turns, and
@@ -17,6 +17,7 @@ import argparse
 import statistics
 import sys
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,8 @@ from peers.ops_minibert import Reference
 
 from minibert import backends
 
-MARK = "<!-- written by `python benchmarks/ops.py --write-readme` -->"
+MARK = "<!-- written by `python benchmarks/ops.py --write-results` -->"
+RESULTS = Path(__file__).with_name("RESULTS.md")
 ROUNDS = {False: (7, 0.2), True: (2, 0.01)}  # quick -> rounds, seconds of everyone in a round
 WIDE = {"float32": 4, "bfloat16": 2}  # bytes
 # Largest relative error, of all elements together and of the largest one. float32 rounds by 6e-8, bfloat16 by
@@ -273,7 +275,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--rounds", type=int, metavar="N", help="how often everyone has a turn")
     found.add_argument("--json", action="store_true", help="print a list of rows")
     found.add_argument("--rows", metavar="FILE", help="measure nothing: tables of what --json has printed")
-    found.add_argument("--write-readme", action="store_true", help="put the tables into README.md")
+    found.add_argument(
+        "--write-results", dest="write", action="store_true", help="put the tables into benchmarks/RESULTS.md"
+    )
     return found
 
 
@@ -288,7 +292,7 @@ def _main(options: argparse.Namespace) -> int:
     require("--threads", options.threads, range(1, backends.cores() + 1))
     require("--only", options.only or [], list(dict.fromkeys(case.op for case in plan(True))))
     require("--engines", options.engines or [], list(dict.fromkeys(way.engine for way in WAYS)))
-    return measured_or_read(options, lambda folder: Bench(options), ops_report.tables, MARK)
+    return measured_or_read(options, lambda folder: Bench(options), ops_report.tables, MARK, RESULTS)
 
 
 if __name__ == "__main__":

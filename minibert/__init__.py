@@ -1,4 +1,4 @@
-"""minibert: BERT from scratch (Devlin et al. 2019), small enough to read from end to end.
+"""minibert: BERT from scratch (Devlin et al. 2019), with a core small enough to read from end to end.
 
 What a user imports stands in `_HOME`, and is loaded when first asked for: `import minibert` itself loads
 nothing, so that `minibert --help` and a script that only wants the tokenizer start at once.

@@ -366,9 +366,11 @@ def test_rows_of_an_earlier_run_become_tables_again(tmp_path, capsys, monkeypatc
     assert "quiet machine" in capsys.readouterr().err
 
 
-def test_the_readme_has_a_place_for_each_table():
-    for mark in (step.KIND.mark, inference.KIND.mark, ops.MARK):
+def test_the_pages_have_a_place_for_each_table():
+    for mark in (step.KIND.mark, inference.KIND.mark, finetune.MARK):
         assert mark in (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert ops.MARK in ops.RESULTS.read_text("utf-8").splitlines()
+    assert ops.RESULTS == ROOT / "benchmarks" / "RESULTS.md"
 
 
 def single(title, quick=True):
@@ -478,6 +480,15 @@ def test_tables_of_single_operations_show_shares_and_ratios():
         assert line in text.splitlines(), text
 
 
+def test_single_operations_are_written_into_their_own_page(tmp_path, monkeypatch):
+    path, page = tmp_path / "rows.json", tmp_path / "RESULTS.md"
+    path.write_text(json.dumps([operation("cpp", 90, quick=False)]))
+    page.write_text(f"{ops.MARK}\nold\n<!-- end of what is written -->\n")
+    monkeypatch.setattr(ops, "RESULTS", page)
+    assert ops.main(["--rows", str(path), "--write-results"]) == 0
+    assert "| x W, 64 × 96 × 48 | 90 (90%) |" in page.read_text() and "old" not in page.read_text()
+
+
 def test_ops_ends_with_a_sentence_for_wrong_options(capsys, tmp_path):
     for words, sentence in (
         (["--only", "convolution"], "--only convolution is none of gemm, "),
@@ -488,8 +499,8 @@ def test_ops_ends_with_a_sentence_for_wrong_options(capsys, tmp_path):
         assert sentence in capsys.readouterr().err
     path = tmp_path / "rows.json"
     path.write_text(json.dumps([operation("cpp", 90, busy="others are at work.")]))
-    assert ops.main(["--rows", str(path), "--write-readme"]) == 2
-    assert "quiet machine" in capsys.readouterr().err
+    assert ops.main(["--rows", str(path), "--write-results"]) == 2
+    assert "RESULTS.md takes only full rows from a quiet machine" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         ops.main(["--help"])
     assert "share of what a copy of as many bytes reached" in " ".join(capsys.readouterr().out.split())

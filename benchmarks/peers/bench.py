@@ -264,7 +264,9 @@ def parser(description: str) -> argparse.ArgumentParser:
     found.add_argument("--rounds", type=int, metavar="N", help="how often everyone has a turn")
     found.add_argument("--json", action="store_true", help="print a list of rows")
     found.add_argument("--rows", metavar="FILE", help="measure nothing: tables of what --json has printed")
-    found.add_argument("--write-readme", action="store_true", help="put the tables into README.md")
+    found.add_argument(
+        "--write-readme", dest="write", action="store_true", help="put the tables into README.md"
+    )
     found.set_defaults(device="cpu", attention_dropout=None)
     return found
 
@@ -296,16 +298,18 @@ def measured_or_read(
     make: Callable[[Path], Any],
     tables: Callable[[list[dict[str, Any]]], str],
     mark: str,
+    page: Path | None = None,
 ) -> int:
-    """Measure, or read what --rows names; print it, and put it into README.md if --write-readme says so.
+    """Measure, or read what --rows names; print it, and put it into a page if that is asked for.
 
     Parameters
     ----------
-    options : with `rows`, `json` and `write_readme`.
+    options : with `rows`, `json` and `write`.
     make : of a folder for what comes up on the way; its result measures by `run()`, and then has `rows` and,
         where something was not right, `wrong`.
     tables : of rows, as Markdown.
-    mark : the line of README.md after which they stand.
+    mark : the line of the page after which they stand.
+    page : where to write them, README.md when left out.
 
     Returns
     -------
@@ -336,11 +340,12 @@ def measured_or_read(
             f"--rows {options.rows} holds rows of something else ({error} is not there, or of another kind); "
             "name what this benchmark has printed with --json."
         ) from error
-    if options.write_readme and (status or disturbed):
-        raise InputError("--write-readme needs full rows from a quiet machine; README.md is as it was.")
+    page = page or README
+    if options.write and (status or disturbed):
+        raise InputError(f"{page.name} takes only full rows from a quiet machine; it is as it was.")
     print(json.dumps(rows, indent=1) if options.json else text)
-    if options.write_readme:
-        README.write_text(replace_between_marks(README.read_text("utf-8"), text, mark), "utf-8")
+    if options.write:
+        page.write_text(replace_between_marks(page.read_text("utf-8"), text, mark, page.name), "utf-8")
     return status
 
 

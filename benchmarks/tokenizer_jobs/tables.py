@@ -130,18 +130,18 @@ def table(head: str, rows: Iterator[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def replace_between_marks(readme: str, text: str, mark: str = BEGIN) -> str:
-    """The README with other tables after a mark.
+def replace_between_marks(page: str, text: str, mark: str = BEGIN, name: str = "README.md") -> str:
+    """The text of a page with other tables after a mark; `name` is for the complaint.
 
     Raises
     ------
     InputError
         When it has not got the two marks, one after the other.
     """
-    head, begin, rest = readme.partition(mark)
+    head, begin, rest = page.partition(mark)
     _, end, tail = rest.partition(END)
     if not begin or not end:
         raise InputError(
-            f"README.md lacks the line {mark!r} or, after it, {END!r}; put both where the tables go."
+            f"{name} lacks the line {mark!r} or, after it, {END!r}; put both where the tables go."
         )
     return f"{head}{mark}\n\n{text}\n\n{END}{tail}"
