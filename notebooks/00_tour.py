@@ -15,7 +15,8 @@
 # # A tour of minibert
 #
 # From a sentence to word pieces, from pieces to vectors and attention, from a loss to a gradient that we check,
-# and from there to a BERT that we train ourselves for a minute. Everything runs on NumPy; nothing is downloaded.
+# and from there to a BERT that we train ourselves in under two minutes. The checks run on the NumPy reference; the
+# model and its training use the fastest engine that is installed. Nothing is downloaded.
 # Section numbers are those of [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).
 
 # %%
@@ -106,7 +107,7 @@ print(f"next-sentence loss {loss.nsp_loss:.3f} nats; ln 2 = {np.log(2):.3f}")
 #    \nabla f \cdot v = \operatorname{Im} f(x + i h v) / h $$
 #
 # Nothing is subtracted, so nothing cancels, and $h$ can be as small as $10^{-30}$. Ordinary differences have to
-# choose between rounding and truncation: the V in the picture.
+# choose between rounding and truncation: their error falls and then rises again in the picture.
 
 # %%
 params = model.params.astype(np.float64)
@@ -139,11 +140,12 @@ axes.legend();
 # %% [markdown]
 # `minibert gradcheck` does this for every operation and prints the proof sheet.
 #
-# ## 6. One minute of training
+# ## 6. Under two minutes of training
 #
-# The same code, a vocabulary of 8,192 pieces, real books, masks drawn anew all the time. A minute is too short for
-# next sentences and long texts, so the sequences have 10 pieces: what is slow to learn is where to look, and in a
-# short sequence the neighbours are soon found.
+# The same code, a vocabulary of 8,192 pieces, real books, masks drawn anew all the time. `minutes=1.75` covers
+# everything: learning the vocabulary, writing the text as numbers, training, measuring. That is too short for next
+# sentences and long texts, so the sequences have 10 pieces: what is slow to learn is where to look, and in a short
+# sequence the neighbours are soon found.
 
 # %%
 from minibert.pretrain import figures_text, pretrain
@@ -165,7 +167,7 @@ viz.draw_run(run);
 # %% [markdown]
 # ## 7. What has it learnt?
 #
-# Not much in a minute, but it is English. Give it ten (`make pretrain`) and it knows more.
+# Not much in so short a time, but it is English. Give it eight minutes (`make pretrain`) and it knows more.
 
 # %%
 clozes = ["And he said unto [MASK], Go.", "She was very [MASK] to see him.", "in the [MASK] of the sea"]
@@ -190,6 +192,6 @@ viz.draw_attention(seen.attentions[0][0], pair.tokens, "Layer 1, after a minute"
 # ## Where to go from here
 #
 # * The folder of a run is a Hugging Face folder: `transformers.AutoModelForPreTraining.from_pretrained(run)` loads it.
-# * `minibert/ops/` has the mathematics, forward directly above backward; `minibert/bert.py` puts it together in a
-#   page.
+# * `minibert/ops/` has the mathematics, forward directly above backward; `minibert/bert.py` puts it together in
+#   200 lines.
 # * `minibert pretrain --help` lists what else can be varied: sizes, masking rates, whole words, left-to-right.

@@ -93,15 +93,17 @@ print(f"{config.L} layers of {config.H}, {tokenizer.vocab_size:,} pieces")
 # %% [markdown]
 # ## 3. One output layer
 #
-# The pooled vector of `[CLS]`, $c = \tanh(W h_{\text{[CLS]}} + b)$, is multiplied by one new matrix, a row for each
-# author, and the softmax of that is the answer. `minibert/heads.py` has it on a page, forward and backward. Before
-# training the answer is no better than a guess: the loss is about $\ln 9$.
+# The pooled vector of `[CLS]`, $c = \tanh(W h_{\text{[CLS]}} + b)$, is multiplied by one new matrix, a column
+# for each author, and the softmax of that is the answer. `minibert/heads.py` has it, forward and backward, in some
+# 200 lines with the heads of the other tasks. Before training the answer is no better than a guess: the loss is
+# about $\ln 9$.
 
 # %%
-head = Head("classify", 9)
+names = sorted(name for name, _ in AUTHORS if name not in LEFT_OUT)
+head = Head("classify", len(names))
 params, fresh = Bert.from_pretrained(work / "pretrained").params.with_head(head, seed=0)
 encoding = tokenizer("Call me Ishmael.")
-asked = Feature((Sequence(encoding.ids, encoding.token_type_ids, [], []),), label=6)
+asked = Feature((Sequence(encoding.ids, encoding.token_type_ids, [], []),), label=names.index("Melville"))
 batch = TaskBatch.pack_features([asked], head)
 loss, saved = heads.loss(Ops(), config, head, params.tree, batch)
 gradient = heads.loss_backward(Ops(), config, head, saved, params.tree, params.zeros_like().tree)
@@ -141,7 +143,8 @@ for start, colour in (("pretrained", "C0"), ("unread", "C1")):
     axes.plot(*zip(*measured, strict=True), "o-", color=colour, label=start)
 axes.axhline(1 / 9, color="k", lw=0.8, ls="--", label="a guess")
 axes.set(xlabel="step", ylabel="right on dev", ylim=(0, 1), title="Who wrote it?")
-axes.legend(frameon=False)
+axes.legend(frameon=False);
+
 # %% [markdown]
 # ## 5. Who is taken for whom
 #
@@ -152,14 +155,16 @@ axes.legend(frameon=False)
 predictions = json.loads((work / "authors-pretrained" / "dev_predictions.json").read_text())
 rows = (work / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
 gold, answers = [row.split("\t")[0] for row in rows], [one["label"] for one in predictions]
-names = sorted(set(gold))
 table = confusion(gold, answers, names)
-figure, axes = plt.subplots(figsize=(5, 4.4), layout="constrained")
-axes.imshow(table / table.sum(1, keepdims=True), cmap="Blues", vmin=0, vmax=1)
+figure, axes = plt.subplots(figsize=(5.6, 4.8), layout="constrained")
+shares = axes.imshow(table / table.sum(1, keepdims=True), cmap="Blues", vmin=0, vmax=1)
 for (row, column), number in np.ndenumerate(table):
     axes.text(column, row, number, ha="center", va="center", fontsize=7, color="w" if number > 90 else "k")
 axes.set_xticks(range(len(names)), names, rotation=60, ha="right")
 axes.set_yticks(range(len(names)), names)
+axes.set(xlabel="answer", ylabel="author", title="Sentences of each author, by answer")
+figure.colorbar(shares, label="share of the author's sentences");
+
 # %% [markdown]
 # ## 6. Ask it
 
