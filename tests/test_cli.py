@@ -198,21 +198,26 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "told"),
     [
-        (InputError("given wrongly"), 2),
-        (RunError("went wrong"), 1),
-        (OSError(28, "No space left on device"), 1),
-        (MemoryError(), 1),
+        (InputError("given wrongly"), 2, "given wrongly"),
+        (RunError("went wrong"), 1, "went wrong"),
+        (OSError(5, "Input error", "x.txt"), 1, "x.txt could not be read or written: Input error."),
+        (
+            OSError(28, "No space left on device"),
+            1,
+            "The output, or a file, could not be read or written: No space left on device.",
+        ),
+        (MemoryError(), 1, "there is not enough memory"),
     ],
 )
-def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status):
+def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status, told):
     def fail(*_):
         raise error
 
     monkeypatch.setattr("minibert.cli.info.information", fail)
     line = ends_badly(capsys, status, "info")
-    assert line == f"minibert: {str(error) or 'MemoryError'}\n"
+    assert line == f"minibert: {told}\n"
 
 
 def test_a_fault_in_the_program_is_not_disguised(monkeypatch):

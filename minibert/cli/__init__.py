@@ -120,7 +120,7 @@ def _run(argv: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (RunError, MemoryError) as error:
-        return _complain(error or "there is not enough memory", FAILED)
+        return _complain(str(error) or "there is not enough memory", FAILED)
     except OSError as error:
         where = f"{error.filename} could" if error.filename else "The output, or a file, could"
         return _complain(f"{where} not be read or written: {error.strerror or error}.", FAILED)
