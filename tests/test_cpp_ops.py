@@ -281,7 +281,7 @@ def test_auto_takes_it_and_says_so():
 def test_an_instruction_set_can_be_forced():
     try:
         backends.force_isa("portable")
-        assert "portable of" in backends.choose("cpp")[1]
+        assert "instruction set portable" in backends.choose("cpp")[1]
         backends.force_isa("mmx")
         with pytest.raises(InputError, match="isa='mmx' can't be run here; choose from .*portable"):
             backends.create("auto")

@@ -151,10 +151,10 @@ void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, const int32_t *
     Forward<X> forward{{cu_seqlens, queries, A, D, causal, drop}, q, k, v, y, softmax};
     // Where heads are too few for all threads to be busy to the end, their panels are shared out as well.
     int64_t heads = S * A, shares = heads > 0 && pool.threads() > 1 ? parts(4 * pool.threads(), heads) : 1;
-    forward.each_head(pool, heads * shares, [&](int64_t part, int64_t next) {
+    forward.each_head(pool, heads * shares, [&](int64_t part) {
         if (shares == 1) {
-            forward.ask_for(next, heads, cu_seqlens, k, v);
-            forward.ask_for(next, heads, queries, q, y);
+            forward.ask_for(part + 1, heads, cu_seqlens, k, v);
+            forward.ask_for(part + 1, heads, queries, q, y);
         }
         forward.head(part / shares / A, part / shares % A, part % shares, shares);
     });

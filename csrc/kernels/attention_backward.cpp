@@ -250,10 +250,10 @@ void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, const 
     Backward<X> backward{{cu_seqlens, queries, A, D, causal, drop}, q, k, v, dy, y, softmax, dq, dk, dv};
     // A share costs 7/5 of its part of a head, so only heads that are fewer than threads are shared out.
     int64_t heads = S * A, shares = heads > 0 && heads < pool.threads() ? parts(pool.threads(), heads) : 1;
-    backward.each_head(pool, heads * shares, [&](int64_t part, int64_t next) {
+    backward.each_head(pool, heads * shares, [&](int64_t part) {
         if (shares == 1) {
-            backward.ask_for(next, heads, cu_seqlens, k, v, dk, dv);
-            backward.ask_for(next, heads, queries, q, dy, y, dq);
+            backward.ask_for(part + 1, heads, cu_seqlens, k, v, dk, dv);
+            backward.ask_for(part + 1, heads, queries, q, dy, y, dq);
         }
         backward.head(part / shares / A, part / shares % A, part % shares, shares);
     });

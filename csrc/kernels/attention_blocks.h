@@ -70,8 +70,8 @@ template <typename X> struct Problem {
         }
     }
 
-    // visit(head, next) for all heads, in parallel: `next` is the one that the same thread is likely to come to then. Where
-    // there are many, a thread takes several at a time, for which it sets up its registers once.
+    // visit(head) for all heads, in parallel; the same thread is likely to come to head + 1 next. Where there are many, a
+    // thread takes several at a time, for which it sets up its registers once.
     template <typename Visit> static void each_head(Pool &pool, int64_t heads, const Visit &visit) {
         int64_t threads = pool.threads(),
                 together = std::max<int64_t>(1, std::min<int64_t>(8, heads / (16 * threads)));
@@ -79,7 +79,7 @@ template <typename X> struct Problem {
             [[maybe_unused]] Registers<E> registers;
             int64_t end = std::min(heads, (part + 1) * together);
             for (int64_t head = part * together; head < end; ++head) {
-                visit(head, head + 1 < end ? head + 1 : (part + threads) * together);
+                visit(head);
             }
         });
     }

@@ -120,6 +120,45 @@ MB_INLINE void ask_for(const float *c, int64_t ldc, int64_t rows) {
     }
 }
 
+// C as parts for the threads: blocks of rows times groups of columns. The longer side is divided evenly, and neighbouring
+// parts go to the same thread (Pool::run), so that rows of activations stay in one thread's cache from loop to loop. A
+// thread that is done early finds up to four parts of another to help with; fewer where they would be small, since every
+// group of columns packs its rows anew.
+class Grid {
+  public:
+    Grid(int64_t M, int64_t N, int64_t tile, int64_t strip, int64_t threads)
+        : M_(M), N_(N), tile_(tile), strip_(strip), tall_(M >= N || parts(N, strip) < threads),
+          rows_(parts(parts(M, tile), MC / tile)) {
+        if (threads > 1) {
+            int64_t &cut = tall_ ? rows_ : columns_;
+            int64_t enough = std::min(4 * threads, tall_ ? parts(M, 4 * tile) : parts(N, 1024));
+            int64_t most = tall_ ? parts(M, tile) : parts(N, strip);
+            cut = std::min(most, whole(std::max(cut, enough), threads));
+        }
+    }
+
+    struct Part {
+        int64_t i, i_end, j, j_end;
+    };
+    int64_t count() const { return rows_ * columns_; }
+    Part part(int64_t number) const {
+        int64_t row = tall_ ? number / columns_ : number % rows_;
+        int64_t column = tall_ ? number % columns_ : number / rows_;
+        return {border(row, rows_, M_, tile_), border(row + 1, rows_, M_, tile_),
+                border(column, columns_, N_, strip_), border(column + 1, columns_, N_, strip_)};
+    }
+
+  private:
+    // Where part `number` of `count` begins, of n that are cut at multiples of `unit`.
+    static int64_t border(int64_t number, int64_t count, int64_t n, int64_t unit) {
+        return std::min(n, parts(n, unit) * number / count * unit);
+    }
+
+    const int64_t M_, N_, tile_, strip_;
+    const bool tall_;
+    int64_t rows_, columns_ = 1;
+};
+
 // The tile at an edge of C: whole, beside it, then the part that is there.
 __attribute__((noinline)) void edge_tile(const Way &way, int64_t K, const float *a, const float *b, float *c,
                                          int64_t ldc, int64_t rows, int64_t columns, bool add) {
@@ -139,35 +178,27 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
     if (M == 0 || N == 0) {
         return;
     }
+    const int64_t threads = pool.threads();
     const Way &way = narrow ? kNarrow : kExact;
     // Blocks of equal depth; one where the sums of several would have to be kept and there is no C for them.
     int64_t n_k = C ? std::max<int64_t>(1, parts(K, KC * way.depth)) : 1;
     int64_t kc = std::max<int64_t>(1, whole(parts(K, n_k), way.depth * way.step));
     for (int64_t jc = 0; jc < N; jc += NC) {
         int64_t nc = std::min(NC, N - jc);
+        Grid grid(M, nc, way.rows, epilogue.finish ? kStrip : NR, threads);
         for (int64_t pc = 0; pc == 0 || pc < K; pc += kc) {
             int64_t depth = std::min(kc, K - pc), units = whole(parts(depth, way.depth), way.step);
             bool last = pc + depth == K, adds = add || pc > 0;
             auto *right = static_cast<float *>(
                 scratch(Slot::right, sizeof(float) * static_cast<size_t>(whole(nc, NR) * units)));
-            pool.run(parts(nc, 8 * NR), [&](int64_t part) {
-                int64_t j = part * 8 * NR;
-                way.right[B.narrow](B.at(pc, jc + j), B.column, B.row, std::min<int64_t>(8 * NR, nc - j),
-                                    depth, right + j * units);
+            int64_t some = NR * std::min<int64_t>(8, parts(nc, NR * threads));
+            pool.run(parts(nc, some), [&](int64_t part) {
+                int64_t j = part * some;
+                way.right[B.narrow](B.at(pc, jc + j), B.column, B.row, std::min(some, nc - j), depth,
+                                    right + j * units);
             });
-            // Blocks of rows, and where those are too few for all threads to be busy to the end, columns too. One
-            // block of rows is cut as seldom as possible, as every part packs it anew.
-            int64_t n_rows = parts(M, MC / way.rows * way.rows), n_columns = 1, threads = pool.threads();
-            int64_t enough = n_rows == 1 || threads == 1 ? threads : 4 * threads;
-            while (n_rows * n_columns < enough && n_columns * kStrip < nc) {
-                n_columns *= 2;
-            }
-            int64_t mc = whole(parts(M, n_rows), way.rows);
-            int64_t width = whole(parts(nc, n_columns), epilogue.finish ? kStrip : NR);
-            n_rows = parts(M, mc), n_columns = parts(nc, width);
-            pool.run(n_rows * n_columns, [&](int64_t part) {
-                int64_t i = part / n_columns * mc, i_end = std::min(M, i + mc);
-                int64_t j = part % n_columns * width, j_end = std::min(nc, j + width);
+            pool.run(grid.count(), [&](int64_t part) {
+                auto [i, i_end, j, j_end] = grid.part(part);
                 [[maybe_unused]] Tiles tiles;
                 auto *left = static_cast<float *>(
                     scratch(Slot::left,
@@ -176,9 +207,10 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                 // What is finished is still in L2 when the epilogue comes to it, strip by strip.
                 for (int64_t js = j; js < j_end; js += kStrip) {
                     int64_t js_end = std::min(j_end, js + kStrip), ld = C ? ldc : kStrip;
-                    float *strip = C ? C + i * ldc + jc + js
-                                     : static_cast<float *>(scratch(
-                                           Slot::strip, sizeof(float) * static_cast<size_t>(mc * kStrip)));
+                    float *strip =
+                        C ? C + i * ldc + jc + js
+                          : static_cast<float *>(scratch(
+                                Slot::strip, sizeof(float) * static_cast<size_t>((i_end - i) * kStrip)));
                     for (int64_t jr = js; jr < js_end; jr += NR) {
                         for (int64_t ir = i; ir < i_end; ir += way.rows) {
                             const float *a = left + (ir - i) * units, *panel = right + jr * units;

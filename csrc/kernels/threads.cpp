@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -70,6 +71,13 @@ class NoSubnormals {
 
 } // namespace
 
+// The parts that a thread begins with, which are neighbours: what they read is likely to lie in its cache since the loop
+// before. A thread that has done its own goes on with those of the others.
+struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+};
+
 // A loop is open from when it begins until no part of it is left. A worker enters, and only then looks whether there
 // is an open loop; the thread that runs the loop closes it, and only then looks whether anyone is inside. So one of
 // the two always sees the other, and nobody waits for a worker that is still asleep.
@@ -81,29 +89,39 @@ struct Pool::State {
     std::mutex entrance;            // one loop at a time, whichever thread of Python begins it
     std::atomic<uint64_t> round{0}; // one more for each loop
     std::atomic<bool> open{false};
-    std::atomic<int> inside{0};   // workers that may be looking at the loop
-    std::atomic<int64_t> next{0}; // the part to be done next
+    std::atomic<int> inside{0};      // workers that may be looking at the loop
+    std::unique_ptr<Share[]> shares; // of the caller, then of every worker
     std::atomic<bool> stop{false};
     std::exception_ptr failure; // the first of the loop, guarded by `mutex`
     const Task *task = nullptr;
-    int64_t count = 0;
+    int threads;
 
-    explicit State(int threads) {
-        workers.reserve(static_cast<size_t>(threads - 1));
+    explicit State(int most) : shares(new Share[static_cast<size_t>(most)]), threads(most) {
+        workers.reserve(static_cast<size_t>(most - 1));
         try {
-            while (static_cast<int>(workers.size()) < threads - 1) {
-                workers.emplace_back([this] { work(); });
+            while (static_cast<int>(workers.size()) < most - 1) {
+                workers.emplace_back([this, own = static_cast<int>(workers.size()) + 1] { work(own); });
             }
         } catch (const std::system_error &) { // the system has no more; fewer do the same, to the bit
         }
     }
 
-    void take_parts() {
+    void share_out(int64_t count) {
+        for (int t = 0; t < threads; ++t) {
+            shares[t].next.store(count * t / threads, std::memory_order_relaxed);
+            shares[t].end = count * (t + 1) / threads;
+        }
+    }
+
+    void take_parts(int own) {
         NoSubnormals here;
         in_loop = true;
         try {
-            for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
-                (*task)(i);
+            for (int t = 0; t < threads; ++t) {
+                Share &share = shares[(own + t) % threads];
+                for (int64_t i; (i = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;) {
+                    (*task)(i);
+                }
             }
         } catch (...) { // memory
             std::lock_guard<std::mutex> lock(mutex);
@@ -114,7 +132,7 @@ struct Pool::State {
         in_loop = false;
     }
 
-    void work() {
+    void work(int own) {
         for (uint64_t seen = 0;;) {
             for (int spin = 0; spin < kSpins && round.load(std::memory_order_acquire) == seen; ++spin) {
                 relax();
@@ -129,7 +147,7 @@ struct Pool::State {
             }
             inside.fetch_add(1);
             if (open) {
-                take_parts();
+                take_parts(own);
             }
             inside.fetch_sub(1);
         }
@@ -174,11 +192,10 @@ void Pool::run(int64_t count, Task task) {
     State &s = *state();
     std::lock_guard<std::mutex> lock(s.entrance);
     s.task = &task;
-    s.count = count;
-    s.next.store(0, std::memory_order_relaxed);
+    s.share_out(count);
     s.open = true;
     s.begin_round();
-    s.take_parts();
+    s.take_parts(0);
     s.open = false;
     for (int spin = 0; s.inside != 0; ++spin) {
         spin < kSpins ? relax() : std::this_thread::yield(); // the core may be someone else's just now

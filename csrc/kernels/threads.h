@@ -30,8 +30,9 @@ class Pool {
 
     int threads() const { return threads_; }
 
-    // Call task(0) .. task(count - 1), each once, in any order and on any thread; return when all are done. A loop
-    // inside a loop runs on the thread that meets it.
+    // Call task(0) .. task(count - 1), each once, in any order and on any thread; return when all are done. Neighbours
+    // are mostly called by the same thread, and parts at the same share of two counts by the same one, so what a loop
+    // leaves in a cache the next one finds there. A loop inside a loop runs on the thread that meets it.
     void run(int64_t count, Task task);
 
   private:
