@@ -46,7 +46,7 @@ def logits(
 ) -> tuple[Any, Any]:
     """Scores of the output layer, before any softmax."""
     rows = _rows_read(config, head, batch)
-    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _rows_left(config, head, rows))
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _encoder_rows(config, head, rows))
     scores, saved = _output_layer(ops, config, head, x, rows, params, batch, drop)
     return scores, (saved_encoder, *saved)
 
@@ -159,8 +159,8 @@ def outputs(ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskB
 def scores_of(ops: Any, config: BertConfig, head: Head, params: Tree, batch: TaskBatch) -> Any:
     """`logits` without dropout, and with nothing kept for backward."""
     rows = _rows_read(config, head, batch)
-    left = _rows_left(config, head, rows)
-    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, left)
+    wanted = _encoder_rows(config, head, rows)
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, wanted)
     return _output_layer(ops, config, head, x, rows, params, batch, None)[0]
 
 
@@ -186,8 +186,8 @@ def _rows_read(config: BertConfig, head: Head, batch: TaskBatch) -> Any:
 
 
 # rows (S,) or (N,) -> the same or None
-def _rows_left(config: BertConfig, head: Head, rows: Any) -> Any:
-    """The rows that the encoder is asked for; None: all, as LSTMs and left-to-right models need."""
+def _encoder_rows(config: BertConfig, head: Head, rows: Any) -> Any:
+    """The rows that the encoder computes to the end; None: all, as LSTMs and left-to-right models need."""
     return None if head.lstm or config.is_decoder else rows
 
 
@@ -196,16 +196,16 @@ def _output_layer(
     ops: Any, config: BertConfig, head: Head, x: Any, rows: Any, params: Tree, batch: TaskBatch, drop: Any
 ) -> tuple[Any, Any]:
     """LSTMs, pooler, dropout and the output layer, as far as the head has them, on these rows."""
-    saved_lstm, saved_rows, saved_drop, here = (), (), (), rows
-    if _rows_left(config, head, rows) is not None:
-        here = ops.xp.arange(len(rows), dtype=rows.dtype)
+    saved_lstm, saved_rows, saved_drop, places = (), (), (), rows  # places: where these rows are in x
+    if _encoder_rows(config, head, rows) is not None:
+        places = ops.xp.arange(len(rows), dtype=rows.dtype)
     if head.lstm:
         site = head_site(config) + 1
         x, saved_lstm = ops.bilstm_block(ops.widen(x), params["lstm"], batch.cu_seqlens, drop, site)
     if head.pooled:
-        read, saved_rows = ops.pooler(x, here, params["pooler"])
+        read, saved_rows = ops.pooler(x, places, params["pooler"])
     elif head.kind == "tag":
-        read, saved_rows = ops.take_rows(x, here)
+        read, saved_rows = ops.take_rows(x, places)
         read = ops.widen(read)
     else:
         read = ops.widen(x)

@@ -74,7 +74,7 @@ def all_rows(monkeypatch):
         return None, batch.first_rows, batch.masked_rows
 
     monkeypatch.setattr(bert, "_rows_read", every)
-    monkeypatch.setattr(heads, "_rows_left", lambda config, head, rows: None)
+    monkeypatch.setattr(heads, "_encoder_rows", lambda config, head, rows: None)
 
 
 @pytest.mark.parametrize("size", SIZES)
