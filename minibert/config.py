@@ -71,7 +71,7 @@ class BertConfig:
                 f"hidden_size={self.hidden_size} is not a multiple of "
                 f"num_attention_heads={self.num_attention_heads}; every head needs the same share of it."
             )
-        if self.hidden_act not in GELU_FORMS:
+        if not isinstance(self.hidden_act, str) or self.hidden_act not in GELU_FORMS:
             raise InputError(
                 f"hidden_act={self.hidden_act!r} is not known; use one of {', '.join(GELU_FORMS)}."
             )

@@ -191,6 +191,10 @@ def test_missing_tensors_of_the_encoder_are_listed(tmp_path):
         ({"num_hidden_layers": 3}, r"lacks .*layer\.2"),
         ({"model_type": "gpt2"}, "config.json: model_type='gpt2'"),
         ({"hidden_size": 7}, "config.json: hidden_size=7"),
+        ({"hidden_act": ["gelu"]}, r"config.json: hidden_act=\['gelu'\] is not known"),
+        ({"is_decoder": "false"}, "config.json: is_decoder='false' is neither true nor false"),
+        ({"layer_norm_eps": np.inf}, "config.json: layer_norm_eps=inf is not a positive, finite number"),
+        ({"initializer_range": np.inf}, "config.json: initializer_range=inf is not a positive, finite"),
     ],
 )
 def test_configuration_of_another_model_is_refused(config, message, tmp_path):
@@ -240,6 +244,9 @@ def test_truncated_weights_are_refused(kept, tmp_path):
         load_hf(tmp_path)
 
 
+WHOLE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+
+
 @pytest.mark.parametrize(
     "header",
     [
@@ -247,6 +254,8 @@ def test_truncated_weights_are_refused(kept, tmp_path):
         {"x": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}},
         {"x": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}},
         {"x": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}},
+        {"x": WHOLE, "y": {"dtype": "F32", "shape": [0, 2**47, 2**47], "data_offsets": [0, 0]}},
+        {"x": WHOLE, "y": {"dtype": "BF16", "shape": [0, 2**47, 2**47], "data_offsets": [0, 0]}},
         {"x": 1},
     ],
 )

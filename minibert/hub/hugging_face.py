@@ -151,7 +151,7 @@ def _read_tensors(path: Path) -> Tensors:
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"{path} cannot be read ({reason}); {_advice(path.parent)}.") from error
-    except SafetensorError as error:
+    except (SafetensorError, ValueError) as error:  # a ValueError is NumPy's, of a shape it can't have
         raise InputError(f"{path} is damaged or not a safetensors file ({error}); copy it again.") from error
     return tensors
 
