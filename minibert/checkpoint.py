@@ -7,7 +7,9 @@ configuration, step, place in the data, options) and a checksum of each buffer.
 import json
 import re
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from minibert import bilstm
 from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_tensors
-from minibert.params import PRETRAINING, FlatParameters, Head, Parameters
+from minibert.params import PRETRAINING, Entry, FlatParameters, Head, Parameters, parameter_table
 
 FORMAT = "minibert checkpoint 1"
 HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # what has to stand in it
@@ -105,33 +107,49 @@ def _checkpoint(
         raise InputError(
             f"{path} belongs to another configuration ({differing}); use the folder of that run."
         )
+    flat = tensors["params"]
     try:
         if is_tagger:
-            params = bilstm.BilstmParameters(stored, tensors["params"])
+            _require_count(flat, bilstm.parameter_table, stored, "depth")
+            params = bilstm.BilstmParameters(stored, flat)
         else:
             head = Head(*header.get("head", PRETRAINING))  # files of version 0.1 know no other
-            params = Parameters(stored, tensors["params"], head=head)
+            _require_count(flat, partial(parameter_table, head=head), stored, "num_hidden_layers")
+            params = Parameters(stored, flat, head=head)
     except (ValueError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error} Remove it or use an earlier one.") from error
     return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
+
+
+def _require_count(flat: np.ndarray, table: Callable[[Any], list[Entry]], config: Any, layers: str) -> None:
+    """Raise ValueError when a buffer is not as long as a configuration asks for.
+
+    From the second layer on all are alike, so two tables tell the length of any: a damaged header may ask for
+    more layers than there is memory to list.
+    """
+    one, two = (sum(entry.size for entry in table(replace(config, **{layers: n}))) for n in (1, 2))
+    count = one + (getattr(config, layers) - 1) * (two - one)
+    if flat.shape != (count,):
+        raise ValueError(f"params has shape {flat.shape}, but its configuration has {count:,} parameters.")
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and buffers of a checkpoint, checked."""
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if "minibert" not in metadata:
-                raise InputError(
-                    f"{path} holds no training state; it is not a checkpoint of minibert. "
-                    "To start from its weights, use --init-from with its folder."
-                )
-            header = json.loads(metadata["minibert"])
-            tensors = {name: file.get_tensor(name) for name in ("params", "m", "v")}
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+            text = (file.metadata() or {}).get("minibert")
+            if text is not None:
+                header = json.loads(text)
+                tensors = {name: file.get_tensor(name) for name in ("params", "m", "v")}
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path} cannot be read as a checkpoint ({error}); remove it or use an earlier one."
         ) from error
+    if text is None:
+        raise InputError(
+            f"{path} holds no training state; it is not a checkpoint of minibert. "
+            "To start from its weights, use --init-from with its folder."
+        )
     found = header.get("format") if isinstance(header, dict) else None
     if found != FORMAT:
         raise InputError(f"{path} has format {found!r}, not {FORMAT!r}; use the version that wrote it.")

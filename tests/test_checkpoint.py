@@ -11,7 +11,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from minibert import files
+from minibert import bilstm, files
 from minibert.checkpoint import checkpoint_path, checkpoints, latest, load_checkpoint, prune, save_checkpoint
 from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
@@ -94,8 +94,26 @@ def test_buffers_of_other_lengths_than_the_configuration_asks_for_are_refused(tm
     with pytest.raises(InputError, match="is damaged: its buffers are not alike"):
         load_checkpoint(rewritten(path, m=np.zeros(5, np.float32)))
     short = params.flat[:-1].copy()
-    with pytest.raises(InputError, match="is damaged: flat has shape"):
+    with pytest.raises(InputError, match="is damaged: params has shape"):
         load_checkpoint(rewritten(path, params=short, m=short, v=short))
+
+
+def test_more_layers_than_there_are_parameters_for_are_not_counted_one_by_one(tmp_path):
+    path, *_ = saved(tmp_path)
+    lie = {"config": CONFIG.to_dict() | {"num_hidden_layers": 10**12}}
+    with pytest.raises(InputError, match="params has shape .* has 4,333,000,000,016,157 parameters"):
+        load_checkpoint(rewritten(path, lie))
+    tagger = {"config": bilstm.BilstmConfig(3, 2, depth=10**12).to_dict()}
+    with pytest.raises(InputError, match="is damaged: params has shape"):
+        load_checkpoint(rewritten(path, tagger))
+
+
+@pytest.mark.parametrize("header", ["[" * 200_000, "1" * 5_000, "{", '"'])
+def test_a_header_that_is_no_json_is_refused(tmp_path, header):
+    path, params, _ = saved(tmp_path)
+    save_file(dict.fromkeys(("params", "m", "v"), params.flat), path, metadata={"minibert": header})
+    with pytest.raises(InputError, match="cannot be read as a checkpoint"):
+        load_checkpoint(path)
 
 
 def test_foreign_safetensors_are_refused(tmp_path):
