@@ -347,6 +347,18 @@ def test_a_run_on_shards_ends_with_the_bytes_of_one_straight_from_the_corpus(
     assert [path.name for path in (tmp_path / "run" / "shards").iterdir()] == ["elsewhere.json"]
 
 
+def test_a_link_to_shards_that_can_not_be_one_is_refused(tmp_path):
+    told = {"documents": 1, "sentences": 1, "tokens": 1, "vocab_sha256": "", "folder": str(tmp_path)}
+    link = tmp_path / "elsewhere.json"
+    for wrong in (told | {"folder": 5}, told | {"tokens": "9"}, [], "[" * 100_000):
+        link.write_text(wrong if isinstance(wrong, str) else json.dumps(wrong))
+        with pytest.raises(InputError, match=r"elsewhere\.json does not say where token shards are"):
+            open_shards(tmp_path)
+    link.write_text(json.dumps(told))
+    with pytest.raises(InputError, match=r"elsewhere\.json names .*, which holds no shards but names"):
+        open_shards(tmp_path)
+
+
 def test_a_run_on_shards_is_measured_and_goes_on_wherever_they_are(
     thirds, straight, options, tmp_path, monkeypatch
 ):

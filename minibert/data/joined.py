@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from reprlib import repr as short
 
 import numpy as np
 
@@ -183,7 +184,13 @@ def link_shards(folder: Path, shards: TokenShards) -> None:
 
 def _linked(folder: Path, tokenizer: Tokenizer | None) -> TokenShards:
     told = _read_link(folder)
-    shards = open_shards(told["folder"], tokenizer)
+    place = Path(told["folder"])
+    if (place / ELSEWHERE).exists():  # `link_shards` never does that, and it may lead in a circle
+        raise InputError(
+            f"{folder / ELSEWHERE} names {place}, which holds no shards but names another folder; tell with "
+            "--shards where they are."
+        )
+    shards = open_shards(place, tokenizer)
     _require_same(told, shards)
     return shards
 
@@ -191,8 +198,12 @@ def _linked(folder: Path, tokenizer: Tokenizer | None) -> TokenShards:
 def _read_link(folder: Path) -> dict:
     try:
         told = json.loads((folder / ELSEWHERE).read_text(encoding="utf-8"))
-        return {name: told[name] for name in (*COUNTS, "vocab_sha256", "folder")}
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        told = {name: told[name] for name in (*COUNTS, "vocab_sha256", "folder")}
+        for name, value in told.items():
+            if not isinstance(value, int if name in COUNTS else str):
+                raise ValueError(f"{name} is {short(value)}")
+        return told
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(
             f"{folder / ELSEWHERE} does not say where token shards are ({error}); start the run again."
         ) from error
