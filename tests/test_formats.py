@@ -200,6 +200,8 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
         ({"never_split": "a"}, "never_split is 'a'; expected a list"),
         ({"never_split": [1]}, r"never_split\[0\]=1 is not a string"),
         ({"compat": "mine"}, "compat='mine' is unknown"),
+        ({"additional_special_tokens": [["a"]]}, r"tokenizer_config.json: an additional special .* \['a'\];"),
+        ({"extra_special_tokens": {"a": [1]}}, r"an additional special token is \[1\]; expected a string"),
         ({"additional_special_tokens": ["[NEW]"]}, r"additional_special_tokens='\[NEW\]' is no piece"),
     ],
 )
@@ -296,6 +298,8 @@ IDS = {piece: i for i, piece in enumerate(VOCAB)}
             {"added_tokens": [{"content": "[UNK]", "id": 7, "special": True}]},
             r"has '\[UNK\]' twice, as id 1 and 7",
         ),
+        ({"added_tokens": [{"content": ["x"], "id": 1, "special": True}]}, r"token is \['x'\]; expected"),
+        ({"added_tokens": [{"content": "x", "id": "1", "special": True}]}, "token 'x' is '1'; expected a"),
         ({"added_tokens": ["x"]}, "added token 'x' lacks its content or id"),
         (
             {"added_tokens": [{"content": "<x>", "id": 13, "special": True, "single_word": True}]},

@@ -117,6 +117,8 @@ def _options_of_config(config: dict, path: Path) -> dict[str, Any]:
         value = config.get(name) or []
         special += value.values() if isinstance(value, dict) else _of_kind(value, list, f"{path}: {name}")
     special = [token.get("content") if isinstance(token, dict) else token for token in special]
+    for token in special:
+        _of_kind(token, str, f"{path}: an additional special token")
     if special:
         options["additional_special_tokens"] = [token for token in special if token not in SPECIAL_TOKENS]
     return options
@@ -168,6 +170,8 @@ def _add_tokens(ids: dict[str, int], added: list, path: Path) -> list[str]:
             raise InputError(
                 f"{path}: added token {token!r} lacks its content or id; restore the file."
             ) from error
+        _of_kind(text, str, f"{path}: content of an added token")
+        _of_kind(number, int, f"{path}: id of the added token {text!r}")
         if not is_special or alone:
             what = "is to be found inside of words" if not is_special else "has single_word=true"
             raise InputError(
