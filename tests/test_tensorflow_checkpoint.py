@@ -351,6 +351,11 @@ ONES = np.ones((2, 3), np.float32)
         (Value(ONES, extra=field(3, 5)), {}, "data file 5 of 1"),
         (Value(ONES, extra=field(2, field(2, field(1, 2**62)))), {}, "impossible shape"),
         (Value(ONES, extra=field(2, field(2, b"") * 99)), {}, "impossible shape"),
+        (
+            Value(ONES[:0], extra=field(2, b"".join(field(2, field(1, n)) for n in (0, 2**47, 2**47)))),
+            {},
+            "impossible shape",
+        ),
         (Value(ONES, extra=field(99, 1)), {}, "unknown field 99"),
         (Value(ONES, extra=b"\x1d\x01"), {}, "longer than its message"),
     ],
@@ -359,6 +364,21 @@ def test_an_index_that_lies_is_refused(value, options, message, tmp_path):
     bundle_writer.write(tmp_path / "model", {"x": value}, **options)
     with pytest.raises(InputError, match=message):
         bundle.Bundle(tmp_path / "model")
+
+
+@pytest.mark.parametrize("offset", [0, 23])
+def test_tensors_in_the_same_bytes_are_refused(offset, tmp_path):
+    tensors = {
+        "x": ONES,
+        "y": Value(ONES, extra=field(4, offset)),
+        "empty": Value(ONES[:0], extra=field(4, 9)),
+    }
+    bundle_writer.write(tmp_path / "model", tensors)
+    with pytest.raises(InputError, match="'x' and 'y' lie in the same bytes"):
+        bundle.Bundle(tmp_path / "model")
+    tensors["y"] = Value(ONES, extra=field(4, 24))
+    bundle_writer.write(tmp_path / "model", tensors)
+    np.testing.assert_array_equal(bundle.Bundle(tmp_path / "model").read("y"), ONES)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@
 
 import math
 import os
+from itertools import pairwise
 from pathlib import Path
 from reprlib import repr as short
 from typing import NamedTuple
@@ -75,6 +76,7 @@ class Bundle:
             table = read_table(data)
             self.files = _count_files(table.pop(b"", None))
             self.entries = {key.decode(): _entry(value, self.files) for key, value in table.items()}
+            _require_apart(self.entries)
         except ValueError as error:
             raise InputError(
                 f"{self.index} is damaged or no index of a checkpoint ({error}); copy it again."
@@ -183,6 +185,21 @@ def _entry(message: bytes, files: int) -> Entry:
     return Entry(dtype, shape, file, offset, size, check, is_sliced)
 
 
+def _require_apart(entries: dict[str, Entry]) -> None:
+    """Raise ValueError when two tensors lie in the same bytes.
+
+    TensorFlow never writes that. A small data file could stand for any number of large tensors with it.
+    """
+    places = sorted(
+        (entry.file, entry.offset, entry.offset + entry.size, name)
+        for name, entry in entries.items()
+        if entry.size
+    )
+    for (file, _, end, name), (next_file, begin, _, other) in pairwise(places):
+        if file == next_file and begin < end:
+            raise ValueError(f"{short(name)} and {short(other)} lie in the same bytes")
+
+
 def _shape(message: bytes) -> tuple[int, ...]:
     """A TensorShapeProto."""
     shape = []
@@ -194,6 +211,8 @@ def _shape(message: bytes) -> tuple[int, ...]:
             shape.append(size)
         elif number == 3 and value:
             raise ValueError("a tensor has no shape")
+    if math.prod(filter(None, shape)) >= 1 << 48:  # with a zero among them, NumPy still multiplies the others
+        raise ValueError("a tensor has an impossible shape")
     return tuple(shape)
 
 
