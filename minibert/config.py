@@ -82,9 +82,9 @@ class BertConfig:
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
-                raise InputError(f"{name}={value!r} is not a positive finite number; give one.")
+                raise InputError(f"{name}={value!r} is not a positive, finite number; give one.")
         if not isinstance(self.is_decoder, bool):
-            raise InputError(f"is_decoder={self.is_decoder!r} is not true or false; say which.")
+            raise InputError(f"is_decoder={self.is_decoder!r} is neither true nor false; give one of them.")
 
     @classmethod
     def from_size(cls, name: str, **overrides: Any) -> "BertConfig":

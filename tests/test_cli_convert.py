@@ -1,5 +1,6 @@
 """`minibert convert`: from every format to both, what it says, and how it ends when it cannot."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -58,6 +59,38 @@ def test_to_tensorflow_and_back_every_tensor_has_its_bytes(model, tmp_path, caps
     for name in ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         assert (tmp_path / "back" / name).read_bytes() == (model / name).read_bytes()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "notes"),
+    [
+        ({}, ["computes GELU in its tanh form, this model with erf"]),
+        ({"hidden_act": "gelu_new"}, []),
+        (
+            {"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-5},
+            ["has epsilon 1e-12, this model's 1e-05"],
+        ),
+    ],
+)
+def test_to_tensorflow_it_says_what_google_s_code_computes_differently(fields, notes, tmp_path, capsys):
+    hub.save_hf(tmp_path / "model", dataclasses.replace(CONFIG, **fields), PARAMS)
+    (tmp_path / "model" / "vocab.txt").write_text("".join(f"{piece}\n" for piece in (*SPECIAL_TOKENS, "a")))
+    convert(tmp_path / "model", tmp_path / "tf", "--to", "tf", "--json")
+    said = [note for note in json.loads(capsys.readouterr().out)["notes"] if note.startswith("Google")]
+    assert len(said) == len(notes) and all(note in said[0] for note in notes)
+    theirs = json.loads((tmp_path / "tf" / "bert_config.json").read_text())
+    assert theirs["hidden_act"] == "gelu"  # the only name of it that Google's get_activation knows
+    convert(tmp_path / "tf", tmp_path / "back", "--json")
+    assert not any(note.startswith("Google") for note in json.loads(capsys.readouterr().out)["notes"])
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+def test_a_causal_model_is_not_written_for_google_s_code(tmp_path, capsys):
+    hub.save_hf(tmp_path / "model", dataclasses.replace(CONFIG, is_decoder=True), PARAMS)
+    error = ends_badly(capsys, 2, "convert", str(tmp_path / "model"), str(tmp_path / "tf"), "--to", "tf")
+    assert "is_decoder=True makes attention causal" in error
+    assert not (tmp_path / "tf").exists()
 
 
 def test_a_pickle_becomes_safetensors(tmp_path, capsys):

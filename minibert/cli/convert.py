@@ -39,7 +39,8 @@ Writes a BERT in another format. SOURCE is a folder with
 and may have any head: of pre-training, or for classes, tags, spans, choices.
 Says which tensors were missing, unused or changed. What was missing is not
 invented. The vocabulary is copied too, and so is the file that says which task
-a model was fine-tuned for. DEST appears whole or not at all.
+a model was fine-tuned for. What Google's code would compute differently is
+noted. DEST appears whole or not at all.
 """,
         epilog="""
 examples:
@@ -81,7 +82,8 @@ def run_convert(arguments: argparse.Namespace) -> int:
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
     save = hub.save_tf if arguments.to == "tf" else hub.save_hf
     beside = _files_beside(folder)  # read before DEST is begun: an error of reading is not one of writing
-    said = _complete_tokenizer(beside, folder)
+    said = hub.google_differences(config) if arguments.to == "tf" else []
+    said += _complete_tokenizer(beside, folder)
 
     def fill(temporary: Path) -> None:
         save(temporary, config, params, labels, dtype=arguments.dtype, omit=report.missing)

@@ -18,7 +18,7 @@ from minibert.hub.hugging_face import (
 from minibert.hub.loading import LoadReport
 from minibert.hub.names import to_hf
 from minibert.hub.precisions import STORED
-from minibert.hub.tensorflow import TF_CONFIG_FILE, find_checkpoint, load_tf, save_tf
+from minibert.hub.tensorflow import TF_CONFIG_FILE, find_checkpoint, google_differences, load_tf, save_tf
 from minibert.params import Head, Parameters
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "TF_CONFIG_FILE",
     "WEIGHTS_FILE",
     "LoadReport",
+    "google_differences",
     "load",
     "load_hf",
     "load_labels",

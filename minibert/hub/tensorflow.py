@@ -36,6 +36,10 @@ _OUTPUTS = {
 _BACK = {theirs: ours for ours, theirs in _OUTPUTS.items()}
 _WORD, _WORD_2 = "bert/embeddings/word_embeddings", "bert/embeddings/word_embeddings_2"
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in/"  # of embeddings that were normalised before
+# Google's code knows one GELU, called "gelu", and computes its tanh form. A model that calls its own
+# otherwise has that name here besides; Google's code passes over fields that it does not know.
+_ACTIVATION = "minibert_hidden_act"
+_EPSILON = 1e-12  # of Google's LayerNorm, whatever a configuration says
 
 
 def find_checkpoint(source: str | Path) -> Path | None:
@@ -87,6 +91,8 @@ def load_tf(
     if not config_path.exists() and prefix.with_name(CONFIG_FILE).exists():
         config_path = prefix.with_name(CONFIG_FILE)
     fields = read_json(config_path)
+    if _ACTIVATION in fields:
+        fields["hidden_act"] = fields.pop(_ACTIVATION)
     tensors, names, changed = {}, {}, []
     for name, entry in bundle.entries.items():
         known = _hugging_face_name(name)
@@ -119,10 +125,24 @@ def save_tf(
 ) -> None:
     """Write `bert_config.json` and `bert_model.ckpt.*` as Google's code reads them; arguments of `save_hf`.
 
-    The configuration also says what Google's code passes over: the labels, and which head this is.
+    The configuration also says what Google's code passes over: the labels, and which head this is. Whatever
+    form of GELU a model has, it is called "gelu" there; `load_tf` finds the form again, and
+    `google_differences` tells what Google's code makes of it.
+
+    Raises
+    ------
+    InputError
+        As `save_hf`, and when the model is causal, which Google's code has no word for.
     """
+    if config.is_decoder:
+        raise InputError(
+            "is_decoder=True makes attention causal, and Google's code would let every token see all others; "
+            "save the model in Hugging Face's format."
+        )
     folder = Path(folder)
     fields = fields_of(config, params.head, labels, omit)
+    if config.hidden_act != "gelu":
+        fields |= {"hidden_act": "gelu", _ACTIVATION: config.hidden_act}
     tensors = {}
     for name, value in to_hf(params).items():
         if name not in omit:
@@ -130,6 +150,22 @@ def save_tf(
             tensors[theirs] = value.T if theirs.endswith("/kernel") else value
     write_bundle(folder / CHECKPOINT, tensors, dtype)
     atomic_text(folder / TF_CONFIG_FILE, json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+
+
+def google_differences(config: BertConfig) -> list[str]:
+    """Sentences about what Google's code computes differently from a model that `save_tf` wrote.
+
+    Examples
+    --------
+    >>> google_differences(BertConfig(hidden_act="gelu_new"))
+    []
+    """
+    found = []
+    if config.gelu_form == "erf":
+        found.append("Google's code computes GELU in its tanh form, this model with erf: up to 0.0005 apart")
+    if config.layer_norm_eps != _EPSILON:
+        found.append(f"Google's LayerNorm has epsilon {_EPSILON:g}, this model's {config.layer_norm_eps:g}")
+    return found
 
 
 def google_name(name: str) -> str:
