@@ -268,6 +268,14 @@ def test_score_of_two_files_knows_documents_and_schemes(tmp_path, capsys):
     assert figures["accuracy"] == 100 * sum(map(str.__eq__, bio, found)) / 13
 
 
+@pytest.mark.parametrize("odd", ["S-A", "O"])
+def test_score_of_two_files_changes_the_scheme_of_both_or_of_neither(odd, tmp_path, capsys):
+    text = f"a I-A I-A\nb I-A I-A\nc I-B {odd}\n"
+    gold, predicted = columns(tmp_path, "gold", text, 0, 1), columns(tmp_path, "predicted", text, 0, 2)
+    assert cli.main(["score", "conll", gold, predicted, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == 100 * 2 / 3
+
+
 def test_score_of_two_files_reads_bioes(tmp_path, capsys):
     text = "a O O\nb S-A S-A\nc B-A S-A\nd E-A E-A\n"
     gold, predicted = columns(tmp_path, "gold", text, 0, 1), columns(tmp_path, "predicted", text, 0, 2)

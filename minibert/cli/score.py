@@ -184,7 +184,10 @@ def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
-    """Gold and predicted tags of each sentence: the last column of each file, IOB1 as BIO."""
+    """Gold and predicted tags of each sentence: the last column of each file, IOB1 as BIO.
+
+    Both columns, or neither where a tag of one is of another scheme: the accuracy compares tag with tag.
+    """
     from minibert.data.ner import is_entity_tag, read, to_bio
 
     files = [read(file, entities=False) for file in (gold_file, predicted_file)]
@@ -199,8 +202,9 @@ def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str
         tags = [sentence.tags for sentence in sentences]
         if None in tags:
             raise InputError(f"{file} has one column, words without a tag; give a file with tags.")
-        bio = all(is_entity_tag(tag) for sentence in tags for tag in sentence)
-        columns.append([list(to_bio(sentence)) for sentence in tags] if bio else tags)
+        columns.append(tags)
+    if all(is_entity_tag(tag) for tags in columns for sentence in tags for tag in sentence):
+        columns = [[list(to_bio(sentence)) for sentence in tags] for tags in columns]
     return columns[0], columns[1]
 
 
