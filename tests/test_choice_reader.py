@@ -85,6 +85,12 @@ def test_real_hellaswag_is_divided_by_context():
         choice.divide([], "dev")
 
 
+def test_half_a_pair_of_surrogates_is_divided_like_any_other_text(tmp_path):
+    item = {"ctx_a": "a \ud83d", "ctx_b": "", "endings": ["x", "y"], "label": 0}
+    found = choice.read_hellaswag(lines(tmp_path, item))
+    assert choice.divide(found, "train") == found
+
+
 def test_real_copa():
     found = choice.read_copa(real_data("choice/super_glue__copa__validation.jsonl"))
     assert len(found) == 100 and Counter(example.label for example in found) == {0: 55, 1: 45}
@@ -149,6 +155,26 @@ def test_commonsense_qa_in_its_original_layout(tmp_path):
                 "answerKey": "C",
             },
             "line 1: the answer 'C' is none of A, B",
+        ),
+        (
+            choice.read_commonsense_qa,
+            {"id": 1, "question": "a?", "choices": {"label": ["A", "B"], "text": ["x", "y"]}, "answerKey": 0},
+            "line 1: the answer 0 is none of A, B",
+        ),
+        (
+            choice.read_commonsense_qa,
+            {"id": 1, "question": "a?", "choices": {"label": [*"ABC"], "text": ["x", "y"]}, "answerKey": "C"},
+            "line 1 has 2 answers under the letters A, B, C; every answer needs a letter of its own",
+        ),
+        (
+            choice.read_commonsense_qa,
+            {"id": 1, "question": "a?", "choices": {"label": ["A", "A"], "text": ["x", "y"]}},
+            "line 1 has 2 answers under the letters A, A",
+        ),
+        (
+            choice.read_commonsense_qa,
+            {"id": 1, "question": {"stem": "a?", "choices": 5}},
+            "line 1 has no list of objects 'choices'",
         ),
     ],
 )

@@ -196,6 +196,7 @@ def test_the_real_sample_of_tagged_sentences():
         ("a.conll", "a X\n", {"words": "word"}, r"a word a line and no header; give its columns by number"),
         ("a.csv", "", {"layout": "rows"}, r'layout=\'rows\' is unknown; choose "sentences" or "words"'),
         ("a.jsonl", '{"words": ["a", 1], "tags": "X Y"}', {}, "line 1: the list 'words' holds"),
+        ("a.jsonl", '{"words": {"a": 1}, "tags": "X"}', {}, "line 1: the column 'words' is an object; give"),
         ("a.jsonl", '{"words": null, "tags": "X"}', {}, r"line 1: the column 'words' has no word"),
     ],
 )  # fmt: skip

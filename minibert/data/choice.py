@@ -120,20 +120,31 @@ def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
     for where, item in _items(path):
         question = item.get("question")
         if isinstance(question, dict):
-            choices = [choice for choice in question.get("choices") or [] if isinstance(choice, dict)]
-            choices = {key: [choice.get(key) for choice in choices] for key in ("label", "text")}
+            choices = _columns(question.get("choices"), where)
             question = question.get("stem")
         else:
             choices = item.get("choices")
             choices = choices if isinstance(choices, dict) else {}
         context = _string({"question": question}, "question", where)
         letters, endings = _strings(choices, "label", where), _strings(choices, "text", where)
-        key = item.get("answerKey") or ""
-        if key and key not in letters:
-            raise InputError(f"{where}: the answer {key!r} is none of {', '.join(letters)}.")
-        label = letters.index(key) if key else None
+        if len(letters) != len(endings) or len(set(letters)) < len(letters):
+            raise InputError(
+                f"{where} has {len(endings)} answers under the letters {shown(letters)}; every answer needs "
+                "a letter of its own."
+            )
+        key = item.get("answerKey")
+        if key not in (None, "", *letters):
+            raise InputError(f"{where}: the answer {key!r} is none of {shown(letters)}.")
+        label = letters.index(key) if key in letters else None
         found.append(ChoiceExample(_id(item, "id", where), context, "", endings, label))
     return _some(found, path)
+
+
+def _columns(choices: Any, where: str) -> dict[str, list[Any]]:
+    """A list of choices, each with a label and a text, as the two lists."""
+    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+        raise InputError(f"{where} has no list of objects 'choices'; check the file.")
+    return {key: [choice.get(key) for choice in choices] for key in ("label", "text")}
 
 
 def _items(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -343,6 +343,8 @@ def _words(cell: Any, where: str, column: Column | None) -> tuple[str, ...]:
         if not all(isinstance(word, str) and word.strip() for word in cell):
             raise InputError(f"{where}: the list {column!r} holds something that is no word.")
         return tuple(cell)
+    if isinstance(cell, dict):
+        raise InputError(f"{where}: the column {column!r} is an object; give a text or a list of words.")
     return tuple((cell or "").split())
 
 
