@@ -16,6 +16,7 @@ from minibert.cli.flags import add_tokenizer_engine, invalid_text
 from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
 from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
+from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags
 
 GROUP_BYTES = 1 << 20  # of lines that are encoded together
@@ -45,6 +46,14 @@ class Block(NamedTuple):
     texts: list[bytes]
     pairs: list[bytes] | None  # the second half of each
     first: int  # texts before it
+    name: str = ""  # of the file; "" for the texts of the command line
+    line: int = 0  # lines of the file before it
+
+    def place(self, number: int) -> str:
+        """Where one of the texts, or pairs, is from."""
+        if self.name:
+            return f"Line {self.line + number + 1:,} of {self.name}"
+        return f"Pair {number + 1:,}"
 
 
 def add_tokenize(commands: Any) -> None:
@@ -135,17 +144,20 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
         print(f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text")
     n_invalid = 0
     for block in _of_arguments(arguments) if arguments.texts else _of_files(arguments):
-        batch = tokenizer.encode_batch(
-            block.texts,
-            block.pairs,
-            max_length=arguments.max_length,
-            truncation=arguments.truncation,
-            stride=arguments.stride,
-            offsets=not arguments.ids,
-            special=arguments.special,
-            add_special_tokens=not arguments.bare,
-            threads=arguments.threads,
-        )
+        try:
+            batch = tokenizer.encode_batch(
+                block.texts,
+                block.pairs,
+                max_length=arguments.max_length,
+                truncation=arguments.truncation,
+                stride=arguments.stride,
+                offsets=not arguments.ids,
+                special=arguments.special,
+                add_special_tokens=not arguments.bare,
+                threads=arguments.threads,
+            )
+        except LongPair as error:
+            raise InputError(f"{block.place(error.pair)} {error.reason}") from error
         n_invalid += batch.n_invalid
         out.writelines(_id_lines(batch) if arguments.ids else _told(batch, block, arguments.json))
         out.flush()
@@ -166,10 +178,10 @@ def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
 
 def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
     """The lines of files, about GROUP_BYTES at a time, or as many as there are when they come slowly."""
-    n_lines = 0
+    first = 0  # texts so far
     for file in arguments.file or ["-"]:
         name = "the standard input" if file == "-" else file
-        begin = 0
+        begin = n_lines = 0
         for data in _whole_lines(_standard_input() if file == "-" else byte_pieces(Path(file), GROUP_BYTES)):
             if arguments.strict:
                 _check(data, name, begin)
@@ -178,9 +190,10 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
             pairs = None
             if arguments.pair:
                 texts, pairs = _halves(texts, name, n_lines)
-            yield Block(texts, pairs, n_lines)
+            yield Block(texts, pairs, first, name, n_lines)
             begin += len(data)
             n_lines += len(lines)
+            first += len(lines)
 
 
 def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -232,11 +245,11 @@ def _id_lines(batch: BatchEncoding) -> Iterator[str]:
 
 def _told(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
     """Everything about each sequence, as JSON or as a table."""
-    for encoding, source in zip(batch, batch.source.tolist(), strict=True):
+    for number, (encoding, source) in enumerate(zip(batch, batch.source.tolist(), strict=True)):
         if as_json:
             yield from _json(encoding, block.first + source)
             continue
-        if block.first or source:
+        if block.first or number:
             yield "\n"
         texts = [block.texts[source]] + ([block.pairs[source]] if block.pairs else [])
         yield from _table(encoding, [text.decode(errors="replace") for text in texts])

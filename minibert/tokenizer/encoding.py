@@ -18,6 +18,16 @@ TRUNCATION = ("longest_first", "only_first", "only_second")
 Alignment = tuple[np.ndarray, np.ndarray]  # offsets (n,2), word_ids (n,)
 
 
+class LongPair(InputError):
+    """A pair of texts can't be cut to fit: `pair` is its number, from 0, and `reason` what stands behind that
+    in the message.
+    """
+
+    def __init__(self, pair: int, reason: str) -> None:
+        super().__init__(f"pair {pair} {reason}")
+        self.pair, self.reason = pair, reason
+
+
 class Encoding:
     """A text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
@@ -256,7 +266,8 @@ class Limit(NamedTuple):
         if max_length is None:
             if stride is not None:
                 raise InputError(
-                    f"stride={stride!r} makes windows of max_length ids; give max_length as well."
+                    f"stride={stride!r} makes windows of a length that is not told; give one, such as "
+                    "max_length=128."
                 )
             return None
         whole_number("max_length", max_length, 0)
@@ -275,7 +286,7 @@ class Limit(NamedTuple):
             if stride >= room:
                 raise InputError(
                     f"stride={stride} leaves no new piece to a window that has room for {room}; "
-                    "give less, or a larger max_length."
+                    f"give less, or raise max_length={max_length}."
                 )
         return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
 
@@ -292,11 +303,12 @@ class Limit(NamedTuple):
         needed = 0 if self.stride is None else self.stride + 1
         if len(bad := np.flatnonzero((shortened > left) & (left < needed))):
             pair = bad[0]
-            raise InputError(
-                f"pair {pair} does not fit max_length={self.max_length}: with truncation={self.truncation!r} "
-                f"the other text keeps all its {other[pair]} pieces, which leaves {max(0, left[pair])}"
+            raise LongPair(
+                int(pair),
+                f"does not fit max_length={self.max_length}: with truncation={self.truncation!r} the other "
+                f"text keeps all its {other[pair]} pieces, which leaves {max(0, left[pair])}"
                 + (f" for windows with stride={self.stride}" if self.stride is not None else "")
-                + '; give a larger max_length or truncation="longest_first".'
+                + "; raise that length or give truncation='longest_first'.",
             )
         kept = np.minimum(shortened, left)
         return (kept, other) if self.truncation == "only_first" else (other, kept)
