@@ -506,6 +506,16 @@ def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):
         assert re.search(r"\((B follows A|B is from elsewhere)\)$", text.strip())
 
 
+def test_one_document_is_shown_without_next_sentences(run, tmp_path, capsys):
+    text, out = tmp_path / "one.txt", tmp_path / "shards"
+    text.write_text("The cat sat down.\nIt slept.\n" * 9)
+    words = ["data", str(text), "--vocab", str(run), "--out", str(out), "--show", "1"]
+    assert cli.main(words) == 2
+    assert "give more documents (blank lines divide them) or set --no-nsp" in capsys.readouterr().err
+    assert cli.main([*words, "--no-nsp"]) == 0
+    assert "\n\n[CLS] " in capsys.readouterr().out
+
+
 def test_gradcheck_prints_the_sheet_of_one_operation(capsys):
     assert cli.main(["gradcheck", "--operation", "gelu", "--dtype", "float64", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)

@@ -72,6 +72,12 @@ one large file would be left to a single part; split it first, between lines:
         help="tokens in each printed instance (default: 32)",
     )
     group.add_argument(
+        "--no-nsp",
+        dest="next_sentence",
+        action="store_false",
+        help="single spans, as pretrain --no-nsp has them",
+    )
+    group.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of the printed instances (default: 0)"
     )
 
@@ -89,7 +95,7 @@ def run_data(arguments: argparse.Namespace) -> int:
         raise InputError(f"show={arguments.show} is not a number of instances; give one from 0 to {MOST:,}.")
     if arguments.show and part.parts > 1:
         raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
-    options = InstanceOptions(seq_length=arguments.seq_length)
+    options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
     files = find_files(arguments.corpus or embedded_corpus())
     tokenizer = _tokenizer(arguments, part, out)
     planned, own = plan_part(files, part, arguments.layout, tokenizer)
