@@ -362,6 +362,8 @@ def test_progress_ends_at_the_vocabulary_size(engine):
         (LOW, {"vocab_size": "8"}, "vocab_size='8' is not possible; give a whole number"),
         (LOW, {"min_frequency": 0}, "min_frequency=0 is not possible; give a whole number of at least 1"),
         (LOW, {"min_frequency": 1.5}, "min_frequency=1.5 is not possible"),
+        ({"ab": 2, "ac": 1}, {"alphabet_limit": 1}, "alphabet_limit=1 leaves no word to learn from"),
+        ({"a" * 201: 2}, {"alphabet_limit": 1}, "there is no word to learn a vocabulary from"),
         (LOW, {"alphabet_limit": -1}, "alphabet_limit=-1 is not possible; .* at least 1"),
         (LOW, {"unused": -1}, "unused=-1 is not possible; .* at least 0"),
         (LOW, {"unused": 10**20}, "unused=1.* is more than 1,000,000"),

@@ -215,7 +215,7 @@ def test_without_the_extension_python_does_the_work_and_c_is_refused(monkeypatch
 @pytest.mark.parametrize(
     "vocab, sentence",
     [
-        ([], "the vocabulary is empty"),
+        ([], "the vocabulary is empty; give one with a piece a line"),
         ([*SPECIAL_TOKENS, "a", "b", "a"], "has 'a' twice, as id 5 and 7"),
         (["[PAD]", "[UNK]", "[SEP]", "a"], r"lacks \[CLS\] \[MASK\]"),
         ([*SPECIAL_TOKENS, 7], r"vocab\[5\]=7 is not a string"),

@@ -118,7 +118,7 @@ def learn_vocab(
     if len(vocab) > vocab_size:
         raise InputError(
             f"vocab_size={vocab_size} is too small: special tokens and alphabet alone take {len(vocab)}; "
-            "ask for more pieces or lower alphabet_limit."
+            f"ask for more pieces or lower alphabet_limit={alphabet_limit}."
         )
     taken.update(pieces)
     merger = make_merger(symbols, bounds, counts, len(pieces), min_frequency, objective)
@@ -170,11 +170,12 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndar
     symbols = np.empty(n_characters, np.int32)
     lengths, counts = [], []
     longest = max(MAX_CHARS.values())
-    n = 0
+    n, has_word = 0, False
     for block_counts, block_codes, block_lengths in _blocks(words):
         n_kept = np.concatenate([[0], np.cumsum(is_kept[block_codes])])[np.cumsum(block_lengths)]
-        usable = np.diff(n_kept, prepend=0) == block_lengths
-        usable &= (block_counts > 0) & (block_lengths > 0) & (block_lengths <= longest)
+        usable = (block_counts > 0) & (block_lengths > 0) & (block_lengths <= longest)
+        has_word |= bool(usable.any())
+        usable &= np.diff(n_kept, prepend=0) == block_lengths
         lengths.append(block_lengths[usable])
         counts.append(block_counts[usable])
         # A character is one piece at the beginning of a word, another one further on: 2 code, 2 code + 1.
@@ -182,6 +183,11 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndar
         forms[np.cumsum(lengths[-1]) - lengths[-1]] -= 1
         symbols[n : n + len(forms)] = forms
         n += len(forms)
+    if n == 0 and has_word and len(kept) == alphabet_limit:
+        raise InputError(
+            f"alphabet_limit={alphabet_limit} leaves no word to learn from, as every word has a character "
+            "beyond the most frequent ones that it keeps; raise it."
+        )
     if n == 0:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
     symbols = symbols[:n]

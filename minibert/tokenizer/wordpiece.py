@@ -333,7 +333,7 @@ class Tokenizer:
 def _number(vocab: list[str]) -> dict[str, int]:
     """Piece -> id, after checking that the vocabulary can serve a BERT."""
     if not vocab:
-        raise InputError("the vocabulary is empty; it needs one piece a line, learn one with learn_vocab.")
+        raise InputError("the vocabulary is empty; give one with a piece a line.")
     ids: dict[str, int] = {}
     for number, piece in enumerate(vocab):
         if piece in ids:
