@@ -216,6 +216,13 @@ def test_weights_that_are_not_finite_are_refused(bad, tmp_path):
         load_hf(tmp_path)
 
 
+def test_weights_of_whole_numbers_are_named(tmp_path):
+    name = "bert.embeddings.position_embeddings.weight"
+    write_model(tmp_path, lambda n, v: {n: ("I32", v.astype("i4")) if n == name else ("F32", v)})
+    with pytest.raises(InputError, match=f"holds {name} as I32, which is not read; save .* float32"):
+        load_hf(tmp_path)
+
+
 def test_missing_files_are_named(tmp_path):
     with pytest.raises(InputError, match=r"config\.json cannot be read"):
         load_hf(tmp_path / "nowhere")

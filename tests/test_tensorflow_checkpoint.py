@@ -286,6 +286,26 @@ def test_a_missing_data_file_is_named(tmp_path):
         hub.load(tmp_path)
 
 
+def test_a_missing_index_is_named(tmp_path):
+    write_checkpoint(tmp_path)
+    (tmp_path / "bert_model.ckpt.index").unlink()
+    for source in (tmp_path, tmp_path / "bert_model.ckpt"):
+        with pytest.raises(
+            InputError, match=r"bert_model\.ckpt\.index is missing beside bert_model\.ckpt\.data-"
+        ):
+            hub.load(source)
+
+
+def test_weights_of_whole_numbers_are_named(tmp_path):
+    def whole(tensors):
+        tensors["bert/embeddings/position_embeddings"] = np.ones((8, 6), np.int32)
+
+    with pytest.raises(
+        InputError, match="holds .*position_embeddings.weight as TensorFlow's type 3, which is not"
+    ):
+        hub.load(write_checkpoint(tmp_path, whole))
+
+
 def test_a_short_data_file_is_refused_before_it_is_read(tmp_path):
     write_checkpoint(tmp_path)
     path = tmp_path / "bert_model.ckpt.data-00000-of-00001"

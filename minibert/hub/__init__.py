@@ -18,7 +18,14 @@ from minibert.hub.hugging_face import (
 from minibert.hub.loading import LoadReport
 from minibert.hub.names import to_hf
 from minibert.hub.precisions import STORED
-from minibert.hub.tensorflow import TF_CONFIG_FILE, find_checkpoint, google_differences, load_tf, save_tf
+from minibert.hub.tensorflow import (
+    TF_CONFIG_FILE,
+    find_checkpoint,
+    google_differences,
+    load_tf,
+    require_index,
+    save_tf,
+)
 from minibert.params import Head, Parameters
 
 __all__ = [
@@ -85,5 +92,7 @@ def load(
         shape is not the configuration's; when a weight is not a finite number.
     """
     weights = weights_of(source)
+    if weights is None:
+        require_index(source)
     is_tensorflow = weights is not None and weights.name not in (WEIGHTS_FILE, PICKLED_FILE)
     return (load_tf if is_tensorflow else load_hf)(source, dtype, head, seed)

@@ -110,11 +110,11 @@ def load_hf(
         from minibert.hub.pickled import read_pickled
 
         path = folder / PICKLED_FILE
-        tensors = read_pickled(path)
+        tensors, others = read_pickled(path), {}
     else:
         path = folder / WEIGHTS_FILE
-        tensors = _read_tensors(path)
-    return load_source(Source(path, folder / CONFIG_FILE, fields, tensors), dtype, head, seed)
+        tensors, others = _read_tensors(path)
+    return load_source(Source(path, folder / CONFIG_FILE, fields, tensors, others), dtype, head, seed)
 
 
 def load_labels(folder: str | Path) -> tuple[str, ...]:
@@ -131,8 +131,8 @@ def load_labels(folder: str | Path) -> tuple[str, ...]:
     return labels_of(read_json(path), path)
 
 
-def _read_tensors(path: Path) -> Tensors:
-    """The floating-point tensors of a safetensors file; others, such as position_ids, are left out.
+def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
+    """The floating-point tensors of a safetensors file; of others, such as position_ids, only the types.
 
     The library checks every length and offset of the header against the file before anything is read.
     """
@@ -153,7 +153,7 @@ def _read_tensors(path: Path) -> Tensors:
         raise InputError(f"{path} cannot be read ({reason}); {_advice(path.parent)}.") from error
     except (SafetensorError, ValueError) as error:  # a ValueError is NumPy's, of a shape it can't have
         raise InputError(f"{path} is damaged or not a safetensors file ({error}); copy it again.") from error
-    return tensors
+    return tensors, {name: kind for name, kind in kinds.items() if name not in tensors}
 
 
 def _advice(folder: Path) -> str:

@@ -51,6 +51,7 @@ class Source(NamedTuple):
     config_path: Path
     fields: dict[str, Any]  # of the configuration
     tensors: Tensors  # under Hugging Face's names, in its layout
+    others: dict[str, str]  # names and types of tensors that are not read, as they hold no such numbers
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -118,8 +119,7 @@ def _canonical(path: Path, tensors: Tensors) -> Tensors:
     found: Tensors = {}
     while tensors:
         name, tensor = tensors.popitem()
-        for pattern, replacement in SPELLINGS:
-            name = pattern.sub(replacement, name)
+        name = _full_name(name)
         if name in found:
             raise InputError(f"{path} has {name} twice, under two spellings; remove one of them.")
         found[name] = tensor
@@ -136,6 +136,13 @@ def _canonical(path: Path, tensors: Tensors) -> Tensors:
     return found
 
 
+def _full_name(name: str) -> str:
+    """The modern name of a tensor, with its prefix."""
+    for pattern, replacement in SPELLINGS:
+        name = pattern.sub(replacement, name)
+    return name
+
+
 def _choose_head(
     source: Source, config: BertConfig, tensors: Tensors, asked: Head | None
 ) -> tuple[Head, Tensors]:
@@ -145,7 +152,8 @@ def _choose_head(
         if stored is None:
             raise InputError(
                 f"{source.config_path}: problem_type={source.fields.get('problem_type')!r} with several "
-                "outputs is none of minibert's tasks; load its encoder under a head of your choice."
+                "outputs is none of minibert's tasks; only its encoder can be used: fine-tune from it, or "
+                "call hub.load with a head."
             )
         return stored, {}
     check_head(asked)
@@ -215,6 +223,13 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
             raise InputError(
                 f"{path}: {theirs} has shape {tensors[theirs].shape}, {file} asks for {shape}; "
                 "the two files belong to different models."
+            )
+    others = {_full_name(name): kind for name, kind in source.others.items()}
+    for _, theirs in missing:
+        if theirs in others:
+            raise InputError(
+                f"{path} holds {theirs} as {others[theirs]}, which is not read; save the model with weights "
+                "in float32, float16 or bfloat16."
             )
     lost = [theirs for ours, theirs in missing if not ours.startswith(REPLACEABLE)]
     if lost:

@@ -7,6 +7,7 @@ of Hugging Face, under whose names everything is checked.
 import json
 import re
 from collections.abc import Collection, Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,16 @@ def find_checkpoint(source: str | Path) -> Path | None:
     return source / found[0] if found else None
 
 
+def require_index(source: str | Path) -> None:
+    """Raise InputError where the data files of a checkpoint are, but not the index that belongs to them."""
+    source = Path(source)
+    data = "*.data-?????-of-?????"
+    for path in sorted(source.glob(data)) or sorted(source.parent.glob(f"{escape(source.name)}{data[1:]}")):
+        index = path.with_suffix(".index")
+        if not index.exists():
+            raise InputError(f"{index} is missing beside {path.name}; copy it, too.")
+
+
 def load_tf(
     source: str | Path, dtype: Any = np.float32, head: Head | None = None, seed: int = 0
 ) -> tuple[BertConfig, Parameters, LoadReport]:
@@ -93,10 +104,13 @@ def load_tf(
     fields = read_json(config_path)
     if _ACTIVATION in fields:
         fields["hidden_act"] = fields.pop(_ACTIVATION)
-    tensors, names, changed = {}, {}, []
+    tensors, others, names, changed = {}, {}, {}, []
     for name, entry in bundle.entries.items():
         known = _hugging_face_name(name)
-        if known is None or not entry.is_float or name == _WORD_2:
+        if known is None or name == _WORD_2:
+            continue
+        if not entry.is_float:
+            others[known] = f"TensorFlow's type {entry.dtype}"
             continue
         value = bundle.read(name)
         if name == _WORD and _WORD_2 in bundle.entries:
@@ -104,7 +118,7 @@ def load_tf(
             changed.append(sentence)
         tensors[known] = value.T if name.endswith("/kernel") else value
         names[known] = name
-    checkpoint = Source(bundle.index, config_path, fields, tensors)
+    checkpoint = Source(bundle.index, config_path, fields, tensors, others)
     config, params, report = load_source(checkpoint, dtype, head, seed)
     read = {*names.values(), _WORD_2}
     unused = [
