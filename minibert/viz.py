@@ -18,17 +18,21 @@ STAGE_WIDTH = 56.0  # points that "length 512" takes, with some room
 
 # values (n,) -> (n,)
 def smoothed(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean over a centred window that shrinks at both ends.
+    """Mean over a centred window that shrinks at both ends; an even one reaches further back than ahead.
+
+    Where a window holds a value that is not finite, the mean is not a number.
 
     Examples
     --------
     >>> smoothed(np.array([0.0, 3.0, 6.0]), 3).tolist()
     [1.5, 3.0, 4.5]
     """
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    at, half = np.arange(len(values)), window // 2
-    low, high = np.maximum(at - half, 0), np.minimum(at + half + 1, len(values))
-    return (sums[high] - sums[low]) / (high - low)
+    finite = np.isfinite(values)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(finite, values, 0.0))])
+    gaps = np.concatenate([[0], np.cumsum(~finite)])
+    at = np.arange(len(values))
+    low, high = np.maximum(at - window // 2, 0), np.minimum(at + (window + 1) // 2, len(values))
+    return np.where(gaps[high] > gaps[low], np.nan, (sums[high] - sums[low]) / (high - low))
 
 
 def save_run_picture(run: str | Path) -> Path:
@@ -75,7 +79,8 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     label = f"held out, at the end: {held_out['loss']:.2f}"
     axes.plot(last, held_out["loss"], "D", color=RED, markersize=7, label=label)
     _draw_floor(axes, held_out["unigram"], last)
-    low, high = min([*curve, held_out["loss"]]), max([*curve, held_out["unigram"]])
+    shown = curve[np.isfinite(curve)]
+    low, high = min([*shown, held_out["loss"]]), max([*shown, held_out["unigram"]])
     height = (high - low) or 1.0
     axes.set_ylim(low - 0.1 * height, high + 0.2 * height)
     axes.set_xlim(0, last * 1.01)
@@ -137,11 +142,11 @@ def draw_attention(maps: np.ndarray, tokens: Sequence[str], title: str = "") -> 
     for number, axes in enumerate(figure.subplots(1, A, squeeze=False)[0]):
         axes.imshow(maps[number], cmap="Blues", vmin=0, vmax=max(float(maps.max()), 1e-9))
         axes.set_title(f"head {number + 1}", fontsize=9)
-        axes.set_xticks(range(n), tokens, rotation=90, fontsize=7)
-        axes.set_yticks(range(n), tokens if number == 0 else [""] * n, fontsize=7)
+        axes.set_xticks(range(n), tokens, rotation=90, fontsize=7, parse_math=False)
+        axes.set_yticks(range(n), tokens if number == 0 else [""] * n, fontsize=7, parse_math=False)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(title, fontsize=11, parse_math=False)  # dollars in a text are dollars
     return figure
 
 
@@ -160,7 +165,10 @@ def draw_pieces(tokenizer: Any, text: str) -> Any:
         for piece, number, word, left, width in row:
             box = {"facecolor": PIECE_COLOURS[word % len(PIECE_COLOURS)], "edgecolor": "white"}
             axes.add_patch(_rectangle(left, -height, width, box))
-            axes.text(left + width / 2, 0.62 - height, piece, ha="center", va="center", family="monospace")
+            axes.text(
+                left + width / 2, 0.62 - height, piece, ha="center", va="center", family="monospace",
+                parse_math=False,
+            )  # fmt: skip
             axes.text(left + width / 2, 0.2 - height, number, ha="center", va="center", fontsize=7, color=INK)
     axes.set(xlim=(0, ROW_CHARACTERS + 4), ylim=(-len(rows) + 1, 1))
     axes.set_axis_off()

@@ -3,6 +3,7 @@
 import json
 from itertools import combinations
 
+import numpy as np
 import pytest
 
 from minibert import viz
@@ -43,3 +44,24 @@ def test_lengths_of_short_stages_stand_below_each_other(tmp_path, stages):
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
     tops = {round(box.y1) for box in boxes}
     assert len(tops) == {1: 1, 4: 3, 5: 4}[len(stages)]  # no lower than need be
+
+
+def test_a_window_of_two_is_narrower_than_one_of_three():
+    values = np.array([0.0, 2.0, 6.0, 4.0])
+    assert viz.smoothed(values, 1).tolist() == values.tolist()
+    assert viz.smoothed(values, 2).tolist() == [0, 1, 4, 5]
+    np.testing.assert_allclose(viz.smoothed(values, 3), [1, 8 / 3, 4, 5])
+    np.testing.assert_allclose(viz.smoothed(values, 4), [1, 8 / 3, 3, 4])
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_one_value_that_is_no_number_spoils_its_windows_alone(odd):
+    found = viz.smoothed(np.array([1.0, 3.0, odd, 5.0, 5.0, 8.0]), 3)
+    np.testing.assert_array_equal(found, [2, np.nan, np.nan, np.nan, 6, 6.5])
+
+
+def test_dollars_in_pieces_and_titles_are_no_formulas():
+    pytest.importorskip("matplotlib")
+    figure = viz.draw_attention(np.full((1, 2, 2), 0.5), ["$a_$", "b"], "$5 and 6_$")
+    figure.canvas.draw()
+    assert figure.get_suptitle() == "$5 and 6_$"
