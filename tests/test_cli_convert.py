@@ -130,6 +130,15 @@ def test_nothing_missing_is_said_too(model, tmp_path, capsys):
     assert lines[1:3] == ["missing  nothing", "unused   nothing"]
 
 
+def test_names_in_files_cannot_steer_the_terminal(tmp_path, capsys):
+    hub.save_hf(tmp_path / "model", CONFIG, initialise(CONFIG, 1, head=Head("classify", 2)), ("\x1b[2J", "b"))
+    convert(tmp_path / "model", tmp_path / "out")
+    output = capsys.readouterr().out
+    assert r"classify (\x1b[2J, b)" in output and "\x1b" not in output
+    error = ends_badly(capsys, 2, "convert", str(tmp_path / "\x1b[2J"), str(tmp_path / "new"))
+    assert r"\x1b[2J/config.json cannot be read" in error
+
+
 def test_json_has_the_same_facts(model, tmp_path, capsys):
     convert(model, tmp_path / "out", "--json", "--dtype", "bfloat16")
     facts = json.loads(capsys.readouterr().out)

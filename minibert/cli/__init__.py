@@ -29,7 +29,7 @@ from minibert.cli.finetune import (
     add_predict,
     run_evaluate_task,
 )
-from minibert.cli.flags import Parser, add_engine, add_json, add_layout
+from minibert.cli.flags import Parser, add_engine, add_json, add_layout, printable
 from minibert.cli.pretrain import add_pretrain
 from minibert.cli.score import add_score
 from minibert.cli.tag import add_tag
@@ -143,7 +143,7 @@ def _as_in_json(error: UnicodeError) -> tuple[str, int]:
 
 def _complain(message: Any, status: int = DONE) -> int:
     text = " ".join(str(message).split()) or type(message).__name__
-    print(f"minibert: {text}", file=sys.stderr)
+    print(f"minibert: {printable(text)}", file=sys.stderr)
     return status
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import add_json
+from minibert.cli.flags import add_json, printable
 from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
 from minibert.files import write_folder_atomically
@@ -146,7 +146,7 @@ def _text(facts: dict[str, Any], dest: Path) -> str:
         *(("note", sentence) for sentence in facts["notes"]),
         *(("written", f"{dest / name}  {size / 1e6:,.1f} MB") for name, size in facts["written"].items()),
     ]
-    return "\n".join(f"{title:<9}{text}" for title, text in rows)
+    return "\n".join(f"{title:<9}{printable(text)}" for title, text in rows)
 
 
 def _names(names: list[str]) -> str:

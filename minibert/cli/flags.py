@@ -148,6 +148,11 @@ def add_json(group: Any) -> None:
     group.add_argument("--json", action="store_true", help="print one JSON object instead of text")
 
 
+def printable(text: str) -> str:
+    """With escapes for what a terminal would obey instead of showing it; a name in a file may be anything."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def invalid_text(count: int) -> str:
     """The warning about bytes that were not UTF-8, of a command with --strict."""
     places = "one place" if count == 1 else f"{count:,} places"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.cli.flags import add_tokenizer_engine, invalid_text
+from minibert.cli.flags import add_tokenizer_engine, invalid_text, printable
 from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
 from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
@@ -291,18 +291,13 @@ def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
             yield beginnings[number] + "\n"
             continue
         text = texts[second][begin : min(end, begin + LONGEST_SHOWN)] + "…" * (end - begin > LONGEST_SHOWN)
-        yield f"{beginnings[number]}  {f'{begin:>{digits}}:{end}':<9}  {_shown(text)}\n"
+        yield f"{beginnings[number]}  {f'{begin:>{digits}}:{end}':<9}  {printable(text)}\n"
 
 
 def _cells(piece: str, number: str, widths: Sequence[int]) -> str:
     """The first two columns."""
-    piece = _shown(piece)
+    piece = printable(piece)
     return f"{piece}{' ' * (widths[0] - _columns(piece))} {number:>{widths[1]}}"
-
-
-def _shown(text: str) -> str:
-    """With escapes for what a terminal would obey instead of showing it."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _columns(text: str) -> int:
