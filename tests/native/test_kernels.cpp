@@ -273,7 +273,7 @@ int main() {
     };
     for (const auto &test : tests) {
         uint64_t expected = 0;
-        for (int threads : {1, 2, 3}) {
+        for (int threads : {1, 3}) { // some of which wait for a core
             mb::Pool pool(threads);
             Digest digest;
             test.run(pool, digest);
