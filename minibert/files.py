@@ -173,10 +173,11 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
 def _locked(folder: Path) -> Iterator[None]:
     try:
         import fcntl
-    except ImportError:  # Windows
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, PermissionError):  # Windows; a folder that may be written into but not read
         yield
         return
-    handle = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
