@@ -38,6 +38,16 @@ class RunOptions:
             if not valid:
                 raise InputError(f"{name}={value!r} is not valid; give {what}.")
 
+    def _require_spreadable(self) -> None:
+        """Raise InputError when tensors are to be cut that the update needs whole."""
+        whole = {"optimizer": self.optimizer == "lamb", "freeze": getattr(self, "freeze", None) is not None}
+        for name, asked in whole.items():
+            if self.fsdp and asked:
+                raise InputError(
+                    f"{name}={getattr(self, name)!r} can't be had with fsdp=True, which leaves each device a "
+                    "piece of every tensor; leave one of them out."
+                )
+
     def save(self, path: str | Path) -> None:
         """Write as JSON."""
         atomic_text(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")

@@ -292,6 +292,18 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
             "--freeze 1 has no meaning where --feature-based last leaves the whole model as it is",
         ),
         (
+            "finetune sst2 --data {sst2} --model {model} --out {new} --backend jax --fsdp --freeze 1",
+            "--freeze 1 can't be had with --fsdp, which leaves each device a piece of every tensor",
+        ),
+        (
+            "finetune sst2 --data {sst2} --model {model} --out {new} --backend jax --fsdp --optimizer lamb",
+            "--optimizer lamb can't be had with --fsdp",
+        ),
+        (
+            "pretrain {sst2}/dev.tsv --out {new} --backend jax --fsdp --optimizer lamb",
+            "--optimizer lamb can't be had with --fsdp",
+        ),
+        (
             "finetune sst2 --data {sst2} --model {model} --out {model}/vocab.txt/x",
             "vocab.txt/x can't be made",
         ),

@@ -16,7 +16,6 @@ import numpy as np
 from minibert.backends import jax_attention, jax_errors, jax_rows, jax_updates
 from minibert.backends.jax_recurrent import RecurrentOverRows
 from minibert.backends.jax_training import DATA, JaxTraining, Kept
-from minibert.errors import InputError
 from minibert.ops import AdamRule, random
 from minibert.ops.primitives import Saved
 from minibert.ops.updates import spans
@@ -183,9 +182,7 @@ class JaxOps(JaxTraining, RecurrentOverRows):
     def lamb(
         self, params: Any, grads: Any, m: Any, v: Any, tensors: np.ndarray, rule: AdamRule
     ) -> tuple[Any, Any, Any]:
-        """One step of LAMB."""
-        if self._layout is not None:
-            raise InputError("optimizer='lamb' looks at whole tensors, which --fsdp cuts; leave it out.")
+        """One step of LAMB. It needs tensors whole; options refuse it where they would be spread."""
         direction, m, v = _adam(grads, m, v, rule)
         given = {"lr": rule.lr, "weight_decay": rule.weight_decay, "trust_ratio": self._trust_ratio}
         return jax_updates.lamb(params, direction, tensors, **given), m, v

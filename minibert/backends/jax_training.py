@@ -232,9 +232,7 @@ class JaxTraining(Ops):
         return change()
 
     def spliced(self, whole: Any, begin: int, end: Any) -> Any:
-        """A buffer with `end` from `begin` on."""
-        if self._layout is not None:
-            raise InputError("Frozen layers can't be spread over devices; leave --fsdp out.")
+        """A buffer with `end` from `begin` on. Options refuse frozen layers where they would be spread."""
         return whole.at[begin:].set(end)
 
     def layers(self, block: Callable, params: list, x: Any) -> tuple[Any, Any]:

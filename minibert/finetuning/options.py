@@ -130,6 +130,7 @@ class FinetuneOptions(RunOptions):
         self._require("above 0 and at most 1", lambda x: 0 < x <= 1, "span_weight")
         self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
         self._require(f"one of {', '.join(OPTIMIZERS)}", lambda x: x in OPTIMIZERS, "optimizer")
+        self._require_spreadable()
         if self.feature_based and self.freeze is not None:
             raise InputError(
                 f"freeze={self.freeze} has no meaning where feature_based={self.feature_based!r} leaves the "

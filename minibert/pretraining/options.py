@@ -120,6 +120,7 @@ class PretrainOptions(RunOptions):
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "held_out")
         self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
         self._require(f"one of {', '.join(OPTIMIZERS)}", lambda x: x in OPTIMIZERS, "optimizer")
+        self._require_spreadable()
         if self.seq_length is not None:
             object.__setattr__(self, "seq_length", str(self.seq_length))
         for length, _ in parse_lengths(self.seq_length or "128"):
