@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from engines import EVERY
 
+from minibert import backends
 from minibert.errors import InputError
-from minibert.ops import Ops
+from minibert.ops import AdamRule, Ops
 from minibert.optim import AdamW, warmup_linear
 
 N = 7
@@ -44,6 +46,25 @@ def test_ten_updates_equal_the_formula_written_out(bias_correction):
         assert norm == pytest.approx(np.linalg.norm(gradient), rel=1e-14)
     np.testing.assert_allclose(params, expected, rtol=1e-13)
     assert optimizer.updates == 10
+
+
+def updated(ops, bias_correction, params, grads, m, v, decay, clip):
+    """One update, of which everything but whether moments are corrected may be traced."""
+    rule = AdamRule(lr=0.1, step=3, weight_decay=decay, clip=clip, bias_correction=bias_correction)
+    return ops.adamw(params, grads, m, v, DECAYED, rule)
+
+
+@pytest.mark.parametrize("bias_correction", [True, False])
+@pytest.mark.parametrize("engine", EVERY)
+def test_an_update_by_any_engine_is_that_of_the_reference(engine, bias_correction):
+    params, grads, m, v = np.random.default_rng(0).standard_normal((4, N)).astype(np.float32)
+    buffers, ops = (params, grads, m, v * v), backends.create(engine, 2)
+    for decay, clip in ((0.0, 1.0), (0.1, 1.0), (0.1, 0.3)):
+        found, expected = (
+            one.call(updated, (bias_correction,), *(buffer.copy() for buffer in buffers), decay, clip)
+            for one in (ops, Ops())
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_first_update_of_the_papers_adam_is_ten_over_root_thousand_times_the_rate():
