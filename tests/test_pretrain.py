@@ -290,9 +290,10 @@ def unusual(run):
     """A task with options of which none is the default, on the text of a run."""
     options = PretrainOptions.load(run / "training.json")
     options = dataclasses.replace(
-        options, seed=6, dropout=0.3, hidden_act="gelu_new", learning_rate=0.5, warmup=0.2, google_decay=True,
-        bias_correction=False, beta1=0.8, beta2=0.95, adam_eps=1e-3, weight_decay=0.07, clip_norm=2.5,
-        whole_word_mask=True, mask_rates=(0.5, 0.3, 0.2), short_seq_prob=0.4, masked_lm_prob=0.25,
+        options, seed=6, dropout=0.3, attention_dropout=0.2, hidden_act="gelu_new", learning_rate=0.5,
+        warmup=0.2, google_decay=True, bias_correction=False, beta1=0.8, beta2=0.95, adam_eps=1e-3,
+        weight_decay=0.07, clip_norm=2.5, whole_word_mask=True, mask_rates=(0.5, 0.3, 0.2),
+        short_seq_prob=0.4, masked_lm_prob=0.25,
     )  # fmt: skip
     return Pretraining(options, prepare_text(options, run, False), Ops())
 
@@ -300,7 +301,7 @@ def unusual(run):
 def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
     state = unusual.start()
     config, optimizer = state.params.config, state.optimizer
-    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.3, 0.3)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.3, 0.2)
     assert (config.hidden_act, config.is_decoder) == ("gelu_new", False)
     assert (optimizer.beta1, optimizer.beta2, optimizer.eps) == (0.8, 0.95, 1e-3)
     assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
@@ -335,7 +336,7 @@ def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_see
     def figures(task, step):
         return task.gradients(config)(Ops(), params.tree, params.zeros_like().tree, batch, step)[1]
 
-    drop = Ops().dropout(batch, 0.3, 0.3, 6, 5)
+    drop = Ops().dropout(batch, 0.3, 0.2, 6, 5)
     loss, _ = pretraining_loss(Ops(), config, params.tree, batch, drop)
     found = figures(unusual, 5)
     assert found["loss"] == float(loss.loss) == pytest.approx(found["mlm_loss"] + found["nsp_loss"])
