@@ -1,6 +1,7 @@
 """Runs of fine-tuning: what they start from, learn, leave behind and refuse."""
 
 import csv
+import dataclasses
 import json
 import math
 import os
@@ -24,9 +25,14 @@ from minibert.data.glue import TextExample
 from minibert.errors import InputError, RunError
 from minibert.finetune import classify, evaluate, finetune, measured_text, predict, report_text
 from minibert.finetuning import predicting, registry, running
+from minibert.finetuning.batches import epoch_order
 from minibert.finetuning.models import Finetuned, TaskFile, start_from
 from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import prepare
 from minibert.finetuning.sentences import Sentences
+from minibert.gradcases import SIZES, config_of, random_parameters, random_task_batch
+from minibert.ops import Ops
+from minibert.optim import Lamb
 from minibert.params import Head
 from minibert.runlog import read_metrics
 from minibert.tokenizer import Tokenizer
@@ -129,7 +135,7 @@ def test_the_report_reads_like_a_report(run):
 
 
 def test_the_best_epoch_is_kept(model, sst2, tmp_path, monkeypatch):
-    said, weights = iter([0.5, 0.9, 0.7]), []
+    said, weights = iter([0.5, 0.9, 0.9, 0.7]), []  # of two that are as good, the first
     monkeypatch.setattr(Sentences, "score", lambda *_: {"accuracy": next(said)})
     look = running.Run.look
 
@@ -138,9 +144,9 @@ def test_the_best_epoch_is_kept(model, sst2, tmp_path, monkeypatch):
         return look(self, state)
 
     monkeypatch.setattr(running.Run, "look", watched)
-    report = finetune(small_options(model, sst2, epochs=3), tmp_path / "run", show=False)
+    report = finetune(small_options(model, sst2, epochs=4), tmp_path / "run", show=False)
     assert report["best_epoch"] == 2 and report["best_step"] == 20 and report["scores"] == {"accuracy": 0.9}
-    assert len(weights) == 3
+    assert len(weights) == 4
     assert np.array_equal(hub.load(tmp_path / "run")[1].flat, weights[1])
 
 
@@ -206,6 +212,81 @@ def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
     found = classify(tmp_path / "run", [("the film was very charming", None)], backend="numpy")
     assert found[0]["label"] == "liked"
     assert sum(found[0]["probabilities"].values()) == pytest.approx(1.0)
+
+
+# what the options reach
+
+
+class Captured(Exception):
+    """In place of training."""
+
+
+@pytest.fixture
+def unusual(model, sst2, tmp_path):
+    """A run of a hundred steps with options of which none is the default."""
+    options = small_options(
+        model, sst2, epochs=10, seed=6, dropout=0.3, attention_dropout=0.2, learning_rates=(0.5,), warmup=0.2,
+        google_decay=True, bias_correction=False, beta1=0.8, beta2=0.95, adam_eps=1e-3, weight_decay=0.07,
+        clip_norm=2.5, optimizer="lamb", freeze=1, span_weight=1.0, accumulate=3, checkpoint_seconds=7.0,
+        checkpoint_steps=9, keep=5,
+    )  # fmt: skip
+    return running.Run(options, prepare(options), Ops(), tmp_path / "run", show=False)
+
+
+def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
+    state = unusual.start()
+    config, optimizer = state.params.config, state.optimizer
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.3, 0.2)
+    assert isinstance(optimizer, Lamb) and optimizer.begin == state.params.trained_from(1) > 0
+    assert (optimizer.beta1, optimizer.beta2, optimizer.eps) == (0.8, 0.95, 1e-3)
+    assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
+    rates = [unusual.rate(step) for step in (0, 10, 19, 20, 60)]
+    assert rates == pytest.approx([0, 0.25, 0.475, 0.4, 0.2])
+    given = (unusual.options.model, unusual.prepared.head, "sst2", ("0", "1"), "float32", 0.3)
+    np.testing.assert_array_equal(state.params.flat, start_from(*given, seed=6)[0].flat)
+
+
+def test_options_reach_the_loop_and_the_order_of_the_examples(unusual, monkeypatch):
+    def captured(ops, state, batches, gradients, loop, log):
+        raise Captured(batches, loop)
+
+    monkeypatch.setattr(running, "train", captured)
+    with pytest.raises(Captured) as caught:
+        running.run_once(unusual, 0.0)
+    batches, loop = caught.value.args
+    assert (loop.total_steps, loop.look_steps, loop.accumulate, loop.keep) == (100, 10, 3, 5)
+    assert (loop.save_seconds, loop.save_steps) == (7.0, 9)
+    features = unusual.prepared.train
+    chosen = [features[i].sequences[0].input_ids for i in epoch_order(len(features), seed=6, epoch=0)[:16]]
+    np.testing.assert_array_equal(next(batches)[0].input_ids, np.concatenate(chosen))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [Head("classify", 3), Head("choice", 1), Head("span", 2), Head("tag", 5)],
+    ids=lambda head: head.kind,
+)
+def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_seed_and_step(unusual, head):
+    rng = np.random.default_rng(0)
+    config = config_of(SIZES["ugly"], hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2)
+    params, batch = random_parameters(config, rng, head), random_task_batch(SIZES["ugly"], head, rng)
+    drop = Ops().dropout(batch, 0.3, 0.2, seed=6, step=5)
+    loss, _ = heads.loss(Ops(), config, head, params.tree, batch, drop, span_weight=1.0)
+
+    def figures(batch):
+        grads = params.zeros_like()
+        found = unusual.gradients(params)(Ops(), params.tree, grads.tree, batch, 5)[1]
+        frozen, trained = np.split(grads.flat, [params.trained_from(1)])
+        assert not frozen.any() and trained.any()
+        return found
+
+    assert figures(batch)["loss"] == float(loss.loss)
+    if head.kind == "span":
+        return
+    scores = loss.logits.reshape(len(batch.labels), -1)
+    for labels, share in ((scores.argmax(1), 1), (scores.argmin(1), 0)):
+        right = figures(dataclasses.replace(batch, labels=labels))["accuracy"]
+        assert right == pytest.approx(share * batch.label_weights.sum())
 
 
 # bad input: a clear sentence, and nothing is written
