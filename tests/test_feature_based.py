@@ -10,19 +10,22 @@ import pytest
 from command import notice  # noqa: F401 (a fixture)
 from small_entities import write_data, write_model
 
-from minibert import Bert, Tokenizer, cli
+from minibert import Bert, Tokenizer, bilstm, cli
 from minibert.errors import DivergedError, InputError
 from minibert.experiments import table7 as experiment
 from minibert.experiments.table7 import PAPER, cells, table7, table_text
 from minibert.files import sole_writer
 from minibert.finetuning import activations, feature_based
 from minibert.finetuning.activations import COMBINATIONS, numbers_of, stored_vectors, word_vectors
-from minibert.finetuning.feature_based import Frozen, Training, run
+from minibert.finetuning.batches import epoch_order
+from minibert.finetuning.feature_based import Frozen, Lesson, Training, run
 from minibert.finetuning.feature_tagger import FeatureTagger, TaggerFile
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.tagging import Tagging, sentence_bounds
+from minibert.ops import Ops
+from minibert.optim import Lamb
 
 QUICK = {"epochs": 30.0, "learning_rates": (2e-2,), "batch_size": 4, "backend": "numpy", "max_length": 16}
 
@@ -151,6 +154,62 @@ def test_taggers_on_frozen_layers_have_a_recipe_of_their_own():
     frozen = FinetuneOptions(**told, feature_based="last", epochs=4.0).resolved()
     assert (frozen.learning_rates, frozen.batch_size, frozen.epochs) == ((1e-3,), 32, 4.0)
     assert FinetuneOptions(**told).resolved().batch_size == 2  # windows over documents
+
+
+# What the options reach
+
+
+class Captured(Exception):
+    """In place of training."""
+
+
+def test_options_reach_the_tagger_the_optimizer_the_loop_and_the_figures_of_a_step(
+    options, model, tokenizer, examples, tmp_path, monkeypatch
+):
+    options = dataclasses.replace(
+        options, epochs=40.0, batch_size=11, seed=6, dropout=0.3, learning_rates=(0.5,), warmup=0.2,
+        google_decay=True, bias_correction=False, beta1=0.8, beta2=0.95, adam_eps=1e-3, weight_decay=0.07,
+        clip_norm=2.5, optimizer="lamb", accumulate=3, checkpoint_seconds=7.0, checkpoint_steps=9, keep=5,
+    )  # fmt: skip
+    task, bounds = Tagging(), sentence_bounds(examples)
+    vectors = word_vectors(model, asked(examples, tokenizer), bounds, (2,))
+    lesson = Lesson(examples, vectors)
+    training = Training(options, task, task.labels(examples), lesson, lesson, (2,), Ops(), tmp_path, False)
+
+    def captured(ops, state, batches, gradients, loop, log):
+        raise Captured(state, batches, gradients, loop)
+
+    monkeypatch.setattr(feature_based, "train", captured)
+    with pytest.raises(Captured) as caught:
+        training.fit()
+    state, batches, gradients, loop = caught.value.args
+
+    config, params, optimizer = training.config, state.params, state.optimizer
+    assert (config.width, config.dropout) == (12, 0.3)
+    np.testing.assert_array_equal(params.flat, bilstm.initialise(config, 6).flat)
+    assert isinstance(optimizer, Lamb)
+    assert (optimizer.beta1, optimizer.beta2, optimizer.eps) == (0.8, 0.95, 1e-3)
+    assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
+
+    assert len(examples) == 27
+    assert (loop.total_steps, loop.look_steps, loop.accumulate, loop.keep) == (120, 3, 3, 5)
+    assert (loop.save_seconds, loop.save_steps) == (7.0, 9)
+    rates = [loop.rate(step) for step in (0, 12, 24, 60)]
+    assert rates == pytest.approx([0, 0.25, 0.4, 0.25])
+
+    batch, _ = next(batches)
+    chosen = epoch_order(27, seed=6, epoch=0)[:11]
+    expected = np.concatenate([vectors.layers[2][bounds[i] : bounds[i + 1]] for i in chosen])
+    np.testing.assert_array_equal(batch.vectors, expected)
+
+    drop = Ops().dropout(batch, 0.3, 0.0, seed=6, step=5)
+    loss, _ = bilstm.loss(Ops(), config, params.tree, batch, drop)
+    found = gradients(Ops(), params.tree, params.zeros_like().tree, batch, 5)[1]
+    assert found["loss"] == loss.loss
+    for labels, share in ((loss.logits.argmax(1), 1), (loss.logits.argmin(1), 0)):
+        other = dataclasses.replace(batch, labels=labels)
+        right = gradients(Ops(), params.tree, params.zeros_like().tree, other, 5)[1]["accuracy"]
+        assert right == pytest.approx(share * batch.label_weights.sum())
 
 
 # A run
