@@ -15,7 +15,7 @@ from minibert.config import BertConfig
 from minibert.errors import InputError
 from minibert.gradcases import SIZES, dropout_of
 from minibert.gradcheck import proof_sheet
-from minibert.ops import Ops
+from minibert.ops import AdamRule, Ops
 from minibert.params import Parameters, initialise
 
 cpp_ops = pytest.importorskip("minibert.backends.cpp_ops", reason="the kernels in C++ are not built")
@@ -102,6 +102,32 @@ def test_training_stays_as_close_to_numpy_as_float32_allows(fuse):
 
 
 # What goes on around it
+
+
+def test_accumulators_are_zero_in_every_step_whether_the_one_before_ended_with_an_update_or_not():
+    ops, (_, params, _) = cpp_ops.CppOps(threads=2), model_and_batch(SIZES["ugly"])
+    others, rule = params.astype(np.float32), AdamRule(lr=1e-3, step=1)
+    for names, updates in [
+        (params, True),
+        (params, False),
+        (params, True),
+        (others, True),
+        (others, False),
+    ] * 2:
+        grads = ops.accumulators(names, names.flat)
+        assert not grads.any()
+        grads[:] = 1
+        if updates:
+            buffers = names.flat.copy(), grads, np.zeros_like(grads), np.ones_like(grads)
+            ops.adamw(*buffers, names.decayed, rule)
+
+
+def test_gradients_that_are_not_the_engine_s_own_are_only_read_by_an_update():
+    n, rule = 1000, AdamRule(lr=1e-3, step=1)
+    params, m, v = (np.full(n, x, np.float32) for x in (1, 0, 0))
+    grads = np.ones(n, np.float32)
+    cpp_ops.CppOps().adamw(params, grads, m, v, np.zeros((0, 2), np.int64), rule)
+    assert (grads == 1).all() and (params < 1).all()
 
 
 @every_isa

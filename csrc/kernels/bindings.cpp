@@ -103,6 +103,6 @@ PYBIND11_MODULE(_kernels, m) {
         .def("clear", &Engine::clear, "x"_a)
         .def("global_norm", &Engine::global_norm, "x"_a)
         .def("adamw", &Engine::adamw, "params"_a, "grads"_a, "m"_a, "v"_a, "decayed"_a, "lr"_a, "beta1"_a,
-             "beta2"_a, "eps"_a, "weight_decay"_a, "lr_scale"_a, "v_scale"_a, "clip"_a)
+             "beta2"_a, "eps"_a, "weight_decay"_a, "lr_scale"_a, "v_scale"_a, "clip"_a, "clears"_a = false)
         .def("multiply_add_rate", &Engine::multiply_add_rate, "seconds"_a, "narrow"_a = false);
 }

@@ -17,18 +17,19 @@ MB_INLINE vd load_double(const float *p) {
     return __builtin_convertvector(v, vd);
 }
 
+// Read at several places at a time: of one place a core fetches too little ahead.
 double sum_of_squares(int64_t n, const float *x) {
     constexpr int kSums = 4;
     vd sums[kSums] = {};
-    int64_t i = 0;
-    for (; i + kSums * VL / 2 <= n; i += kSums * VL / 2) {
+    int64_t apart = n / kSums / (VL / 2) * (VL / 2);
+    for (int64_t i = 0; i < apart; i += VL / 2) {
         for (int j = 0; j < kSums; ++j) {
-            vd v = load_double(x + i + j * VL / 2);
+            vd v = load_double(x + j * apart + i);
             sums[j] += v * v;
         }
     }
     double total = 0;
-    for (; i < n; ++i) {
+    for (int64_t i = kSums * apart; i < n; ++i) {
         total += (double)x[i] * (double)x[i];
     }
     for (int j = 0; j < kSums; ++j) {
@@ -42,8 +43,7 @@ double sum_of_squares(int64_t n, const float *x) {
 // m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2,   g = clip grads
 // params -= lr (lr_scale m / (sqrt(v_scale v) + eps) + weight_decay params)
 template <bool decays>
-void sweep(int64_t begin, int64_t end, float *params, const float *grads, float *m, float *v,
-           const AdamW &step) {
+void sweep(int64_t begin, int64_t end, float *params, float *grads, float *m, float *v, const AdamW &step) {
     const float clip = (float)step.clip, eps = (float)step.eps, lr = (float)step.lr;
     const float beta1 = (float)step.beta1, rest1 = (float)(1 - step.beta1), lr_scale = (float)step.lr_scale;
     const float beta2 = (float)step.beta2, rest2 = (float)(1 - step.beta2), v_scale = (float)step.v_scale;
@@ -59,6 +59,9 @@ void sweep(int64_t begin, int64_t end, float *params, const float *grads, float 
         store_some(m + i, first, n);
         store_some(v + i, second, n);
         store_some(params + i, p - direction * lr, n);
+        if (step.clears) {
+            store_some(grads + i, vf{}, n);
+        }
     });
 }
 
@@ -91,7 +94,7 @@ double global_norm(Pool &pool, int64_t n, const float *x) {
     return __builtin_sqrt(total);
 }
 
-void adamw(Pool &pool, int64_t n, float *params, const float *grads, float *m, float *v, int64_t K,
+void adamw(Pool &pool, int64_t n, float *params, float *grads, float *m, float *v, int64_t K,
            const int64_t *decayed, const AdamW &step) {
     each_piece(pool, n, kChunk, [&](int64_t at, int64_t end) {
         for (int64_t k = 0; k < K && at < end; ++k) {

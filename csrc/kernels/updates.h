@@ -12,6 +12,7 @@ struct AdamW {
     double lr, beta1, beta2, eps, weight_decay;
     double lr_scale, v_scale; // 1 / (1 - beta^step), or 1 without bias correction
     double clip;              // what gradients are multiplied with first
+    bool clears = false;      // gradients are zero afterwards; otherwise they are only read
 };
 
 namespace MB_ISA {
@@ -26,7 +27,7 @@ void clear(Pool &pool, int64_t n, float *x);
 double global_norm(Pool &pool, int64_t n, const float *x);
 
 // One step in one sweep. params grads m v (n,)  decayed (K,2): the ranges [begin, end) that decay, ascending
-void adamw(Pool &pool, int64_t n, float *params, const float *grads, float *m, float *v, int64_t K,
+void adamw(Pool &pool, int64_t n, float *params, float *grads, float *m, float *v, int64_t K,
            const int64_t *decayed, const AdamW &step);
 
 } // namespace MB_ISA

@@ -33,6 +33,7 @@ class CppPrimitives(Ops):
     def __init__(self, xp: Any = np, threads: int = 1, isa: str = "", dtype: str = "float32") -> None:
         super().__init__(xp)
         self._narrow = dtype == "bfloat16"
+        self._cleared: np.ndarray | None = None  # accumulators that AdamW has set to zero
         try:
             self._run = _kernels.Engine(isa, threads, self._narrow)
         except ValueError as error:
@@ -258,7 +259,9 @@ class CppPrimitives(Ops):
 
     # (N,)
     def _clear(self, flat: Any) -> None:
-        if whole(flat) and flat.ndim == 1:
+        if flat is self._cleared:
+            self._cleared = None
+        elif whole(flat) and flat.ndim == 1:
             self._run.clear(flat)
         else:
             super()._clear(flat)
@@ -274,11 +277,13 @@ class CppPrimitives(Ops):
     def adamw(
         self, params: Any, grads: Any, m: Any, v: Any, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Any, Any, Any]:
-        """One step of AdamW in one sweep over memory."""
+        """One step of AdamW in one sweep over memory, which leaves the engine's own accumulators at zero."""
         if not (whole(params, grads, m, v) and params.ndim == 1 and decayed.dtype == np.int64):
             return super().adamw(params, grads, m, v, decayed, rule)
         lr, _, *numbers, _, clip = rule
-        self._run.adamw(params, grads, m, v, decayed, lr, *numbers, *rule.corrections, clip)
+        ours = self._gradients is not None and grads is self._gradients.flat
+        self._run.adamw(params, grads, m, v, decayed, lr, *numbers, *rule.corrections, clip, ours)
+        self._cleared = grads if ours else None
         return params, m, v
 
 

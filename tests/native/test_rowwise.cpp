@@ -687,6 +687,12 @@ void test_updates(mb::Pool &pool, Digest &digest) {
         Floats new_params = params, new_m = m, new_v = v;
         adamw(pool, n, new_params.data(), x.data(), new_m.data(), new_v.data(), 3, decayed.data(), step);
         digest.add(new_params), digest.add(new_m), digest.add(new_v);
+        Floats same_params = params, same_m = m, same_v = v, gone = x;
+        step.clears = true;
+        adamw(pool, n, same_params.data(), gone.data(), same_m.data(), same_v.data(), 3, decayed.data(),
+              step);
+        CHECK(same_params == new_params && same_m == new_m && same_v == new_v);
+        CHECK(gone == Floats((size_t)n, 0.0f));
         for (int64_t i = 0; i < n; ++i) {
             auto at = (size_t)i;
             bool decays = i >= n / 5 && i < n / 2 + n / 3;
