@@ -102,6 +102,14 @@ def test_gradients_of_the_step_before_are_not_added_to():
     assert (again == first).all()
 
 
+def test_accumulators_serve_again_only_in_the_precision_of_the_parameters():
+    ops, params = Ops(), initialise(CONFIG, 0)
+    single = ops.accumulators(params, params.flat)
+    assert ops.accumulators(params, params.flat) is single
+    double = params.astype(np.float64)  # it shares its names with the first
+    assert ops.accumulators(double, double.flat).dtype == np.float64
+
+
 def test_a_run_in_two_halves_ends_with_the_bytes_of_one_run(tmp_path):
     whole = run(tmp_path / "whole", 8)
     run(tmp_path / "halves", 3)

@@ -92,10 +92,11 @@ class Hooks:
 
     def accumulators(self, names: Any, flat: Any) -> Any:
         """A buffer of zeros as large as that of the parameters; here, the same memory in every step."""
-        if self._gradients is None or self._gradients.table is not names.table:
+        kept = self._gradients
+        if kept is not None and kept.table is names.table and kept.flat.dtype == flat.dtype:
+            self._clear(kept.flat)
+        else:  # the same names in another precision need accumulators of their own
             self._gradients = names.like(np.zeros_like(flat))
-        else:
-            self._clear(self._gradients.flat)
         return self._gradients.flat
 
     def _clear(self, flat: Any) -> None:
