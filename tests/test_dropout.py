@@ -9,10 +9,12 @@ import pytest
 from engines import ENGINES
 from hypothesis import given, strategies as st
 
-from minibert import backends
+from minibert import backends, heads
 from minibert.batch import Batch, Sequence
 from minibert.config import BertConfig
+from minibert.gradcases import SIZES, config_of, random_parameters, random_task_batch
 from minibert.ops import Ops, random
+from minibert.params import Head
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "dropout.json").read_text(encoding="utf-8"))
 # Inputs are fixed, so a test that passes once passes always; a good hash fails one bound in 16,000.
@@ -135,6 +137,35 @@ def test_other_seeds_steps_and_sites_are_uncorrelated(word, lag):
     for first in (0, 1, 12_345):
         one, other = (kept(SQUARE, rate=0.1, **{word: value}) for value in (first, first + lag))
         assert abs(correlation(one, other)) < SIGMAS
+
+
+class Watching(Ops):
+    """Notes the sites at which it draws."""
+
+    def __init__(self):
+        super().__init__()
+        self.attended, self.masked = [], []
+
+    def attention(self, *given):
+        self.attended.append(given[-1])
+        return super().attention(*given)
+
+    def dropout_mask(self, drop, site, columns, dtype):
+        self.masked.append(site)
+        return super().dropout_mask(drop, site, columns, dtype)
+
+
+@pytest.mark.parametrize(
+    ("head", "behind"), [(Head("classify", 3), [7]), (Head("tag", 5, lstm=True), [8, 9, 7])], ids=str
+)
+def test_no_two_places_of_a_model_share_their_draws(head, behind):
+    rng = np.random.default_rng(0)
+    config = config_of(SIZES["ugly"])
+    batch, ops = random_task_batch(SIZES["ugly"], head, rng), Watching()
+    drop = ops.dropout(batch, 0.1, 0.1, 0, 0)
+    heads.logits(ops, config, head, random_parameters(config, rng, head).tree, batch, drop)
+    assert config.L == 2 and ops.attended == [1, 4]
+    assert ops.masked == [0, 2, 3, 5, 6, *behind]
 
 
 def test_weak_mixing_is_noticed(monkeypatch):
