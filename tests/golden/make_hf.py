@@ -2,6 +2,9 @@
 
     PYTHONPATH=. python tests/golden/make_hf.py
 
+The weights are those of hf_tiny/ where it is there, so that the recording can be made anew whatever
+`initialise` draws today. make_pickled.py writes the same weights in other formats.
+
 Needs torch and transformers (`make test-oracle` installs them). The tests that read the recording do not.
 """
 
@@ -19,6 +22,9 @@ import hugging_face  # noqa: E402
 import torch  # noqa: E402
 
 from minibert.batch import Batch  # noqa: E402
+from minibert.config import BertConfig  # noqa: E402
+from minibert.hub import load_hf  # noqa: E402
+from minibert.params import Parameters  # noqa: E402
 
 N_BATCHES, N_STEPS = 5, 50
 
@@ -40,10 +46,17 @@ def expected(theirs, batch: Batch) -> dict[str, np.ndarray]:
     }
 
 
+def weights(config: BertConfig) -> Parameters:
+    """Those that are recorded; where there are none, new ones."""
+    if (HERE / "hf_tiny").exists():
+        return load_hf(HERE / "hf_tiny")[1]
+    return agreement.parameters(config)
+
+
 def main() -> None:
     """Write both."""
     config = agreement.config()
-    theirs = hugging_face.model(config, agreement.parameters(config))
+    theirs = hugging_face.model(config, weights(config))
     theirs.to(torch.float32).save_pretrained(HERE / "hf_tiny")
     theirs.double()
     batches = [agreement.batch(config, seed) for seed in range(N_BATCHES)]

@@ -2,6 +2,9 @@
 
     PYTHONPATH=. python tests/golden/make_pickled.py
 
+The older layout names storages by where they lay in memory: its bytes change from run to run, its tensors do
+not.
+
 Needs torch and transformers (`make test-oracle` installs them). The tests that read the recording do not.
 """
 
