@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -199,6 +200,24 @@ def test_looks_are_recorded_beside_the_steps(tmp_path):
         (line["step"], line["held_out_loss"]) for line in read_metrics(tmp_path) if "held_out_loss" in line
     ]
     assert looks == [(2, 2.0), (4, 4.0)]
+
+
+def test_the_speed_of_a_step_is_without_looks_and_checkpoints(tmp_path, monkeypatch):
+    now = 0.0
+
+    def passing(seconds, value=None):
+        nonlocal now
+        now += seconds
+        return value
+
+    def gradients(*given):
+        return passing(2.0, bert_gradients()(*given))
+
+    monkeypatch.setattr("minibert.train.time", SimpleNamespace(monotonic=lambda: now))
+    looks = {"look_steps": 1, "look": lambda state: passing(60.0, {})}
+    run(tmp_path, 3, gradients, save_steps=1, saved=lambda state: passing(600.0), **looks)
+    speeds = [line["tokens_per_second"] for line in read_metrics(tmp_path) if "loss" in line]
+    assert speeds == [batch(n).T / 2.0 for n in range(3)]
 
 
 def timeless(line):
