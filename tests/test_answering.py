@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from minibert.config import BertConfig
 from minibert.errors import InputError
 from minibert.finetuning import models
 from minibert.finetuning.answering import NULL_THRESHOLD, answer, best_threshold, create, find, passage
+from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.spans import best_spans, decode, probabilities
 from minibert.finetuning.windows import Windows
 from minibert.optim import AdamW
@@ -133,6 +135,16 @@ def test_paragraph_without_a_token_has_no_answer():
     assert (found.best, found.null.score, found.null_odds) == ([], 2.0, 0.0)
 
 
+def test_a_task_s_own_numbers_reach_windows_and_answers():
+    question, task = asked(words(0, 70), question="w1 w2 w3"), create("squad1", {})
+    task.stride, task.max_question, task.n_best, task.longest = 8, 2, 3, 1
+    with pytest.warns(UserWarning, match="longer than 2 pieces"):
+        made = task.features([question], TOKENIZER, (), 25, False)
+    assert made.lengths.tolist() == 7 * [25] + [19]  # 2 of the question, 20 of the text, from every eighth on
+    answers = task.predict([question], made, random_outputs(made, 0), (), {})[0]["n_best"]
+    assert len(answers) == 3 and all(one["text"] in WORDS for one in answers)
+
+
 @pytest.mark.parametrize(
     "context",
     ["The CAFÉ\u00a0—  Ｗ3!", "日本語😀テキスト w5", "a\u0301b̂c \u200bx\tw1\r\nw2", "Ω≈ç√ ﬁne ½ İstanbul"],
@@ -198,6 +210,24 @@ def test_threshold_chosen_on_dev_decides():
         ["no answer", "an answer", "an answer"],
         ["no answer", "an answer", "an answer"],
     )
+
+
+def test_an_ensemble_decides_by_the_mean_of_the_thresholds():
+    questions, made, outputs = squad2_of([0.75, 0.5, -3.0])
+
+    def model(threshold):
+        return SimpleNamespace(
+            task=create("squad2", {}), labels=(), tuned={NULL_THRESHOLD: threshold},
+            features=lambda examples: made, outputs=lambda *_: outputs,
+        )  # fmt: skip
+
+    low, high = model(-1.0), model(2.0)
+    for members, texts in (
+        ([low], ["", "", "w6"]),
+        ([high], ["w2", "w4", "w6"]),
+        ([low, high], ["", "w4", "w6"]),
+    ):
+        assert [one["text"] for one in predict_examples(members, questions)] == texts
 
 
 def test_figures_of_squad_2_are_the_official_ones_as_fractions():

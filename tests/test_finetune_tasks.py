@@ -47,6 +47,9 @@ def test_what_is_not_said_follows_the_paper():
     options = FinetuneOptions("sst2", "d", "m")
     assert (options.warmup, options.weight_decay, options.clip_norm, options.dropout) == (0.1, 0.01, 1.0, 0.1)
     assert SWEEP == (5e-5, 4e-5, 3e-5, 2e-5)
+    squad = registry.create("squad1", {})
+    assert (squad.max_length, squad.stride, squad.max_question) == (384, 128, 64)
+    assert (squad.n_best, squad.longest) == (20, 30)
 
 
 def test_what_is_said_wins_over_the_recipe():
