@@ -23,14 +23,14 @@ from minibert.model import Bert
 from minibert.ops import Ops
 from minibert.params import initialise
 from minibert.pretrain import pretrain, report_text
-from minibert.pretraining import budget, evaluation
+from minibert.pretraining import budget, evaluation, predict as prediction
 from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.predict import evaluate, fill_mask, fill_masks
+from minibert.pretraining.predict import evaluate, fill_mask, fill_masks, held_out_gaps
 from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
 from minibert.pretraining.recipes import RECIPES, Stage, Timetable, parse_lengths
 from minibert.pretraining.task import Pretraining
-from minibert.runlog import read_metrics
+from minibert.runlog import NoLog, read_metrics
 from minibert.tokenizer import Tokenizer
 
 MASK, SPECIAL = 4, (0, 1, 2, 3, 4)
@@ -346,6 +346,20 @@ def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_see
     assert len({found["loss"], figures(unusual, 4)["loss"], figures(other_seed, 5)["loss"]}) == 3
 
 
+def test_options_reach_the_loop(run, tmp_path):
+    task = loaded_task(run)
+    options = dataclasses.replace(
+        task.options, accumulate=3, checkpoint_seconds=7.0, checkpoint_steps=5, keep=9, evaluations=4
+    )
+    task, state = dataclasses.replace(task, options=options), task.start()
+    batches, loop = pretraining._ahead(task, state, Timetable.of(10), tmp_path, lambda look: look, NoLog())
+    assert (loop.total_steps, loop.folder, loop.accumulate) == (10, tmp_path / "checkpoints", 3)
+    assert (loop.save_seconds, loop.save_steps, loop.keep) == (7.0, 5, 9)
+    assert loop.look_steps == 3 and loop.look is not None
+    assert loop.rate(4) == task.rate(Timetable.of(10))(4)
+    assert len(list(batches)) == 10
+
+
 # a run
 
 
@@ -388,12 +402,45 @@ def test_evaluating_a_run_gives_the_figures_of_its_report(run):
     assert shuffled.loss == pytest.approx(figures["shuffled_loss"], rel=1e-6)
 
 
+def test_special_tokens_stay_in_place_where_contexts_are_shuffled(run, monkeypatch):
+    seen = []
+
+    def watched(ops, config, params, batches, mask_id):
+        seen.append(list(batches))
+        return score(ops, config, params, seen[-1], mask_id)
+
+    monkeypatch.setattr(evaluation, "score", watched)
+    monkeypatch.setattr(prediction, "score", watched)
+    evaluate(run, targets=50)
+    for plain, shuffled in zip(*seen, strict=True):
+        assert not np.array_equal(shuffled.input_ids, plain.input_ids)
+        fixed = np.isin(plain.input_ids, SPECIAL)
+        assert fixed.sum() > 2 * plain.S  # [CLS] and [SEP] of each, and [MASK]
+        assert np.array_equal(shuffled.input_ids[fixed], plain.input_ids[fixed])
+        assert np.array_equal(np.isin(shuffled.input_ids, SPECIAL), fixed)
+
+
 def test_evaluating_on_another_corpus_uses_all_of_it(run, tmp_path):
     other = write_corpus(tmp_path / "other.txt", documents=4)
     plain, _ = evaluate(run, (str(other),), targets=100)
     assert 100 <= plain.targets < 120
     with pytest.raises(InputError, match="other.txt|nothing"):
         evaluate(run, (str(tmp_path / "nothing.txt"),))
+
+
+def test_a_run_without_next_sentences_is_evaluated_without_pairs(run, tmp_path):
+    assert evaluate(run, targets=50)[0].next_accuracy is not None
+    options = dataclasses.replace(PretrainOptions.load(run / "training.json"), next_sentence=False)
+    folder = shutil.copytree(run, tmp_path / "alone")
+    options.save(folder / "training.json")
+    assert evaluate(folder, targets=50)[0].next_accuracy is None
+
+
+def test_gaps_are_words_of_three_letters_or_more_from_the_middle(run):
+    gaps = list(held_out_gaps(loaded_task(run).text, 16))
+    assert len(gaps) == len(loaded_task(run).text.held_out_ids)
+    for text, word in gaps:  # the middle of "the cat runs in the house." is "in"
+        assert text.count("[MASK]") == 1 and len(word) >= 3 and word.isalpha()
 
 
 def test_fill_mask_knows_a_place_when_one_is_missing(run):
@@ -758,12 +805,14 @@ def test_going_on_without_a_checkpoint_does_not_train_over_the_model(corpus, tmp
     assert (out / "model.safetensors").read_bytes() == weights
 
 
-def test_a_finished_run_without_its_metrics_is_measured_and_drawn(corpus, tmp_path):
+def test_a_finished_run_without_its_metrics_is_measured_and_drawn(corpus, tmp_path, monkeypatch):
     out = tmp_path / "run"
     pretrain(small_options(corpus, steps=2), out, show=False)
     (out / "metrics.jsonl").unlink()
+    monkeypatch.setattr(pretraining, "TARGETS", 50)
     report = pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
     assert report["steps"] == 2 and report["picture"] == report_of(out)["picture"]
+    assert 50 <= report["held_out"]["targets"] < 100
 
 
 def test_what_was_trained_stays_when_measuring_it_fails(corpus, tmp_path, monkeypatch):
