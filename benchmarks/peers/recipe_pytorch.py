@@ -3,8 +3,9 @@
 What is as in `minibert finetune`: the examples, the batches and their order, the optimizer's numbers and the
 schedule, dropout's rate, the weights of the new output layer, the precision (bfloat16 by PyTorch's autocast),
 and that the epoch that is best on dev counts. What is Hugging Face's own: the ids of sentences and windows of
-paragraphs, the model, its loss, dropout's draws, and how an answer is chosen. Windows of tagged documents are
-minibert's: Hugging Face has none.
+paragraphs, the model, its loss, dropout's draws, and how an answer is chosen. Where it cuts another number of
+windows, as of SQuAD, their order is another too. Windows of tagged documents are minibert's: Hugging Face has
+none.
 """
 
 import time
@@ -40,7 +41,8 @@ def finetune(options: FinetuneOptions, told: Callable[[str], Any]) -> dict[str, 
     -------
     predictions : for every example of dev, as the task has them.
     scores, epoch, steps, seconds : of the training, without the looks.
-    same_ids : share of the sequences to learn from whose ids are minibert's, too.
+    same_ids : share of the sequences to learn from whose ids are minibert's, too; 0 where there are not as
+        many of them.
     """
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)  # moments that die out would be slow on Intel's processors
@@ -136,7 +138,8 @@ class Way:
     ----------
     task, dev_examples : what is to be predicted.
     train, dev : what the model is given.
-    same_ids : share of the sequences to learn from whose ids are minibert's, too.
+    same_ids : share of the sequences to learn from whose ids are minibert's, too; 0 where there are not as
+        many of them.
     """
 
     auto: str  # name of the class that makes the model
