@@ -21,6 +21,7 @@ settings.register_profile("minibert", deadline=None)  # a busy machine is no fai
 settings.load_profile("minibert")
 
 _MISSING = ("could not import", "not installed", "not built", "no C core")
+_DATA = "MINIBERT_DATA"  # in the reason of every test that is skipped for want of real data
 
 
 # Of fine-tuning; to be read only. Files that have others of these names mean their own.
@@ -88,3 +89,12 @@ def _refuse_missing(config, report):
         reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         if any(sign in reason for sign in _MISSING):
             report.outcome, report.longrepr = "failed", f"--forbid-missing: {reason}"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say how much a run did not test for want of data, which is no failure even with `--forbid-missing`."""
+    skipped = sum(_DATA in str(report.longrepr) for report in terminalreporter.stats.get("skipped", []))
+    if skipped:
+        terminalreporter.write_line(
+            f"Skipped for want of data: {skipped}. Name the folder of the real data in {_DATA}."
+        )

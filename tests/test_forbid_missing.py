@@ -10,10 +10,11 @@ TESTS = {
     "test_whole.py": "import pytest\npytest.importorskip('no_such_library')\ndef test(): pass\n",
     "test_single.py": "import pytest\ndef test(): pytest.importorskip('no_such_library')\n",
     "test_other.py": "import pytest\ndef test(): pytest.skip('elsewhere')\ndef test_more(): pass\n",
+    "test_data.py": "import pytest\ndef test(): pytest.skip('no RTE; name its folder: MINIBERT_DATA=...')\n",
 }
 
 
-def test_a_missing_library_fails_the_run_and_other_reasons_to_skip_do_not(tmp_path):
+def test_a_missing_library_fails_the_run_and_missing_data_are_told_of(tmp_path):
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     for name, text in TESTS.items():
         (tmp_path / name).write_text(text)
@@ -21,4 +22,6 @@ def test_a_missing_library_fails_the_run_and_other_reasons_to_skip_do_not(tmp_pa
     command = [sys.executable, "-m", "pytest", "-n2", f"-c{os.devnull}", "--rootdir", tmp_path, tmp_path]
     done = subprocess.run([*command, "--forbid-missing"], capture_output=True, text=True)
     assert done.returncode == 1
-    assert " 1 failed, 1 passed, 1 skipped, 1 error in " in done.stdout.splitlines()[-1]
+    *lines, last = done.stdout.splitlines()
+    assert " 1 failed, 1 passed, 2 skipped, 1 error in " in last
+    assert "Skipped for want of data: 1. Name the folder of the real data in MINIBERT_DATA." in lines

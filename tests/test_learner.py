@@ -218,7 +218,7 @@ def test_numpy_and_c_compute_the_same_bits(tmp_path):
     header = Path(__file__).parent.parent / "csrc" / "wordpiece" / "logarithm.h"
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or not header.exists():
-        pytest.skip("there is no C compiler here, or no source of the C core")
+        pytest.skip("a C compiler is not installed, or the source of the C core is not there")
     source, library = tmp_path / "falls.c", tmp_path / "falls.so"
     source.write_text(
         f'#include "{header}"\n'
