@@ -1,6 +1,7 @@
 """Engines by name, and what they are run with."""
 
 import ctypes
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,6 +32,16 @@ def test_every_engine_says_what_it_is_and_refuses_what_it_does_not_compute_in(na
         backends.create(name, dtype="int8")
     with pytest.raises(InputError, match="threads=0 is not a positive number"):
         backends.create(name, threads=0)
+
+
+@pytest.mark.parametrize(("engine", "expected"), [("cpp", 1), ("numpy", 2)])
+def test_beside_an_engine_with_threads_of_its_own_the_matrix_library_has_one(engine, expected):
+    limit = backends.limit_threads(2, SimpleNamespace(name=engine))
+    try:
+        blas = [one for one in backends.blas_libraries() if one["user_api"] == "blas"]
+        assert blas and {one["num_threads"] for one in blas} == {expected}
+    finally:
+        limit.restore_original_limits()
 
 
 def test_a_c_library_without_the_switch_is_left_as_it_is(monkeypatch):
