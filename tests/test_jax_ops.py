@@ -30,7 +30,7 @@ from minibert.pretraining.evaluation import score
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
-from minibert.backends import jax_rows  # noqa: E402  they import jax
+from minibert.backends import jax_attention, jax_rows  # noqa: E402  they import jax
 from minibert.backends.jax_ops import JaxOps  # noqa: E402
 
 # Over flat tokens every length in an attention and every step of an LSTM is compiled by itself: they are few.
@@ -145,6 +145,92 @@ def test_bfloat16_computes_narrow_rows_and_gives_losses_and_gradients_of_float32
     away = distance(*(np.concatenate([np.ravel(one[name]) for name in low]) for one in (found, expected)))
     assert 1e-3 < away < 0.1  # 8 bits, a dozen times forward and back
     assert float(y) == pytest.approx(float(forward(Ops(), case, case.arguments)[0]), rel=2.0**-7)
+
+
+def test_products_in_float32_are_asked_for_at_full_precision():
+    jax.config.update("jax_enable_x64", False)  # as in training
+
+    def both(x, weight, bias):
+        y, saved = JaxOps("float32").linear(x, weight, bias)
+        return JaxOps("float32").linear_backward(y, saved)
+
+    shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((3, 4), (4, 5), (5,))]
+    text = jax.jit(both).lower(*shapes).as_text()
+    # A GPU would otherwise round the operands to ten bits.
+    assert text.count("dot_general") == text.count("precision = [HIGHEST, HIGHEST]") == 3
+
+
+def eight_bits(x):
+    """The nearest bfloat16 numbers, as they are."""
+    return np.asarray(x).astype(jnp.bfloat16).astype(np.asarray(x).dtype)
+
+
+class Rounded(Ops):
+    """NumPy that rounds the operands of products, and what is narrow between sublayers, to bfloat16."""
+
+    def linear(self, x, weight, bias):
+        y, _ = super().linear(x, eight_bits(weight), bias)
+        return eight_bits(y), (x, eight_bits(weight))
+
+    def linear_backward(self, dy, saved):
+        dx, dweight, dbias = super().linear_backward(dy, saved)
+        return eight_bits(dx), dweight, dbias
+
+    def layer_norm(self, x, gamma, beta, eps):
+        y, (normal, *rest) = super().layer_norm(x, gamma, beta, eps)
+        return eight_bits(y), (eight_bits(normal), *rest)
+
+    def layer_norm_backward(self, dy, saved):
+        dx, dgamma, dbeta = super().layer_norm_backward(dy, saved)
+        return eight_bits(dx), dgamma, dbeta
+
+    def attention(self, q, k, v, borders):
+        y, saved = super().attention(q, k, v, borders)
+        return eight_bits(y), saved
+
+    def attention_backward(self, dy, saved):
+        return tuple(map(eight_bits, super().attention_backward(dy, saved)))
+
+
+class RowsOfOne(JaxOps):
+    """Attention over rows, on tokens that are one sequence."""
+
+    def attention(self, q, k, v, borders):
+        plan = jax_attention.Plan(False, 0.0, "plain")
+        y, saved = jax_attention.forward(plan, q[None], k[None], v[None], jnp.diff(borders), None)
+        return y[0], (plan, saved)
+
+    def attention_backward(self, dy, saved):
+        return tuple(one[0] for one in jax_attention.backward(saved[0], dy[None], saved[1]))
+
+
+# What goes in: narrow arrays, then wide ones. A mean of 4 and scores of about 8 need wide statistics.
+NARROW = {
+    "linear": lambda draw: ([draw(64, 24), draw(64, 37)], [draw(24, 37), draw(37)]),
+    "layer_norm": lambda draw: ([4 + draw(64, 24), draw(64, 24)], [draw(24), draw(24), 1e-12]),
+    "attention": lambda draw: ([3 * draw(32, 3, 8), 3 * draw(32, 3, 8), draw(32, 3, 8), draw(32, 3, 8)], []),
+}
+
+
+@pytest.mark.parametrize("operation", NARROW)
+def test_an_operation_in_bfloat16_errs_at_most_twice_as_much_as_numpy_that_rounds(operation):
+    jax.config.update("jax_enable_x64", False)
+    rng = np.random.default_rng(0)
+    narrow, wide = NARROW[operation](lambda *shape: rng.standard_normal(shape, np.float32))
+    narrow = [eight_bits(one) for one in narrow]
+
+    def results(ops, dtype, exact):
+        *inputs, dy = (one.astype(dtype) for one in narrow)
+        rest = [one if isinstance(one, float) else one.astype(exact) for one in wide]
+        rest += [np.array([0, len(dy)])] if operation == "attention" else []
+        y, saved = getattr(ops, operation)(*inputs, *rest)
+        return [y, *getattr(ops, f"{operation}_backward")(dy, saved)]
+
+    found = results(RowsOfOne("bfloat16"), jnp.bfloat16, np.float32)
+    least = results(Rounded(), np.float32, np.float32)
+    for one, rounded, true in zip(found, least, results(Ops(), np.float64, np.float64), strict=True):
+        error, allowed = (np.linalg.norm(np.float64(other) - true) for other in (one, rounded))
+        assert error <= 2 * allowed + 1e-6 * np.linalg.norm(true)
 
 
 def in_one_jit(case):
