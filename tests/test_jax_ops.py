@@ -31,7 +31,7 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 from minibert.backends import jax_attention, jax_rows  # noqa: E402  they import jax
-from minibert.backends.jax_ops import JaxOps  # noqa: E402
+from minibert.backends.jax_ops import CHUNK, JaxOps  # noqa: E402
 
 # Over flat tokens every length in an attention and every step of an LSTM is compiled by itself: they are few.
 SHORT = Size((1, 2, 5, 5), H=24, A=3, F=37, V=99, M=4)
@@ -158,6 +158,32 @@ def test_products_in_float32_are_asked_for_at_full_precision():
     text = jax.jit(both).lower(*shapes).as_text()
     # A GPU would otherwise round the operands to ten bits.
     assert text.count("dot_general") == text.count("precision = [HIGHEST, HIGHEST]") == 3
+
+
+def test_no_sum_of_the_norm_is_longer_than_a_chunk():
+    # XLA cuts long sums itself on a CPU: only what it is asked for can be looked at here.
+    asked = jax.make_jaxpr(JaxOps().global_norm)(jnp.ones(3 * CHUNK + 5, "float32")).eqns
+    sums = [one for one in asked if one.primitive.name == "reduce_sum"]
+    assert max(one.invars[0].aval.size // one.outvars[0].aval.size for one in sums) == CHUNK
+
+
+def barriers(function, *arrays):
+    """How often XLA is kept from seeing that something is computed again."""
+    return str(jax.make_jaxpr(function)(*arrays)).count("optimization_barrier")
+
+
+def test_what_is_computed_again_is_not_kept_after_all():
+    ops, x = JaxOps(recompute=True), jnp.ones(3)
+    assert barriers(lambda x: ops.gelu_backward(x, (x,), "erf"), x) == 1
+
+    def there_and_back(x):
+        layers = [{"weight": x}, {"weight": 2 * x}]
+        y, saved = ops.layers(lambda x, one, number: (x * one["weight"], x), layers, x)
+        return ops.layers_backward(
+            lambda dy, x, one, grads: (dy * one["weight"], grads), y, saved, layers, layers
+        )
+
+    assert barriers(there_and_back, x) == 2
 
 
 def eight_bits(x):

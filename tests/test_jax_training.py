@@ -190,13 +190,14 @@ def test_what_is_not_a_number_ends_training_with_the_same_words_and_changes_noth
     assert distance(*ended) <= SAME
 
 
-def test_what_was_given_and_what_was_fetched_is_not_written_to_by_later_steps(tmp_path):
+def test_a_step_consumes_its_buffers_and_writes_to_nothing_that_was_given_or_fetched(tmp_path):
     steps, state = steps_of(Plan(), JaxOps("float64"), tmp_path)
     for step in range(2):
-        had = buffers(state)
+        had, on_the_device = buffers(state), steps._buffers
         kept = [one.copy() for one in had]
         for _ in range(2):
             steps.one(steps.parts(batch_of(step, PRETRAINING)))
+        assert all(one.is_deleted() for one in on_the_device)  # their memory holds what came of them
         assert all(map(np.array_equal, had, kept))
         steps.fetch()
         assert all(map(np.array_equal, had, kept))
