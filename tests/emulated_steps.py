@@ -65,7 +65,7 @@ def bits(dtype: str, threads: int) -> str:
 def main() -> None:
     if len(sys.argv) > 1:
         backends.force_isa(sys.argv[1])
-    chosen = backends.create("cpp", 1)._details.split()[0]
+    chosen = backends.create("cpp", 1)._run.isa
     found = {dtype: bits(dtype, 1) for dtype in ("float32", "bfloat16")}
     assert bits("float32", 2) == found["float32"]
     print(chosen, *found.values())
