@@ -29,10 +29,10 @@ from peers.tuning import Epoch
 from tokenizer_jobs.tables import table, times
 from tokenizer_jobs.texts import DATA, VOCABULARIES
 
-from minibert import backends
 from minibert.config import SIZES
 from minibert.errors import InputError
 from minibert.finetuning import registry
+from minibert.machine import cores
 from minibert.tokenizer import Tokenizer
 
 OURS, PEER = "cpp", "Hugging Face"
@@ -280,8 +280,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     if options.threads is None:
-        options.threads = [min(2, backends.cores())]
-    require("--threads", options.threads, range(1, backends.cores() + 1))
+        options.threads = [min(2, cores())]
+    require("--threads", options.threads, range(1, cores() + 1))
     require("--only", options.only or [], list(RUNNERS))
     require("--size", options.size or [], sorted(SIZES))
     if not options.rows:

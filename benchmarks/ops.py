@@ -28,6 +28,7 @@ from peers.operations import Case, plan
 from peers.ops_minibert import Reference
 
 from minibert import backends
+from minibert.machine import cores
 
 MARK = "<!-- written by `python benchmarks/ops.py --write-results` -->"
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -288,8 +289,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _main(options: argparse.Namespace) -> int:
     if options.threads is None:
-        options.threads = sorted({1, min(2, backends.cores())})
-    require("--threads", options.threads, range(1, backends.cores() + 1))
+        options.threads = sorted({1, min(2, cores())})
+    require("--threads", options.threads, range(1, cores() + 1))
     require("--only", options.only or [], list(dict.fromkeys(case.op for case in plan(True))))
     require("--engines", options.engines or [], list(dict.fromkeys(way.engine for way in WAYS)))
     return measured_or_read(options, lambda folder: Bench(options), ops_report.tables, MARK, RESULTS)

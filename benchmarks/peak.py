@@ -16,8 +16,8 @@ from peers import machine
 from peers.report import SHORT
 from tokenizer_jobs.tables import table
 
-from minibert import backends
 from minibert.errors import RunError
+from minibert.machine import cores
 
 ROUNDS = {False: (9, 200.0), True: (3, 50.0)}  # quick -> rounds, milliseconds of each measurement
 COPIES = (("in the second-level cache", 200_000), ("in the third", 4_000_000), ("in memory", 256_000_000))
@@ -30,7 +30,7 @@ def measure(quick: bool) -> list[dict]:
     """A row for every vector unit and every kind of copy, with one thread and with all."""
     rounds, milliseconds = ROUNDS[quick]
     rows, calls = [], []
-    for threads in sorted({1, backends.cores()}):
+    for threads in sorted({1, cores()}):
         for dtype, name in machine.units():
             what = f"multiply-adds, {name}"
             rows.append({"what": what, "dtype": dtype, "threads": threads, "unit": "GFLOP/s"})

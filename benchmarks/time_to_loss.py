@@ -30,10 +30,11 @@ from peers.race import Course
 from tokenizer_jobs.tables import table, times
 from tokenizer_jobs.texts import WIKIPEDIA
 
-from minibert import backends, viz
+from minibert import viz
 from minibert.config import SIZES
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_text, write_atomically
+from minibert.machine import cores
 from minibert.pretraining.evaluation import entropy
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text
@@ -298,8 +299,8 @@ def draw(rows: list[Row], path: Path) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    options.threads = options.threads or min(2, backends.cores())
-    require("--threads", [options.threads], range(1, backends.cores() + 1))
+    options.threads = options.threads or min(2, cores())
+    require("--threads", [options.threads], range(1, cores() + 1))
     require("--only", options.only or [], sorted(RUNNERS))
     require("--size", [options.size or FULL.size], sorted(SIZES))
     for name in ("minutes", "steps"):

@@ -24,6 +24,7 @@ from tokenizer_jobs import texts
 from tokenizer_jobs.tables import Tables, replace_between_marks
 
 from minibert.errors import InputError, RunError
+from minibert.machine import cores
 from minibert.tokenizer import native
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -149,7 +150,7 @@ def measure_shards(size: dict[str, Any], folder: Path) -> dict[str, Any]:
     for megabytes in (size["shards"] / 10, size["shards"]):
         corpus = corpus_file(folder, megabytes)
         say(f"writing shards of {megabytes:g} MB")
-        found.append(run_job("learn.shards", native.cores(), {"path": str(corpus), "vocab": vocab}))
+        found.append(run_job("learn.shards", cores(), {"path": str(corpus), "vocab": vocab}))
         corpus.unlink()
     return {"shards": found}
 
@@ -171,7 +172,7 @@ def machine() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
     return (
-        f"{model}, {native.cores()} cores, Python {platform.python_version()}, "
+        f"{model}, {cores()} cores, Python {platform.python_version()}, "
         f"tokenizers {metadata.version('tokenizers')}"
     )
 

@@ -37,6 +37,7 @@ from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.stored import OPTIONS_FILE, TaskFile
 from minibert.finetuning.sweep import RunOne, sweep
 from minibert.finetuning.task import Task
+from minibert.machine import cores
 from minibert.runlog import say
 
 __all__ = ["classify", "evaluate", "finetune", "measured_text", "predict", "report_text"]
@@ -99,7 +100,7 @@ def _whole_runs(options: FinetuneOptions, show: bool) -> Iterator[RunOne]:
     backends.keep_freed_memory()
     with limited_threads(options.threads, ops):
         prepared = prepare(options)
-        peak = backends.peak(options.threads or backends.cores(), options.dtype, ops=ops)
+        peak = backends.peak(options.threads or cores(), options.dtype, ops=ops)
         if show:
             say(f"Engine {engine}.")
         yield lambda one, folder, began: run_once(Run(one, prepared, ops, folder, peak, show), began)

@@ -24,6 +24,7 @@ from minibert.checkpoint import checkpoints, latest
 from minibert.errors import InputError
 from minibert.files import atomic_text, remove_leftovers, sole_writer
 from minibert.hub import save_hf
+from minibert.machine import cores
 from minibert.model import Bert
 from minibert.pretraining.budget import next_review, plan_steps, review, timetable_of
 from minibert.pretraining.evaluation import TARGETS, score_shuffled
@@ -203,7 +204,7 @@ def _peak(task: Pretraining, tell: Tell) -> float | None:
     """The machine's peak for the run's precision, by as many threads as compute."""
     options = task.options
     threads = options.threads or (options.recipe.threads if task.ops.name == "numpy" else None)
-    found = backends.peak(threads or backends.cores(), options.dtype, ops=task.ops)
+    found = backends.peak(threads or cores(), options.dtype, ops=task.ops)
     if found:
         tell(f"This machine multiplies and adds at {found:,.0f} GFLOP/s at most ({options.dtype}).")
     return found

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizer_jobs.tables import replace_between_marks
 
-from minibert import backends
 from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
+from minibert.machine import cores
 from minibert.params import parameter_table
 from peers import machine, report
 from peers.children import Child, Job, Unavailable, take_turns
@@ -278,10 +278,8 @@ def main(kind: Kind, options: argparse.Namespace) -> int:
 
 def _main(kind: Kind, options: argparse.Namespace) -> int:
     if options.threads is None:
-        options.threads = (
-            sorted({1, min(2, backends.cores())}) if options.device == "cpu" else [backends.cores()]
-        )
-    require("--threads", options.threads, range(1, backends.cores() + 1))
+        options.threads = sorted({1, min(2, cores())}) if options.device == "cpu" else [cores()]
+    require("--threads", options.threads, range(1, cores() + 1))
     require("--engine", options.only or [], sorted({way.engine for way in on(options.device, kind.ways)}))
     for rate in options.attention_dropout or []:
         if not 0 <= rate < 1:

@@ -9,6 +9,7 @@ import numpy as np
 
 from minibert import backends
 from minibert.config import BertConfig
+from minibert.machine import cores
 from minibert.pretraining.recipes import RECIPES, parse_lengths
 from peers.scaling import Device, Stage, implied_mfu
 
@@ -81,7 +82,7 @@ PUBLISHED = (
 def this_machine() -> Device:
     """What this machine can do, measured in about half a second."""
     dtype = backends.quickest_dtype()
-    gflops, how = backends.peak(backends.cores(), dtype), "multiply-adds from registers"
+    gflops, how = backends.peak(cores(), dtype), "multiply-adds from registers"
     if gflops is None:
         gflops, dtype, how = _product(), "float32", "a product of NumPy's"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

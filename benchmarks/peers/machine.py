@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from minibert import backends
 from minibert.errors import RunError
+from minibert.machine import cores
 
 SOURCE = Path(__file__).with_name("rates.cpp")
 COMPILERS = ("c++", "g++", "clang++")
@@ -25,7 +25,7 @@ def description() -> str:
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
-    return f"{model}, {backends.cores()} cores, Python {platform.python_version()}"
+    return f"{model}, {cores()} cores, Python {platform.python_version()}"
 
 
 def what_disturbs(seconds: float = 0.5) -> str | None:

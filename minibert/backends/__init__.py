@@ -3,7 +3,6 @@
 import ctypes
 import importlib.util
 import itertools
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from importlib import import_module, metadata
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError, Stopped
+from minibert.machine import cores
 from minibert.ops import Ops
 
 MOST_THREADS = 4096  # that may be asked for
@@ -272,12 +272,6 @@ def _rate(isa: str, dtype: str) -> float:
     """GFLOP/s of one thread, from registers."""
     cpp = import_module("minibert.backends.cpp_primitives")
     return cpp.multiply_add_rate(1, LOOK_SECONDS, dtype == "bfloat16", isa)
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only; honours containers and taskset
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def instruction_sets() -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from minibert import __version__, backends
 from minibert.data.corpus import embedded_corpus
 from minibert.errors import InputError
+from minibert.machine import cores
 from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 
@@ -33,7 +34,7 @@ def information(backend: str = "auto", threads: int | None = None) -> dict[str, 
     return {
         "minibert": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
-        "machine": f"{platform.system()} {platform.machine()}, {backends.cores()} cores for this process",
+        "machine": f"{platform.system()} {platform.machine()}, {cores()} cores for this process",
         "libraries": {name: _version(name) or "missing: pip install " + name for name in REQUIRED},
         "matrix library": _blas(),
         "engines": {name: _engine(name) for name in ("auto", *backends.ENGINES)},
@@ -82,7 +83,7 @@ def _chosen(name: str, threads: int | None) -> dict[str, Any]:
         if ops.name == "cpp":
             found["instruction set"] = ops._run.isa
         found["instruction sets available"] = ", ".join(sets)
-    threads = threads or backends.cores()
+    threads = threads or cores()
     found = {"name": ops.name, "threads": threads} | found
     for dtype in PEAKS:
         peak = backends.peak(threads, dtype)

@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from minibert.errors import InputError
+from minibert.machine import cores
 from minibert.tokenizer import native
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whitespace
 
@@ -373,7 +374,7 @@ class _Counting:
         else:
             threads = 1  # Python counts with one at a time anyway
             self._new_counter = lambda: PythonCounter(basic_tokenizer, max_chars)
-        threads = threads or native.cores()
+        threads = threads or cores()
         self._held_out = held_out
         self._strict = strict
         self._counters = [(self._new_counter(), self._new_counter()) for _ in range(threads)]

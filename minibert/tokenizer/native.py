@@ -4,7 +4,6 @@ This is the only file that knows cffi. The Python twin of each object is named i
 """
 
 import functools
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.errors import InputError
+from minibert.machine import cores
 
 COMPAT = {"google": 0, "hf-slow": 1, "hf-fast": 2}  # WP_GOOGLE, WP_HF_SLOW, WP_HF_FAST
 OBJECTIVES = {"likelihood": 0, "frequency": 1}
@@ -76,12 +76,6 @@ def choose(engine: str) -> bool:
             "Python's headers, then minibert anew, or choose engine='python'."
         )
     return engine != "python" and load() is not None
-
-
-def cores() -> int:
-    """Cores that this process may use: the default number of threads."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only; honours containers and taskset
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 class Core:
