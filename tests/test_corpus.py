@@ -104,6 +104,14 @@ def test_folders_globs_and_names_are_found_in_order_and_once(tmp_path):
     assert find_files(str(tmp_path / "**" / "*.xz")) == [tmp_path / "sub/c.txt.xz"]
 
 
+def test_the_vocabulary_of_a_run_beside_the_text_is_no_text(tmp_path):
+    (tmp_path / "runs" / "books").mkdir(parents=True)
+    for name in ("a.txt", "runs/books/vocab.txt"):
+        write(tmp_path / name, "one.\n")
+    assert find_files(tmp_path) == [tmp_path / "a.txt"]
+    assert find_files(tmp_path / "runs/books/vocab.txt") == [tmp_path / "runs/books/vocab.txt"]
+
+
 def test_a_linked_folder_is_read_and_a_circle_of_links_ends(tmp_path):
     corpus, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere"
     for folder in (corpus / "sub", elsewhere):

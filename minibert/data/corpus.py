@@ -16,6 +16,7 @@ from minibert.errors import InputError
 
 LAYOUTS = ("auto", "sentences", "paragraphs", "prose")
 FOLDER_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")
+VOCABULARY = "vocab.txt"  # lies in every run folder, and a run folder may lie beside the text
 
 LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is worked off in parts of this size
 SENTENCE_CHARACTERS = 1 << 12  # a longer "sentence" is cut: no sentence of the embedded books comes near it
@@ -51,8 +52,8 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     Parameters
     ----------
     paths : one or many. A file stands for itself, whatever its suffix; a folder for every .txt, .txt.gz and
-        .txt.xz under it, in capitals too, hidden ones left out, links to folders followed; any other name is
-        a glob (`**` goes down into folders).
+        .txt.xz under it, in capitals too, but no hidden one and no vocab.txt, links to folders followed; any
+        other name is a glob (`**` goes down into folders).
 
     Returns
     -------
@@ -88,14 +89,17 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _under(folder: Path) -> Iterator[Path]:
-    """The files under a folder that are not hidden. Links are followed, and no folder is read twice."""
+    """The files under a folder that are neither hidden nor vocabularies. Links are followed, and no folder is
+    read twice.
+    """
     seen = {os.path.realpath(folder)}
     for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
         visible = [name for name in sorted(folders) if name[0] != "."]
         inside = {os.path.realpath(os.path.join(place, name)): name for name in visible}
         folders[:] = [name for real, name in inside.items() if real not in seen]
         seen.update(inside)
-        yield from (file for name in names if name[0] != "." and (file := Path(place, name)).is_file())
+        texts = (Path(place, name) for name in names if name[0] != "." and name != VOCABULARY)
+        yield from (file for file in texts if file.is_file())
 
 
 def _unreadable(error: OSError) -> NoReturn:
