@@ -28,12 +28,12 @@ HEADING_CHARACTERS = 400  # prose shorter than this before a gap is a heading, a
 # not before a word in lower case, another mark or the end. `stop` tells a lone full stop. The pattern begins
 # with a class of characters, not with alternatives: `re` then runs over the text five times as fast.
 _END = re.compile(
-    r"""[.!?…؟।。！？]
-    (?>(?<=[。！？])[。！？]*[”’」』）]*\s* | (?<=\.)(?P<stop>)\s+ | [.!?…؟।]*["'”’»)\]_*]*\s+)
-    (?!["'“‘«(\[_*\-—]{0,7}+[a-z.!?…؟।。！？] | \Z)""",
+    r"""[.!?…؟۔।։።။។。！？]
+    (?>(?<=[。！？])[。！？]*[”’」』）]*\s* | (?<=\.)(?P<stop>)\s+ | [.!?…؟۔।։።။។]*["'”’»)\]_*]*\s+)
+    (?!["'“‘«(\[_*\-—]{0,7}+[a-z.!?…؟۔।։።။។。！？] | \Z)""",
     re.VERBOSE,
 )
-_MARKS = tuple(".!?…؟।。！？")
+_MARKS = tuple(".!?…؟۔।։።။។。！？")
 _CLOSING = "\"'”’»)]_*」』）"
 _OPENING = "\"'“‘«([_*-—"
 _ABBREVIATIONS = frozenset(
@@ -217,10 +217,10 @@ def sniff(head: str) -> str:
 def split_sentences(text: str) -> list[str]:
     """Cut running text into sentences.
 
-    A sentence ends at . ! ? … (or their Arabic, Indic and CJK sisters) with any closing quotes, unless the
-    next word begins in lower case, or the full stop belongs to a title ("Mr."), an initial ("J. Smith") or a
-    number that stands alone ("XII."). Rules of thumb for English print; where they fail, a span is a little
-    longer or shorter, which pre-training doesn't mind.
+    A sentence ends at . ! ? … (or their Arabic, Urdu, Indic, Armenian, Ethiopic, Burmese, Khmer and CJK
+    sisters) with any closing quotes, unless the next word begins in lower case, or the full stop belongs to a
+    title ("Mr."), an initial ("J. Smith") or a number that stands alone ("XII."). Rules of thumb for English
+    print; where they fail, a span is a little longer or shorter, which pre-training doesn't mind.
 
     Examples
     --------
