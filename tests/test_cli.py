@@ -132,6 +132,7 @@ def test_run_folders_are_named_after_the_text_and_the_latest_one_is_resumed(tmp_
     assert run_folder(None, False, []) == Path("runs/books")
     assert run_folder(None, False, ["texts/*.txt"]) == Path("runs/texts")
     assert run_folder(None, False, ["texts/letters.txt.gz", "b.txt"]) == Path("runs/letters")
+    assert run_folder(None, False, ["."]) == run_folder(None, False, ["*.txt"]) == Path("runs", tmp_path.name)
     for age, name in ((200, "books"), (100, "letters"), (300, "books-2")):
         (tmp_path / "runs" / name).mkdir(parents=True)
         path = tmp_path / "runs" / name / "training.json"

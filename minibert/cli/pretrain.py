@@ -6,6 +6,7 @@ the size decide. That is also how --resume tells what was asked for from what wa
 
 import argparse
 import json
+import os
 import time
 from itertools import count
 from pathlib import Path
@@ -140,9 +141,9 @@ def run_folder(out: str | None, resume: bool, corpus: list[str]) -> Path:
 
 def _name(corpus: list[str]) -> str:
     """What a text is called: the first file or folder of it without suffixes; a glob is its folder."""
-    parts = [part for part in Path(corpus[0]).parts if not set(part) & set("*?[]")] if corpus else []
-    name = parts[-1].split(".")[0] if parts else ""
-    return name or "books"
+    parts = Path(os.path.abspath(corpus[0])).parts[1:] if corpus else ()  # "." has a name, too
+    names = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
+    return next(filter(None, reversed(names)), "books")
 
 
 def _run_flags(group: Any) -> None:
