@@ -198,6 +198,13 @@ def test_without_a_vocabulary_one_is_learned_for_a_whole_corpus_only(corpus, tmp
     assert not (tmp_path / "x").exists()
 
 
+def test_shards_keep_case_where_that_is_asked_for(corpus, vocabulary, tmp_path):
+    words = ["data", str(corpus), "--vocab", str(vocabulary / "vocab.txt"), "--cased"]
+    for _ in range(2):  # made, then found there
+        assert cli.main([*words, "--out", str(tmp_path / "shards")]) == 0
+    assert not Tokenizer.from_pretrained(tmp_path / "shards").lower_case
+
+
 def test_parts_of_something_else_are_refused(corpus, vocabulary, whole, thirds, tmp_path, capsys):
     out = tmp_path / "shards"
     shutil.copytree(thirds, out)

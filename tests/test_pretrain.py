@@ -795,6 +795,15 @@ def test_a_cased_run_keeps_case(corpus, tmp_path):
     assert not tokenizer.lower_case and tokenizer.tokenize("The cat")[0] == "The"
 
 
+def test_a_cased_run_keeps_case_with_a_vocabulary_that_does_not_say_so(corpus, tmp_path):
+    vocab = tmp_path / "vocab.txt"
+    vocab.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\nThe\n", encoding="utf-8")
+    options = small_options(corpus, vocab=str(vocab), lower_case=False)
+    tokenizer = prepare_text(options, tmp_path / "run", False).tokenizer
+    assert tokenizer.tokenize("The") == ["The"]
+    assert Tokenizer.from_pretrained(tmp_path / "run").tokenize("The") == ["The"]
+
+
 def test_going_on_without_a_checkpoint_does_not_train_over_the_model(corpus, tmp_path):
     out = tmp_path / "run"
     pretrain(small_options(corpus, steps=2), out, show=False)

@@ -55,6 +55,7 @@ one large file would be left to a single part; split it first, between lines:
         metavar="PATH",
         help="a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)",
     )
+    parser.add_argument("--cased", action="store_true", help="keep case and accents, with --vocab too")
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write, or to continue")
     parser.add_argument(
         "--part", metavar="I/N", help="make only part I of N, such as 2/16, in a folder of its own in --out"
@@ -125,20 +126,21 @@ def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
     """The one that was named, or that the folder has, or that the text teaches."""
     from minibert.data.parts import MANIFEST, require_free
     from minibert.pretraining.preparation import learn_vocabulary
-    from minibert.tokenizer import Tokenizer
+    from minibert.tokenizer import CASED, Tokenizer
 
+    cased = CASED if arguments.cased else {}
     if arguments.vocab:
-        return Tokenizer.from_pretrained(arguments.vocab)
+        return Tokenizer.from_pretrained(arguments.vocab, **cased)
     if part.parts > 1:
         raise InputError(
             f"--part {part} needs --vocab, as all parts share one vocabulary; learn it first with "
             "minibert vocab CORPUS --out DIR."
         )
     if (out / MANIFEST).exists():
-        return Tokenizer.from_pretrained(out)
+        return Tokenizer.from_pretrained(out, **cased)
     require_free(out)  # before the learning, which takes a while
     require_folder(out)
-    return learn_vocabulary(arguments.corpus)
+    return learn_vocabulary(arguments.corpus, lower_case=not arguments.cased)
 
 
 def _told(place: Path, tokenizer: Any) -> str:

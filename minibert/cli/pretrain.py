@@ -192,7 +192,7 @@ def _text_flags(group: Any) -> None:
         "--vocab", metavar="PATH", help="a vocab.txt or a folder with one (default: learn one)"
     )
     FLAGS.number(group, "--vocab-size", int, "pieces to learn")
-    FLAGS.constant(group, "--cased", "lower_case", False, "keep case and accents")
+    FLAGS.constant(group, "--cased", "lower_case", False, "keep case and accents, with --vocab too")
     FLAGS.number(group, "--held-out", float, "share of the documents that is kept for measuring")
 
 

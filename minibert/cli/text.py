@@ -123,7 +123,7 @@ def _counting_flags(group: Any) -> None:
 def run_vocab(arguments: argparse.Namespace) -> int:
     """Count, learn, measure, and write down; or measure only."""
     from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
-    from minibert.tokenizer import BasicTokenizer, Tokenizer
+    from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer
     from minibert.tokenizer.formats import check_folder
     from minibert.tokenizer.learner import first_pieces
     from minibert.tokenizer.report import report_text, vocabulary_report
@@ -131,7 +131,8 @@ def run_vocab(arguments: argparse.Namespace) -> int:
     _fill_in(arguments)
     engine = {"engine": arguments.engine}
     if arguments.report_on:
-        tokenizer = Tokenizer.from_pretrained(arguments.report_on, **engine, **_case(arguments))
+        cased = CASED if arguments.cased else {}
+        tokenizer = Tokenizer.from_pretrained(arguments.report_on, **engine, **cased)
         basic = tokenizer.basic_tokenizer
     else:
         out = Path(arguments.out)
@@ -185,10 +186,6 @@ def run_vocab(arguments: argparse.Namespace) -> int:
     file = arguments.report_on or out / "vocab.txt"
     print(f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}")
     return 0
-
-
-def _case(arguments: argparse.Namespace) -> dict[str, bool]:
-    return {"lower_case": False, "strip_accents": False} if arguments.cased else {}
 
 
 def _modulus(share: float) -> int:

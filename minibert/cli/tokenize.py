@@ -15,7 +15,7 @@ import numpy as np
 from minibert.cli.flags import add_tokenizer_engine, invalid_text, printable
 from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
-from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
+from minibert.tokenizer import CASED, COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
 from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags
 
@@ -135,7 +135,7 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
         raise InputError(f"--pair takes texts two by two; {len(arguments.texts)} is an odd number.")
     options = {name: value for name, value in (("compat", arguments.compat),) if value}
     if arguments.cased:
-        options |= {"lower_case": False, "strip_accents": False}
+        options |= CASED
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, engine=arguments.engine, **options)
     out = sys.stdout
     if hasattr(out, "reconfigure"):  # a terminal that can't show a character shows its number

@@ -37,7 +37,7 @@ class PretrainOptions(RunOptions):
     layout: str = "auto"
     vocab: str | None = None  # vocab.txt or a folder with one; None: learned from the corpus
     vocab_size: int = 8192
-    lower_case: bool = True
+    lower_case: bool = True  # False: keep case and accents, whatever the vocabulary's folder says
     shards: str | None = None  # a folder of `minibert data`: text and vocabulary in place of all of these
     held_out: float = 0.05
     # model

@@ -14,7 +14,7 @@ from minibert.data.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
-from minibert.tokenizer import BasicTokenizer, Tokenizer, learn_vocab
+from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.wordpiece import can_be_special
 
@@ -106,7 +106,8 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
         if options.init_from:
             open_shards(options.shards, Tokenizer.from_pretrained(options.init_from))
     elif options.vocab or options.init_from:
-        tokenizer = Tokenizer.from_pretrained(options.vocab or options.init_from)
+        cased = {} if options.lower_case else CASED
+        tokenizer = Tokenizer.from_pretrained(options.vocab or options.init_from, **cased)
     else:
         tokenizer = learn_vocabulary(options.corpus, options.vocab_size, options.lower_case, show)
     tokenizer.save_pretrained(run, model_max_length=max(options.max_positions, options.longest))

@@ -4,9 +4,10 @@ from minibert.tokenizer.counting import CountedFiles, WordCounts, count_files, c
 from minibert.tokenizer.encoding import TRUNCATION, BatchEncoding, Encoding
 from minibert.tokenizer.learner import OBJECTIVES, learn_vocab
 from minibert.tokenizer.normalize import COMPAT, MAX_CHARS, BasicTokenizer
-from minibert.tokenizer.wordpiece import SPECIAL_TOKENS, Tokenizer
+from minibert.tokenizer.wordpiece import CASED, SPECIAL_TOKENS, Tokenizer
 
 __all__ = [
+    "CASED",
     "COMPAT",
     "MAX_CHARS",
     "OBJECTIVES",

@@ -20,6 +20,8 @@ from minibert.tokenizer.formats import SPECIAL_TOKENS
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, is_punctuation
 
+CASED = {"lower_case": False, "strip_accents": False}  # of `Tokenizer`: --cased, whatever a folder says
+
 
 class Tokenizer:
     """Text to WordPiece ids and back.
