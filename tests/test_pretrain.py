@@ -436,6 +436,13 @@ def test_a_run_without_next_sentences_is_evaluated_without_pairs(run, tmp_path):
     assert evaluate(folder, targets=50)[0].next_accuracy is None
 
 
+@pytest.mark.parametrize("size", [{"documents": 1}, {"sentences": 1}], ids=["document", "sentences"])
+def test_one_document_and_single_sentences_are_evaluated_without_pairs(run, tmp_path, size):
+    other = write_corpus(tmp_path / "other.txt", **size)
+    plain, _ = evaluate(run, (str(other),), targets=50)
+    assert plain.targets >= 50 and plain.next_accuracy is None
+
+
 def test_gaps_are_words_of_three_letters_or_more_from_the_middle(run):
     gaps = list(held_out_gaps(loaded_task(run).text, 16))
     assert len(gaps) == len(loaded_task(run).text.held_out_ids)

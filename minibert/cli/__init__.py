@@ -239,7 +239,11 @@ examples:
     parser.add_argument("folder", metavar="RUN", help="a run folder, or with CORPUS any Hugging Face BERT")
     masked = parser.add_argument_group("after pre-training")
     masked.add_argument(
-        "corpus", nargs="*", metavar="CORPUS", help="text to measure on (default: the held-out documents)"
+        "corpus",
+        nargs="*",
+        metavar="CORPUS",
+        help="text to measure on; next sentences only where there are several documents of several "
+        "sentences (default: the held-out documents)",
     )
     masked.add_argument(
         "--seq-length", type=int, metavar="N", help="tokens in a sequence (default: the longest of the run)"

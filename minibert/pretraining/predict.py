@@ -131,13 +131,14 @@ def evaluate(
     targets: int = TARGETS,
     backend: str = "auto",
     threads: int | None = None,
-) -> tuple[HeldOut, HeldOut]:
+) -> tuple[HeldOut, HeldOut | None]:
     """Held-out figures of a run: the very ones of its report, or those of another text.
 
     Parameters
     ----------
     run : a run folder, or with a corpus any Hugging Face BERT folder.
-    corpus : files, folders or globs, read whole; none: the documents that the run held out.
+    corpus : files, folders or globs, read whole; none: the documents that the run held out. One document
+        alone, and documents of one sentence each, are measured without next sentences.
     layout : of the corpus.
     seq_length : of the sequences; the longest that the run was trained on, when left out.
     targets : how many [MASK] positions to score.
@@ -172,6 +173,8 @@ def evaluate(
     try:
         with tempfile.TemporaryDirectory() as scratch:
             text = _text(run, corpus, layout, tokenizer, options, Path(scratch) / "shards")
+            counts = text.shards.sentence_counts[text.held_out_ids]
+            paired = paired and len(counts) > 1 and counts.max() > 1
             instances = text.held_out(length, paired, config.is_decoder)
             batches = list(evaluation_batches(instances, mask_id, targets))
             plain = score(ops, config, tree, batches, mask_id)
