@@ -246,7 +246,8 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
         task.ops, params.config, params.tree, batches, task.text.tokenizer.special_ids, task.mask_id
     )
     report = {
-        "held_out": held_out.to_dict() | {"shuffled_loss": shuffled.loss},
+        "held_out": held_out.to_dict() | {"shuffled_loss": shuffled and shuffled.loss},
+        "left_to_right": options.left_to_right,
         "size": params.config.size,
         "parameters": params.count(),
         "vocab_size": params.config.vocab_size,
@@ -298,13 +299,17 @@ def report_text(report: dict[str, Any]) -> str:
 
 
 def figures_text(figures: dict[str, Any]) -> str:
-    """Held-out figures as a person reads them: `HeldOut.to_dict()`, with `shuffled_loss` beside them."""
+    """Held-out figures as a person reads them: `HeldOut.to_dict()`, with `shuffled_loss` beside them, which
+    is None left to right.
+    """
+    shuffled = figures["shuffled_loss"]
+    what = "next words" if shuffled is None else "[MASK] positions"
     gain = figures["nats_under_unigram"]
     place = f"the model is {abs(gain):.2f} {'under' if gain >= 0 else 'over'} it"
     lines = [
-        f"Held-out loss on [MASK] positions   {figures['loss']:.3f} nats ({figures['targets']:,} targets)",
+        f"{'Held-out loss on ' + what:<36}{figures['loss']:.3f} nats ({figures['targets']:,} targets)",
         f"  unigram entropy of the same       {figures['unigram']:.3f} nats ({place})",
-        f"  with its context shuffled         {figures['shuffled_loss']:.3f} nats",
+        *([f"  with its context shuffled         {shuffled:.3f} nats"] if shuffled is not None else []),
         f"  perplexity                        {figures['perplexity']:.1f}",
         f"  accuracy                          {100 * figures['accuracy']:.1f}%",
     ]

@@ -54,8 +54,9 @@ def save_run_picture(run: str | Path) -> Path:
 def draw_run(run: str | Path, figure: Any = None) -> Any:
     """The loss curve of a finished pre-training run.
 
-    Drawn are the masked-LM loss of training, the looks at the held-out text on the way, the last held-out
-    loss, and the unigram entropy of its targets, which a model without context stays above.
+    Drawn are the masked-LM loss of training, or left to right that of the next words, the looks at the
+    held-out text on the way, the last held-out loss, and the unigram entropy of its targets, which a model
+    without context stays above.
 
     Parameters
     ----------
@@ -71,11 +72,11 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     held_out, last = report["held_out"], report["steps"]
     axes = (figure or _new_figure(8, 4.8)).subplots()
     curve = _draw_training(axes, [line for line in metrics if "mlm_loss" in line])
+    left_to_right = report.get("left_to_right")
     looks = [(line["step"], line["held_out_loss"]) for line in metrics if "held_out_loss" in line]
     if looks:
-        axes.plot(
-            *zip(*looks, strict=True), "o", color=RED, ms=4, label="held out, [MASK] only, a small sample"
-        )
+        label = f"held out{'' if left_to_right else ', [MASK] only'}, a small sample"
+        axes.plot(*zip(*looks, strict=True), "o", color=RED, ms=4, label=label)
     label = f"held out, at the end: {held_out['loss']:.2f}"
     axes.plot(last, held_out["loss"], "D", color=RED, markersize=7, label=label)
     _draw_floor(axes, held_out["unigram"], last)
@@ -86,7 +87,7 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     axes.set_xlim(0, last * 1.01)
     _mark_stages(axes, report["stages"])
     axes.set_title(f"BERT-{report['size']}, {report['tokens'] / 1e6:.2f}M tokens", loc="left")
-    axes.set(xlabel="step", ylabel="masked-LM loss (nats)")
+    axes.set(xlabel="step", ylabel=f"{'next-word' if left_to_right else 'masked-LM'} loss (nats)")
     axes.legend(frameon=False, fontsize=8, loc="lower left")
     axes.spines[["top", "right"]].set_visible(False)
     return axes.figure

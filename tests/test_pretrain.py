@@ -21,7 +21,7 @@ from minibert.errors import InputError, RunError
 from minibert.hub import load_hf
 from minibert.model import Bert
 from minibert.ops import Ops
-from minibert.params import initialise
+from minibert.params import Parameters, initialise
 from minibert.pretrain import pretrain, report_text
 from minibert.pretraining import budget, evaluation, predict as prediction
 from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
@@ -458,6 +458,16 @@ def test_fill_mask_knows_a_place_when_one_is_missing(run):
     assert len(fill_mask(run, "the [MASK] runs in the [MASK].")) == 2
 
 
+def test_a_left_to_right_model_fills_a_gap_by_what_is_before_it(run):
+    bert, tokenizer = Bert.from_pretrained(run), Tokenizer.from_pretrained(run)
+    config = dataclasses.replace(bert.config, is_decoder=True)
+    model = Bert(config, Parameters(config, bert.params.flat), bert.ops)
+    (guesses,) = fill_masks(model, tokenizer, "the [MASK] sleeps.", top=5)
+    after_the = model.masked_lm_logits(tokenizer("the"), [1])[0]
+    best = np.argsort(-after_the, kind="stable")[:5]
+    assert [guess.token for guess in guesses] == [tokenizer.vocab[piece] for piece in best]
+
+
 @pytest.mark.parametrize(
     "text, message",
     [("no gap at all", r"has no \[MASK\]"), ("the " * 30 + "[MASK]", "longer than the model's 16")],
@@ -681,7 +691,12 @@ def test_a_finished_run_can_be_made_longer(corpus, tmp_path):
 def test_variants_of_the_paper_run_to_the_end(corpus, tmp_path, more):
     report = pretrain(small_options(corpus, steps=3, **more), tmp_path / "run", show=False)
     figures = report["held_out"]
-    assert math.isfinite(figures["loss"]) and math.isfinite(figures["shuffled_loss"])
+    assert math.isfinite(figures["loss"])
+    if more.get("left_to_right"):  # where no token of a context would move
+        assert figures["shuffled_loss"] is None and evaluate(tmp_path / "run", targets=50)[1] is None
+        assert "Held-out loss on next words" in report_text(report) and "shuffled" not in report_text(report)
+    else:
+        assert math.isfinite(figures["shuffled_loss"]) and "[MASK] positions" in report_text(report)
     paired = more.get("next_sentence", True) and not more.get("left_to_right")
     assert (figures["next_accuracy"] is not None) == paired
 

@@ -9,7 +9,7 @@ import pytest
 from minibert import viz
 
 
-def run_folder(path, stages, steps=12_000):
+def run_folder(path, stages, steps=12_000, **more):
     """A run with these stages, as (first step, sequence length)."""
     report = {
         "held_out": {"loss": 3.7, "unigram": 6.1},
@@ -17,8 +17,10 @@ def run_folder(path, stages, steps=12_000):
         "tokens": 2_000 * steps,
         "size": "tiny",
         "stages": stages,
+        **more,
     }
     lines = [{"step": step, "mlm_loss": 6 - 2 * step / steps} for step in range(0, steps, 100)]
+    lines.append({"step": steps, "held_out_loss": 4.0})
     (path / "report.json").write_text(json.dumps(report))
     (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return path
@@ -44,6 +46,18 @@ def test_lengths_of_short_stages_stand_below_each_other(tmp_path, stages):
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
     tops = {round(box.y1) for box in boxes}
     assert len(tops) == {1: 1, 4: 3, 5: 4}[len(stages)]  # no lower than need be
+
+
+def test_a_picture_of_a_left_to_right_run_speaks_of_no_masks(tmp_path):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    def words(**more):
+        (axes,) = viz.draw_run(run_folder(tmp_path, [(0, 128)], **more), Figure((8, 4.8))).axes
+        return axes.get_ylabel(), axes.get_legend().get_texts()[1].get_text()
+
+    assert words() == ("masked-LM loss (nats)", "held out, [MASK] only, a small sample")
+    assert words(left_to_right=True) == ("next-word loss (nats)", "held out, a small sample")
 
 
 def test_a_window_of_two_is_narrower_than_one_of_three():

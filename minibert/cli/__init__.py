@@ -279,7 +279,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
         backend=arguments.backend,
         threads=arguments.threads,
     )
-    figures = plain.to_dict() | {"shuffled_loss": shuffled.loss}
+    figures = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
     print(json.dumps(figures, indent=2) if arguments.json else figures_text(figures))
     return DONE
 

@@ -162,8 +162,12 @@ def score_shuffled(
     batches: Iterable[Batch],
     special_ids: Iterable[int],
     mask_id: int | None,
-) -> HeldOut:
-    """`score` of the same batches with their contexts shuffled."""
+) -> HeldOut | None:
+    """`score` of the same batches with their contexts shuffled; None left to right (`mask_id` None), where
+    all of a context is to be predicted.
+    """
+    if mask_id is None:
+        return None
     return score(ops, config, params, shuffle_contexts(batches, special_ids), mask_id)
 
 

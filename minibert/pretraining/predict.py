@@ -33,7 +33,7 @@ Guesses = list[Guess]  # the likeliest first
 
 
 def fill_masks(model: Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> list[Guesses]:
-    """What a model thinks of every [MASK] in a text.
+    """What a model thinks of every [MASK] in a text; one trained left to right, knowing what is before it.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def fill_masks(model: Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> li
     rows = np.flatnonzero(encoding.ids == tokenizer.mask_id)
     if not len(rows):
         raise InputError(f"text={text!r} has no [MASK]; write [MASK] where a word is to be guessed.")
-    logits = model.masked_lm_logits(encoding, rows)[:, : tokenizer.vocab_size].astype(np.float64)
+    asked = rows - 1 if model.config.is_decoder else rows  # left to right, each token predicts the next
+    logits = model.masked_lm_logits(encoding, asked)[:, : tokenizer.vocab_size].astype(np.float64)
     probabilities = np.exp(logits - logits.max(-1, keepdims=True))
     probabilities /= probabilities.sum(-1, keepdims=True)
     best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
@@ -146,7 +147,7 @@ def evaluate(
 
     Returns
     -------
-    The figures, and those of the same sequences with their contexts shuffled.
+    The figures, and those of the same sequences with their contexts shuffled; see `score_shuffled`.
 
     Raises
     ------
