@@ -4,6 +4,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from decimal import Decimal, localcontext
 from itertools import pairwise
@@ -302,6 +303,15 @@ def test_no_pair_is_as_frequent_as_the_largest_number(engine):
 
 def test_words_with_rare_characters_are_left_out_under_an_alphabet_limit():
     assert learn_vocab({"ab": 5, "azb": 2}, 100, alphabet_limit=2)[5:] == ["##b", "a", "ab"]
+
+
+@pytest.mark.parametrize("rare, told", [(1, False), (2, True)])
+def test_words_that_become_unknown_are_told_of_where_they_are_many(rare, told):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        learn_vocab({"ab": 198, "azb": rare}, 100, alphabet_limit=2)
+        learn_vocab({"ab": 198, "azb": rare}, 100)
+    assert [str(one.message)[:17] for one in said] == ["1.0% of the words"] * told
 
 
 def test_alphabets_of_thousands_of_characters_are_learned_from():

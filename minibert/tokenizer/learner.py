@@ -7,6 +7,7 @@ What the words are made of, and what the pieces look like in the end, is done he
 merging.py, which is the file to read, or by its twin in C behind native.py.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -21,6 +22,7 @@ from minibert.tokenizer.normalize import MAX_CHARS
 
 OBJECTIVES = ("likelihood", "frequency")
 MOST_UNUSED = 1_000_000
+WORTH_TELLING = 0.01  # of the words, that are left out for their characters
 
 PROGRESS_PIECES = 64  # from one call of `progress` to the next
 _TOGETHER = 1 << 16  # words, or characters, that are looked at together
@@ -73,7 +75,7 @@ def learn_vocab(
     vocab_size : number of pieces wanted, special tokens included.
     objective : "likelihood" or "frequency".
     alphabet_limit : keep that many different characters, the most frequent; words with others are left
-        out, as they will be [UNK] anyway.
+        out, as they will be [UNK] anyway. A warning tells when that is one word in a hundred or more.
     min_frequency : a pair that occurs less often is never merged.
     unused : number of reserved pieces "[unused0]", "[unused1]", ... after the special tokens.
     user_tokens : pieces of your own, after the unused ones. They change no merge; what is merged to such a
@@ -170,12 +172,13 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndar
     symbols = np.empty(n_characters, np.int32)
     lengths, counts = [], []
     longest = max(MAX_CHARS.values())
-    n, has_word = 0, False
+    n = n_words = n_kept_words = 0
     for block_counts, block_codes, block_lengths in _blocks(words):
         n_kept = np.concatenate([[0], np.cumsum(is_kept[block_codes])])[np.cumsum(block_lengths)]
         usable = (block_counts > 0) & (block_lengths > 0) & (block_lengths <= longest)
-        has_word |= bool(usable.any())
+        n_words += int(block_counts[usable].sum())
         usable &= np.diff(n_kept, prepend=0) == block_lengths
+        n_kept_words += int(block_counts[usable].sum())
         lengths.append(block_lengths[usable])
         counts.append(block_counts[usable])
         # A character is one piece at the beginning of a word, another one further on: 2 code, 2 code + 1.
@@ -183,13 +186,19 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndar
         forms[np.cumsum(lengths[-1]) - lengths[-1]] -= 1
         symbols[n : n + len(forms)] = forms
         n += len(forms)
-    if n == 0 and has_word and len(kept) == alphabet_limit:
+    if n == 0 and n_words and len(kept) == alphabet_limit:
         raise InputError(
             f"alphabet_limit={alphabet_limit} leaves no word to learn from, as every word has a character "
             "beyond the most frequent ones that it keeps; raise it."
         )
     if n == 0:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
+    if len(kept) == alphabet_limit and n_words - n_kept_words >= WORTH_TELLING * n_words:
+        warnings.warn(
+            f"{1 - n_kept_words / n_words:.1%} of the words become [UNK], as alphabet_limit={alphabet_limit} "
+            "leaves out some of their characters; a higher --alphabet-limit of minibert vocab keeps them.",
+            stacklevel=3,
+        )
     symbols = symbols[:n]
     found = np.zeros(2 * 0x110000, bool)
     found[symbols] = True
