@@ -705,12 +705,13 @@ def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(r
     out = tmp_path / "further"
     options = small_options(
         corpus, init_from=str(run), learning_rate=1e-9, steps=2, seed=3, dropout=0.25, hidden_act="gelu_new",
-        size="base",
+        size="base", max_positions=512,
     )  # fmt: skip
     report = pretrain(options, out, show=False)
     assert report["size"] == json.loads((run / "report.json").read_text())["size"] != "base"
     config = load_hf(out)[0]
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.25, 0.25)
+    assert json.loads((out / "tokenizer_config.json").read_text())["model_max_length"] == 16
     assert config.hidden_act == "gelu"  # its shape and arithmetic are those it was trained with
     assert (out / "vocab.txt").read_bytes() == (run / "vocab.txt").read_bytes()
     np.testing.assert_allclose(load_hf(out)[1].flat, load_hf(run)[1].flat, atol=1e-6)

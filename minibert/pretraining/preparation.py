@@ -13,6 +13,7 @@ from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError
+from minibert.hub.loading import read_json
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
@@ -95,12 +96,9 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
     if (run / "tokenizer_config.json").exists():
         return Tokenizer.from_pretrained(run)
-    configurations = ("config.json", "bert_config.json")  # the second in TensorFlow's folders
-    if options.init_from and not any((Path(options.init_from) / name).is_file() for name in configurations):
-        raise InputError(
-            f"init_from={options.init_from!r} has no config.json or bert_config.json; "
-            "give a run folder or another BERT's."
-        )
+    positions = max(options.max_positions, options.longest)
+    if options.init_from:
+        positions = _configuration(options.init_from).get("max_position_embeddings", positions)
     if options.shards:
         tokenizer = vocabulary_of(options.shards)
         if options.init_from:
@@ -110,8 +108,18 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
         tokenizer = Tokenizer.from_pretrained(options.vocab or options.init_from, **cased)
     else:
         tokenizer = learn_vocabulary(options.corpus, options.vocab_size, options.lower_case, show)
-    tokenizer.save_pretrained(run, model_max_length=max(options.max_positions, options.longest))
+    tokenizer.save_pretrained(run, model_max_length=positions)
     return tokenizer
+
+
+def _configuration(folder: str) -> dict[str, Any]:
+    """That of a trained BERT to start from, as it stands there; it is checked when the weights are loaded."""
+    for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
+        if (path := Path(folder) / name).is_file():
+            return read_json(path)
+    raise InputError(
+        f"init_from={folder!r} has no config.json or bert_config.json; give a run folder or another BERT's."
+    )
 
 
 def learn_vocabulary(
