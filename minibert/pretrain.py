@@ -159,6 +159,8 @@ def _train(
     if task.ops.leads:
         options.save(run / "training.json")  # with a new length, now that it is known to do
     tell(_headline(task, state, timetable))
+    if state.step == timetable.total:
+        tell("All of these steps are done; --steps or --minutes other than before makes the run longer.")
     peak = _peak(task, tell)
     with ExitStack() as open_ones:
         log = open_ones.enter_context(

@@ -662,7 +662,7 @@ def test_rehearsing_leaves_the_parameters_alone(run):
     assert (state.params.flat == before).all() and state.optimizer.updates == 0
 
 
-def test_a_finished_run_can_be_made_longer(corpus, tmp_path):
+def test_a_finished_run_can_be_made_longer(corpus, tmp_path, capsys):
     out = tmp_path / "run"
     pretrain(small_options(corpus, steps=6), out, show=False)
     longer = PretrainOptions.resumed(out / "training.json", steps=9)
@@ -672,7 +672,9 @@ def test_a_finished_run_can_be_made_longer(corpus, tmp_path):
     with pytest.raises(InputError, match="steps=4 is less than the 9 steps"):
         pretrain(shorter, out, resume=True, show=False)
     as_it_was = PretrainOptions.resumed(out / "training.json")  # the refused length was not written down
-    assert pretrain(as_it_was, out, resume=True, show=False)["steps"] == 9
+    assert "All of these steps are done" not in capsys.readouterr().err
+    assert pretrain(as_it_was, out, resume=True)["steps"] == 9
+    assert "All of these steps are done" in capsys.readouterr().err
 
 
 # variants
