@@ -487,8 +487,8 @@ def test_a_split_holds_out_documents_evenly_and_never_too_few():
     assert [part.tolist() for part in split_documents(4)] == [[0, 2], [1, 3]]
     assert [part.tolist() for part in split_documents(2, next_sentence=False)] == [[0], [1]]
     assert [len(part) for part in split_documents(10, 0.99)] == [2, 8]
-    for count in (0, 1, 3):
-        with pytest.raises(InputError, match=f"n_documents={count} is too few"):
+    for count, advice in ((0, "documents"), (1, "documents"), (3, "documents, or set next_sentence=False")):
+        with pytest.raises(InputError, match=rf"n_documents={count} is too few.* between {advice}\.$"):
             split_documents(count)
     with pytest.raises(InputError, match="n_documents=1 is too few"):
         split_documents(1, next_sentence=False)
