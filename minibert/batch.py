@@ -106,7 +106,7 @@ class Batch:
 
     @classmethod
     def pack(cls, sequences: Many[Sequence], first: int = 0) -> "Batch":
-        """Lay sequences end to end, as one global batch, or as a stretch of it.
+        """Lay sequences end to end, as one global batch, or as a part of it.
 
         Parameters
         ----------
@@ -218,13 +218,13 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Stretch(Batch):
+class BatchPart(Batch):
     """One machine's part of a global batch, with the limits of the whole batch, which fix the shapes.
 
     Its weights are those of a batch of just this part.
     """
 
-    stretches: int  # how many there are
+    parts: int  # how many there are
     sequences: int  # in the global batch
     longest: int  # tokens of a sequence, at most
     most_masked: int  # positions to predict in a sequence, at most

@@ -195,7 +195,7 @@ def _ahead(
         keep=options.keep,
         look_steps=-(-timetable.planned_total // options.evaluations) if options.evaluations else 0,
         look=watched(task.looker(timetable)),
-        saved=lambda state: save_hf(run, config, state.params),
+        after_checkpoint=lambda state: save_hf(run, config, state.params),
         operations=task.operations(config),
         review_step=next_review(state, timetable),
         review=reviewed,

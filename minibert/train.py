@@ -73,7 +73,7 @@ class Loop:
     keep : how many checkpoints are kept.
     look_steps : call `look` every so many steps (0: never).
     look : returns figures to record, of the held-out text for instance.
-    saved : called after every checkpoint.
+    after_checkpoint : called after every checkpoint.
     operations : the useful ones of a batch, in floating point.
     from_weights : how to start a new run from the weights of a checkpoint; "" where there is no way.
     review_step, review : call `review` after this step (None: never); it returns the batches and the loop to
@@ -89,7 +89,7 @@ class Loop:
     keep: int = 2
     look_steps: int = 0
     look: Callable[[State], dict[str, float]] | None = None
-    saved: Callable[[State], None] | None = None
+    after_checkpoint: Callable[[State], None] | None = None
     operations: Callable[[Batch], float] | None = None
     from_weights: str = "--init-from with this folder"
     review_step: int | None = None
@@ -354,8 +354,8 @@ def _due(loop: Loop, state: State, since: float) -> bool:
 def _save(state: State, loop: Loop) -> None:
     state.save(loop.folder)
     prune(loop.folder, loop.keep, state.step)
-    if loop.saved:
-        loop.saved(state)
+    if loop.after_checkpoint:
+        loop.after_checkpoint(state)
 
 
 def prefetch(items: Iterable[Any], depth: int = 4) -> Iterator[Any]:

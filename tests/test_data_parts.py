@@ -532,9 +532,9 @@ def test_stretches_of_a_batch_are_the_batch_wherever_a_run_goes_on(straight):
         )
         for (batch, after), *own in zip(whole, *parts, strict=True):
             assert [position for _, position in own] == [after] * 3
-            stretches = [stretch for stretch, _ in own]
+            batches = [one for one, _ in own]
             for name in ("input_ids", "token_type_ids", "positions", "sequence_index", "masked_labels"):
-                joined = np.concatenate([getattr(stretch, name) for stretch in stretches])
+                joined = np.concatenate([getattr(one, name) for one in batches])
                 assert joined.tolist() == getattr(batch, name).tolist(), name
 
 

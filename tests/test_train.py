@@ -183,14 +183,14 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_reaches_the_weight
 
 def test_checkpoints_come_by_count_and_at_the_end_and_old_ones_go(tmp_path):
     steps = []
-    run(tmp_path, 7, save_steps=2, keep=2, saved=lambda state: steps.append(state.step))
+    run(tmp_path, 7, save_steps=2, keep=2, after_checkpoint=lambda state: steps.append(state.step))
     assert steps == [2, 4, 6, 7]
     assert [load_checkpoint(path).state["step"] for path in checkpoints(tmp_path / "checkpoints")] == [6, 7]
 
 
 def test_checkpoints_come_by_the_clock(tmp_path):
     steps = []
-    run(tmp_path, 3, save_seconds=0.0, saved=lambda state: steps.append(state.step))
+    run(tmp_path, 3, save_seconds=0.0, after_checkpoint=lambda state: steps.append(state.step))
     assert steps == [1, 2, 3]
 
 
@@ -215,7 +215,7 @@ def test_the_speed_of_a_step_is_without_looks_and_checkpoints(tmp_path, monkeypa
 
     monkeypatch.setattr("minibert.train.time", SimpleNamespace(monotonic=lambda: now))
     looks = {"look_steps": 1, "look": lambda state: passing(60.0, {})}
-    run(tmp_path, 3, gradients, save_steps=1, saved=lambda state: passing(600.0), **looks)
+    run(tmp_path, 3, gradients, save_steps=1, after_checkpoint=lambda state: passing(600.0), **looks)
     speeds = [line["tokens_per_second"] for line in read_metrics(tmp_path) if "loss" in line]
     assert speeds == [batch(n).T / 2.0 for n in range(3)]
 

@@ -1,6 +1,6 @@
 """Many processes as one training, by JAX's own distributed runtime.
 
-Each process has some devices and makes its own stretch of every batch; the first one coordinates the others
+Each process has some devices and makes its own part of every batch; the first one coordinates the others
 and writes. This file is imported before anything else of JAX: devices are looked for once.
 """
 

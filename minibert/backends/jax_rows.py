@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert.batch import Batch, Stretch, TaskBatch, VectorBatch
+from minibert.batch import Batch, BatchPart, TaskBatch, VectorBatch
 
 COLUMNS = 8  # the shortest row, and the unit of the shorter ones
 STEPS = 4  # sizes between a power of two and the next: at most a quarter of a size is pads
@@ -132,12 +132,12 @@ def common(shapes: list[Shape]) -> Shape:
     return Shape(*(max(sizes) for sizes in zip(*shapes, strict=True)))
 
 
-def room(stretch: Stretch, parts: int) -> Shape:
-    """Room for each of so many parts of any machine's stretch of a global batch: the same for all of them."""
-    sequences = -(-stretch.sequences // stretch.stretches)
-    rows = rounded(-(-sequences // parts))
-    columns = -(-rounded(stretch.longest) // COLUMNS) * COLUMNS
-    return Shape(rows, columns, rounded(rows * stretch.most_masked), 0)
+def room(part: BatchPart, pieces: int) -> Shape:
+    """Room for each of so many pieces of any machine's part of a global batch: the same for all of them."""
+    sequences = -(-part.sequences // part.parts)
+    rows = rounded(-(-sequences // pieces))
+    columns = -(-rounded(part.longest) // COLUMNS) * COLUMNS
+    return Shape(rows, columns, rounded(rows * part.most_masked), 0)
 
 
 # -> (T,) of the R n

@@ -1,6 +1,6 @@
 """A flat buffer spread over devices so that each has its piece of every layer.
 
-The buffer is cut into stretches: the embeddings, each layer, and what stands on them. Each is padded to a
+The buffer is cut into units: the embeddings, each layer, and what stands on them. Each is padded to a
 multiple of the number of devices D and cut into D pieces; row d of a spread buffer is device d's pieces.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from minibert.params import Entry, leaf_of, unflatten
 
 
-class Stretch(NamedTuple):
+class Unit(NamedTuple):
     """Neighbours in a buffer that are brought together at once."""
 
     begin: int
@@ -46,7 +46,7 @@ class Shard:
 class Layout(NamedTuple):
     """Where everything of a buffer is when it is spread."""
 
-    stretches: tuple[Stretch, ...]
+    units: tuple[Unit, ...]
     devices: int
 
     @classmethod
@@ -59,19 +59,19 @@ class Layout(NamedTuple):
                 f"{first}.{second}" if first == "layers" else "embeddings" if first == "embeddings" else ""
             )
             groups.setdefault(group, []).append(entry)
-        stretches, begin = [], 0
+        units, begin = [], 0
         for group, entries in groups.items():
             end = begin + sum(entry.size for entry in entries)
             piece = -(-(end - begin) // devices)
-            stretches.append(Stretch(begin, end, piece, tuple(entries), group.startswith("layers")))
+            units.append(Unit(begin, end, piece, tuple(entries), group.startswith("layers")))
             begin = end
-        return cls(tuple(stretches), devices)
+        return cls(tuple(units), devices)
 
     # flat (N,) -> (D,n)
     def spread(self, flat: np.ndarray) -> np.ndarray:
         """A buffer of the host, as the devices have it."""
         rows = []
-        for one in self.stretches:
+        for one in self.units:
             padded = np.zeros(one.piece * self.devices, flat.dtype)
             padded[: one.size] = flat[one.begin : one.end]
             rows.append(padded.reshape(self.devices, one.piece))
@@ -80,17 +80,17 @@ class Layout(NamedTuple):
     # rows (D,n) -> (N,)
     def joined(self, rows: np.ndarray) -> np.ndarray:
         """What `spread` took."""
-        borders = np.cumsum([one.piece for one in self.stretches])[:-1]
+        borders = np.cumsum([one.piece for one in self.units])[:-1]
         parts = np.split(rows, borders, axis=1)
         return np.concatenate(
-            [part.reshape(-1)[: one.size] for one, part in zip(self.stretches, parts, strict=True)]
+            [part.reshape(-1)[: one.size] for one, part in zip(self.units, parts, strict=True)]
         )
 
     # local (n,)
     def tree(self, local: Any, axis: str) -> dict:
         """A device's pieces as the model takes them: layers as shards, the rest brought together."""
         trees, layers = [], []
-        for one, piece in zip(self.stretches, self._pieces(local), strict=True):
+        for one, piece in zip(self.units, self._pieces(local), strict=True):
             if one.layer:
                 layers.append(Shard(piece, _inside(one.entries)))
             else:
@@ -101,31 +101,29 @@ class Layout(NamedTuple):
     def zeros(self, local: Any) -> dict:
         """A tree of accumulators that have nothing yet."""
         trees = [
-            unflatten(one.entries, jnp.zeros(one.size, local.dtype))
-            for one in self.stretches
-            if not one.layer
+            unflatten(one.entries, jnp.zeros(one.size, local.dtype)) for one in self.units if not one.layer
         ]
-        pieces = zip(self.stretches, self._pieces(local), strict=True)
+        pieces = zip(self.units, self._pieces(local), strict=True)
         return _merged(trees, [Shard(p, _inside(one.entries), zeros=True) for one, p in pieces if one.layer])
 
     # -> (n,)
     def collected(self, tree: dict, axis: str) -> Any:
         """A device's pieces of the sum over all devices of a tree of gradients."""
         pieces, layers = [], iter(tree.get("layers", ()))
-        for one in self.stretches:
+        for one in self.units:
             pieces.append(next(layers).piece if one.layer else _scattered(one, tree, one.entries, axis))
         return jnp.concatenate(pieces)
 
     def scattered(self, number: int, tree: dict, axis: str) -> Shard:
         """The same of one layer."""
-        one = [stretch for stretch in self.stretches if stretch.layer][number]
+        one = [unit for unit in self.units if unit.layer][number]
         return Shard(_scattered(one, tree, _inside(one.entries), axis), _inside(one.entries))
 
     # -> (n,) bool
     def decaying(self, axis: str) -> Any:
         """Which of a device's elements have weight decay."""
         found = []
-        for one in self.stretches:
+        for one in self.units:
             place = jax.lax.axis_index(axis) * one.piece + jnp.arange(one.piece)
             decays, begin = jnp.zeros(one.piece, bool), 0
             for entry in one.entries:
@@ -136,8 +134,8 @@ class Layout(NamedTuple):
         return jnp.concatenate(found)
 
     def _pieces(self, local: Any) -> list[Any]:
-        ends = np.cumsum([one.piece for one in self.stretches]).tolist()
-        return [local[end - one.piece : end] for one, end in zip(self.stretches, ends, strict=True)]
+        ends = np.cumsum([one.piece for one in self.units]).tolist()
+        return [local[end - one.piece : end] for one, end in zip(self.units, ends, strict=True)]
 
 
 def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -151,7 +149,7 @@ def _merged(trees: list[dict], layers: list[Shard]) -> dict:
 
 
 # -> (piece,)
-def _scattered(one: Stretch, tree: dict, entries: tuple[Entry, ...], axis: str) -> Any:
+def _scattered(one: Unit, tree: dict, entries: tuple[Entry, ...], axis: str) -> Any:
     """Sum over devices, each getting its piece."""
     leaves = [leaf_of(tree, entry.name).reshape(-1) for entry in entries]
     pads = one.piece * jax.lax.axis_size(axis) - one.size

@@ -1,6 +1,6 @@
 """How the JAX engine trains: one compiled step, on one device, on many, or on those of many machines.
 
-Data parallel: every device has a stretch of the batch, all have the same parameters, and one sum over the
+Data parallel: every device has a part of the batch, all have the same parameters, and one sum over the
 devices makes the gradients those of the whole batch. With `shard`, parameters and moments are spread as well
 (Rajbhandari et al. 2020, "ZeRO", stage 3): a device keeps its piece of every layer, and a layer is brought
 together when it is computed, and again when going back. Nothing that is learnt depends on how many there are.
@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 from minibert.backends import jax_cluster, jax_errors, jax_rows
 from minibert.backends.jax_shards import Layout, Shard
-from minibert.batch import Stretch
+from minibert.batch import BatchPart
 from minibert.errors import InputError
 from minibert.ops import Ops
 from minibert.ops.hooks import Figures
@@ -101,7 +101,7 @@ class JaxTraining(Ops):
         here = 1 if self._mesh is None else len(self._mesh.local_devices)
         split = list(batch.split(min(here * count, batch.E)))
         shape = jax_rows.common([jax_rows.shape_of(part) for part in split])
-        if isinstance(batch, Stretch):  # other processes have a sequence more or less: all make as many parts
+        if isinstance(batch, BatchPart):  # other processes may have a sequence more: all make as many parts
             shape = jax_rows.room(batch, here * count)
             split += [batch.take(0, 0)] * (here * count - len(split))
         split += [batch.take(0, 0)] * (-len(split) % here)
@@ -172,7 +172,7 @@ class JaxTraining(Ops):
         return _sight(function, static, parts) not in self._known
 
     def _on_each(self, step: Callable, buffers: tuple, parts: Any, *arrays: Any) -> tuple[tuple, Figures]:
-        """What one device does: the step, on its own stretch of the batch."""
+        """What one device does: the step, on its own part of the batch."""
         parts = jax.tree.map(lambda leaf: leaf[0], parts)
         if jax.process_count() > 1:
             parts = self._weighted(parts)

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from minibert.batch import Batch, Stretch
+from minibert.batch import Batch, BatchPart
 from minibert.bert import pretraining_loss, pretraining_loss_backward
 from minibert.config import BertConfig
 from minibert.data.instances import BEGINNING, Instances, Position
@@ -110,7 +110,7 @@ class Pretraining:
     ) -> Iterator[tuple[Batch, list]]:
         """Endless batches of one sequence length from a position on, with the position after each.
 
-        Of `part` (i, n) only stretch i of n, from 0 on, of every batch; the tokens of others are not read.
+        Of `part` (i, n) only the i-th of n, from 0 on, of every batch; the tokens of others are not read.
         Its weights are those of a batch of nothing else.
         """
         o, count = self.options, max(1, self.options.tokens_per_step // seq_length)
@@ -127,7 +127,7 @@ class Pretraining:
             if part[1] > 1:
                 most = seq_length if o.left_to_right else o.instance_options(seq_length).most_predictions
                 limits = (part[1], count, seq_length, most, o.pairs_at(seq_length))
-                batch = Stretch(*vars(batch).values(), *limits)
+                batch = BatchPart(*vars(batch).values(), *limits)
             yield batch, [seq_length, *map(int, after[-1])]
 
     def held_out_batches(self, seq_length: int, targets: int) -> list[Batch]:

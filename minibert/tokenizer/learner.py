@@ -112,7 +112,7 @@ def learn_vocab(
     whole_number("alphabet_limit", alphabet_limit, 1)
     min_frequency = min(int(min_frequency), _MAX_COUNT)  # no pair occurs more often
     vocab = first_pieces(unused, user_tokens)
-    make_merger = native.Learner if native.choose(engine) else Merger
+    make_merger = native.Merger if native.choose(engine) else Merger
 
     pieces, symbols, bounds, counts = _segment(WordCounts.of(word_counts), alphabet_limit)
     taken = set(vocab)

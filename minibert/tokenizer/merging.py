@@ -1,6 +1,6 @@
 """The part of the learner to read: which two neighbours to join next, and joining them.
 
-`native.Learner` is its twin in C and makes the same merges. Logarithms are made here of + - * / alone: those
+`native.Merger` is its twin in C and makes the same merges. Logarithms are made here of + - * / alone: those
 have the same bits everywhere, libraries' logarithms do not.
 """
 

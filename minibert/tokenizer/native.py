@@ -274,7 +274,7 @@ class Counter:
         return bytes(words), bounds, counts
 
 
-class Learner:
+class Merger:
     """Merges over a segmented text; the twin of `merging.Merger`.
 
     Parameters
