@@ -3,6 +3,7 @@
 import builtins
 import collections
 import io
+import json
 import os
 import pickle
 import struct
@@ -103,7 +104,8 @@ def archive(path, content, storages=None, compression=zipfile.ZIP_STORED, extra=
 
 @pytest.mark.parametrize("name", PICKLED)
 def test_files_of_torch_have_the_tensors_of_the_same_model_in_safetensors(name):
-    found = {key: (one.dtype, one.shape, one.tobytes()) for key, one in read_pickled(GOLDEN / name).items()}
+    tensors, _ = read_pickled(GOLDEN / name)
+    found = {key: (one.dtype, one.shape, one.tobytes()) for key, one in tensors.items()}
     expected, _ = stored_tensors(OURS)
     decoder = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}
     assert found.keys() - expected.keys() == decoder
@@ -118,6 +120,18 @@ def test_a_folder_with_a_pickle_is_loaded_and_written_as_safetensors(name, tmp_p
     assert report == ((), (), ())
     hub.save_hf(tmp_path / "out", config, params)
     assert stored_tensors(tmp_path / "out") == stored_tensors(OURS)
+
+
+@pytest.mark.parametrize("layers", [1, 99])
+def test_weights_that_are_no_floating_point_numbers_are_named_with_their_type(layers, tmp_path):
+    fields = json.loads((OURS / "config.json").read_text()) | {"num_hidden_layers": layers}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    name = "bert.embeddings.word_embeddings.weight"
+    whole = {f"bert.extra.{number}": tensor(storage("0", 6, "CharStorage")) for number in range(layers)}
+    content = {name: tensor(storage("0", 6, "CharStorage")), **whole}
+    archive(tmp_path / "pytorch_model.bin", ended(content), {"0": np.zeros(6, "i1")})
+    with pytest.raises(InputError, match=f"holds {name} as int8, which is not read; save .* in float32"):
+        hub.load(tmp_path)
 
 
 @pytest.mark.parametrize("protocol", range(6))
@@ -136,8 +150,9 @@ def test_every_kind_of_number_is_read_and_whole_ones_are_left_out(tmp_path):
     content["epoch"] = 3
     content["brain"] = tensor(storage("b", 2, "BFloat16Storage", "torch.cuda"), 0, (2,), (1,))
     storages = {**values, "b": np.array([0x3F80, 0xC000], "u2")}
-    found = read_pickled(archive(tmp_path / "x.bin", ended(content), storages))
+    found, others = read_pickled(archive(tmp_path / "x.bin", ended(content), storages))
     assert found.keys() == {"FloatStorage", "HalfStorage", "DoubleStorage", "brain"}
+    assert others == {kind: np.dtype(KINDS[kind]).name for kind in KINDS.keys() - found.keys()}
     for kind in found.keys() - {"brain"}:
         assert found[kind].dtype == KINDS[kind]
         np.testing.assert_array_equal(found[kind], values[kind][1:])
@@ -152,7 +167,7 @@ def test_views_of_a_storage_are_taken_with_offset_and_strides(tmp_path):
         "nothing": tensor(offset=6, shape=(0, 9), strides=(9, 1)),
         "parameter": Called(Named("torch._utils", "_rebuild_parameter"), tensor(), True, NO_HOOKS),
     }
-    found = read_pickled(archive(tmp_path / "x.bin", ended(content)))
+    found, _ = read_pickled(archive(tmp_path / "x.bin", ended(content)))
     assert {name: one.tolist() for name, one in found.items()} == {
         "turned": [[0, 3], [1, 4], [2, 5]],
         "column": [2, 5],
@@ -353,7 +368,7 @@ def older(content, keys=("0",), counts=(6,), system=None, magic=pickled.MAGIC):
 
 def test_the_older_layout_as_written_here_is_read(tmp_path):
     (tmp_path / "x.bin").write_bytes(older({"a": tensor()}))
-    assert read_pickled(tmp_path / "x.bin")["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert read_pickled(tmp_path / "x.bin")[0]["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 @pytest.mark.parametrize(

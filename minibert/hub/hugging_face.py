@@ -110,7 +110,7 @@ def load_hf(
         from minibert.hub.pickled import read_pickled
 
         path = folder / PICKLED_FILE
-        tensors, others = read_pickled(path), {}
+        tensors, others = read_pickled(path)
     else:
         path = folder / WEIGHTS_FILE
         tensors, others = _read_tensors(path)

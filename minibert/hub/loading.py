@@ -210,9 +210,10 @@ def _outputs(source: Source, tensors: Tensors) -> int:
 def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> list[tuple[str, str]]:
     """Compare with the configuration before memory is taken for it; both names of what is missing."""
     path, file = source.path, source.config_path.name
-    if config.L > len(tensors):
+    count = len(tensors) + len(source.others)
+    if config.L > count:
         raise InputError(
-            f"{path} has {len(tensors)} tensors, too few for num_hidden_layers={config.L} of {file}; "
+            f"{path} has {count} tensors, too few for num_hidden_layers={config.L} of {file}; "
             "give the folder of one complete model."
         )
     missing = []

