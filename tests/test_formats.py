@@ -270,6 +270,60 @@ IDS = {piece: i for i, piece in enumerate(VOCAB)}
 
 
 @pytest.mark.parametrize(
+    "files",
+    [
+        {"tokenizer_config.json": {"added_tokens_decoder": {"14": {"content": "[NEW]", "special": True}}}},
+        {
+            "added_tokens.json": {"[NEW]": 14},
+            "special_tokens_map.json": {"additional_special_tokens": ["[NEW]"]},
+            "tokenizer_config.json": {"additional_special_tokens": None},
+        },
+        {
+            "added_tokens.json": {"[NEW]": 14},
+            "tokenizer_config.json": {"additional_special_tokens": ["[NEW]"]},
+        },
+    ],
+)
+def test_tokens_added_to_vocab_txt_without_a_tokenizer_json_are_pieces(files, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCAB), encoding="utf-8")
+    for name, content in files.items():
+        store(tmp_path, content, name)
+    tokenizer = Tokenizer.from_pretrained(tmp_path)
+    assert (tokenizer.vocab, tokenizer.additional_special_tokens) == ([*VOCAB, "[NEW]"], ("[NEW]",))
+    assert tokenizer.tokenize("low[NEW]", special=True) == ["low", "[NEW]"]
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ({"added_tokens.json": {"word": 14}}, "added token 'word' is to be found inside of words"),
+        ({"added_tokens.json": {"[NEW]": "14"}}, "id of the added token .* is '14'; expected a whole number"),
+        ({"tokenizer_config.json": {"added_tokens_decoder": []}}, "added_tokens_decoder is .*; expected an"),
+        (
+            {"tokenizer_config.json": {"added_tokens_decoder": {"x": {"content": "[A]", "special": True}}}},
+            "id of the added token .* is 'x'; expected a whole number",
+        ),
+    ],
+)
+def test_tokens_added_to_vocab_txt_that_can_t_be_read_are_refused(files, sentence, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCAB), encoding="utf-8")
+    for name, content in files.items():
+        store(tmp_path, content, name)
+    with pytest.raises(InputError, match=sentence):
+        Tokenizer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(("piece", "lower"), [("The", False), ("the", True), ("[The]", True)])
+def test_in_a_folder_that_says_nothing_the_pieces_tell_the_case(piece, lower, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, piece]), encoding="utf-8")
+    assert Tokenizer.from_pretrained(tmp_path).lower_case is lower
+    assert Tokenizer.from_pretrained(tmp_path / "vocab.txt").lower_case
+    assert Tokenizer.from_pretrained(tmp_path, lower_case=True).lower_case
+    store(tmp_path, {"do_lower_case": True}, "tokenizer_config.json")
+    assert Tokenizer.from_pretrained(tmp_path).lower_case
+
+
+@pytest.mark.parametrize(
     "changes, sentence",
     [
         ({"model": None}, "tokenizer.json has no model; give a tokenizer.json of a BERT, or vocab.txt"),

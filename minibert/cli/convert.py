@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -123,13 +122,13 @@ def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
         return [] if "tokenizer.json" in files else [f"{folder} has no vocabulary to go along"]
     if "tokenizer_config.json" in files or "tokenizer.json" in files:
         return []
+    from minibert.tokenizer.formats import is_cased
+
     # Google's folders tell by their names alone whether text is to be lower-cased.
-    pieces = files["vocab.txt"].decode(errors="replace").split("\n")
-    capital = [piece for piece in pieces if re.search("[A-Z]", piece) and not piece.startswith("[")]
-    is_cased = len(capital) > len(pieces) / 100  # the released Chinese one, lower-cased, has two all the same
-    options = {"tokenizer_class": "BertTokenizer", "do_lower_case": not is_cased}
+    cased = is_cased(files["vocab.txt"].decode(errors="replace").split("\n"))
+    options = {"tokenizer_class": "BertTokenizer", "do_lower_case": not cased}
     files["tokenizer_config.json"] = (json.dumps(options, indent=2) + "\n").encode()
-    case = "capital letters: text keeps its case" if is_cased else "no capital letters: text is lower-cased"
+    case = "capital letters: text keeps its case" if cased else "no capital letters: text is lower-cased"
     return [f"tokenizer_config.json is new; the vocabulary has {case}"]
 
 

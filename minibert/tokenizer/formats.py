@@ -5,6 +5,7 @@ holds the options. `tokenizer.json` holds both, in the words of Hugging Face's `
 """
 
 import json
+import re
 from contextlib import suppress
 from pathlib import Path
 from reprlib import repr as short
@@ -15,7 +16,7 @@ from minibert.files import atomic_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-_CONFIG = "tokenizer_config.json"
+_CONFIG, _ADDED, _SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
 
 # Our arguments; their names in tokenizer_config.json, in the normalizer of tokenizer.json; their types.
 _OPTIONS = (
@@ -44,7 +45,8 @@ def read(path: Path) -> Stored:
 
     In a folder, `vocab.txt` and `tokenizer_config.json` count. What they leave open, a `tokenizer.json`
     beside them decides: pieces that were added to the vocabulary, and how text is normalised. Without
-    `vocab.txt` it gives everything.
+    `vocab.txt` it gives everything. Where neither of the two is there, as in Google's folders, which tell it
+    by their names alone, the pieces tell whether text keeps its case. `added_tokens.json` is read, too.
 
     Raises
     ------
@@ -74,7 +76,50 @@ def read(path: Path) -> Stored:
             )
         found.pop("max_input_chars_per_word")  # vocab.txt has no limit but Google's
         vocab, options = whole, _merged(found, options)
+    elif added := _added_beside(path, config):
+        ids = {piece: number for number, piece in enumerate(vocab)}
+        found = {"additional_special_tokens": _add_tokens(ids, added, path)}
+        vocab, options = _by_id(ids, path), _merged(found, options)
+    if not config and not hugging_face.exists():
+        options["lower_case"] = not is_cased(vocab)
     return Stored(text, vocab, options)
+
+
+def is_cased(vocab: list[str]) -> bool:
+    """Whether a vocabulary is one of text that keeps its case.
+
+    Examples
+    --------
+    >>> is_cased(["[PAD]", "[UNK]", "the", "##s"]), is_cased(["[PAD]", "The", "the"])
+    (False, True)
+    """
+    capital = [piece for piece in vocab if re.search("[A-Z]", piece) and not piece.startswith("[")]
+    return len(capital) > len(vocab) / 100  # the released Chinese one, lower-cased, has two all the same
+
+
+def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the tokenizers of `transformers` that are written in Python have added to `vocab.txt`.
+
+    It stands in `tokenizer_config.json` from version 4.34 on, before that in files of its own.
+    """
+    decoder = config.get("added_tokens_decoder")
+    if decoder is not None:
+        _of_kind(decoder, dict, f"{path / _CONFIG}: added_tokens_decoder")
+        return [
+            {
+                **_of_kind(token, dict, f"{path / _CONFIG}: added token {number}"),
+                "id": int(number) if number.isdecimal() else number,
+            }
+            for number, token in decoder.items()
+        ]
+    if not (path / _ADDED).exists():
+        return []
+    special = _read_json(path / _SPECIAL) if (path / _SPECIAL).exists() else {}
+    names = _options_of_config({**config, **special}, path / _SPECIAL).get("additional_special_tokens", ())
+    return [
+        {"content": text, "id": number, "special": text in (*SPECIAL_TOKENS, *names)}
+        for text, number in _read_json(path / _ADDED).items()
+    ]
 
 
 def _merged(found: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:

@@ -280,8 +280,8 @@ class Tokenizer:
         Parameters
         ----------
         path : the folder, or the vocabulary file.
-        overrides : arguments of `Tokenizer` that win over the folder's configuration. Without either, text
-            is lower-cased.
+        overrides : arguments of `Tokenizer` that win over the folder's configuration. Without either, the
+            pieces in a folder tell whether text is lower-cased; text for a vocabulary file is.
 
         Raises
         ------
