@@ -1,8 +1,20 @@
 """The two ways in which a command can end badly, told apart by whose fault it was."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class InputError(ValueError):
     """What was given can't be used: a file, an argument, a configuration. The command line exits with 2."""
+
+
+@contextmanager
+def naming(source: str) -> Iterator[None]:
+    """Begin what an InputError from here says with the source of the data; with "" it stays as it is."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{source}: {error}" if source else str(error)) from error
 
 
 class RunError(RuntimeError):

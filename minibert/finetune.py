@@ -180,7 +180,8 @@ def evaluate(
             f"The split {split!r} has no labels to score against; choose another, or use minibert predict."
         )
     with limited_threads(threads, models[0].ops):
-        predictions = list(predict_examples(models, examples, budget, show))
+        source = _source(models[0], data, split)
+        predictions = list(predict_examples(models, examples, budget, show, source))
     report = report_of(models[0].task, models[0].labels, examples, predictions)
     return report | {"split": split, "models": [str(folder) for folder in folders]}
 
@@ -234,7 +235,7 @@ def predict(
         learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
         said = iter(submissions.majority(learnt, len(examples)))
     else:
-        said = predict_examples(models, examples, budget, show)
+        said = predict_examples(models, examples, budget, show, _source(first, data, split))
     out, predictions = Path(out), []
     lines = out / f"{first.task.name}-{split}.jsonl"
 
@@ -265,6 +266,11 @@ def predict(
         "files": [str(path) for path in (*files, lines)],
         "scores": scores,
     }
+
+
+def _source(model: Finetuned, data: str | Path | None, split: str) -> str:
+    """What errors call the place that examples are from."""
+    return f"{data or f'the data of {model.folder}'}, {split}"
 
 
 def is_labelled(task: Task, examples: Sequence[Any]) -> bool:

@@ -1,6 +1,7 @@
 """Which examples a fine-tuned model is asked about: never by mistake those that it has learnt from."""
 
 import shutil
+from functools import partial
 
 import pytest
 from small_tasks import reviews, write_model, write_table
@@ -52,6 +53,13 @@ def test_the_parts_of_a_divided_file_are_told_apart(of_a_file, of_a_folder, tabl
         for named in (None, data, str(data)):
             assert asked(run, named, "dev") == asked(run, named, "dev", own=False) == dev
             assert asked(run, named, "train") == train
+
+
+def test_errors_about_an_example_say_where_it_is_from(of_a_file, tmp_path):
+    other = write_table(tmp_path / "other.tsv", ("text", "label"), [("the film", "bad")])
+    for ask in (evaluate, partial(predict, out=tmp_path / "out")):
+        with pytest.raises(InputError, match=f"^{other}, dev: Example 0 has the label 'bad', which no"):
+            ask([of_a_file], other, "dev", backend="numpy")
 
 
 def test_a_copy_of_the_divided_file_means_its_dev_part(of_a_file, table, tmp_path):

@@ -22,7 +22,7 @@ from minibert import backends, bilstm, hub
 from minibert.batch import VectorBatch
 from minibert.bilstm import BilstmConfig
 from minibert.checkpoint import latest
-from minibert.errors import InputError
+from minibert.errors import InputError, naming
 from minibert.files import atomic_text, remove_leftovers
 from minibert.finetuning import registry
 from minibert.finetuning.activations import (
@@ -263,8 +263,10 @@ def run(
     model, tokenizer, lacking = load_frozen(options, ops)
     numbers = numbers_of(options.feature_based, model.config.L)
     train_examples, dev_examples = read_examples(task, options)
-    labels = task.labels(train_examples)
-    task.labels(dev_examples)  # which complains of a sentence without tags
+    with naming(f"{options.data}, train"):
+        labels = task.labels(train_examples)
+    with naming(f"{options.data}, dev"):
+        task.labels(dev_examples)  # which complains of a sentence without tags
     task.tell_unknown(dev_examples, labels)
     max_length = options.max_length or min(task.max_length, model.config.P)
     _claim_folder(options, folder, resume)

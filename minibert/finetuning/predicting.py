@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from minibert.errors import InputError
+from minibert.errors import InputError, naming
 from minibert.finetuning.batches import lengths
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import TOKEN_BUDGET
@@ -18,6 +18,7 @@ def predict_examples(
     examples: Sequence[Any],
     budget: int = TOKEN_BUDGET,
     show: bool = False,
+    source: str = "",
 ) -> Iterator[Any]:
     """The prediction of each example, in their order, made as they are asked for.
 
@@ -28,11 +29,13 @@ def predict_examples(
     examples : of their task.
     budget : tokens of a batch.
     show : progress on the error stream.
+    source : what errors call the place that the examples are from.
     """
     first, tuned = models[0], mean_tuned(models)
     with Progress(len(examples), "examples", show) as progress:
         for part in chunks(examples):
-            features = first.features(part)
+            with naming(source):
+                features = first.features(part)
             share = _share(progress, len(part), len(models) * int(lengths(features).sum()))
             said = [model.outputs(features, budget, share) for model in models]
             outputs = [first.task.average(each) for each in zip(*said, strict=True)]

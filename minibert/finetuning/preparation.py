@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert import hub
-from minibert.errors import InputError
+from minibert.errors import InputError, naming
 from minibert.finetuning import registry
 from minibert.finetuning.batches import Features, epoch_order
 from minibert.finetuning.models import check_vocabulary, gathered, keeps_head, read_tokenizer
@@ -49,7 +49,9 @@ def prepare(options: FinetuneOptions) -> Prepared:
     """
     task = registry.create(options.task, dict(options.columns))
     train, dev = read_examples(task, options)
-    labels = tuple(task.labels(train))
+    source = {split: f"{options.data}, {split}" for split in ("train", "dev")}  # files, for errors
+    with naming(source["train"]):
+        labels = tuple(task.labels(train))
     told = [task.is_told(example) for example in dev]
     if not (any(told) if task.kind == "span" else all(told)):  # of a file of questions those count that are
         where = f"the first without is number {told.index(False) + 1:,}"
@@ -64,7 +66,10 @@ def prepare(options: FinetuneOptions) -> Prepared:
     check_vocabulary(config, tokenizer, options.model)
     keeps_head(report, options.model, task.head(labels), task.name, labels)  # reads what says so
     max_length = options.max_length or min(task.max_length, config.P)
-    features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
+    with naming(source["train"]):
+        features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
+    with naming(source["dev"]):
+        dev_features = gathered(task.features(dev, tokenizer, labels, max_length, training=False))
     if not len(features):
         raise InputError(f"{options.data} holds nothing that {options.task} could be learnt from.")
     if config.type_vocab_size < 2 and features[0].sequences[0].token_type_ids.any():
@@ -80,7 +85,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
         train_examples=len(train),
         dev_examples=dev,
         train=features,
-        dev=gathered(task.features(dev, tokenizer, labels, max_length, training=False)),
+        dev=dev_features,
         fingerprint=fingerprint(labels, train, dev),
     )
 
