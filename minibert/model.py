@@ -55,6 +55,7 @@ class Bert:
     Attributes
     ----------
     config, params, ops : as given.
+    missing : Hugging Face's names of what only has its initial value; `from_pretrained` says which.
 
     Raises
     ------
@@ -77,6 +78,7 @@ class Bert:
         self.config = config
         self.params = params
         self.ops = backends.create() if ops is None else ops
+        self.missing: tuple[str, ...] = ()
 
     @classmethod
     def from_pretrained(
@@ -111,14 +113,17 @@ class Bert:
         if report.missing:
             lacking = ", ".join(report.missing)
             warnings.warn(f"{folder} lacks {lacking}; train these before relying on them.", stacklevel=2)
-        return cls(config, params, ops)
+        model = cls(config, params, ops)
+        model.missing = report.missing
+        return model
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` (float32), which `transformers` loads as well.
 
-        The vocabulary is the tokenizer's to write: `Tokenizer.save_pretrained`.
+        What was missing where the model is from is left out, so that nobody takes it for trained. The
+        vocabulary is the tokenizer's to write: `Tokenizer.save_pretrained`.
         """
-        save_hf(folder, self.config, self.params)
+        save_hf(folder, self.config, self.params, omit=self.missing)
 
     @property
     def n_parameters(self) -> int:

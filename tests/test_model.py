@@ -157,8 +157,11 @@ def test_loading_an_encoder_without_heads_warns(tmp_path):
     model.save_pretrained(tmp_path)
     path = tmp_path / "model.safetensors"
     save_file({name: one for name, one in load_file(path).items() if not name.startswith("cls.")}, path)
-    with pytest.warns(UserWarning, match=r"lacks .*cls\.predictions\.bias.*; train these"):
-        Bert.from_pretrained(tmp_path)
+    for folder in (tmp_path, tmp_path / "copy"):  # what is not there is not saved as if it were trained
+        with pytest.warns(UserWarning, match=r"lacks .*cls\.predictions\.bias.*; train these"):
+            model = Bert.from_pretrained(folder)
+        model.save_pretrained(tmp_path / "copy")
+    assert load_file(tmp_path / "copy" / "model.safetensors").keys() == load_file(path).keys()
 
 
 def test_rows_are_counted_through_all_sequences(model):
