@@ -316,7 +316,7 @@ def _label(
     cell: Any, where: str, column: Column, labels: Collection[str] | None, numeric: bool
 ) -> str | float:
     if cell is None or not cell.strip():
-        raise InputError(f"{where}: the column {column!r} is empty; label every row, or none.")
+        raise InputError(f"{where}: the column {column!r} is empty; label every row, or remove the column.")
     cell = cell.strip()
     if not numeric:
         return _known(cell, where, column, labels)

@@ -218,7 +218,9 @@ def split(examples: list[Any], share: float) -> tuple[list[Any], list[Any]]:
     held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, ("document", "context")))
     if not 0 < len(held) < len(examples):
         raise InputError(
-            f"split_dev={share:g} of {len(examples):,} examples leaves one part empty; give another."
+            f"split_dev={share:g} of {len(examples):,} examples leaves one part empty; give another. What is "
+            "of one document or about one paragraph is not divided: where that is everything, put lines "
+            "-DOCSTART- between documents, or give files of train and dev."
         )
     train = [example for number, example in enumerate(examples) if number not in held]
     return train, [examples[number] for number in sorted(held)]
