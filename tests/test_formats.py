@@ -196,6 +196,8 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
     "config, sentence",
     [
         ({"do_lower_case": "no"}, "tokenizer_config.json: do_lower_case is 'no'; expected true or false"),
+        ({"word_tokenizer_type": "mecab"}, "has word_tokenizer_type='mecab', and minibert does 'basic' only"),
+        ({"do_basic_tokenize": False}, "has do_basic_tokenize=False, and minibert does True only"),
         ({"max_input_chars_per_word": True}, "max_input_chars_per_word is True; expected a whole number"),
         ({"never_split": "a"}, "never_split is 'a'; expected a list"),
         ({"never_split": [1]}, r"never_split\[0\]=1 is not a string"),

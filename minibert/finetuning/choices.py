@@ -147,7 +147,7 @@ class Choices(Task):
     def write(
         self, folder: Path, split: str, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
     ) -> list[Path]:
-        """`SWAG.csv` and the like: the number of the chosen ending for each id."""
+        """`swag-test.csv` and the like: the number of the chosen ending for each id."""
         rows = [f"{e.id},{p['choice']}\n" for e, p in zip(examples, predictions, strict=True)]
         path = folder / f"{self.name}-{split}.csv"
         atomic_text(path, "".join(["id,pred\n", *rows]))

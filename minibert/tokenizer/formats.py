@@ -27,6 +27,8 @@ _OPTIONS = (
     ("max_input_chars_per_word", "max_input_chars_per_word", None, int),
     ("compat", "compat", None, str),
 )
+# How other tokenizers of `transformers` part words, MeCab for Japanese, and what minibert does.
+_STEPS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece", "do_basic_tokenize": True}
 
 
 class Stored(NamedTuple):
@@ -152,6 +154,12 @@ def _read_vocab(path: Path) -> list[str]:
 
 def _options_of_config(config: dict, path: Path) -> dict[str, Any]:
     """Arguments of `Tokenizer` from a `tokenizer_config.json`, ours or Hugging Face's."""
+    for name, ours in _STEPS.items():
+        if config.get(name) not in (None, ours):
+            raise InputError(
+                f"{path} has {name}={short(config[name])}, and minibert does {ours!r} only, whose pieces "
+                "are not those that the model has learnt; give another model, or part words and remove it."
+            )
     options = {}
     for argument, name, _, kind in _OPTIONS:
         value = config.get(name)
