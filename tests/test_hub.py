@@ -176,6 +176,15 @@ def test_tensors_without_a_place_are_reported(tmp_path):
     assert load_hf(tmp_path)[2].unused == ("classifier.weight",)
 
 
+def test_layers_beyond_the_configuration_s_are_warned_of(tmp_path):
+    write_model(tmp_path, config={"num_hidden_layers": 1})
+    with pytest.warns(
+        UserWarning, match=r"16 tensors of the encoder .* the first is bert\.encoder\.layer\.1"
+    ):
+        config, _, report = load_hf(tmp_path)
+    assert config.L == 1 and len(report.unused) == 16
+
+
 def test_missing_tensors_of_the_encoder_are_listed(tmp_path):
     write_model(tmp_path, drop("bert.encoder.layer.1.attention.self.key", "bert.embeddings.LayerNorm.bias"))
     with pytest.raises(InputError, match=r"lacks .*embeddings\.LayerNorm\.bias, .*1\.attention\.self\.key"):

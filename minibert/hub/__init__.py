@@ -83,7 +83,8 @@ def load(
     -------
     config : the model's configuration.
     params : its parameters; what the file lacks of the pooler and the head has its initial value.
-    report : which tensors that were, which of the file's were of no use, and which were changed.
+    report : which tensors that were, which of the file's were of no use, and which were changed. A warning
+        counts those of no use that lie in the encoder, such as adapters or layers beyond the configuration's.
 
     Raises
     ------

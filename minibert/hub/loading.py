@@ -1,6 +1,7 @@
 """From tensors under Hugging Face's names, whatever file they are from, to the parameters of a BERT."""
 
 import json
+import warnings
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -110,6 +111,13 @@ def load_source(
         if theirs in tensors:
             _fill(source.path, theirs, part, tensors.pop(theirs))
     reset(params, [ours for ours, _ in missing], seed)
+    if beyond := sorted(name for name in tensors if name.startswith("bert.encoder.")):
+        warnings.warn(
+            f"{source.path}: {len(beyond):,} tensors of the encoder are in no BERT that "
+            f"{source.config_path.name} describes and are left out, the first is {beyond[0]}; without them "
+            "it computes something else.",
+            stacklevel=2,
+        )
     unused = tuple(sorted([*tensors, *other]))
     return config, params, LoadReport(tuple(theirs for _, theirs in missing), unused)
 
