@@ -372,6 +372,8 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     fails(small_options(model, data, "classify"), out, f"^{data}, train: Example 2 has an empty sentence")
     data = own([("the film", "x")], two)
     fails(small_options(model, data, "regress"), out, "expected a number")
+    data = own([("the film", 1), ("a story", 2)], [("a film", 1)])
+    fails(small_options(model, data, "regress"), out, "one example of dev, which has no correlation")
     data = own([("the film", "a")], two)
     fails(small_options(model, data, "classify"), out, "have 1 label")
 

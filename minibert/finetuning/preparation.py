@@ -59,6 +59,8 @@ def prepare(options: FinetuneOptions) -> Prepared:
             f"{options.data} has {told.count(False):,} of {len(dev):,} examples of dev without what is "
             f"expected of them, which nothing can be measured on ({where}); give a dev file with labels."
         )
+    if task.kind == "regress" and len(dev) < 2:
+        raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
     task.tell_unknown(dev, labels)
     config, _, report = hub.load(options.model, head=task.head(labels))
     options.check_model(config.L, config.P, options.model)
