@@ -320,6 +320,11 @@ def test_runs_that_cannot_be_are_told(options, finished, tmp_path):
     other = dataclasses.replace(options, feature_based="sum-last-4")
     with pytest.raises(InputError, match="takes 4 layers, and the model has 2"):
         run(other, tmp_path / "a", show=False)
+    (tmp_path / "train.txt").write_text("Anna\n\n")
+    (tmp_path / "dev.txt").write_text("Anna B-PER\n\n")
+    untagged = dataclasses.replace(options, data=tmp_path)
+    with pytest.raises(InputError, match=f"^{tmp_path}, train: The sentence 'Anna' has no tags to learn"):
+        run(untagged, tmp_path / "a", show=False)
     other = dataclasses.replace(options, task="sst2")
     with pytest.raises(InputError, match="feature_based='last' tags words, which sst2 does not"):
         run(other, tmp_path / "a", show=False)
