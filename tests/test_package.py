@@ -185,3 +185,14 @@ def test_installed_with_a_compiler_auto_is_the_engine_in_cpp(compiled_wheel, tmp
     assert len(list(tmp_path.rglob("minibert/backends/_kernels*"))) == 1
     output = run_python("-m", "minibert", "info", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert "auto: cpp: kernels in C++" in output
+
+
+@pytest.mark.slow
+def test_clang_takes_the_kernels_as_gcc_does():
+    if (clang := shutil.which("clang++")) is None:
+        pytest.skip("there is no clang++ here")
+    sources = sorted((ROOT / "csrc" / "kernels").glob("*.cpp"))
+    sources = [source for source in sources if source.name != "bindings.cpp"]  # which needs Python's headers
+    flags = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
+    done = subprocess.run([clang, *flags, *sources], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

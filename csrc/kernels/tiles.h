@@ -323,11 +323,11 @@ template <typename X> Rows<Operand<X>> left_side(Rows<X> x, int64_t n, int64_t D
 }
 
 // x (n,D), of which `left` is the other side -> (n,whole(D,VL)), floats or pairs
-template <typename X>
-Rows<Operand<X>> right_side(Rows<X> x, Rows<Operand<X>> left, int64_t n, int64_t D, float *space) {
+template <typename X, typename E>
+Rows<E> right_side(Rows<X> x, Rows<E> left, int64_t n, int64_t D, float *space) {
     if constexpr (std::is_same_v<X, float>) {
         return widened(x, n, D, space);
-    } else if constexpr (kTogether<Operand<X>> == 1) {
+    } else if constexpr (kTogether<E> == 1) {
         return left;
     } else {
         return pairs_down(left, n, D, space);
