@@ -62,6 +62,7 @@ def test_bfloat16_is_the_quickest_only_where_the_processor_multiplies_it(monkeyp
     assert found("amx", "avx512_bf16", "avx512", "portable") == narrow
     assert found("avx512", "portable") == found() == wide  # and without the kernels in C++
     assert found("avx512_bf16", "avx2", forced="avx2") == wide
+    assert found("avx512", "portable", forced="amx") == found(forced="amx") == wide  # which is not here
     rates["avx512_bf16"] = (135, 70)  # as Sapphire Rapids does
     assert found("avx512_bf16", "avx512") == wide
     assert found("amx", "avx512_bf16") == narrow

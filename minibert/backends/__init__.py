@@ -263,8 +263,9 @@ def quickest_dtype(name: str = "auto") -> str:
             return "float32" if _jax_devices().platform() == "cpu" else "bfloat16"
         except ImportError:  # of which `choose` complains
             return "float32"
-    chosen = _forced.get("isa") or next(iter(instruction_sets()), "")
-    able = name in ("auto", "cpp") and chosen in BFLOAT16_ISAS
+    sets = instruction_sets()
+    chosen = _forced.get("isa") or next(iter(sets), "")
+    able = name in ("auto", "cpp") and chosen in BFLOAT16_ISAS and chosen in sets
     return "bfloat16" if able and _rate(chosen, "bfloat16") > _rate(chosen, "float32") else "float32"
 
 
