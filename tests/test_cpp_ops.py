@@ -261,6 +261,19 @@ def test_what_a_kernel_cannot_take_is_an_error_that_names_it(change, message):
         run.gemm(**arguments, add=False)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda run, x: run.linear(x, x, 3, x.copy()), "bias is 3; it has to be an array"),
+        (lambda run, x: run.dropout(x, x.copy(), (x, None)), "drop is .*; it has to be"),
+        (lambda run, x: run.dropout(x, x.copy(), ()), "drop is empty"),
+    ],
+)
+def test_what_is_no_array_is_an_error_that_names_it(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(_kernels.Engine("", 1), np.zeros((2, 2), np.float32))
+
+
 def test_read_only_results_are_refused():
     a = np.zeros((2, 2), np.float32)
     out = a.copy()

@@ -98,10 +98,17 @@ template <typename T> Line<T> line_out(const char *name, const py::array &array)
     return {checked<T>(name, array, 1, true, true), array.shape(0)};
 }
 
+// What may be None, or stands in a tuple: an array once it is known to be one.
+py::array array_of(const char *name, const py::object &given) {
+    if (!py::isinstance<py::array>(given)) {
+        refuse(name, "is " + py::repr(given).cast<std::string>() + "; it has to be an array");
+    }
+    return py::reinterpret_borrow<py::array>(given);
+}
+
 // Nothing, where None is given.
 template <typename T> Line<const T> line_or_none(const char *name, const py::object &array) {
-    return array.is_none() ? Line<const T>{nullptr, 0}
-                           : line<T>(name, py::reinterpret_borrow<py::array>(array));
+    return array.is_none() ? Line<const T>{nullptr, 0} : line<T>(name, array_of(name, array));
 }
 
 void expect(const char *name, int64_t given, int64_t expected, const char *of) {
@@ -250,7 +257,7 @@ Borders borders(const py::array &cu_seqlens, const py::object &queries, const To
     if (causal) {
         refuse("queries", "goes with attention in both directions only, and causal is true");
     }
-    auto asking = sequences("queries", queries.cast<py::array>(), q.T_);
+    auto asking = sequences("queries", array_of("queries", queries), q.T_);
     expect("queries", asking.size, all.size, "elements");
     expect("k", k.A, q.A, "heads");
     expect("k", k.D, q.D, "elements in a head");
@@ -283,11 +290,11 @@ Drop dropout_of(const py::tuple &drop, int64_t T) {
     if (drop.size() != 2) {
         refuse("drop", "is neither empty nor a pair of arrays");
     }
-    auto keys = drop[0].cast<py::array>();
+    auto keys = array_of("drop", drop[0]);
     auto *rows = checked<const uint32_t>("drop", keys, 2, false, true);
     expect("drop", keys.shape(0), T, "rows");
     expect("drop", keys.shape(1), 2, "columns");
-    auto facts = line<uint32_t>("drop", drop[1].cast<py::array>());
+    auto facts = line<uint32_t>("drop", array_of("drop", drop[1]));
     expect("drop", facts.size, 2, "facts");
     constexpr uint32_t kDraws = 1 << 16;
     if (facts.data[1] >= kDraws) {

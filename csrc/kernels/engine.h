@@ -182,6 +182,9 @@ class Engine {
     void dropout(const py::array &x, const py::array &y, const py::tuple &drop) {
         auto X = whole_rows<const float>("x", x);
         auto Y = whole<float>("y", y, X.rows, X.columns, true);
+        if (drop.empty()) {
+            refuse("drop", "is empty, and there is nothing else to do here");
+        }
         Drop dropped = dropout_of(drop, X.rows);
         py::gil_scoped_release released;
         kernels_->dropout(pool_, X.rows, X.columns, X.data, Y.data, dropped);
@@ -270,7 +273,7 @@ class Engine {
             auto *ds = whole<float>("dsum", dsum, T, H, true).data;
             X *d_out = nullptr;
             if (!drop.empty() || !dout.is_none()) {
-                d_out = whole<X>("dout", dout.cast<py::array>(), T, H, true).data;
+                d_out = whole<X>("dout", array_of("dout", dout), T, H, true).data;
             }
             auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
             auto *dc = sized<float>("dbias", dbias, H);
