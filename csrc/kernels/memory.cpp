@@ -71,8 +71,12 @@ void give(void *data, size_t bytes) {
     bytes = rounded(std::max<size_t>(bytes, 1));
     std::lock_guard<std::mutex> lock(mutex);
     used_bytes -= bytes;
-    kept_bytes += bytes;
-    kept.emplace(bytes, data);
+    try {
+        kept.emplace(bytes, data);
+        kept_bytes += bytes;
+    } catch (const std::bad_alloc &) { // the destructor of an array calls, which can't pass it on
+        std::free(data);
+    }
 }
 
 void release() {
