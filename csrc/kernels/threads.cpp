@@ -27,7 +27,7 @@ namespace {
 
 thread_local bool in_loop = false;
 
-// Some ten microseconds: the next loop of a training step comes sooner than a sleeper wakes up.
+// Some tens of microseconds: the next loop of a training step comes sooner than a sleeper wakes up.
 constexpr int kSpins = 2000;
 
 void relax() {
