@@ -99,6 +99,8 @@ def wheel(tmp_path_factory, no_compiler):
 def sdist(tmp_path_factory, no_compiler):
     """The source distribution; nothing is compiled for it."""
     source, target = source_tree(tmp_path_factory.mktemp("source")), tmp_path_factory.mktemp("sdist")
+    (source / "tests").mkdir()
+    (source / "tests" / "test_one.py").touch()
     script = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
     run_python("-c", script, target, env=no_compiler, cwd=source)
     [path] = target.glob("*.tar.gz")
@@ -168,6 +170,7 @@ def test_source_distribution_holds_what_the_extension_is_made_of(sdist):
     assert len(sources) > 30
     assert {"csrc/wordpiece/build.py", "csrc/wordpiece/unicode_tables.py", *sources} <= inside
     assert "minibert/tokenizer/unicode-15.0.0.txt" in inside and "setup.py" in inside
+    assert not [name for name in inside if name.startswith("tests")]
 
 
 def test_installed_with_a_compiler_the_tokenizer_is_the_c_core(compiled_wheel, tmp_path):
