@@ -719,6 +719,20 @@ def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(r
     np.testing.assert_allclose(load_hf(out)[1].flat, load_hf(run)[1].flat, atol=1e-6)
 
 
+def test_weights_to_start_from_are_changed_slowly_unless_a_size_says_otherwise(run, corpus, tmp_path):
+    further = PretrainOptions(init_from="some-bert").resolved()
+    assert (further.learning_rate, further.seq_length, further.dropout) == (2e-5, "128", 0.1)
+    assert PretrainOptions(init_from="some-bert", size="tiny").resolved().learning_rate == 2e-3
+    assert PretrainOptions().resolved() == PretrainOptions(size="tiny").resolved()
+    options = PretrainOptions((str(corpus),), init_from=str(run), seq_length="16", batch_size=8, steps=3)
+    out = tmp_path / "further"
+    pretrain(options, out, show=False)
+    changes = np.abs(load_hf(out)[1].flat - load_hf(run)[1].flat)
+    assert 0 < changes.max() < 3 * 3e-5  # a step of Adam changes a number by about the rate
+    longer = PretrainOptions.resumed(out / "training.json", steps=4)
+    assert longer.size is None and pretrain(longer, out, resume=True, show=False)["steps"] == 4
+
+
 def test_starting_from_a_tensorflow_checkpoint_is_the_same_as_from_safetensors(run, corpus, tmp_path):
     assert cli.main(["convert", str(run), str(tmp_path / "google"), "--to", "tf"]) == 0
     for source in (run, tmp_path / "google"):

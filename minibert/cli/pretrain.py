@@ -28,7 +28,7 @@ from minibert.config import GELU_FORMS, SIZES
 from minibert.errors import InputError
 from minibert.options import DTYPES
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.recipes import MINUTES, RECIPES
+from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES
 
 RUNS = Path("runs")  # where run folders go that were given no name
 FLAGS = OptionFlags(PretrainOptions, "by size")
@@ -83,7 +83,7 @@ def add_pretrain(commands: Any) -> None:
         "pretrain",
         usage="minibert pretrain [CORPUS ... | --shards FOLDER] [--out DIR] [--size NAME] [...]",
         description=DESCRIPTION,
-        epilog=f"defaults of each size:\n{_recipe_table()}\n{LARGE_BATCHES}{ACCELERATORS}{EXAMPLES}",
+        epilog=f"defaults by --size:\n{_recipe_table()}\n{LARGE_BATCHES}{ACCELERATORS}{EXAMPLES}",
     )
     parser.set_defaults(run=run_pretrain)
     add_corpus(parser)
@@ -197,14 +197,17 @@ def _text_flags(group: Any) -> None:
 
 
 def _model_flags(group: Any) -> None:
-    FLAGS.choice(
-        group, "--size", SIZES, "tiny, mini, small, medium, base, large, or L-H-A as in the paper's Table 6"
+    group.add_argument(
+        "--size",
+        choices=tuple(SIZES),
+        metavar="NAME",
+        help="tiny, mini, small, medium, base, large, or L-H-A as in the paper's Table 6 (default: tiny)",
     )
     group.add_argument(
         "--init-from",
         metavar="FOLDER",
-        help="a trained BERT to start from, Hugging Face's too; its shape and vocabulary are used, and "
-        "--size only chooses the defaults below",
+        help="a trained BERT to train further, Hugging Face's too; its shape and vocabulary are used, and "
+        "--size only chooses defaults",
     )
     FLAGS.choice(group, "--hidden-act", GELU_FORMS, "gelu: with the error function; gelu_new: with tanh")
     FLAGS.number(
@@ -289,9 +292,9 @@ def _rates(text: str) -> tuple[float, ...]:
 def _recipe_table() -> str:
     """The recipes, a line a size."""
     lines = [f"  {'size':<7} {'--lr':<7} {'--seq-length':<28} {'--batch-size':<13} {'--warmup':<9} --dropout"]
-    for size, recipe in RECIPES.items():
+    for size, recipe in (RECIPES | {"further": FURTHER}).items():
         lines.append(
             f"  {size:<7} {recipe.learning_rate:<7g} {recipe.seq_length:<28} {recipe.batch_size:<13} "
             f"{recipe.warmup:<9g} {recipe.dropout:g}"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "  further: with --init-from and no --size, whatever the size of that model"])

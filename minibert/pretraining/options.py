@@ -12,7 +12,7 @@ from minibert.config import SIZES, BertConfig
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
 from minibert.options import DTYPES, LAMB_RATE, OPTIMIZERS, RunOptions
-from minibert.pretraining.recipes import MINUTES, RECIPES, Recipe, Stage, parse_lengths
+from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, Recipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
@@ -23,7 +23,8 @@ IN_SHARDS = ("corpus", "layout", "vocab", "vocab_size", "lower_case")  # what to
 class PretrainOptions(RunOptions):
     """Everything a pre-training run is a function of; stored in its folder as `training.json`.
 
-    `None` means "what the size's recipe says" (`resolved` fills it in). Two runs with equal options, engine,
+    `None` means "what the recipe says" (`resolved` fills it in): that of the size, or for weights from
+    `init_from` without a size `recipes.FURTHER`. Two runs with equal options, engine,
     threads and number of steps end with the same bytes.
 
     Raises
@@ -41,7 +42,7 @@ class PretrainOptions(RunOptions):
     shards: str | None = None  # a folder of `minibert data`: text and vocabulary in place of all of these
     held_out: float = 0.05
     # model
-    size: str = "tiny"
+    size: str | None = None  # None: "tiny", or the shape of `init_from`, which is kept in any case
     init_from: str | None = None  # folder of a trained model to start from, with its vocabulary
     hidden_act: str = "gelu"
     max_positions: int = 512
@@ -101,7 +102,7 @@ class PretrainOptions(RunOptions):
         object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
         object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
         self._check_shards()
-        if self.size not in SIZES:
+        if self.size is not None and self.size not in SIZES:
             raise InputError(f"size={self.size!r} is not a published size; use one of {', '.join(SIZES)}.")
         if self.steps is not None and self.minutes is not None:
             raise InputError(
@@ -140,9 +141,10 @@ class PretrainOptions(RunOptions):
         object.__setattr__(self, "shards", os.path.abspath(self.shards))
 
     def resolved(self) -> "PretrainOptions":
-        """The same with every `None` that the recipe of the size answers filled in."""
+        """The same with every `None` that the recipe answers filled in."""
         recipe, lamb = self.recipe, self.optimizer == "lamb"
         answers = {
+            "size": None if self.init_from else "tiny",
             "learning_rate": recipe.learning_rate * (LAMB_RATE if lamb else 1),
             "seq_length": recipe.seq_length,
             "batch_size": recipe.batch_size,
@@ -160,6 +162,8 @@ class PretrainOptions(RunOptions):
     @property
     def recipe(self) -> Recipe:
         """What goes with the size; the other sizes of Table 6 are trained as base is."""
+        if self.size is None:
+            return FURTHER if self.init_from else RECIPES["tiny"]
         return RECIPES.get(self.size, RECIPES["base"])
 
     @property

@@ -46,6 +46,10 @@ RECIPES = {
     "large":   Recipe(1e-4, "128:0.9,512:0.1",                256,    128,   0.01,   0.1,  True,  None),
 }  # fmt: skip
 
+# Of a run that begins with trained weights, whatever their size: the rate that the README of Google's code
+# advises for more pre-training of a released BERT, which higher ones make forget what it knows.
+FURTHER = Recipe(2e-5, "128", 32, 1, 0.10, 0.1, False, None)
+
 
 class Stage(NamedTuple):
     """Steps `begin` to `end` (exclusive) of a run, at one sequence length."""
