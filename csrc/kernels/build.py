@@ -95,5 +95,5 @@ class BuildKernels(build_ext):
                 depends=ext.depends,
             )
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # each may take half a gigabyte
             return [path for paths in pool.map(compiled, jobs) for path in paths]

@@ -7,11 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <pthread.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -102,7 +102,7 @@ struct Pool::State {
             while (static_cast<int>(workers.size()) < most - 1) {
                 workers.emplace_back([this, own = static_cast<int>(workers.size()) + 1] { work(own); });
             }
-        } catch (const std::system_error &) { // the system has no more; fewer do the same, to the bit
+        } catch (const std::exception &) { // no more threads, or no memory; fewer do the same, to the bit
         }
     }
 
@@ -172,8 +172,20 @@ Pool::~Pool() {
     delete state_;
 }
 
+// A process may fork while another of its threads makes a pool. The child would inherit the lock and have nobody to open
+// it, so forking waits for it.
+namespace {
+
+std::mutex making;
+
+void lock_making() { making.lock(); }
+void unlock_making() { making.unlock(); }
+
+[[maybe_unused]] const int registered = pthread_atfork(lock_making, unlock_making, unlock_making);
+
+} // namespace
+
 Pool::State *Pool::state() {
-    static std::mutex making;
     std::lock_guard<std::mutex> lock(making);
     if (state_ == nullptr || state_->process != getpid()) {
         state_ = new State(threads_);
