@@ -117,7 +117,7 @@ class Batch:
         ------
         InputError
             When there is no sequence, or when one of them is empty, has parts of different lengths, has a
-            masked position outside its tokens, or holds anything but whole numbers of at most 32 bits.
+            masked position outside its tokens, or holds anything but rows of whole numbers of 32 bits.
         """
         if not sequences:
             raise InputError("sequences=[] makes no batch; give at least one sequence.")
@@ -393,7 +393,13 @@ class VectorBatch(TaskBatch):
 # -> (n,) int32
 def _joined(sequences: Many[Sequence], name: str) -> np.ndarray:
     """One part of all sequences, end to end."""
-    given = np.concatenate([getattr(sequence, name) for sequence in sequences])
+    parts = [getattr(sequence, name) for sequence in sequences]
+    for number, part in enumerate(parts):
+        if np.ndim(part) != 1:
+            raise InputError(
+                f"{name} of sequence {number} has shape {np.shape(part)}; give numbers one after another."
+            )
+    given = np.concatenate(parts)
     with np.errstate(invalid="ignore"):
         numbers = given.astype(np.int32)
     if given.dtype != numbers.dtype and not np.array_equal(numbers, given):
