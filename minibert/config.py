@@ -5,6 +5,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from minibert.errors import InputError
 
 # Layers, hidden size, heads. tiny to medium: Turc et al. 2019; base and large: Devlin et al. 2019, section 3;
@@ -54,6 +56,9 @@ class BertConfig:
     is_decoder: bool = False  # True: causal attention, the paper's left-to-right ablation
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):
+                object.__setattr__(self, name, value.item())  # as `config.json` has it
         for name in (
             "vocab_size",
             "hidden_size",

@@ -211,6 +211,14 @@ def test_a_field_that_is_no_truth_value_or_not_finite_is_refused(field):
         BertConfig.from_dict(field)
 
 
+def test_numbers_of_numpy_are_numbers():
+    config = BertConfig.from_size("tiny", vocab_size=np.int64(99), hidden_dropout_prob=np.float32(0.5))
+    assert config == BertConfig.from_size("tiny", vocab_size=99, hidden_dropout_prob=0.5)
+    assert type(config.vocab_size) is int and type(config.hidden_dropout_prob) is float
+    with pytest.raises(InputError, match=r"vocab_size=99.5 is not a positive whole number"):
+        BertConfig(vocab_size=np.float64(99.5))
+
+
 def test_lstms_on_the_encoder_keep_its_size():
     params = Parameters(CONFIG, head=Head("span", 2, lstm=True))
     shapes = {name: value.shape for name, value in params.items() if name.startswith("lstm.1.right_to_left")}
