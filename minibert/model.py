@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +78,10 @@ class Bert:
         self.params = params
         self.ops = backends.create() if ops is None else ops
         self.missing: tuple[str, ...] = ()
+        self._kept: Any = None  # the tree of parameters, and the same where the engine computes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kept": None}  # a copy places its own parameters
 
     @classmethod
     def from_pretrained(
@@ -145,7 +148,7 @@ class Bert:
         """
         batch = self._batch(inputs)
         head = self.params.head
-        states = self.hidden_states(batch, range(self.config.L + 1))
+        states = self._states(batch, range(self.config.L + 1))
         maps = [
             [np.asarray(one) for one in bert.attention_maps(self.ops, self.config, state, layer, batch)]
             for state, layer in zip(states, self.params.tree["layers"] if attentions else (), strict=False)
@@ -158,16 +161,32 @@ class Bert:
         )
 
     # -> for each number (T,H)
-    def hidden_states(self, batch: Batch, numbers: Iterable[int]) -> list[np.ndarray]:
-        """Some of the hidden states of a batch: 0 is behind the embeddings, n behind the n-th layer."""
+    def hidden_states(self, inputs: Any, numbers: Iterable[int]) -> list[np.ndarray]:
+        """Some of the hidden states: 0 is behind the embeddings, n behind the n-th layer.
+
+        Raises
+        ------
+        InputError
+            When there is no such number, or as in `encode`.
+        """
+        wanted, L = _whole_numbers("numbers", list(numbers)).tolist(), self.config.L
+        if not wanted or not 0 <= min(wanted) <= max(wanted) <= L:
+            raise InputError(
+                f"numbers={wanted} are not hidden states of this model; choose from 0 (embeddings) to {L}."
+            )
+        return self._states(self._batch(inputs), wanted)
+
+    def _states(self, batch: Batch, numbers: Iterable[int]) -> list[np.ndarray]:
         static = (self.config, tuple(numbers))
-        found = self.ops.call(bert.hidden_states, static, self._tree, self.ops.prepare(batch))
+        found = self.ops.call(bert.hidden_states, static, self._placed(), self.ops.prepare(batch))
         return [self.ops.restored(state, batch, "tokens") for state in found]
 
-    @cached_property
-    def _tree(self) -> dict[str, Any]:
-        """The parameters where the engine computes."""
-        return self.ops.place(self.params.tree)
+    def _placed(self) -> dict[str, Any]:
+        """The parameters where the engine computes, placed anew when others have taken their place."""
+        tree = self.params.tree
+        if self._kept is None or self._kept[0] is not tree:
+            self._kept = tree, self.ops.place(tree)
+        return self._kept[1]
 
     # -> (len(rows), V)
     def masked_lm_logits(self, inputs: Any, rows: Any) -> np.ndarray:
@@ -210,7 +229,7 @@ class Bert:
         return self.params.tree
 
     def _last_hidden_state(self, batch: Batch) -> Any:
-        return self.hidden_states(batch, (self.config.L,))[0]
+        return self._states(batch, (self.config.L,))[0]
 
     def _pooled(self, last_hidden_state: Any, batch: Batch) -> Any:
         return self.ops.pooler(last_hidden_state, batch.first_rows, self.params.tree["pooler"])[0]

@@ -209,16 +209,25 @@ class FlatParameters(ABC):
 
     def __init__(self, table: list[Entry], flat: np.ndarray | None, dtype: Any) -> None:
         self.table = table
-        count = sum(entry.size for entry in table)
-        if flat is None:
-            flat = np.zeros(count, dtype)
-        if flat.shape != (count,):
-            raise ValueError(f"flat has shape {flat.shape}, but this configuration has {count:,} parameters.")
-        self.flat = flat
         ends = np.cumsum([entry.size for entry in table])
         self._places = {
             entry.name: (int(end) - entry.size, entry) for entry, end in zip(table, ends, strict=True)
         }
+        self.flat = np.zeros(self.count(), dtype) if flat is None else flat
+
+    @property
+    def flat(self) -> Any:
+        """(N,) the buffer; another may take its place, and `tree` is then made of that."""
+        return self._flat
+
+    @flat.setter
+    def flat(self, flat: Any) -> None:
+        if flat.shape != (self.count(),):
+            raise ValueError(
+                f"flat has shape {flat.shape}, but this configuration has {self.count():,} parameters."
+            )
+        self._flat = flat
+        self.__dict__.pop("tree", None)
 
     @cached_property
     def tree(self) -> dict[str, Any]:
@@ -227,12 +236,13 @@ class FlatParameters(ABC):
 
     def like(self, flat: Any) -> Self:
         """Another buffer (N,) under the same names."""
-        if flat.shape != self.flat.shape:
-            raise ValueError(f"flat has shape {flat.shape}, but these are {self.flat.size:,} parameters.")
         other = copy.copy(self)
-        other.__dict__.pop("tree", None)
         other.flat = flat
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copied tree would hold copies of the views: arrays of its own, apart from the buffer.
+        return {name: value for name, value in self.__dict__.items() if name != "tree"}
 
     @property
     @abstractmethod

@@ -1,5 +1,6 @@
 """`Bert`: equal to a recorded Hugging Face BERT in float64, and clear about what it can't take."""
 
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -201,6 +202,38 @@ def test_inputs_that_do_not_fit_are_refused_with_a_sentence(inputs, message, mod
 def test_rows_outside_the_batch_are_refused(rows, model):
     with pytest.raises(InputError, match="rows"):
         model.masked_lm_logits(encoding(2, 7, 3), rows)
+
+
+@pytest.mark.parametrize("numbers", [[], [-1], [1, 3], [1.5]])
+def test_hidden_states_that_there_are_not_are_refused(numbers, model):
+    with pytest.raises(InputError, match=r"numbers=\[.*\] are not "):
+        model.hidden_states(encoding(2, 7, 3), numbers)
+
+
+def test_hidden_states_are_made_of_what_encode_takes(model):
+    (found,) = model.hidden_states(encoding(2, 7, 3), [1])
+    np.testing.assert_array_equal(found, model.encode(encoding(2, 7, 3)).hidden_states[1])
+    with pytest.raises(InputError, match=r"input_ids\[1\]=-1 is outside"):
+        model.hidden_states(encoding(2, -1, 3), [1])
+
+
+def test_a_deep_copy_has_parameters_of_its_own(model):
+    before = model.encode(encoding(2, 7, 3)).pooled
+    other = copy.deepcopy(model)
+    other.params["pooler.weight"][...] = 0
+    other.params["embeddings.beta"][...] = 5
+    changed = other.encode(encoding(2, 7, 3))
+    np.testing.assert_allclose(changed.pooled, [np.tanh(other.params["pooler.bias"])])
+    assert changed.hidden_states[0].mean() > 4
+    np.testing.assert_array_equal(model.encode(encoding(2, 7, 3)).pooled, before)
+
+
+def test_parameters_that_take_the_place_of_others_are_computed_with(model):
+    changed = Bert(model.config, model.params, model.ops)
+    states = changed.encode(encoding(2, 7, 3)).hidden_states
+    changed.params = model.params.like(model.params.flat * 2)
+    again = changed.encode(encoding(2, 7, 3)).hidden_states
+    assert relative_error(again[0], 2 * states[0]) < 1e-9  # LayerNorm's gamma and beta are doubled
 
 
 def test_number_of_no_sequence_is_refused(model):

@@ -1,7 +1,9 @@
 """Parameters: published counts, the paper's initial values, one buffer seen through names."""
 
+import copy
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -165,6 +167,25 @@ def test_zeros_like_and_astype_are_parameters_of_their_own(parameters):
 def test_buffer_of_another_size_is_refused():
     with pytest.raises(ValueError, match=r"flat has shape \(3,\), but this configuration has .* parameters"):
         Parameters(CONFIG, np.zeros(3))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_the_tree_of_a_copy_shows_the_buffer_of_the_copy(copied):
+    params = Parameters(CONFIG)
+    assert not params.tree["nsp"]["bias"].any()
+    other = copied(params)
+    other.flat[:] = 7
+    assert (other.tree["nsp"]["bias"] == 7).all()
+    assert (params.flat == 7).all() == (copied is copy.copy)
+
+
+def test_another_buffer_takes_the_place_of_the_first_in_the_tree_too():
+    params = Parameters(CONFIG)
+    assert not params.tree["nsp"]["bias"].any()
+    params.flat = params.flat + 7
+    assert (params.tree["nsp"]["bias"] == 7).all()
+    with pytest.raises(ValueError, match=r"flat has shape \(3,\)"):
+        params.flat = np.zeros(3)
 
 
 def test_names_nest_into_a_tree_with_lists_for_numbers():

@@ -28,6 +28,9 @@ class Primitives:
     def __init__(self, xp: Any = np) -> None:
         self.xp = xp
 
+    def __deepcopy__(self, _: dict) -> "Primitives":
+        return self  # copies of a model share their engine
+
     def cast(self, x: Any, dtype: Any) -> Any:
         """The one place where precision changes."""
         return self.xp.asarray(x).astype(dtype)
