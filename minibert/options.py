@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from minibert.errors import InputError
 from minibert.files import atomic_text
 
@@ -26,6 +28,12 @@ class RunOptions:
     MACHINE: ClassVar[frozenset[str]] = frozenset(
         {"backend", "threads", "accumulate", "devices", "fsdp", "recompute"}
     )
+
+    def _make_plain(self) -> None:
+        """Paths and NumPy's numbers as JSON has them, in every field."""
+        for name, value in vars(self).items():
+            if isinstance(value, Path | np.generic):
+                object.__setattr__(self, name, str(value) if isinstance(value, Path) else value.item())
 
     def _require(self, what: str, holds: Callable[[Any], bool], *names: str) -> None:
         """Raise InputError when one of these fields is neither None nor what it should be."""

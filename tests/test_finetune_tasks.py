@@ -125,6 +125,9 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
         ({"dtype": "int8"}, "dtype='int8'"),
         ({"span_weight": 0.0}, "span_weight=0.0"),
         ({"width": 0}, "width=0"),
+        ({"batch_size": 8.0}, "batch_size=8.0 is not valid; give a whole number"),
+        ({"seed": 1.5}, "seed=1.5 is not valid; give a whole number"),
+        ({"columns": ["text=review"]}, r"columns=\['text=review'\] are not names with columns"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(wrong, message):

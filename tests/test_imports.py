@@ -17,7 +17,7 @@ TABLE = """
 errors                  |                                                     |
 files                   |                                                     | safetensors
 machine                 |                                                     |
-options                 |                                                     |
+options                 |                                                     | numpy
 __init__                | any                                                 |
 __main__                | cli/__init__                                        |
 

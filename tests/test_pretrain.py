@@ -143,6 +143,15 @@ def test_options_survive_json(tmp_path):
     assert PretrainOptions.load(tmp_path / "training.json") == options
 
 
+def test_options_that_are_paths_and_numbers_of_numpy_survive_json(tmp_path):
+    options = PretrainOptions(
+        vocab=tmp_path, init_from=tmp_path, steps=np.int64(4), learning_rate=np.float32(0.5)
+    )
+    options.save(tmp_path / "training.json")
+    said = {"vocab": str(tmp_path), "init_from": str(tmp_path), "steps": 4, "learning_rate": 0.5}
+    assert PretrainOptions.load(tmp_path / "training.json") == options == PretrainOptions(**said)
+
+
 @pytest.mark.parametrize(
     "wrong, message",
     [
@@ -156,6 +165,8 @@ def test_options_survive_json(tmp_path):
         ({"dropout": 1.0}, "dropout=1.0"),
         ({"dtype": "int8"}, "dtype='int8'"),
         ({"keep": -1}, "keep=-1"),
+        ({"steps": 5.0}, "steps=5.0 is not valid; give a whole number"),
+        ({"seed": 1.5}, "seed=1.5 is not valid; give a whole number"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(wrong, message):

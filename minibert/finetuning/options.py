@@ -97,10 +97,17 @@ class FinetuneOptions(RunOptions):
     FREE = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps", "backend", "threads"})
 
     def __post_init__(self) -> None:
+        self._make_plain()
         for name in ("data", "model"):  # whole paths, for a run is asked from anywhere
             object.__setattr__(self, name, os.path.abspath(getattr(self, name)))
         pairs = self.columns.items() if isinstance(self.columns, dict) else self.columns
-        object.__setattr__(self, "columns", tuple((str(name), str(column)) for name, column in pairs))
+        try:
+            pairs = tuple((str(name), str(column)) for name, column in pairs)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"columns={self.columns!r} are not names with columns; give such as {{'text': 'review'}}."
+            ) from None
+        object.__setattr__(self, "columns", pairs)
         names = [name for name, _ in self.columns]
         if twice := [name for name in names if names.count(name) > 1]:
             raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
@@ -111,19 +118,20 @@ class FinetuneOptions(RunOptions):
         whole = ("train_examples", "dev_examples", "max_steps", "batch_size", "accumulate", "restarts")
         self._require(
             "a whole number of at least 1",
-            lambda x: x >= 1 and x == int(x),
+            lambda x: isinstance(x, int) and x >= 1,
             *whole,
             "threads",
             "devices",
             "token_budget",
             "width",
         )
-        self._require("a whole number of at least 4", lambda x: x >= 4 and x == int(x), "max_length")
+        self._require("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4, "max_length")
         self._require("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6, "epochs")
         self._require("a finite number above 0", lambda x: 0 < x < math.inf, "adam_eps")
         self._require("finite numbers above 0, each once", _are_rates, "learning_rates")
-        counts = ("seed", "keep", "checkpoint_seconds", "checkpoint_steps", "freeze")
-        self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", *counts)
+        counts = ("seed", "keep", "checkpoint_steps", "freeze")
+        self._require("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0, *counts)
+        self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", "checkpoint_seconds")
         shares = ("dropout", "attention_dropout", "warmup", "beta1", "beta2")
         self._require("at least 0 and below 1", lambda x: 0 <= x < 1, *shares)
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "split_dev")

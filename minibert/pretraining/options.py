@@ -98,6 +98,7 @@ class PretrainOptions(RunOptions):
     )
 
     def __post_init__(self) -> None:
+        self._make_plain()
         paths = [self.corpus] if isinstance(self.corpus, str | Path) else self.corpus
         object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
         object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
@@ -109,12 +110,13 @@ class PretrainOptions(RunOptions):
                 f"steps={self.steps} and minutes={self.minutes} are both given; give one of them."
             )
         whole = ("steps", "batch_size", "accumulate", "vocab_size", "max_positions", "threads", "devices")
-        self._require("a whole number of at least 1", lambda x: x >= 1 and x == int(x), *whole)
+        self._require("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1, *whole)
         self._require(f"at most {MOST:,}", lambda x: x <= MOST, "max_predictions_per_seq", *whole)
         positive = ("minutes", "learning_rate", "adam_eps")
         self._require("a finite number above 0", lambda x: 0 < x < math.inf, *positive)
-        counts = ("seed", "keep", "checkpoint_seconds", "checkpoint_steps", "evaluations")
-        self._require("0 or more", lambda x: x >= 0, "clip_norm", *counts)
+        counts = ("seed", "keep", "checkpoint_steps", "evaluations")
+        self._require("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0, *counts)
+        self._require("0 or more", lambda x: x >= 0, "clip_norm", "checkpoint_seconds")
         self._require("a finite number, 0 or more", lambda x: 0 <= x < math.inf, "weight_decay")
         shares = ("dropout", "attention_dropout", "warmup", "beta1", "beta2")
         self._require("at least 0 and below 1", lambda x: 0 <= x < 1, *shares)
