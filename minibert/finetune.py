@@ -138,8 +138,12 @@ def _load(
     return models
 
 
+def _listed(folders: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
+    return [folders] if isinstance(folders, str | Path) else folders
+
+
 def evaluate(
-    folders: Sequence[str | Path],
+    folders: str | Path | Sequence[str | Path],
     data: str | Path | None = None,
     split: str = "dev",
     *,
@@ -154,7 +158,7 @@ def evaluate(
 
     Parameters
     ----------
-    folders : of the models.
+    folders : of the model or models.
     data : folder of the task's files; the one that the model was fine-tuned on, when left out.
     split : a labelled one.
     task : what to ask in place of the model's own task, of the same answers: "mnli-mm" of a model of "mnli".
@@ -172,6 +176,7 @@ def evaluate(
         When a folder holds no fine-tuned model, models can't be averaged, or the data are of another task or
         not labelled.
     """
+    folders = _listed(folders)
     models = _load(folders, task, backend, threads, dtype)
     examples = asked_examples(models[0].task, models[0].folder, data, split, own=task is None)
     models[0].task.tell_unknown(examples, models[0].labels)
@@ -187,7 +192,7 @@ def evaluate(
 
 
 def predict(
-    folders: Sequence[str | Path],
+    folders: str | Path | Sequence[str | Path],
     data: str | Path | None,
     split: str,
     out: str | Path,
@@ -223,6 +228,7 @@ def predict(
     RunError
         When the disk is full; each file is whole or not there.
     """
+    folders = _listed(folders)
     require_folder(out)
     models = _load(folders, task, backend, threads, dtype)
     first = models[0]
@@ -280,7 +286,7 @@ def is_labelled(task: Task, examples: Sequence[Any]) -> bool:
 
 def classify(
     folder: str | Path,
-    texts: Sequence[tuple[str, str | None]],
+    texts: Sequence[str | tuple[str, str | None]],
     *,
     backend: str = "auto",
     threads: int | None = None,
@@ -291,7 +297,7 @@ def classify(
     Parameters
     ----------
     folder : of a model whose task has one answer for a text, a class or a number.
-    texts : each with the second text of its pair, or None.
+    texts : strings, or pairs of a text and the second one, which may be None.
     backend, threads : of the engine.
     model : the folder's, where it is loaded already.
 
@@ -305,6 +311,8 @@ def classify(
         When the model answers something else, a text is empty, or a pair lacks its second text or has one too
         many.
     """
+    if isinstance(texts, str):
+        raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
     model = model or Finetuned.from_pretrained(folder, backend, threads)
     if model.head.kind not in ("classify", "regress"):
         command = {"span": "answer", "tag": "tag"}.get(model.head.kind, "predict")
@@ -314,7 +322,8 @@ def classify(
         )
     pair = _is_pair(model)
     examples = []
-    for number, (first, second) in enumerate(texts):
+    for number, text in enumerate(texts):
+        first, second = (text, None) if isinstance(text, str) else text
         if not first.strip() or (second is not None and not second.strip()):
             raise InputError("A text is empty; give one with words in it.")
         if pair is not None and pair != (second is not None):

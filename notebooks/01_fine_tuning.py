@@ -175,9 +175,7 @@ lines = [
     "I celebrate the city, and the engines, and the bodies of the workmen.",
     "Off with his head! said the Queen.",
 ]
-for line, found in zip(
-    lines, classify(work / "authors-pretrained", [(line, None) for line in lines]), strict=True
-):
+for line, found in zip(lines, classify(work / "authors-pretrained", lines), strict=True):
     best = sorted(found["probabilities"].items(), key=lambda item: -item[1])[:3]
     print(line, "\n   ", "  ".join(f"{name} {100 * chance:.0f}%" for name, chance in best))
 

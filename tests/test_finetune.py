@@ -119,6 +119,15 @@ def test_evaluating_a_run_gives_the_figures_of_its_report(run, sst2):
     assert "accuracy" in measured_text(found) and "95% of bootstrap samples" in measured_text(found)
 
 
+def test_one_model_and_single_texts_are_asked_as_they_are(run, sst2):
+    assert evaluate(run, sst2, backend="numpy") == evaluate([run], sst2, backend="numpy")
+    texts = ["the film was very charming", "no"]
+    found = classify(run, texts, backend="numpy")
+    assert found == classify(run, [(text, None) for text in texts], backend="numpy")
+    with pytest.raises(InputError, match=r"texts='no' is one text; give a list"):
+        classify(run, "no", backend="numpy")
+
+
 def test_the_stored_predictions_are_those_of_the_stored_model(run, sst2):
     model = Finetuned.from_pretrained(run, "numpy")
     examples = model.task.read(sst2, "dev")
