@@ -163,10 +163,17 @@ def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
     params : `FlatParameters`.
     kind : "adamw" or "lamb".
     given : as for `Optimizer`.
+
+    Raises
+    ------
+    InputError
+        When there is no such kind.
     """
     if kind == "lamb":
         return Lamb(params.flat, params.tensors, **given)
-    return AdamW(params.flat, params.decayed, **given)
+    if kind == "adamw":
+        return AdamW(params.flat, params.decayed, **given)
+    raise InputError(f"optimizer={kind!r} does not exist; use adamw or lamb.")
 
 
 def warmup_linear(step: int, total: int, warmup: int, peak: float, google: bool = False) -> float:

@@ -99,6 +99,8 @@ def test_a_gradient_that_is_no_number_changes_nothing(parameters):
 def test_each_kind_has_its_class(parameters):
     kinds = {kind: type(optimizer_for(parameters, kind)) for kind in OPTIMIZERS}
     assert kinds == {"adamw": AdamW, "lamb": Lamb}
+    with pytest.raises(InputError, match="optimizer='paper' does not exist; use adamw or lamb"):
+        optimizer_for(parameters, "paper")
 
 
 # What options and flags say.
