@@ -142,7 +142,7 @@ class Batch:
                 "tokens; count from its [CLS], which is 0."
             )
         masked_rows = (masked + np.repeat(begins[:-1], counts)).astype(np.int32)
-        next_labels = np.array([s.next_sentence_label for s in sequences], np.int32)
+        next_labels = _whole("next_sentence_label", np.array([s.next_sentence_label for s in sequences]))
         asked = next_labels >= 0
         return cls(
             input_ids=_joined(sequences, "input_ids"),
@@ -263,8 +263,8 @@ class TaskBatch(Batch):
         Raises
         ------
         InputError
-            When there is no feature, when features have different numbers of sequences, or when one has
-            another number of tags than of rows.
+            When there is no feature, when features have different numbers of sequences, when one has another
+            number of tags than of rows, or a label or row is no whole number where it has to be.
         """
         if not features:
             raise InputError("features=[] makes no batch; give at least one.")
@@ -276,7 +276,9 @@ class TaskBatch(Batch):
                     "put examples with as many choices into a batch."
                 )
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
-        rows = [np.empty(0, np.int32) if f.rows is None else np.asarray(f.rows, np.int32) for f in features]
+        rows = [
+            np.empty(0, np.int32) if f.rows is None else _whole("rows", np.asarray(f.rows)) for f in features
+        ]
         begins = batch.cu_seqlens[:-1:choices]
         labels, known = _labels(features, rows, head)
         return cls(
@@ -399,12 +401,19 @@ def _joined(sequences: Many[Sequence], name: str) -> np.ndarray:
             raise InputError(
                 f"{name} of sequence {number} has shape {np.shape(part)}; give numbers one after another."
             )
-    given = np.concatenate(parts)
-    with np.errstate(invalid="ignore"):
-        numbers = given.astype(np.int32)
-    if given.dtype != numbers.dtype and not np.array_equal(numbers, given):
-        wrong = given[numbers != given][0]
-        raise InputError(f"{name} has {wrong}, which is no whole number of at most 32 bits; check it.")
+    return _whole(name, np.concatenate(parts))
+
+
+# given (...) -> (...) int32
+def _whole(name: str, given: np.ndarray) -> np.ndarray:
+    """The same numbers, if they are whole."""
+    wrong = given
+    if given.dtype.kind in "biuf" or not given.size:
+        with np.errstate(invalid="ignore"):
+            numbers = given.astype(np.int32)
+        wrong = given[numbers != given]
+    if len(wrong):
+        raise InputError(f"{name} has {wrong[0]}, which is no whole number of at most 32 bits; check it.")
     return numbers
 
 
@@ -417,7 +426,7 @@ def _labels(features: Many[Feature], rows: list[np.ndarray], head: Head) -> tupl
             if label is not None and len(label) != len(own):
                 raise InputError(f"Feature {number} has {len(label)} tags and {len(own)} rows; give as many.")
         tags = [np.zeros(len(own)) if tag is None else tag for own, tag in zip(rows, given, strict=True)]
-        return np.concatenate(tags).astype(np.int32), np.repeat(known, [len(own) for own in rows])
+        return _whole("label", np.concatenate(tags)), np.repeat(known, [len(own) for own in rows])
     nothing = (0, 0) if head.kind == "span" else 0
-    dtype = np.float64 if head.kind == "regress" else np.int32
-    return np.array([nothing if label is None else label for label in given], dtype), np.array(known)
+    labels = np.array([nothing if label is None else label for label in given])
+    return labels.astype(np.float64) if head.kind == "regress" else _whole("label", labels), np.array(known)

@@ -136,6 +136,11 @@ def test_what_would_become_another_number_or_another_sequence_is_refused(field, 
         Batch.pack([THREE[0]._replace(**{field: np.array(values)}), THREE[2]])
 
 
+def test_a_half_of_a_next_sentence_label_is_refused():
+    with pytest.raises(InputError, match="next_sentence_label has 0.7, which is no whole number"):
+        Batch.pack([THREE[0]._replace(next_sentence_label=0.7), THREE[1]])
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [

@@ -168,6 +168,21 @@ def test_a_tag_that_there_is_not_and_a_choice_too_many_are_refused():
         packed(CHOICE, Feature((sequence(2),) * 2, 2))
 
 
+@pytest.mark.parametrize(
+    ("head", "label", "rows", "message"),
+    [
+        (CLASSIFY, 1.7, None, "label has 1.7, which is no whole number"),
+        (CLASSIFY, "positive", None, "label has positive, which is no whole number"),
+        (SPAN, (0, 1.5), None, "label has 1.5, which"),
+        (TAG, [2.5], [1], "label has 2.5, which"),
+        (TAG, [2], [1.5], "rows has 1.5, which"),
+    ],
+)
+def test_a_label_or_row_that_would_become_another_is_refused(head, label, rows, message):
+    with pytest.raises(InputError, match=message):
+        packed(head, feature(3, label, rows))
+
+
 @pytest.mark.parametrize(("row", "flat"), [(3, 3), (-1, -1)])
 def test_a_row_of_another_sequence_is_refused(row, flat):
     batch = TaskBatch.pack_features([feature(3, [1], [row]), feature(4, [1], [0])], TAG)
