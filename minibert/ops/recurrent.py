@@ -135,9 +135,9 @@ class Recurrent(Blocks):
             finished.append(dict(zip(DIRECTIONS, (left, right), strict=True)))
         return dy, finished[::-1]
 
-    # Where dx is not needed, the product d_gates w_in^T is left out: it is a sixth to a quarter of everything
-    # that forward and backward compute. An engine with another layout of rows computes it nevertheless, and
-    # its compiler drops it.
+    # Where dx is not needed, the product d_gates w_in^T is left out: it is a sixth to a quarter of all that
+    # forward and backward compute in this layer. An engine with another layout of rows computes it,
+    # and its compiler drops it.
     def _lstm_backward(self, dy: Any, saved: Saved, grads: dict, unread: bool) -> tuple[Any, dict]:
         saved_linear, _, cu_seqlens, *_ = saved
         if unread and isinstance(cu_seqlens, np.ndarray):
