@@ -717,9 +717,8 @@ def test_variants_of_the_paper_run_to_the_end(corpus, tmp_path, more):
 def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(run, corpus, tmp_path):
     out = tmp_path / "further"
     options = small_options(
-        corpus, init_from=str(run), learning_rate=1e-9, steps=2, seed=3, dropout=0.25, hidden_act="gelu_new",
-        size="base", max_positions=512,
-    )  # fmt: skip
+        corpus, init_from=str(run), learning_rate=1e-9, steps=2, seed=3, dropout=0.25, size="base"
+    )
     report = pretrain(options, out, show=False)
     assert report["size"] == json.loads((run / "report.json").read_text())["size"] != "base"
     config = load_hf(out)[0]
@@ -770,6 +769,9 @@ def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path)
     with pytest.raises(InputError, match="vocabulary that it came with"):
         options = small_options(corpus, init_from=str(run), vocab=str(tmp_path / "vocab"))
         pretrain(options, tmp_path / "b", show=False)
+    for other in ({"hidden_act": "gelu_new"}, {"max_positions": 32}):
+        with pytest.raises(InputError, match=f"{next(iter(other))}=.* which stays; leave it out"):
+            pretrain(small_options(corpus, init_from=str(run), **other), tmp_path / "d", show=False)
     for no_model in (corpus, tmp_path / "nowhere"):
         with pytest.raises(InputError, match="init_from=.* has no config.json"):
             pretrain(small_options(corpus, init_from=str(no_model)), tmp_path / "c", show=False)

@@ -205,5 +205,11 @@ def _loaded(options: PretrainOptions, text: Text) -> Parameters:
             f"seq_length={options.seq_length} is longer than the {stored.max_position_embeddings} positions "
             f"of {options.init_from}; choose shorter sequences."
         )
+    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", stored.max_position_embeddings)):
+        asked = getattr(options, name)
+        if asked not in (kept, getattr(PretrainOptions, name)):
+            raise InputError(
+                f"{name}={asked} is not what {options.init_from} has, {kept}, which stays; leave it out."
+            )
     config = stored.to_dict() | options.dropouts | {"is_decoder": options.left_to_right}
     return Parameters(BertConfig.from_dict(config), params.flat.astype(precision_for(options.dtype)))
