@@ -32,8 +32,12 @@ MB_INLINE void put(const Gradients<float> &to, const Block &block, int64_t r, in
 MB_INLINE void put_queries(Pair *to, const Block &block, int64_t r, int64_t c, bool two, __m512i x) {
     int64_t stride = filled<Pair>(block.width / 2);
     Pair *row = to + r * stride + c / 2;
+#if __has_builtin(__builtin_shufflevector)
     auto first = __builtin_shufflevector(x, x, 0, 1, 2, 3),
          second = __builtin_shufflevector(x, x, 4, 5, 6, 7);
+#else // GCC before 12, which, unlike 12, has no warnings for these
+    __m256i first = _mm512_castsi512_si256(x), second = _mm512_extracti64x4_epi64(x, 1);
+#endif
     std::memcpy(row, &first, sizeof first);
     if (two) {
         std::memcpy(row + stride, &second, sizeof second);

@@ -72,7 +72,7 @@ class BuildKernels(build_ext):
         """Compile and link one extension."""
         if ext.name == NAME:
             if self.compiler.compiler_type == "msvc":
-                raise CompileError("the kernels in C++ need GCC 12 or later, or Clang")
+                raise CompileError("the kernels in C++ need GCC 11 or later, or Clang")
             here = str(ROOT / self.get_ext_filename(NAME))
             if self.editable_mode and not self.force and not newer_group(ext.depends, here, "newer"):
                 # Built before, for an installation with other extras.

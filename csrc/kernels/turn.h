@@ -8,11 +8,20 @@
 namespace mb {
 namespace MB_ISA {
 
+// Lanes of a, and from VL on of b.
+template <int... lane> MB_INLINE vf pick(vf a, vf b) {
+#if __has_builtin(__builtin_shufflevector)
+    return __builtin_shufflevector(a, b, lane...);
+#else // GCC before 12
+    return __builtin_shuffle(a, b, vi{lane...});
+#endif
+}
+
 // Lanes of two vectors exchanged, so that in blocks of `step` lanes  a0 a1  become  a0 b0,
 //                                                                     b0 b1          a1 b1.
 template <int step, int... lane> MB_INLINE void exchange(vf &a, vf &b, std::integer_sequence<int, lane...>) {
-    vf upper = __builtin_shufflevector(a, b, (lane & step ? lane - step + VL : lane)...);
-    b = __builtin_shufflevector(a, b, (lane & step ? lane + VL : lane + step)...);
+    vf upper = pick<(lane & step ? lane - step + VL : lane)...>(a, b);
+    b = pick<(lane & step ? lane + VL : lane + step)...>(a, b);
     a = upper;
 }
 

@@ -95,7 +95,7 @@ TABLE = {
     "cpp": Engine(
         "kernels in C++ for float32 and bfloat16",
         _cpp,
-        "install a C++ compiler (GCC 12 or later, or Clang) and Python's headers, then minibert anew",
+        "install a C++ compiler (GCC 11 or later, or Clang) and Python's headers, then minibert anew",
         ("float32", "bfloat16", "float64"),
     ),
     "numba": Engine("loops compiled by Numba for float32 and float64", _numba, "pip install numba"),
