@@ -28,7 +28,12 @@ class OutOfMemory(MemoryError):
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM, the argument, has ended the training, after the same step in all processes."""
+    """A signal, the argument, has ended the training, after the same step in all processes."""
+
+
+# Of signals that stop a command as Ctrl-C does: its exit status then. Windows has no SIGHUP, which a terminal
+# sends when it is closed.
+STOPPED_BY = {"SIGTERM": 143, "SIGHUP": 129}
 
 
 class DivergedError(RunError):

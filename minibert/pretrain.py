@@ -27,7 +27,7 @@ from minibert.hub import save_hf
 from minibert.machine import cores
 from minibert.model import Bert
 from minibert.pretraining.budget import next_review, plan_steps, review, timetable_of
-from minibert.pretraining.evaluation import TARGETS, score_shuffled
+from minibert.pretraining.evaluation import TARGETS, entropy_of_counts, score_shuffled
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import Guess, fill_masks, held_out_gaps
 from minibert.pretraining.preparation import prepare_text
@@ -244,6 +244,8 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
     tell("Measuring the held-out loss.")
     batches = task.held_out_batches(options.longest, TARGETS)
     held_out = task.score(params, batches)
+    pieces = task.text.piece_counts(range(task.text.shards.n_documents))
+    held_out = dataclasses.replace(held_out, text_unigram=entropy_of_counts(pieces))
     shuffled = score_shuffled(
         task.ops, params.config, params.tree, batches, task.text.tokenizer.special_ids, task.mask_id
     )
@@ -304,13 +306,18 @@ def figures_text(figures: dict[str, Any]) -> str:
     """Held-out figures as a person reads them: `HeldOut.to_dict()`, with `shuffled_loss` beside them, which
     is None left to right.
     """
-    shuffled = figures["shuffled_loss"]
+    loss, shuffled = figures["loss"], figures["shuffled_loss"]
     what = "next words" if shuffled is None else "[MASK] positions"
-    gain = figures["nats_under_unigram"]
-    place = f"the model is {abs(gain):.2f} {'under' if gain >= 0 else 'over'} it"
+
+    def floor(of_what: str, entropy: float) -> str:
+        gain = entropy - loss
+        place = f"the model is {abs(gain):.2f} {'under' if gain >= 0 else 'over'} it"
+        return f"{'  unigram entropy of ' + of_what:<36}{entropy:.3f} nats ({place})"
+
     lines = [
-        f"{'Held-out loss on ' + what:<36}{figures['loss']:.3f} nats ({figures['targets']:,} targets)",
-        f"  unigram entropy of the same       {figures['unigram']:.3f} nats ({place})",
+        f"{'Held-out loss on ' + what:<36}{loss:.3f} nats ({figures['targets']:,} targets)",
+        floor("these targets", figures["unigram"]),
+        floor("the whole text", figures["text_unigram"]),
         *([f"  with its context shuffled         {shuffled:.3f} nats"] if shuffled is not None else []),
         f"  perplexity                        {figures['perplexity']:.1f}",
         f"  accuracy                          {100 * figures['accuracy']:.1f}%",

@@ -160,8 +160,9 @@ class RunLog:
 
 def say(text: str) -> None:
     """One sentence for the person watching, on the error stream, above a progress bar if there is one."""
-    tqdm.write(text, file=sys.stderr)
-    sys.stderr.flush()
+    with suppress(OSError):  # of a terminal that was closed: nobody is watching
+        tqdm.write(text, file=sys.stderr)
+        sys.stderr.flush()
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from minibert.batch import Batch
 from minibert.checkpoint import Checkpoint, checkpoint_path, checkpoints, prune, save_checkpoint
-from minibert.errors import DivergedError, RunError, Stopped
+from minibert.errors import STOPPED_BY, DivergedError, RunError, Stopped
 from minibert.optim import Optimizer
 from minibert.params import FlatParameters
 from minibert.runlog import RunLog, say
@@ -123,7 +123,8 @@ def train(
     RunError
         When a checkpoint cannot be written.
     KeyboardInterrupt
-        After Ctrl-C, or SIGTERM where that is handled, once the step is finished and a checkpoint is written.
+        After Ctrl-C, or SIGTERM or SIGHUP where they are handled, once the step is finished and a checkpoint
+        is written.
     """
     steps = Steps(ops, state, gradients, loop)
     clock = saved_at = time.monotonic()
@@ -371,8 +372,9 @@ def prefetch(items: Iterable[Any], depth: int = 4) -> Iterator[Any]:
 class Interrupt:
     """Turns Ctrl-C into a request that the loop reads between two steps; a second Ctrl-C stops at once.
 
-    So it does with SIGTERM where that has a handler, which the command line sets. What is ignored, as Ctrl-C
-    in the background, stays so.
+    So it does with SIGTERM and SIGHUP where they have a handler, which the command line sets. What is
+    ignored, as Ctrl-C in the background, stays so. A terminal that is closed may send SIGHUP twice, so it
+    never stops at once.
     """
 
     asked = ""  # the name of the signal
@@ -380,8 +382,10 @@ class Interrupt:
     def __enter__(self) -> "Interrupt":
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():  # only there are signals delivered
-            for number in (signal.SIGINT, signal.SIGTERM):
-                if callable(signal.getsignal(number)):  # not so where it is ignored, or ends the process
+            for name in ("SIGINT", *STOPPED_BY):
+                number = getattr(signal, name, None)
+                # Not so where it is ignored, or ends the process.
+                if number is not None and callable(signal.getsignal(number)):
                     self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -391,4 +395,6 @@ class Interrupt:
 
     def _note(self, number: int, _: Any) -> None:
         self.asked = signal.Signals(number).name
-        self.__exit__()
+        for other, handler in self._before.items():
+            if signal.Signals(other).name != "SIGHUP":
+                signal.signal(other, handler)

@@ -22,7 +22,8 @@ from minibert.errors import InputError, RunError
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import Tokenizer
 
-STOPS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]  # what is sent, and the status then
+STOPS = [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)]  # what is sent, and the status then
+STOPS = [(getattr(signal, name), status) for name, status in STOPS if hasattr(signal, name)]
 QUICK = "--vocab-size 200 --seq-length 16 --batch-size 8 --evaluations 0 --backend numpy --quiet".split()
 
 
@@ -262,7 +263,7 @@ def test_the_command_is_the_module():
 
 
 @pytest.mark.parametrize(("sent", "status"), STOPS)
-def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on_and_the_run_goes_on(corpus, tmp_path, sent, status):
+def test_signals_save_and_say_how_to_go_on_and_the_run_goes_on(corpus, tmp_path, sent, status):
     out, flags = tmp_path / "run", [flag for flag in QUICK if flag != "--quiet"]
     process = start("pretrain", corpus, "--out", out, "--steps", "100000", *flags, "--save-every", "1")
     wait_for_step(process, out, 1)
@@ -275,6 +276,27 @@ def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on_and_the_run_goes_on(corpus
     done = max(int(path.stem.split("-")[1]) for path in (out / "checkpoints").iterdir())
     assert cli.main(["pretrain", "--out", str(out), "--resume", "--steps", str(done + 1), "--quiet"]) == 0
     assert json.loads((out / "report.json").read_text())["steps"] == done + 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="such terminals are POSIX")
+def test_a_run_whose_terminal_is_closed_saves(corpus, tmp_path):
+    import fcntl
+    import pty
+    import termios
+
+    out, flags = tmp_path / "run", [flag for flag in QUICK if flag != "--quiet"]
+    mine, its = pty.openpty()
+    process = start(
+        *("pretrain", corpus, "--out", out, "--steps", "100000", *flags),
+        **{"stdin": its, "stdout": its, "stderr": its, "start_new_session": True},
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(its)
+    wait_for_step(process, out, 1)
+    assert not (out / "checkpoints").exists()
+    os.close(mine)
+    assert process.wait(PATIENCE) == 129
+    assert len(list((out / "checkpoints").iterdir())) == 1
 
 
 # What the commands do
@@ -310,7 +332,8 @@ def test_evaluate_repeats_the_figures_of_the_report(run, capsys):
 
 def test_evaluate_measures_another_text(run, corpus, capsys):
     assert cli.main(["evaluate", str(run), str(corpus), "--targets", "50", "--seq-length", "12"]) == 0
-    assert "unigram entropy of the same" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "unigram entropy of these targets" in out and "unigram entropy of the whole text" in out
 
 
 def test_fill_mask_prints_as_many_guesses_as_asked(run, capsys):
@@ -402,7 +425,7 @@ def test_vocab_stopped_while_learning_leaves_nothing(corpus, tmp_path, monkeypat
     assert cli.main(["vocab", str(corpus), "--out", str(out), "--vocab-size", "60"]) == status
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert {signal.getsignal(number) for number, _ in STOPS[1:]} == {signal.SIG_DFL}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="such signals are POSIX")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from agreement import stored_tensors
 from hypothesis import given, settings, strategies as st
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
@@ -239,8 +239,46 @@ def test_missing_files_are_named(tmp_path):
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(InputError, match="weights of a BERT in model.safetensors or pytorch_model.bin"):
         load_hf(tmp_path)
-    (tmp_path / "model.safetensors.index.json").touch()
-    with pytest.raises(InputError, match="in several files .*: save the model again in one"):
+
+
+def in_parts(folder):
+    """The weights of a model in two files and their index, as `save_pretrained(max_shard_size=...)` does."""
+    write_model(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, held in parts.items():
+        save_file({name: tensors[name] for name in held}, folder / file)
+    places = {name: file for file, held in parts.items() for name in held}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    return places
+
+
+def test_weights_in_several_files_are_those_in_one(tmp_path):
+    in_parts(tmp_path / "parts")
+    _, params, report = load_hf(tmp_path / "parts")
+    _, expected, expected_report = load_hf(write_model(tmp_path / "whole"))
+    assert np.array_equal(params.flat, expected.flat) and report == expected_report
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ({}, "no weight_map"),
+        ({"weight_map": {"x": 1}}, "no weight_map"),
+        ({"weight_map": {"x": "../model.safetensors"}}, "not one of its folder"),
+        ({"weight_map": {"x": ""}}, "cannot be read"),
+        ({"weight_map": {"x": "third.safetensors"}}, "third.safetensors cannot be read"),
+        ({"weight_map": {"x": "model-00001-of-00002.safetensors"}}, "lacks x, which .*json says it has"),
+    ],
+)
+def test_an_index_that_is_wrong_is_refused(index, message, tmp_path):
+    places = in_parts(tmp_path)
+    if "x" in index.get("weight_map", {}):
+        index["weight_map"] |= places
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=message):
         load_hf(tmp_path)
 
 

@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -42,6 +43,8 @@ def small_options(corpus, **more):
         corpus=(str(corpus),), vocab_size=120, seq_length="8:0.5,16:0.5", batch_size=8, max_positions=16,
         steps=12, evaluations=3, held_out=0.2, learning_rate=5e-3,
     )  # fmt: skip
+    if more.keys() & {"vocab", "init_from"}:
+        del given["vocab_size"]  # which they bring
     return PretrainOptions(**given | more)
 
 
@@ -135,6 +138,20 @@ def test_what_the_user_says_wins_over_the_recipe(size):
 
 def test_a_corpus_of_one_name_is_that_name():
     assert PretrainOptions(corpus="a.txt") == PretrainOptions(corpus=("a.txt",))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"vocab": "a", "vocab_size": 99}, "vocab_size=99 .* vocab='a' brings one"),
+        ({"init_from": "a", "vocab_size": 99}, "vocab_size=99 .* init_from='a' brings one"),
+        ({"init_from": "a", "unigram_bias": True}, "unigram_bias=True .* init_from='a' brings a trained"),
+    ],
+)
+def test_what_a_vocabulary_or_trained_weights_bring_cannot_be_given(given, message):
+    with pytest.raises(InputError, match=message):
+        PretrainOptions(**given)
+    assert PretrainOptions(init_from="a").resolved().unigram_bias is False
 
 
 def test_options_survive_json(tmp_path):
@@ -392,10 +409,18 @@ def test_a_run_learns_what_context_is_worth(run):
     assert figures["shuffled_loss"] > figures["loss"] + 0.1
 
 
+def test_the_unigram_entropy_of_the_text_is_that_of_all_its_pieces(run):
+    shards = loaded_task(run).text.shards
+    counts = Counter(piece for number in range(shards.n_documents) for piece in shards.document(number)[0])
+    shares = [count / counts.total() for count in counts.values()]
+    expected = -sum(share * math.log(share) for share in shares)
+    assert report_of(run)["held_out"]["text_unigram"] == pytest.approx(expected, rel=1e-12)
+
+
 def test_the_report_reads_like_a_report(run):
     report = report_of(run)
     text = report_text(report)
-    for figure in ("loss", "unigram", "shuffled_loss"):
+    for figure in ("loss", "unigram", "text_unigram", "shuffled_loss"):
         assert f"{report['held_out'][figure]:.3f}" in text
     assert str(run) in text and "[MASK]" in text
 
@@ -409,7 +434,8 @@ def test_evaluating_a_run_gives_the_figures_of_its_report(run):
     plain, shuffled = evaluate(run)
     figures = report_of(run)["held_out"]
     assert plain.loss == pytest.approx(figures["loss"], rel=1e-6)
-    assert plain.unigram == figures["unigram"] and plain.targets == figures["targets"]
+    for name in ("unigram", "text_unigram", "targets"):
+        assert getattr(plain, name) == figures[name]
     assert shuffled.loss == pytest.approx(figures["shuffled_loss"], rel=1e-6)
 
 

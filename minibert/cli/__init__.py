@@ -1,7 +1,7 @@
 """The command line: `minibert COMMAND`. The only reader of argv and of the environment.
 
 Each command is its parser and, below it, the few lines that call the library. Exit status: 0 done, 1 the work
-failed, 2 something that was given can't be used, 130 Ctrl-C, 143 SIGTERM.
+failed, 2 something that was given can't be used, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 """
 
 import argparse
@@ -36,10 +36,9 @@ from minibert.cli.tag import add_tag
 from minibert.cli.text import add_vocab
 from minibert.cli.tokenize import add_tokenize
 from minibert.cli.warmup import add_warmup
-from minibert.errors import InputError, RunError
+from minibert.errors import STOPPED_BY, InputError, RunError
 
-DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
-SIGTERM = signal.SIGTERM.name  # with which a KeyboardInterrupt says that it was not Ctrl-C
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "pretrain": "train a BERT on text, or on the books in the package",
     "vocab": "learn a WordPiece vocabulary, or measure one on a text",
@@ -73,26 +72,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     The exit status. What was wrong stands in one line on the error stream.
     """
-    with _sigterm_like_ctrl_c():
+    with _stopped_as_by_ctrl_c():
         return _run(argv)
 
 
 @contextmanager
-def _sigterm_like_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM clean up as Ctrl-C does, unless somebody else handles or ignores it."""
+def _stopped_as_by_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP clean up as Ctrl-C does, unless somebody else handles or ignores them."""
 
-    def stop(*_: Any) -> NoReturn:
-        raise KeyboardInterrupt(SIGTERM)
+    def stop(number: int, _: Any) -> NoReturn:
+        if (name := signal.Signals(number).name) == "SIGHUP":  # a terminal that is closed may send it twice
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt(name)
 
-    here = threading.current_thread() is threading.main_thread()  # only there may handlers be set
-    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, stop)
+    numbers = []
+    if threading.current_thread() is threading.main_thread():  # only there may handlers be set
+        known = [getattr(signal, name) for name in STOPPED_BY if hasattr(signal, name)]
+        numbers = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -125,7 +128,7 @@ def _run(argv: Sequence[str] | None) -> int:
         where = f"{error.filename} could" if error.filename else "The output, or a file, could"
         return _complain(f"{where} not be read or written: {error.strerror or error}.", FAILED)
     except KeyboardInterrupt as stop:
-        return TERMINATED if SIGTERM in stop.args else INTERRUPTED
+        return next((STOPPED_BY[name] for name in stop.args if name in STOPPED_BY), INTERRUPTED)
 
 
 def _write_what_can_be_written() -> None:
@@ -186,7 +189,8 @@ examples:
   minibert fill-mask runs/books "the heaven and the [MASK]."
 
 `minibert COMMAND --help` explains a command. Exit status: 0 done, 1 the work
-failed, 2 something on the command line can't be used, 130 Ctrl-C, 143 SIGTERM.
+failed, 2 something on the command line can't be used, 130 Ctrl-C, 143 SIGTERM,
+129 SIGHUP (the terminal was closed).
 """,
     )
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
@@ -224,9 +228,10 @@ def add_evaluate(commands: Any) -> None:
         description="""
 Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
 on positions that show [MASK], and next-sentence accuracy. Beside the loss stand
-the unigram entropy of the same targets, the best that a guess without context
-can do, and the loss with the words of the context shuffled. After fine-tuning:
-the official figures of its task, with a bootstrap interval.
+the unigram entropies of those targets and of the whole text, the best that a
+guess without context can do, and the loss with the words of the context
+shuffled. After fine-tuning: the official figures of its task, with a bootstrap
+interval.
 """,
         epilog="""
 examples:

@@ -9,11 +9,12 @@ from minibert.config import BertConfig
 from minibert.hub.hugging_face import (
     CONFIG_FILE,
     LABELLED,
-    PICKLED_FILE,
+    WEIGHTS,
     WEIGHTS_FILE,
     load_hf,
     load_labels,
     save_hf,
+    weights_in,
 )
 from minibert.hub.loading import LoadReport
 from minibert.hub.names import to_hf
@@ -31,7 +32,6 @@ from minibert.params import Head, Parameters
 __all__ = [
     "CONFIG_FILE",
     "LABELLED",
-    "PICKLED_FILE",
     "STORED",
     "TF_CONFIG_FILE",
     "WEIGHTS_FILE",
@@ -59,10 +59,7 @@ def weights_of(source: str | Path) -> Path | None:
         When there are several TensorFlow checkpoints and nothing says which.
     """
     source = Path(source)
-    for name in (WEIGHTS_FILE, PICKLED_FILE):
-        if (source / name).exists():
-            return source / name
-    return find_checkpoint(source)
+    return weights_in(source) or find_checkpoint(source)
 
 
 def load(
@@ -72,8 +69,9 @@ def load(
 
     Parameters
     ----------
-    source : a folder with `config.json` and `model.safetensors` or `pytorch_model.bin`, or one with
-        `bert_config.json` and `bert_model.ckpt.*`; of the latter the path without its endings will do, too.
+    source : a folder with `config.json` and `model.safetensors` or `pytorch_model.bin` (or several files and
+        an index), or one with `bert_config.json` and `bert_model.ckpt.*`; of the latter the path without its
+        endings will do, too.
     dtype : of the parameters.
     head : what is to stand on the encoder. Left out, it is what was saved: by the architecture that the
         configuration names or, where it names none, by the tensors.
@@ -95,5 +93,5 @@ def load(
     weights = weights_of(source)
     if weights is None:
         require_index(source)
-    is_tensorflow = weights is not None and weights.name not in (WEIGHTS_FILE, PICKLED_FILE)
+    is_tensorflow = weights is not None and weights.name not in WEIGHTS
     return (load_tf if is_tensorflow else load_hf)(source, dtype, head, seed)

@@ -1,7 +1,7 @@
 """Hugging Face folders in and out: `config.json` beside `model.safetensors` or `pytorch_model.bin`."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,11 @@ from minibert.params import Head, Parameters
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 PICKLED_FILE = "pytorch_model.bin"
+INDEX = ".index.json"  # behind either name: which of several files each tensor is in
+# The first that a folder has is read.
+WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))
 LABELLED = ("classify", "regress", "tag")  # heads whose outputs have names in the configuration
+Reader = Callable[[Path], tuple[Tensors, dict[str, str]]]  # -> tensors, names and types of others
 NATIVE_FLOATS = ("F64", "F32", "F16")  # those that NumPy knows, as safetensors calls them
 
 
@@ -102,18 +106,12 @@ def load_hf(
     """Read a BERT of minibert's or of Hugging Face's; the rest as with `hub.load`.
 
     Tensors may be float16, bfloat16, float32 or float64. Names may lack the prefix `bert.` and may use the
-    spellings of early checkpoints (`LayerNorm.gamma`). `model.safetensors` goes before `pytorch_model.bin`.
+    spellings of early checkpoints (`LayerNorm.gamma`). `model.safetensors` goes before `pytorch_model.bin`;
+    either may be in several files, with an index that says which tensor is in which.
     """
     folder = Path(folder)
     fields = read_json(folder / CONFIG_FILE)
-    if not (folder / WEIGHTS_FILE).exists() and (folder / PICKLED_FILE).exists():
-        from minibert.hub.pickled import read_pickled
-
-        path = folder / PICKLED_FILE
-        tensors, others = read_pickled(path)
-    else:
-        path = folder / WEIGHTS_FILE
-        tensors, others = _read_tensors(path)
+    path, tensors, others = _read_weights(folder)
     return load_source(Source(path, folder / CONFIG_FILE, fields, tensors, others), dtype, head, seed)
 
 
@@ -129,6 +127,50 @@ def load_labels(folder: str | Path) -> tuple[str, ...]:
     path = next((p for name in (CONFIG_FILE, "bert_config.json") if (p := folder / name).exists()), None)
     path = path or folder / CONFIG_FILE
     return labels_of(read_json(path), path)
+
+
+def _read_weights(folder: Path) -> tuple[Path, Tensors, dict[str, str]]:
+    """The file that leads to the weights, and what is in it or in those that it names."""
+    path = weights_in(folder)
+    if path is None:
+        raise InputError(
+            f"{folder} has no weights of a BERT; expected them in {WEIGHTS_FILE} or {PICKLED_FILE}."
+        )
+    read = _read_pickled if path.name.startswith(PICKLED_FILE) else _read_tensors
+    return path, *(_read_parts(path, read) if path.name.endswith(INDEX) else read(path))
+
+
+def weights_in(folder: Path) -> Path | None:
+    """The file that the weights of a folder are read from, if there is one."""
+    return next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
+
+
+def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
+    """Weights in several files, each tensor from the file in which the index has it."""
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        raise InputError(f"{index} has no weight_map from tensors to files; copy the model's folder again.")
+    tensors: Tensors = {}
+    others: dict[str, str] = {}
+    for name in sorted(set(places.values())):
+        if Path(name).name != name:
+            raise InputError(f"{index} names the file {name!r}, not one of its folder; get the model anew.")
+        held = [tensor for tensor, place in places.items() if place == name]
+        found, unread = read(index.parent / name)
+        tensors |= {tensor: found[tensor] for tensor in held if tensor in found}
+        others |= {tensor: unread[tensor] for tensor in held if tensor in unread}
+        if lost := [tensor for tensor in held if tensor not in found and tensor not in unread]:
+            raise InputError(
+                f"{index.parent / name} lacks {lost[0]}, which {index.name} says it has; copy the model's "
+                "folder again."
+            )
+    return tensors, others
+
+
+def _read_pickled(path: Path) -> tuple[Tensors, dict[str, str]]:
+    from minibert.hub.pickled import read_pickled
+
+    return read_pickled(path)
 
 
 def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
@@ -150,17 +192,10 @@ def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
             }
     except OSError as error:
         reason = error.strerror or error
-        raise InputError(f"{path} cannot be read ({reason}); {_advice(path.parent)}.") from error
+        raise InputError(f"{path} cannot be read ({reason}); copy the model's folder again.") from error
     except (SafetensorError, ValueError) as error:  # a ValueError is NumPy's, of a shape it can't have
         raise InputError(f"{path} is damaged or not a safetensors file ({error}); copy it again.") from error
     return tensors, {name: kind for name, kind in kinds.items() if name not in tensors}
-
-
-def _advice(folder: Path) -> str:
-    for name in (WEIGHTS_FILE, PICKLED_FILE):
-        if (folder / f"{name}.index.json").exists():
-            return f"its weights are in several files ({name}.index.json): save the model again in one"
-    return f"expected the weights of a BERT in {WEIGHTS_FILE} or {PICKLED_FILE}"
 
 
 def _write_bfloat16(path: Path, tensors: Tensors) -> None:

@@ -2,8 +2,10 @@
 
 The held-out loss is the mean negative log-likelihood, in nats, of the tokens that were replaced by [MASK],
 and of those only: a model that merely copies its input can be right about a target that is left visible.
-Beside it stand two figures of a model with no use for context: the entropy of those very targets (the best
-that any constant guess can do), and its own loss with the context tokens of each sequence shuffled.
+Beside it stand figures of a model with no use for context: the entropy of those very targets (the best that
+any constant guess can do), the entropy of the whole text's pieces (the best that a guess can do in the long
+run; that of a few thousand targets is lower, as rare pieces are missing among them), and its own loss with
+the context tokens of each sequence shuffled.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,6 +40,8 @@ class HeldOut:
     next_majority : the accuracy of always giving the more frequent answer. In short sequences most first
         spans are a whole chunk, and what follows such a chunk is random by the rules of Google's code.
     sequences, tokens : how much was read.
+    text_unigram : entropy of the pieces of the whole text that the targets are from; None where only batches
+        of it are known.
     """
 
     loss: float
@@ -49,6 +53,7 @@ class HeldOut:
     next_majority: float | None
     sequences: int
     tokens: int
+    text_unigram: float | None = None
 
     @property
     def perplexity(self) -> float:
@@ -203,6 +208,11 @@ def entropy(labels: np.ndarray) -> float:
     >>> round(entropy(np.array([7, 7, 9, 9])), 4)
     0.6931
     """
-    counts = np.unique(labels, return_counts=True)[1]
-    shares = counts / counts.sum()
+    return entropy_of_counts(np.bincount(labels))
+
+
+# counts (V,) -> nats
+def entropy_of_counts(counts: np.ndarray) -> float:
+    """Entropy of the distribution that some counts give, in nats."""
+    shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())

@@ -103,6 +103,7 @@ class PretrainOptions(RunOptions):
         object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
         object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
         self._check_shards()
+        self._check_what_others_bring()
         if self.size is not None and self.size not in SIZES:
             raise InputError(f"size={self.size!r} is not a published size; use one of {', '.join(SIZES)}.")
         if self.steps is not None and self.minutes is not None:
@@ -142,6 +143,20 @@ class PretrainOptions(RunOptions):
             )
         object.__setattr__(self, "shards", os.path.abspath(self.shards))
 
+    def _check_what_others_bring(self) -> None:
+        """A vocabulary has its pieces, and trained weights their output bias."""
+        source = "vocab" if self.vocab else "init_from"
+        if (self.vocab or self.init_from) and self.vocab_size != PretrainOptions.vocab_size:
+            raise InputError(
+                f"vocab_size={self.vocab_size} is of a vocabulary that is learned, and "
+                f"{source}={getattr(self, source)!r} brings one; leave one of them out."
+            )
+        if self.init_from and self.unigram_bias:
+            raise InputError(
+                f"unigram_bias=True sets the output bias, and init_from={self.init_from!r} brings a trained "
+                "one; leave one of them out."
+            )
+
     def resolved(self) -> "PretrainOptions":
         """The same with every `None` that the recipe answers filled in."""
         recipe, lamb = self.recipe, self.optimizer == "lamb"
@@ -153,7 +168,7 @@ class PretrainOptions(RunOptions):
             "accumulate": recipe.accumulate,
             "warmup": recipe.warmup,
             "dropout": recipe.dropout,
-            "unigram_bias": not recipe.paper,
+            "unigram_bias": not recipe.paper and not self.init_from,
             "bias_correction": lamb or not recipe.paper,
             "google_decay": lamb or recipe.paper,
         }

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,14 @@ from minibert.data.joined import open_shards
 from minibert.data.shards import write_shards
 from minibert.errors import InputError
 from minibert.model import Bert
-from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score, score_shuffled
+from minibert.pretraining.evaluation import (
+    TARGETS,
+    HeldOut,
+    entropy_of_counts,
+    evaluation_batches,
+    score,
+    score_shuffled,
+)
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
 from minibert.tokenizer import Tokenizer
@@ -179,6 +187,8 @@ def evaluate(
             instances = text.held_out(length, paired, config.is_decoder)
             batches = list(evaluation_batches(instances, mask_id, targets))
             plain = score(ops, config, tree, batches, mask_id)
+            pieces = text.piece_counts(range(text.shards.n_documents))
+            plain = replace(plain, text_unigram=entropy_of_counts(pieces))
             shuffled = score_shuffled(ops, config, tree, batches, tokenizer.special_ids, mask_id)
     finally:
         if limit is not None:

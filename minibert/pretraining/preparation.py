@@ -59,11 +59,17 @@ class Text:
 
         As the output bias it is the best guess without context: the model begins at the unigram floor.
         """
-        counts = np.ones(self.tokenizer.vocab_size)
-        for number in self.train_ids:
+        counts = 1 + self.piece_counts(self.train_ids)
+        return np.log(counts / counts.sum())
+
+    # -> (V,) int64
+    def piece_counts(self, documents: Iterable[int]) -> np.ndarray:
+        """How often every piece occurs in some of the documents."""
+        counts = np.zeros(self.tokenizer.vocab_size, np.int64)
+        for number in documents:
             tokens, _ = self.shards.document(int(number))
             counts += np.bincount(tokens, minlength=len(counts))
-        return np.log(counts / counts.sum())
+        return counts
 
 
 def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text:
