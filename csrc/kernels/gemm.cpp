@@ -127,7 +127,7 @@ MB_INLINE void ask_for(const float *c, int64_t ldc, int64_t rows) {
 class Grid {
   public:
     Grid(int64_t M, int64_t N, int64_t tile, int64_t strip, int64_t threads)
-        : M_(M), N_(N), tile_(tile), strip_(strip), tall_(M >= N || parts(N, strip) < threads),
+        : M_(M), N_(N), tile_(tile), strip_(strip), tall_(M > MC || M >= N || parts(N, strip) < threads),
           rows_(parts(parts(M, tile), MC / tile)) {
         if (threads > 1) {
             int64_t &cut = tall_ ? rows_ : columns_;
@@ -141,6 +141,7 @@ class Grid {
         int64_t i, i_end, j, j_end;
     };
     int64_t count() const { return rows_ * columns_; }
+    bool one_row() const { return rows_ == 1; }
     Part part(int64_t number) const {
         int64_t row = tall_ ? number / columns_ : number % rows_;
         int64_t column = tall_ ? number % columns_ : number / rows_;
@@ -189,14 +190,23 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
         for (int64_t pc = 0; pc == 0 || pc < K; pc += kc) {
             int64_t depth = std::min(kc, K - pc), units = whole(parts(depth, way.depth), way.step);
             bool last = pc + depth == K, adds = add || pc > 0;
-            auto *right = static_cast<float *>(
-                scratch(Slot::right, sizeof(float) * static_cast<size_t>(whole(nc, NR) * units)));
-            int64_t some = NR * std::min<int64_t>(8, parts(nc, NR * threads));
-            pool.run(parts(nc, some), [&](int64_t part) {
-                int64_t j = part * some;
-                way.right[B.narrow](B.at(pc, jc + j), B.column, B.row, std::min(some, nc - j), depth,
-                                    right + j * units);
-            });
+            // Columns that only one part multiplies are packed by it, strip by strip, and stay in its thread's cache.
+            const bool own = grid.one_row();
+            auto packed = [&](int64_t columns) {
+                return static_cast<float *>(
+                    scratch(Slot::right, sizeof(float) * static_cast<size_t>(whole(columns, NR) * units)));
+            };
+            auto pack_right = [&](int64_t j, int64_t columns, float *to) {
+                way.right[B.narrow](B.at(pc, jc + j), B.column, B.row, columns, depth, to);
+            };
+            float *right = own ? nullptr : packed(nc);
+            if (!own) {
+                int64_t some = NR * std::min<int64_t>(8, parts(nc, NR * threads));
+                pool.run(parts(nc, some), [&](int64_t part) {
+                    int64_t j = part * some;
+                    pack_right(j, std::min(some, nc - j), right + j * units);
+                });
+            }
             pool.run(grid.count(), [&](int64_t part) {
                 auto [i, i_end, j, j_end] = grid.part(part);
                 [[maybe_unused]] Tiles tiles;
@@ -207,13 +217,17 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                 // What is finished is still in L2 when the epilogue comes to it, strip by strip.
                 for (int64_t js = j; js < j_end; js += kStrip) {
                     int64_t js_end = std::min(j_end, js + kStrip), ld = C ? ldc : kStrip;
+                    float *panels = own ? packed(js_end - js) : right + js * units;
+                    if (own) {
+                        pack_right(js, js_end - js, panels);
+                    }
                     float *strip =
                         C ? C + i * ldc + jc + js
                           : static_cast<float *>(scratch(
                                 Slot::strip, sizeof(float) * static_cast<size_t>((i_end - i) * kStrip)));
                     for (int64_t jr = js; jr < js_end; jr += NR) {
                         for (int64_t ir = i; ir < i_end; ir += way.rows) {
-                            const float *a = left + (ir - i) * units, *panel = right + jr * units;
+                            const float *a = left + (ir - i) * units, *panel = panels + (jr - js) * units;
                             float *c = strip + (ir - i) * ld + jr - js;
                             int64_t here = std::min(way.rows, i_end - ir);
                             ask_for(c, ld, here);
