@@ -3,7 +3,7 @@
 import os
 import sys
 
-INTERRUPTED = 130  # as minibert.cli has it, which is not loaded yet
+INTERRUPTED, HUNG_UP = 130, 129  # as minibert.cli has them, which is not loaded yet
 
 
 def main() -> int:
@@ -14,9 +14,13 @@ def main() -> int:
     try:
         from minibert import cli
 
-        return cli.main()
+        status = cli.main()
     except KeyboardInterrupt:
         return INTERRUPTED
+    if status == HUNG_UP:  # Python would fail to write there what is left to be written
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return status
 
 
 if __name__ == "__main__":

@@ -473,10 +473,10 @@ def test_held_out_figures_are_numpy_s():
     config = config_of(UGLY, num_hidden_layers=1)
     params = random_parameters(config, np.random.default_rng(0)).tree
     held_out = batches()
-    found, expected = (score(ops, config, params, held_out, None) for ops in (JaxOps("float64"), Ops()))
-    for name, value in expected.to_dict().items():
-        assert getattr(found, name, value) == pytest.approx(value, rel=1e-12), name
-    assert found.loss == pytest.approx(expected.loss, rel=1e-12)
+    scores = [score(ops, config, params, held_out, None) for ops in (JaxOps("float64"), Ops())]
+    found, expected = ({n: x for n, x in one.to_dict().items() if x is not None} for one in scores)
+    assert {"loss", "unigram", "next_loss"} <= expected.keys()
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("least", [1, 8])
