@@ -71,7 +71,8 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     metrics = read_metrics(run)
     held_out, last = report["held_out"], report["steps"]
     axes = (figure or _new_figure(8, 4.8)).subplots()
-    curve = _draw_training(axes, [line for line in metrics if "mlm_loss" in line])
+    begins = [begin for begin, _ in report["stages"]]
+    curve = _draw_training(axes, [line for line in metrics if "mlm_loss" in line], begins)
     left_to_right = report.get("left_to_right")
     looks = [(line["step"], line["held_out_loss"]) for line in metrics if "held_out_loss" in line]
     if looks:
@@ -93,14 +94,17 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     return axes.figure
 
 
-def _draw_training(axes: Any, metrics: Sequence[dict[str, float]]) -> np.ndarray:
-    """Every step, faintly, and the smoothed curve, which is returned."""
+def _draw_training(axes: Any, metrics: Sequence[dict[str, float]], begins: Sequence[int]) -> np.ndarray:
+    """Every step, faintly, and the curve, smoothed within each stage, which is returned."""
     steps = np.array([line["step"] for line in metrics])
     losses = np.array([line["mlm_loss"] for line in metrics])
-    curve = smoothed(losses, max(1, len(losses) // 40))
     axes.plot(steps, losses, color=PALE, linewidth=0.5, alpha=0.4)
-    axes.plot(steps, curve, color=BLUE, linewidth=1.8, label="training, all targets, smoothed")
-    return curve
+    borders, window = np.searchsorted(steps, begins[1:], side="right"), max(1, len(losses) // 40)
+    curves = [smoothed(part, window) for part in np.split(losses, borders)]
+    for number, (at, curve) in enumerate(zip(np.split(steps, borders), curves, strict=True)):
+        label = None if number else "training, all targets, smoothed"
+        axes.plot(at, curve, color=BLUE, linewidth=1.8, label=label)
+    return np.concatenate(curves)
 
 
 def _draw_floor(axes: Any, unigram: float, last: int) -> None:

@@ -79,3 +79,20 @@ def test_dollars_in_pieces_and_titles_are_no_formulas():
     figure = viz.draw_attention(np.full((1, 2, 2), 0.5), ["$a_$", "b"], "$5 and 6_$")
     figure.canvas.draw()
     assert figure.get_suptitle() == "$5 and 6_$"
+
+
+def test_the_curve_is_smoothed_within_each_stage(tmp_path):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    folder = run_folder(tmp_path, [(0, 10), (6_000, 64)])
+    lines = [{"step": step, "mlm_loss": 3.0 if step <= 6_000 else 5.0} for step in range(1, 12_001)]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (axes,) = viz.draw_run(folder, Figure((8, 4.8))).axes
+    curves = [line for line in axes.lines if line.get_color() == viz.BLUE]
+    assert [set(curve.get_ydata()) for curve in curves] == [{3.0}, {5.0}]
+    assert [(curve.get_xdata()[0], curve.get_xdata()[-1]) for curve in curves] == [
+        (1, 6_000),
+        (6_001, 12_000),
+    ]
+    assert len([text for text in axes.get_legend().get_texts() if "training" in text.get_text()]) == 1
