@@ -24,7 +24,7 @@ from minibert.model import Bert
 from minibert.ops import Ops
 from minibert.params import Parameters, initialise
 from minibert.pretrain import pretrain, report_text
-from minibert.pretraining import budget, evaluation, predict as prediction
+from minibert.pretraining import budget, evaluation, predict as prediction, preparation
 from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate, fill_mask, fill_masks, held_out_gaps
@@ -409,9 +409,14 @@ def test_a_run_learns_what_context_is_worth(run):
     assert figures["shuffled_loss"] > figures["loss"] + 0.1
 
 
-def test_the_unigram_entropy_of_the_text_is_that_of_all_its_pieces(run):
-    shards = loaded_task(run).text.shards
-    counts = Counter(piece for number in range(shards.n_documents) for piece in shards.document(number)[0])
+def test_the_unigram_entropy_of_the_text_is_that_of_all_its_pieces(run, monkeypatch):
+    text = loaded_task(run).text
+    documents = range(text.shards.n_documents)
+    counts = Counter(piece for number in documents for piece in text.shards.document(number)[0])
+    for at_a_time in (1, 100, 10**9):
+        monkeypatch.setattr(preparation, "COUNTED_TOKENS", at_a_time)
+        found = text.piece_counts(documents)
+        assert {piece: count for piece, count in enumerate(found.tolist()) if count} == counts
     shares = [count / counts.total() for count in counts.values()]
     expected = -sum(share * math.log(share) for share in shares)
     assert report_of(run)["held_out"]["text_unigram"] == pytest.approx(expected, rel=1e-12)

@@ -23,6 +23,7 @@ HELD_OUT_SEED = (
     20181011  # of every held-out masking, whatever the seed of the run: the day the paper came out
 )
 UPDATE_LINES = 2000  # between two updates of a progress bar
+COUNTED_TOKENS = 2**18  # at a time: to count those of each document costs as much as a vocabulary
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,16 @@ class Text:
     def piece_counts(self, documents: Iterable[int]) -> np.ndarray:
         """How often every piece occurs in some of the documents."""
         counts = np.zeros(self.tokenizer.vocab_size, np.int64)
+        waiting: list[np.ndarray] = []
+        size = 0
         for number in documents:
-            tokens, _ = self.shards.document(int(number))
-            counts += np.bincount(tokens, minlength=len(counts))
-        return counts
+            waiting.append(self.shards.document(int(number))[0])
+            size += len(waiting[-1])
+            if size >= COUNTED_TOKENS:
+                counts += np.bincount(np.concatenate(waiting), minlength=len(counts))
+                waiting, size = [], 0
+        rest = np.concatenate([*waiting, counts[:0]])  # which is none where no document waits
+        return counts + np.bincount(rest, minlength=len(counts))
 
 
 def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text:
