@@ -244,8 +244,7 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
     tell("Measuring the held-out loss.")
     batches = task.held_out_batches(options.longest, TARGETS)
     held_out = task.score(params, batches)
-    pieces = task.text.piece_counts(range(task.text.shards.n_documents))
-    held_out = dataclasses.replace(held_out, text_unigram=entropy_of_counts(pieces))
+    held_out = dataclasses.replace(held_out, text_unigram=entropy_of_counts(task.text.piece_counts()))
     shuffled = score_shuffled(
         task.ops, params.config, params.tree, batches, task.text.tokenizer.special_ids, task.mask_id
     )

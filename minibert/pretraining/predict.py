@@ -187,8 +187,7 @@ def evaluate(
             instances = text.held_out(length, paired, config.is_decoder)
             batches = list(evaluation_batches(instances, mask_id, targets))
             plain = score(ops, config, tree, batches, mask_id)
-            pieces = text.piece_counts(range(text.shards.n_documents))
-            plain = replace(plain, text_unigram=entropy_of_counts(pieces))
+            plain = replace(plain, text_unigram=entropy_of_counts(text.piece_counts()))
             shuffled = score_shuffled(ops, config, tree, batches, tokenizer.special_ids, mask_id)
     finally:
         if limit is not None:

@@ -64,12 +64,12 @@ class Text:
         return np.log(counts / counts.sum())
 
     # -> (V,) int64
-    def piece_counts(self, documents: Iterable[int]) -> np.ndarray:
-        """How often every piece occurs in some of the documents."""
+    def piece_counts(self, documents: Iterable[int] | None = None) -> np.ndarray:
+        """How often every piece occurs in some of the documents, or in all of them."""
         counts = np.zeros(self.tokenizer.vocab_size, np.int64)
         waiting: list[np.ndarray] = []
         size = 0
-        for number in documents:
+        for number in range(self.shards.n_documents) if documents is None else documents:
             waiting.append(self.shards.document(int(number))[0])
             size += len(waiting[-1])
             if size >= COUNTED_TOKENS:
