@@ -3,7 +3,7 @@
 import os
 import sys
 
-INTERRUPTED, HUNG_UP = 130, 129  # as minibert.cli has them, which is not loaded yet
+INTERRUPTED = 130  # as minibert.cli has it, which is not loaded yet
 
 
 def main() -> int:
@@ -13,11 +13,12 @@ def main() -> int:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
     try:
         from minibert import cli
+        from minibert.errors import STOPPED_BY
 
         status = cli.main()
     except KeyboardInterrupt:
         return INTERRUPTED
-    if status == HUNG_UP:  # Python would fail to write there what is left to be written
+    if status == STOPPED_BY["SIGHUP"]:  # Python would fail to write there what is left to be written
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return status
