@@ -126,7 +126,7 @@ def leaves(tree, path=""):
 @pytest.mark.parametrize("label", FLOAT32)
 def test_float32_errs_no_more_than_its_rounding(label):
     jax.config.update("jax_enable_x64", False)  # as in training
-    row = check(JaxOps("float32"), in_one_jit(CASES[label]), "float32")
+    [row] = check([JaxOps("float32")], in_one_jit(CASES[label]), "float32")
     assert row.verdict == "ok", row
     assert row.error >= 1e-9  # it was float32 indeed
 
