@@ -18,6 +18,7 @@ errors                  |                                                     |
 files                   |                                                     | safetensors
 machine                 |                                                     |
 options                 |                                                     | numpy
+reading                 |                                                     |
 __init__                | any                                                 |
 __main__                | cli/__init__                                        |
 
@@ -48,13 +49,13 @@ tokenizer/formats       |                                                     |
 tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
                         | tokenizer/greedy tokenizer/normalize                |
                         | tokenizer/native                                    | numpy
-tokenizer/counting      | tokenizer/normalize tokenizer/native                | numpy
+tokenizer/counting      | tokenizer/normalize tokenizer/native reading        | numpy
 tokenizer/merging       |                                                     | numpy
 tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/formats tokenizer/normalize               |
                         | tokenizer/encoding tokenizer/native                 | numpy
 tokenizer/report        | tokenizer/counting tokenizer/wordpiece              | numpy
-data/*                  | data/* tokenizer/* batch                            | numpy
+data/*                  | data/* tokenizer/* batch reading                    | numpy
 corpora/*               | data/*                                              |
 checkpoint              | bilstm params config                                | numpy safetensors
 hub/*                   | hub/* params config                                 | numpy safetensors

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from minibert.cli.flags import add_engine, add_json
-from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
+from minibert.reading import byte_pieces
 
 WIDTH = 78  # of the passages that are printed
 MARKS = ">>", "<<"  # around an answer in its passage

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from minibert.cli.flags import add_json, printable
-from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
 from minibert.files import write_folder_atomically
+from minibert.reading import byte_pieces
 
 DONE = 0
 SHOWN = 8  # names of tensors in one line

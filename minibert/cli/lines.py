@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from minibert.data.reading import decoded, text_pieces
+from minibert.reading import decoded, text_pieces
 
 STANDARD_INPUT = "-"
 

@@ -14,10 +14,10 @@ from minibert import metrics
 from minibert.cli.flags import add_json
 from minibert.data.glue import TASKS, GlueTask
 from minibert.data.lines import numbered_lines, rows, shown
-from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
 from minibert.metrics import entities, squad
 from minibert.metrics.intervals import Statistic
+from minibert.reading import byte_pieces
 
 BOUNDARY = "-X-"  # where it is the first column, the line parts sentences, as a blank one does
 HEADER = ["index", "prediction"]  # of what is handed in to GLUE

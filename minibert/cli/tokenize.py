@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.cli.flags import add_tokenizer_engine, invalid_text, printable
-from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
+from minibert.reading import byte_pieces
 from minibert.tokenizer import CASED, COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
 from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags

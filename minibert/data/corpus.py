@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from minibert.data.reading import text_pieces
 from minibert.errors import InputError
+from minibert.reading import text_pieces
 
 LAYOUTS = ("auto", "sentences", "paragraphs", "prose")
 FOLDER_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")

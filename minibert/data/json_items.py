@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from minibert.data.lines import shown
-from minibert.data.reading import text_pieces
 from minibert.errors import InputError
+from minibert.reading import text_pieces
 
 LOOKED_AHEAD = 1 << 16  # characters, at first
 _DECODER = json.JSONDecoder()

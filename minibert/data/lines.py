@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from minibert.data.reading import byte_pieces
 from minibert.errors import InputError
+from minibert.reading import byte_pieces
 
 LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one string
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from minibert.data.json_items import array_items
-from minibert.data.reading import text_pieces
 from minibert.data.squad import Answer, Question, article_questions
 from minibert.errors import InputError
+from minibert.reading import text_pieces
 
 TOKENS = 400  # of a document, from its beginning
 _TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or one mark of punctuation

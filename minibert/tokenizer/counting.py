@@ -5,8 +5,6 @@ different words, not with the text. The result depends on the text alone: words 
 UTF-8 bytes, which is that of their code points, whatever the threads and the order of the files.
 """
 
-import gzip
-import lzma
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,12 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
 from reprlib import repr as short
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from minibert.errors import InputError
 from minibert.machine import cores
+from minibert.reading import byte_pieces
 from minibert.tokenizer import native
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whitespace
 
@@ -281,14 +280,18 @@ def _pieces(file: Path, held_out: int) -> Iterator[_Piece]:
     separators = b"\n" if held_out else b" \n\t\r"
     waiting: list[bytes] = []  # what follows the last separator so far
     side = _BY_LINE if held_out else _TRAINING
-    offset = 0
+    offset = position = 0
 
     def taken(data: bytes) -> _Piece:
         nonlocal offset
         offset += len(data)
         return _Piece(data, True, side, file, offset - len(data), position)
 
-    for block, position in _read(file):  # noqa: B007
+    def read_up_to(place: int) -> None:
+        nonlocal position
+        position = place
+
+    for block in byte_pieces(file, PIECE_BYTES, read_up_to):
         if held_out and side != _BY_LINE:  # in the middle of a long line
             end = block.find(b"\n") + 1
             if end:
@@ -310,26 +313,6 @@ def _pieces(file: Path, held_out: int) -> Iterator[_Piece]:
 def _last(block: bytes, separators: bytes) -> int:
     """Where the part of a block ends that ends with a separator; 0 if it has none."""
     return 1 + max(block.rfind(separator) for separator in separators)
-
-
-def _read(file: Path) -> Iterator[tuple[bytes, int]]:
-    """Blocks of the text of a file, and how far it is read, in bytes on the disk."""
-    try:
-        with open(file, "rb") as raw, _decompressed(file, raw) as stream:
-            while block := stream.read(PIECE_BYTES):
-                yield block, raw.tell()
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise InputError(f"{file} is damaged or cut short ({error}); fetch or compress it again.") from error
-    except OSError as error:
-        raise InputError(f"{file} can't be read: {error.strerror or error}; check the file.") from error
-
-
-def _decompressed(file: Path, raw: BinaryIO) -> BinaryIO:
-    if file.suffix.lower() == ".gz":
-        return gzip.GzipFile(fileobj=raw)
-    if file.suffix.lower() == ".xz":
-        return lzma.LZMAFile(raw)
-    return raw
 
 
 def _size(file: Path) -> int:
