@@ -193,7 +193,7 @@ class Machine:
         is_kind = type(kind) is _Name and kind.kind == "storage"
         if not is_kind or type(key) is not str or view not in ((), (None,)):
             raise ValueError("a storage is not described as PyTorch does")
-        storage = Storage(key, kind.dtype, *_whole_numbers((count,)))
+        storage = Storage(key, kind.dtype, *_sizes((count,)))
         if self.storages.setdefault(key, storage) != storage:
             raise ValueError(f"storage {short(key)} is described in two ways")
         return storage
@@ -216,7 +216,7 @@ def _called(name: Any, arguments: Any) -> Any:
         case "dictionary", ():
             return {}
         case "size", (sizes,):
-            return _whole_numbers(sizes)
+            return _sizes(sizes)
         case "tensor", (storage, offset, shape, strides, _, _, *_):
             return _tensor(storage, offset, shape, strides)
         case "parameter", (StoredTensor() as tensor, _, _):
@@ -231,7 +231,7 @@ def _dictionary(items: list[Any]) -> dict[str, Any]:
     return dict(zip(items[::2], items[1::2], strict=True))
 
 
-def _whole_numbers(values: Any) -> tuple[int, ...]:
+def _sizes(values: Any) -> tuple[int, ...]:
     """Sizes, strides or counts, if they are that."""
     if type(values) is not tuple or len(values) > 8:
         raise ValueError("a tensor has more dimensions than any needs")
@@ -244,7 +244,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> StoredTensor
     """A tensor whose elements all lie in its storage, and which has no more of them than that."""
     if type(storage) is not Storage:
         raise ValueError("a tensor has no storage")
-    [offset], shape, strides = _whole_numbers((offset,)), _whole_numbers(shape), _whole_numbers(strides)
+    [offset], shape, strides = _sizes((offset,)), _sizes(shape), _sizes(strides)
     if len(shape) != len(strides):
         raise ValueError("a tensor has more or fewer strides than sizes")
     elements = math.prod(shape)

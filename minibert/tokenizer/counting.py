@@ -67,15 +67,12 @@ class WordCounts(Mapping[str, int]):
             if not isinstance(word, str):
                 raise InputError(f"the word {short(word)} is no string; give strings with their counts.")
         words = sorted(counts)
-        encoded = [word.encode("utf-8", "surrogatepass") for word in words]
-        bounds = np.zeros(len(words) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(words)), out=bounds[1:])
         for word in words:
             if not isinstance(counts[word], int | np.integer) or abs(int(counts[word])) >= 1 << 63:
                 raise InputError(
                     f"the count of {word!r} is {counts[word]!r}; give whole numbers below 2**63."
                 )
-        return cls(b"".join(encoded), bounds, np.array([counts[word] for word in words], np.int64))
+        return cls(*native.end_to_end(words), np.array([counts[word] for word in words], np.int64))
 
     def total(self) -> int:
         """Number of words, each as often as it occurs."""
@@ -188,7 +185,7 @@ def count_words(
     if not isinstance(texts, Iterable):
         raise InputError(f"texts={short(texts)} is no list of texts; give strings or bytes.")
     with _Counting(basic_tokenizer, 0, max_chars, threads, engine) as counting:
-        for piece in _joined(texts):
+        for piece in _pieces_of_texts(texts):
             counting.take(piece)
         return counting.result().words
 
@@ -234,7 +231,7 @@ def count_files(
     done = 0
     with _Counting(basic_tokenizer, held_out, max_chars, threads, engine, strict) as counting:
         for file in files:
-            for piece in _pieces(file, held_out):
+            for piece in _pieces_of_file(file, held_out):
                 position = counting.take(piece)
                 if progress is not None and position is not None:
                     progress(done + position, total)
@@ -248,7 +245,7 @@ def count_files(
 # From texts and files to pieces
 
 
-def _joined(texts: Iterable[str | bytes]) -> Iterator[_Piece]:
+def _pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[_Piece]:
     """Texts with a line end between them, until a piece is full."""
     waiting: list[str | bytes] = []
     size = 0
@@ -272,7 +269,7 @@ def _piece_of(texts: list[str | bytes]) -> _Piece:
     return _Piece("\n".join(texts).encode("utf-8", "surrogatepass"), raw=False)
 
 
-def _pieces(file: Path, held_out: int) -> Iterator[_Piece]:
+def _pieces_of_file(file: Path, held_out: int) -> Iterator[_Piece]:
     """A file in pieces that end after white space; where lines decide, after a line end.
 
     A line that is longer than a piece comes in several, which say on which side it falls.

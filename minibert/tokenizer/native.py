@@ -104,8 +104,8 @@ class Core:
     ):
         self._module = module = load()
         self._new, self._unpack, self._encode = module.ffi.new, module.ffi.unpack, module.lib.wp_encode_text
-        pieces, piece_bounds = _joined(vocab)
-        kept, kept_bounds = _joined(never_split)
+        pieces, piece_bounds = end_to_end(vocab)
+        kept, kept_bounds = end_to_end(never_split)
         rules = _rules(module, lower_case, strip_accents, tokenize_chinese_chars, compat)
         pointer = module.lib.wp_tokenizer_new(
             rules,
@@ -180,7 +180,7 @@ class Core:
         self, texts: Sequence[str | bytes], flags: int, wrapping: tuple[int, int, int]
     ) -> Encoded:
         ffi, lib = self._module.ffi, self._module.lib
-        data, bounds = _joined(texts)
+        data, bounds = end_to_end(texts)
         pointer = lib.wp_encode_texts(
             self._tokenizer, data, _int64(self._module, bounds), len(texts), flags, *wrapping
         )
@@ -332,7 +332,7 @@ def _rules(module: Any, lower_case: bool, strip_accents: bool, chinese: bool, co
     return module.ffi.new("wp_rules *", (lower_case, strip_accents, chinese, COMPAT[compat]))
 
 
-def _joined(texts: Sequence[str | bytes]) -> tuple[bytes, np.ndarray]:
+def end_to_end(texts: Sequence[str | bytes]) -> tuple[bytes, np.ndarray]:
     """Texts end to end as UTF-8, and where each begins and ends: (N+1,) int64."""
     if texts and isinstance(texts[0], str):
         try:
