@@ -79,7 +79,7 @@ def choose(engine: str) -> bool:
 
 
 class Core:
-    """A vocabulary and the rules that go with it; the twin of the Python half of `Tokenizer`.
+    """A vocabulary and the rules that go with it; the twin of `greedy.GreedyCore`.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class Core:
 
 
 class Counter:
-    """Words and how often they occur; one thread at a time writes to it. Its twin is a dictionary.
+    """Words and how often they occur, one thread at a time writing; the twin of `counting.PythonCounter`.
 
     Parameters
     ----------
