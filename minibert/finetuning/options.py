@@ -13,7 +13,7 @@ SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates of GLUE (Devlin et al. 2019, 
 TOKEN_BUDGET = 4096  # of a batch that is only predicted
 
 
-class Recipe(NamedTuple):
+class TaskRecipe(NamedTuple):
     """How the paper fine-tunes a task (sections 4.1 to 4.4)."""
 
     epochs: float = 3.0
@@ -21,14 +21,14 @@ class Recipe(NamedTuple):
     learning_rate: float = 5e-5
 
 
-GENERAL = Recipe()
-FEATURE_BASED = Recipe(epochs=10.0, learning_rate=1e-3)  # ours: the paper says nothing of it
+GENERAL = TaskRecipe()
+FEATURE_BASED = TaskRecipe(epochs=10.0, learning_rate=1e-3)  # ours: the paper says nothing of it
 RECIPES = {
-    "squad2": Recipe(epochs=2.0, batch_size=48),
-    "ner": Recipe(batch_size=2),  # windows over documents: some 26 sentences, the nearest to 32
-    "swag": Recipe(batch_size=16, learning_rate=2e-5),
-    "hellaswag": Recipe(batch_size=16, learning_rate=2e-5),
-    "hellaswag-dev": Recipe(batch_size=16, learning_rate=2e-5),
+    "squad2": TaskRecipe(epochs=2.0, batch_size=48),
+    "ner": TaskRecipe(batch_size=2),  # windows over documents: some 26 sentences, the nearest to 32
+    "swag": TaskRecipe(batch_size=16, learning_rate=2e-5),
+    "hellaswag": TaskRecipe(batch_size=16, learning_rate=2e-5),
+    "hellaswag-dev": TaskRecipe(batch_size=16, learning_rate=2e-5),
 }
 
 

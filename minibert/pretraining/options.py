@@ -12,7 +12,7 @@ from minibert.config import SIZES, BertConfig
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
 from minibert.options import DTYPES, LAMB_RATE, OPTIMIZERS, RunOptions
-from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, Recipe, Stage, parse_lengths
+from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, SizeRecipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
@@ -177,7 +177,7 @@ class PretrainOptions(RunOptions):
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> SizeRecipe:
         """What goes with the size; the other sizes of Table 6 are trained as base is."""
         if self.size is None:
             return FURTHER if self.init_from else RECIPES["tiny"]

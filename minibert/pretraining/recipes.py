@@ -10,7 +10,7 @@ from minibert.errors import InputError
 MINUTES = 8.0  # of a run that is given neither minutes nor steps
 
 
-class Recipe(NamedTuple):
+class SizeRecipe(NamedTuple):
     """What goes with a size when the user does not say otherwise."""
 
     learning_rate: float
@@ -35,20 +35,20 @@ class Recipe(NamedTuple):
 # loses far more by waiting when it is busy.
 # Measured: `tiny`, and 7 million tokens of `2-128-4` with other shares. `mini`, `small` and `medium` are the
 # same idea carried over, not measured.
-#                     rate  lengths                         batch accumulate warm-up dropout paper threads
+#                         rate  lengths                         batch accumulate warm-up dropout paper threads
 RECIPES = {
-    "tiny":    Recipe(2e-3, "10:0.25,16:0.2,32:0.55",          32,      1,   0.10,   0.0,  False, 1),
-    "2-128-4": Recipe(2e-3, "10:0.06,16:0.04,32:0.2,64:0.7",   32,      1,   0.05,   0.0,  False, None),
-    "mini":    Recipe(1e-3, "10:0.1,16:0.1,32:0.3,64:0.5",     32,      1,   0.10,   0.0,  False, None),
-    "small":   Recipe(7e-4, "10:0.05,32:0.35,128:0.6",         32,      2,   0.10,   0.1,  False, None),
-    "medium":  Recipe(4e-4, "10:0.05,32:0.35,128:0.6",         64,      4,   0.10,   0.1,  False, None),
-    "base":    Recipe(1e-4, "128:0.9,512:0.1",                256,     64,   0.01,   0.1,  True,  None),
-    "large":   Recipe(1e-4, "128:0.9,512:0.1",                256,    128,   0.01,   0.1,  True,  None),
+    "tiny":    SizeRecipe(2e-3, "10:0.25,16:0.2,32:0.55",          32,      1,   0.10,   0.0,  False, 1),
+    "2-128-4": SizeRecipe(2e-3, "10:0.06,16:0.04,32:0.2,64:0.7",   32,      1,   0.05,   0.0,  False, None),
+    "mini":    SizeRecipe(1e-3, "10:0.1,16:0.1,32:0.3,64:0.5",     32,      1,   0.10,   0.0,  False, None),
+    "small":   SizeRecipe(7e-4, "10:0.05,32:0.35,128:0.6",         32,      2,   0.10,   0.1,  False, None),
+    "medium":  SizeRecipe(4e-4, "10:0.05,32:0.35,128:0.6",         64,      4,   0.10,   0.1,  False, None),
+    "base":    SizeRecipe(1e-4, "128:0.9,512:0.1",                256,     64,   0.01,   0.1,  True,  None),
+    "large":   SizeRecipe(1e-4, "128:0.9,512:0.1",                256,    128,   0.01,   0.1,  True,  None),
 }  # fmt: skip
 
 # Of a run that begins with trained weights, whatever their size: the rate that the README of Google's code
 # advises for more pre-training of a released BERT, which higher ones make forget what it knows.
-FURTHER = Recipe(2e-5, "128", 32, 1, 0.10, 0.1, False, None)
+FURTHER = SizeRecipe(2e-5, "128", 32, 1, 0.10, 0.1, False, None)
 
 
 class Stage(NamedTuple):
