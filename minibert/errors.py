@@ -1,7 +1,10 @@
-"""The two ways in which a command can end badly, told apart by whose fault it was."""
+"""How a command can end badly: errors, told apart by whose fault it was, and signals."""
 
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class InputError(ValueError):
@@ -34,6 +37,37 @@ class Stopped(KeyboardInterrupt):
 # Of signals that stop a command as Ctrl-C does: its exit status then. Windows has no SIGHUP, which a terminal
 # sends when it is closed.
 STOPPED_BY = {"SIGTERM": 143, "SIGHUP": 129}
+
+
+def handle_signals(
+    names: Iterable[str], handler: Callable[[int, Any], Any], replaces: Callable[[Any], bool]
+) -> dict[int, Any]:
+    """Let a function handle some signals, as far as this thread may.
+
+    Parameters
+    ----------
+    names : of the signals; one that this system lacks is passed over.
+    handler : called with the number of the signal, and a frame.
+    replaces : whether to take the place of what handles a signal now.
+
+    Returns
+    -------
+    What handled each of them before, by number; nothing in other threads than the main one, as only there are
+    signals delivered.
+    """
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in names:
+            number = getattr(signal, name, None)
+            if number is not None and replaces(signal.getsignal(number)):
+                before[number] = signal.signal(number, handler)
+    return before
+
+
+def restore_signals(before: dict[int, Any]) -> None:
+    """Undo `handle_signals`, which returned this."""
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class DivergedError(RunError):

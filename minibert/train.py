@@ -6,7 +6,6 @@ only, and a checkpoint holds all that the next step depends on, so a resumed run
 
 import math
 import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +19,14 @@ import numpy as np
 
 from minibert.batch import Batch
 from minibert.checkpoint import Checkpoint, checkpoint_path, checkpoints, prune, save_checkpoint
-from minibert.errors import STOPPED_BY, DivergedError, RunError, Stopped
+from minibert.errors import (
+    STOPPED_BY,
+    DivergedError,
+    RunError,
+    Stopped,
+    handle_signals,
+    restore_signals,
+)
 from minibert.optim import Optimizer
 from minibert.params import FlatParameters
 from minibert.runlog import RunLog, say
@@ -380,18 +386,13 @@ class Interrupt:
     asked = ""  # the name of the signal
 
     def __enter__(self) -> "Interrupt":
-        self._before: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():  # only there are signals delivered
-            for name in ("SIGINT", *STOPPED_BY):
-                number = getattr(signal, name, None)
-                # Not so where it is ignored, or ends the process.
-                if number is not None and callable(signal.getsignal(number)):
-                    self._before[number] = signal.signal(number, self._note)
+        self._before: dict[int, Any] = {}  # one may come at once
+        # Where a signal is ignored, or ends the process, what handles it is no function.
+        self._before = handle_signals(("SIGINT", *STOPPED_BY), self._note, replaces=callable)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        restore_signals(self._before)
 
     def _note(self, number: int, _: Any) -> None:
         self.asked = signal.Signals(number).name

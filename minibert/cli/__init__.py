@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,7 +35,7 @@ from minibert.cli.tag import add_tag
 from minibert.cli.text import add_vocab
 from minibert.cli.tokenize import add_tokenize
 from minibert.cli.warmup import add_warmup
-from minibert.errors import STOPPED_BY, InputError, RunError
+from minibert.errors import STOPPED_BY, InputError, RunError, handle_signals, restore_signals
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
@@ -85,17 +84,11 @@ def _stopped_as_by_ctrl_c() -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt(name)
 
-    numbers = []
-    if threading.current_thread() is threading.main_thread():  # only there may handlers be set
-        known = [getattr(signal, name) for name in STOPPED_BY if hasattr(signal, name)]
-        numbers = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
-    for number in numbers:
-        signal.signal(number, stop)
+    before = handle_signals(STOPPED_BY, stop, replaces=lambda handler: handler is signal.SIG_DFL)
     try:
         yield
     finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
+        restore_signals(before)
 
 
 def _run(argv: Sequence[str] | None) -> int:
