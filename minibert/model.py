@@ -45,6 +45,9 @@ class Bert:
     Wherever a method takes `inputs`, that is a `Batch`, or what a `Tokenizer` returns: one encoding, a list
     of them, or those of `encode_batch`. There is no dropout.
 
+    A model can be copied and pickled. A copy shares the engine; an unpickled model has one of its own, which
+    is made as the first one was: another process can compute with it.
+
     Parameters
     ----------
     config : the model's configuration.

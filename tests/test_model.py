@@ -1,6 +1,8 @@
 """`Bert`: equal to a recorded Hugging Face BERT in float64, and clear about what it can't take."""
 
 import copy
+import io
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import agreement
 import numpy as np
 import pytest
 from agreement import relative_error
+from engines import EVERY
 from safetensors.numpy import load_file, save_file
 
 from minibert.batch import Batch, Sequence
@@ -226,6 +229,35 @@ def test_a_deep_copy_has_parameters_of_its_own(model):
     np.testing.assert_allclose(changed.pooled, [np.tanh(other.params["pooler.bias"])])
     assert changed.hidden_states[0].mean() > 4
     np.testing.assert_array_equal(model.encode(encoding(2, 7, 3)).pooled, before)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_pickled_model_computes_the_same_vectors_in_another_process(name):
+    model = Bert.from_pretrained(GOLDEN / "hf_tiny", name, threads=2)
+    batch = Batch.pack([Sequence([2, 7, 3], [0, 0, 0], [], []), Sequence([2, 9, 8, 3], [0, 0, 0, 0], [], [])])
+    here = model.encode(batch)
+    script = """
+import pickle, sys
+import numpy as np
+model, batch = pickle.load(sys.stdin.buffer)
+found = model.encode(batch)
+np.savez(sys.stdout.buffer, *found.hidden_states, pooled=found.pooled, name=model.ops.name)
+"""
+    sent = pickle.dumps((model, batch))
+    found = np.load(io.BytesIO(subprocess.check_output([sys.executable, "-c", script], input=sent)))
+    assert str(found["name"]) == name
+    np.testing.assert_array_equal(found["pooled"], here.pooled)
+    for number, state in enumerate(here.hidden_states):
+        np.testing.assert_array_equal(found[f"arr_{number}"], state)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_unpickled_engine_is_made_as_the_first_was(name):
+    model = Bert.from_pretrained(GOLDEN / "hf_tiny", name, threads=3)
+    both = pickle.loads(pickle.dumps([model, Bert(model.config, model.params, model.ops)]))
+    assert both[0].ops is both[1].ops is not model.ops
+    assert type(both[0].ops) is type(model.ops)
+    assert getattr(both[0].ops, "_details", "") == getattr(model.ops, "_details", "")
 
 
 def test_parameters_that_take_the_place_of_others_are_computed_with(model):

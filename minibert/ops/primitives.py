@@ -7,7 +7,8 @@ branches on the value of an array, and everything is holomorphic: `x * x`, never
 """
 
 import math
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,11 +26,21 @@ class Primitives:
     xp : the array library, NumPy or one with the same functions.
     """
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        made._made_with = args, kwargs
+        return made
+
     def __init__(self, xp: Any = np) -> None:
         self.xp = xp
 
     def __deepcopy__(self, _: dict) -> "Primitives":
         return self  # copies of a model share their engine
+
+    def __reduce__(self) -> tuple:
+        # Threads, compiled code and memory stay in this process: another one makes an engine of its own.
+        args, kwargs = self._made_with
+        return partial(type(self), **kwargs), args
 
     def cast(self, x: Any, dtype: Any) -> Any:
         """The one place where precision changes."""
