@@ -149,6 +149,16 @@ def lay_out_turned(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) ->
         row[n : up(n, LANES)] = ZERO
 
 
+# rows (n,D) -> x (T,A,D), of one head from row `first` on
+@inlined
+def lay_back(rows: Any, n: int, D: int, scale: Any, x: Any, first: int, head: int) -> None:
+    """What was computed of one head of a sequence, to where it belongs."""
+    for t in range(n):
+        row, out = rows[t], x[first + t, head]
+        for d in range(D):
+            out[d] = row[d] * scale
+
+
 # Kept for backward: of each softmax its largest score and one over its sum.
 # q k v (T,A,D) as memory, their rows `pitch` numbers apart, since they are as a rule parts of one array.
 # borders (S+1,)  keys (T,A,2) or none -> y (T,A,D)  largest inverse (T,A)
@@ -201,16 +211,32 @@ def attention(
                     drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
                 scores[i][seen : up(n, LANES)] = ZERO
             products(scores, values, mixed, count, D, up(n, LANES), False)
-            for i in range(count):
-                out = y[first + low + i, head]
-                for d in range(D):
-                    out[d] = mixed[i, d]
+            lay_back(mixed, count, D, one, y, first + low, head)
 
 
 # With s = q k^T / sqrt(D), p = softmax(s), m the dropout multipliers and y = (p m) v:
 #   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),
 #   dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
 # p is made anew from the scores, m from its keys. Sums over queries need p and ds turned.
+
+
+# keys (T,A,2) or none; of query t of a head p (n,): its scores -> p m  dp (n,): its row of dy v^T -> ds
+@inlined
+def softmax_backward(
+    p: Any, dp: Any, top: Any, share: Any, keys: Any, t: int, head: int, threshold: Any, kept_scale: Any
+) -> None:
+    """Through the softmax of one query and its dropout, in place."""
+    for j in range(p.size):
+        p[j] = exp(p[j] - top) * share
+    if keys.size:
+        drop(dp, dp, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+    level = dot(dp, p)
+    for j in range(p.size):
+        dp[j] = p[j] * (dp[j] - level)
+    if keys.size:
+        drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+
+
 # dy (T,A,D)  q k v (T,A,D) as memory  borders (S+1,)  keys (T,A,2) or none  largest inverse (T,A)
 # -> dq dk dv (T,A,D)
 @kernel
@@ -270,17 +296,8 @@ def attention_backward(
             for i in range(count):
                 t = first + low + i
                 seen = low + i + 1 if causal else n
-                p, dp = scores[i][:seen], d_scores[i][:seen]
-                top, share = largest[t, head], inverse[t, head]
-                for j in range(seen):
-                    p[j] = exp(p[j] - top) * share
-                if keys.size:
-                    drop(dp, dp, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-                level = dot(dp, p)
-                for j in range(seen):
-                    dp[j] = p[j] * (dp[j] - level)
-                if keys.size:
-                    drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+                p, dp, top, share = scores[i][:seen], d_scores[i][:seen], largest[t, head], inverse[t, head]
+                softmax_backward(p, dp, top, share, keys, t, head, threshold, kept_scale)
                 scores[i][seen : up(n, LANES)] = ZERO
                 d_scores[i][seen : up(n, LANES)] = ZERO
                 for j in range(n):
@@ -289,11 +306,6 @@ def attention_backward(
             products(d_scores, turned_sources, mixed, count, D, up(n, LANES), False)
             products(turned_ds, turned_queries, d_sources, n, D, up(count, LANES), True)
             products(turned_p, turned_d_out, d_values, n, D, up(count, LANES), True)
-            for i in range(count):
-                out = dq[first + low + i, head]
-                for d in range(D):
-                    out[d] = mixed[i, d] * scale
-        for t in range(n):
-            out_k, out_v = dk[first + t, head], dv[first + t, head]
-            for d in range(D):
-                out_k[d], out_v[d] = d_sources[t, d], d_values[t, d]
+            lay_back(mixed, count, D, scale, dq, first + low, head)
+        lay_back(d_sources, n, D, one, dk, first, head)
+        lay_back(d_values, n, D, one, dv, first, head)
