@@ -270,8 +270,8 @@ def _kept(site: _Site, keys: list[Any], pairs: Any) -> list[Any]:
     if not keys:
         return [None, None]
     x = keys[0] + pairs.astype(jnp.uint32) * jnp.uint32(random.GOLDEN)
-    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D) ^ keys[1]
-    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    x = (x ^ (x >> 16)) * jnp.uint32(random.FIRST) ^ keys[1]
+    x = (x ^ (x >> 15)) * jnp.uint32(random.SECOND)
     x = x ^ (x >> 16)
     least = random.threshold(site.rate)
     return [(x & jnp.uint32(random.DRAWS - 1)) >= least, x >= jnp.uint32(least * random.DRAWS)]

@@ -16,7 +16,7 @@ from numba.extending import overload
 
 from minibert.backends.numba_jit import Ids, Keys, Real, Row, Rows, Sums, Word, called, inlined, kernel, sums
 from minibert.ops.erf import TERMS, TERMS_SINGLE, _coefficients
-from minibert.ops.random import DRAWS, GOLDEN
+from minibert.ops.random import DRAWS, FIRST, GOLDEN, SECOND
 
 ZERO, HALF, ONE, TWO = (np.float32(one) for one in (0, 0.5, 1, 2))
 
@@ -379,7 +379,7 @@ def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int):
 
 # Dropout: the bits of minibert/ops/random.py.
 
-SPREAD, FIRST, SECOND, DRAW = (np.uint32(one) for one in (GOLDEN, 0x7FEB352D, 0x846CA68B, DRAWS - 1))
+SPREAD, ROUND_1, ROUND_2, DRAW = (np.uint32(one) for one in (GOLDEN, FIRST, SECOND, DRAWS - 1))
 S15, S16 = np.uint32(15), np.uint32(16)
 
 
@@ -387,8 +387,8 @@ S15, S16 = np.uint32(15), np.uint32(16)
 def draws(key: Any, other: Any, pair: Any) -> Any:
     """Two draws of 16 bits, for columns 2 pair and 2 pair + 1 of the row with this key."""
     x = np.uint32(key + np.uint32(pair) * SPREAD)
-    x = np.uint32(np.uint32((x ^ (x >> S16)) * FIRST) ^ other)
-    x = np.uint32((x ^ (x >> S15)) * SECOND)
+    x = np.uint32(np.uint32((x ^ (x >> S16)) * ROUND_1) ^ other)
+    x = np.uint32((x ^ (x >> S15)) * ROUND_2)
     x = np.uint32(x ^ (x >> S16))
     return np.uint32(x & DRAW), np.uint32(x >> S16)
 

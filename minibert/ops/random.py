@@ -10,6 +10,7 @@ second half of the key folded in between its rounds, so that two rows share no s
 from typing import Any, NamedTuple
 
 STREAMS = (0x243F6A88, 0x85A308D3)  # one for each half of the 64-bit key (digits of pi)
+FIRST, SECOND = 0x7FEB352D, 0x846CA68B  # what the two rounds of lowbias32 multiply by
 GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: spreads consecutive counters over all bits
 DRAWS = 1 << 16  # one 32-bit hash serves two draws of 16 bits
 WORD = 0xFFFFFFFF
@@ -29,8 +30,8 @@ class Dropout(NamedTuple):
 
 def mix(xp: Any, x: Any) -> Any:
     """A bijection of 32-bit words in which every input bit flips every output bit about half of the time."""
-    x = (x ^ (x >> 16)) * xp.uint32(0x7FEB352D)
-    x = (x ^ (x >> 15)) * xp.uint32(0x846CA68B)
+    x = (x ^ (x >> 16)) * xp.uint32(FIRST)
+    x = (x ^ (x >> 15)) * xp.uint32(SECOND)
     return x ^ (x >> 16)
 
 
@@ -61,8 +62,8 @@ def keep(xp: Any, keys: Any, columns: int, rate: float) -> Any:
     """Which columns of each row survive dropout at `rate`: two neighbouring columns share one hash."""
     counters = xp.arange((columns + 1) // 2, dtype=xp.uint32) * xp.uint32(GOLDEN)
     x = keys[..., :1] + counters
-    x = (x ^ (x >> 16)) * xp.uint32(0x7FEB352D) ^ keys[..., 1:]
-    x = (x ^ (x >> 15)) * xp.uint32(0x846CA68B)
+    x = (x ^ (x >> 16)) * xp.uint32(FIRST) ^ keys[..., 1:]
+    x = (x ^ (x >> 15)) * xp.uint32(SECOND)
     x = x ^ (x >> 16)
     draws = xp.stack([x & xp.uint32(DRAWS - 1), x >> 16], axis=-1)
     draws = draws.reshape(*draws.shape[:-2], 2 * draws.shape[-2])[..., :columns]
