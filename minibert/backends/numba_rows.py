@@ -15,7 +15,7 @@ from numba import types
 from numba.extending import overload
 
 from minibert.backends.numba_jit import Ids, Keys, Real, Row, Rows, Sums, Word, called, inlined, kernel, sums
-from minibert.ops.erf import TERMS, TERMS_SINGLE, _coefficients
+from minibert.ops.erf import TERMS, TERMS_SINGLE, series_coefficients
 from minibert.ops.random import DRAWS, FIRST, GOLDEN, SECOND
 
 ZERO, HALF, ONE, TWO = (np.float32(one) for one in (0, 0.5, 1, 2))
@@ -84,7 +84,7 @@ def _exponential(precision: Precision) -> Any:
 def _normal(precision: Precision, exp: Any) -> Any:
     """The normal distribution function and its density: Weideman's series, as in minibert/ops/erf.py."""
     real = precision.real
-    scale, series = _coefficients(precision.erfc_terms)
+    scale, series = series_coefficients(precision.erfc_terms)
     scale, series = real(scale), tuple(map(real, series))
     root_half, per_root_pi = real(math.sqrt(0.5)), real(1 / math.sqrt(math.pi))
     density = real(1 / math.sqrt(2 * math.pi))
@@ -433,7 +433,7 @@ def adamw(
     one_less_beta1: Real,
     beta2: Real,
     one_less_beta2: Real,
-    lr_scale: Real,
+    m_scale: Real,
     v_scale: Real,
     eps: Real,
     decay: Real,
@@ -446,5 +446,5 @@ def adamw(
         g = grads[i] * clip
         m[i] = beta1 * m[i] + one_less_beta1 * g
         v[i] = beta2 * v[i] + one_less_beta2 * (g * g)
-        direction = lr_scale * m[i] / (math.sqrt(v_scale * v[i]) + eps)
+        direction = m_scale * m[i] / (math.sqrt(v_scale * v[i]) + eps)
         params[i] -= lr * (direction + decay * params[i])

@@ -23,7 +23,7 @@ PIECE = 1 << 14
 
 
 @functools.cache
-def _coefficients(terms: int) -> tuple[float, list[float]]:
+def series_coefficients(terms: int) -> tuple[float, list[float]]:
     """l and the coefficients of p, highest power first (Weideman's section 4)."""
     half = 2 * terms
     scale = math.sqrt(terms / math.sqrt(2))
@@ -47,7 +47,7 @@ def erfc(xp: Any, x: Any) -> Any:
         return np.concatenate([erfc(np, line[i : i + PIECE]) for i in range(0, x.size, PIECE)]).reshape(
             x.shape
         )
-    scale, coefficients = _coefficients(TERMS.get(str(x.dtype), TERMS_SINGLE))
+    scale, coefficients = series_coefficients(TERMS.get(str(x.dtype), TERMS_SINGLE))
     negative = x.real < 0
     y = xp.where(negative, -x, x)
     inverse = 1.0 / (scale + y)
