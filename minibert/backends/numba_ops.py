@@ -21,10 +21,7 @@ from minibert.ops.primitives import Saved
 from minibert.ops.updates import spans
 
 COLUMNS = 64  # of ranges of columns: rows of 256 bytes are still read at full speed
-FEW, LONG = (
-    128,
-    256,
-)  # rows up to which, and sums from which, our matmul beats the library's: numba_products.py
+FEW, LONG = 128, 256  # rows up to which, and sums from which, our matmul is faster: see numba_products.py
 NO_KEYS = np.empty((0, 0, 2), np.uint32)
 
 

@@ -152,13 +152,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         arguments.parser.error(f"{' '.join(left)} is not known here")
     if left:
         setattr(arguments, many, [*getattr(arguments, many), *left])
-    for name in (
-        "out",
-        "data",
-        "model",
-        "vocab",
-        "shards",
-    ):  # an unset variable of the shell; "" is the folder one is in
+    for name in ("out", "data", "model", "vocab", "shards"):
+        # "" is an unset variable of the shell, and would be the folder one is in.
         if "" in (given := getattr(arguments, name, None), *(given if isinstance(given, list) else ())):
             arguments.parser.error(f"--{name} '' names no file or folder; give one, or leave the flag out")
     return arguments

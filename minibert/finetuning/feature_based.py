@@ -359,12 +359,8 @@ class Frozen:
             list(self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False))
             for examples in parts
         ]
-        words, H, dtype = (
-            sum(int(one[-1]) for one in bounds),
-            self.model.config.H,
-            self.model.params.flat.dtype,
-        )
-        size = size_of(words, H, numbers, dtype)
+        words, H = sum(int(one[-1]) for one in bounds), self.model.config.H
+        size = size_of(words, H, numbers, self.model.params.flat.dtype)
         stored = size > self.most_memory
         if self.show:
             place = f"in {self.folder}" if stored else "in memory"

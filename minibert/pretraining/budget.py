@@ -185,7 +185,5 @@ def looking_seconds(task: Pretraining, state: State) -> tuple[float, float]:
     began = time.monotonic()
     task.score(state.params, batches)
     glance = 4 * (time.monotonic() - began)
-    return (
-        task.options.evaluations * glance,
-        2 * TARGETS / GLANCE_TARGETS * glance,
-    )  # the last, of shuffled text too
+    last = 2 * TARGETS / GLANCE_TARGETS * glance  # of shuffled text too
+    return task.options.evaluations * glance, last

@@ -19,9 +19,7 @@ from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.wordpiece import can_be_special
 
-HELD_OUT_SEED = (
-    20181011  # of every held-out masking, whatever the seed of the run: the day the paper came out
-)
+HELD_OUT_SEED = 20181011  # of every held-out masking, whatever the run's seed: the day the paper came out
 UPDATE_LINES = 2000  # between two updates of a progress bar
 COUNTED_TOKENS = 2**18  # at a time: to count those of each document costs as much as a vocabulary
 
