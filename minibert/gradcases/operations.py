@@ -20,8 +20,12 @@ from minibert.params import Parameters, lstm_table
 
 
 def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
-    """Primitives with flat inputs."""
-    T, S, M, A, H, F, V = batch.T, batch.S, size.M, size.A, size.H, size.F, size.V
+    """Primitives: those that are called with their inputs one after another, and those that are not."""
+    return [*_called_alike(size, batch, rng), *_called_otherwise(size, batch, rng)]
+
+
+def _called_alike(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
+    T, M, A, H, F, V = batch.T, size.M, size.A, size.H, size.F, size.V
     draw, cu_seqlens = rng.standard_normal, batch.cu_seqlens
     found = []
 
@@ -57,13 +61,19 @@ def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]
         weights = {"w_in": draw((H, 4 * M)) / 4, "w_state": draw((M, 4 * M)) / 3, "bias": draw(4 * M)}
         add("lstm", variant, {"x": draw((T, H)), **weights}, cu_seqlens, bool(variant))
     add("layer_mix", "", {"layers": draw((3, T, H)), "weights": draw(3)})
+    return found
+
+
+def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
+    """What is compared with targets, what has no backward of its own, and a table's gradient, added to it."""
+    T, S, H, F, V = batch.T, batch.S, size.H, size.F, size.V
+    draw = rng.standard_normal
 
     def dropped(ops: Any, x: Any) -> Any:
         return x * ops.dropout_mask(dropout_of(ops, batch), 2, x.shape[1], x.dtype)
 
     targets = draw(S)
     return [
-        *found,
         Case(
             "mean_squared_error",
             "",
