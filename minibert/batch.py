@@ -14,14 +14,16 @@ from minibert.config import BertConfig
 from minibert.errors import InputError
 from minibert.params import Head
 
+NOTHING = np.empty(0, np.int32)  # to be predicted, in a sequence that is only read
+
 
 class Sequence(NamedTuple):
     """One sequence, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, and what is to be predicted in it."""
 
     input_ids: np.ndarray  # (n,) vocabulary ids, masking already applied
     token_type_ids: np.ndarray  # (n,) 0 in segment A, 1 in segment B
-    masked_positions: np.ndarray  # (m,) positions within the sequence, ascending
-    masked_labels: np.ndarray  # (m,) the ids that stood there
+    masked_positions: np.ndarray = NOTHING  # (m,) positions within the sequence, ascending
+    masked_labels: np.ndarray = NOTHING  # (m,) the ids that stood there
     next_sentence_label: int = -1  # 0 IsNext, 1 NotNext, -1 not asked
 
 
@@ -380,7 +382,7 @@ class VectorBatch(TaskBatch):
         lengths = [one.shape[-2] for one in vectors]
         rows = [np.arange(n) for n in lengths] if rows is None else rows
         features = [
-            Feature((Sequence(np.zeros(n, np.int32), np.zeros(n, np.int32), [], []),), label, own)
+            Feature((Sequence(np.zeros(n, np.int32), np.zeros(n, np.int32)),), label, own)
             for n, label, own in zip(lengths, labels, rows, strict=True)
         ]
         batch = TaskBatch.pack_features(features, Head("tag", 1))

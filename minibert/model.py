@@ -69,7 +69,7 @@ class Bert:
     >>> from minibert.params import initialise
     >>> config = BertConfig.from_size("tiny", vocab_size=100)
     >>> model = Bert(config, initialise(config, seed=0))
-    >>> encoded = model.encode(Batch.pack([Sequence([2, 7, 3], [0, 0, 0], [], [])]))
+    >>> encoded = model.encode(Batch.pack([Sequence([2, 7, 3], [0, 0, 0])]))
     >>> len(encoded.hidden_states), encoded.hidden_states[-1].shape
     (3, (3, 128))
     """
@@ -262,7 +262,7 @@ def _sequence(encoding: Any) -> Sequence:
     token_type_ids = _whole_numbers("token_type_ids", encoding.token_type_ids)
     if len(ids) != len(token_type_ids):
         raise InputError(f"{len(ids)} ids come with {len(token_type_ids)} token_type_ids; give as many.")
-    return Sequence(ids, token_type_ids, [], [])
+    return Sequence(ids, token_type_ids)
 
 
 def _whole_numbers(name: str, values: Any) -> np.ndarray:

@@ -4,12 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minibert.batch import Sequence
+from minibert.batch import NOTHING, Sequence
 from minibert.data.shards import TokenShards
 from minibert.tokenizer import Tokenizer
 from minibert.tokenizer.encoding import ranges
-
-NOTHING = np.zeros(0, np.int32)
 
 
 @dataclass

@@ -22,7 +22,6 @@ from minibert.finetuning.task import Mistake, Task, softmax
 
 BLOCK = 1024  # examples that are tokenised together
 DIVIDED = "-dev"
-_NONE = np.empty(0, np.int32)
 
 
 class Source(NamedTuple):
@@ -114,9 +113,7 @@ class Choices(Task):
                 endings += [f"{example.start} {ending}".strip() for ending in example.endings]
             encoded = iter(tokenizer.encode_batch(contexts, endings, max_length=max_length))
             for number, example in enumerate(block, start=done):
-                sequences = tuple(
-                    Sequence(one.ids, one.token_type_ids, _NONE, _NONE) for one in islice(encoded, choices)
-                )
+                sequences = tuple(Sequence(one.ids, one.token_type_ids) for one in islice(encoded, choices))
                 yield Feature(sequences, example.label, None, number)
             done += len(block)
 

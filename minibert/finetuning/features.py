@@ -127,7 +127,7 @@ class Extractor:
         found: list[Any] = [None] * len(chunk)
         lengths = np.array([len(ids) for ids in chunk])
         for numbers in token_budget_batches(lengths, TOKEN_BUDGET):
-            sequences = [Sequence(chunk[n], np.zeros(lengths[n], np.int32), [], []) for n in numbers]
+            sequences = [Sequence(chunk[n], np.zeros(lengths[n], np.int32)) for n in numbers]
             vectors = pooled_states(self.model, Batch.pack(sequences), self.numbers, self.pool)
             for number, vector in zip(numbers.tolist(), vectors, strict=True):
                 found[number] = vector

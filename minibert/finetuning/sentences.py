@@ -33,7 +33,6 @@ FIGURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "pearson": metrics.pearson,
     "spearman": metrics.spearman,
 }
-_NONE = np.empty(0, np.int32)
 
 
 class Sentences(Task):
@@ -103,7 +102,7 @@ class Sentences(Task):
                             f"Example {example.id} has an empty sentence, or one without a piece in the "
                             "vocabulary; fill it or leave the example out."
                         )
-                sequence = Sequence(one.ids, one.token_type_ids, _NONE, _NONE)
+                sequence = Sequence(one.ids, one.token_type_ids)
                 label = self._label(example, numbers, training)
                 yield Feature((sequence,), label, None, number)
             done += len(block)

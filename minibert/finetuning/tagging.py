@@ -34,7 +34,6 @@ FILES = {
 COLUMNS = ("words", "tags", "layout", "delimiter", "header")  # arguments of `tables.read_tags`
 MOST_TOLD = 8  # kinds of unknown tags that are named
 NOTHING = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
-_NONE = np.empty(0, np.int32)
 
 
 def create(name: str, columns: Mapping[str, str]) -> "Tagging":
@@ -158,7 +157,7 @@ class Tagging(Task):
     ) -> list[list[str]]:
         """The likeliest tag of every word; O for a word that the model can't see."""
         bounds = sentence_bounds(examples)
-        rows = np.concatenate([_NONE, *(feature.rows for feature in features)])
+        rows = np.concatenate([np.empty(0, np.int32), *(feature.rows for feature in features)])
         if len(rows) != bounds[-1]:
             raise ValueError(f"{len(rows)} words were asked about, the examples have {bounds[-1]}.")
         scores = np.concatenate([np.empty((0, len(labels))), *outputs])
@@ -333,6 +332,6 @@ def _features(
         starts = encoded.cu_seqlens[begin:end]
         inside = [encoded.ids[s : s + n] for s, n in zip(starts, pieces[begin:end], strict=True)]
         ids = np.concatenate([[tokenizer.cls_id], *inside, [tokenizer.sep_id]]).astype(np.int32)
-        sequence = Sequence(ids, np.zeros(len(ids), np.int32), _NONE, _NONE)
+        sequence = Sequence(ids, np.zeros(len(ids), np.int32))
         example = int(np.searchsorted(ends, first, side="right"))
         yield Feature((sequence,), own, rows.astype(np.int32), example)

@@ -23,7 +23,6 @@ from minibert.tokenizer.encoding import ranges, whole_number
 SPECIAL = 3  # [CLS], [SEP], [SEP]
 UNKNOWN, NOWHERE = -1, -2  # in place of an answer: nobody knows it; there is none
 BLOCK = 4096  # questions that are tokenised together
-_NONE = np.empty(0, np.int32)
 
 
 class Windows(Many[Feature]):
@@ -109,7 +108,7 @@ class Windows(Many[Feature]):
         types[:first] = 0
         begin, end = self._all.labels[number].tolist()
         label = None if begin == UNKNOWN else (begin, end)
-        return Feature((Sequence(ids, types, _NONE, _NONE),), label, example=example)
+        return Feature((Sequence(ids, types),), label, example=example)
 
     def first_row(self, number: int) -> int:
         """Where in the sequence of a window its part of the paragraph begins."""

@@ -81,7 +81,7 @@ def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: 
 
     def sequence(length: int) -> Sequence:
         segments = np.arange(length) * 2 // length
-        return Sequence(rng.integers(size.V, size=length), segments, [], [])
+        return Sequence(rng.integers(size.V, size=length), segments)
 
     def label(length: int, rows: int) -> Any:
         if head.kind == "span":
