@@ -22,7 +22,7 @@ from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.files import require_folder, sole_writer, write_atomically
 from minibert.finetuning import registry, submissions
-from minibert.finetuning.models import Finetuned, limited_threads, load
+from minibert.finetuning.models import Finetuned, load
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
 from minibert.finetuning.preparation import asked_examples, prepare
@@ -98,7 +98,7 @@ def _whole_runs(options: FinetuneOptions, show: bool) -> Iterator[RunOne]:
     """What trains the whole model for one rate and seed; the data are read once for all."""
     ops, engine = backends.choose(options.backend, options.threads, options.dtype, **options.extras)
     backends.keep_freed_memory()
-    with limited_threads(options.threads, ops):
+    with backends.limited_threads(options.threads, ops):
         prepared = prepare(options)
         peak = backends.peak(options.threads or cores(), options.dtype, ops=ops)
         if show:
@@ -184,7 +184,7 @@ def evaluate(
         raise InputError(
             f"The split {split!r} has no labels to score against; choose another, or use minibert predict."
         )
-    with limited_threads(threads, models[0].ops):
+    with backends.limited_threads(threads, models[0].ops):
         source = _source(models[0], data, split)
         predictions = list(predict_examples(models, examples, budget, show, source))
     report = report_of(models[0].task, models[0].labels, examples, predictions)
@@ -255,7 +255,7 @@ def predict(
 
     was_there = out.exists()
     try:
-        with limited_threads(threads, first.ops):
+        with backends.limited_threads(threads, first.ops):
             write_atomically(lines, write_lines)
         files = first.task.write(out, split, examples, predictions)
     except BaseException:
@@ -330,7 +330,7 @@ def classify(
             wanted = "pairs of texts; give a second one" if pair else "single texts; leave the second one out"
             raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
         examples.append(TextExample(str(number), first, second, None))
-    with limited_threads(threads, model.ops):
+    with backends.limited_threads(threads, model.ops):
         return list(predict_examples([model], examples))
 
 

@@ -99,9 +99,8 @@ def pretrain(
         if ops.leads:
             held.enter_context(sole_writer(run))
             _claim_folder(options, run, resume)
-        limit = backends.limit_threads(options.threads or options.recipe.threads, ops)
-        if limit is not None:
-            held.callback(limit.restore_original_limits)
+        threads = options.threads or options.recipe.threads
+        held.enter_context(backends.limited_threads(threads, ops))
         try:
             if not ops.leads:  # the first process prepares the text, the others take what it has left
                 ops.meet("text")

@@ -335,6 +335,17 @@ def limit_threads(threads: int | None, ops: Ops | None = None) -> Any:
     return threadpoolctl.threadpool_limits(limits=threads)
 
 
+@contextmanager
+def limited_threads(threads: int | None, ops: Ops | None = None) -> Iterator[None]:
+    """Hold the matrix library at a number of threads, as `limit_threads` does, until the end of the block."""
+    limit = limit_threads(threads, ops)
+    try:
+        yield
+    finally:
+        if limit is not None:
+            limit.restore_original_limits()
+
+
 def _require_positive(threads: int | None) -> None:
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads} is not a positive number; leave it out for one thread a core.")

@@ -63,8 +63,8 @@ examples:
 
 def run_features(arguments: argparse.Namespace) -> int:
     """Compute, write, and say what was written."""
+    from minibert.backends import limited_threads
     from minibert.finetuning.features import Extractor, check_format, load_encoder, write_features
-    from minibert.finetuning.models import limited_threads
     from minibert.finetuning.progress import Progress
 
     out = Path(arguments.out)

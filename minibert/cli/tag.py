@@ -41,7 +41,7 @@ examples:
 
 def run_tag(arguments: argparse.Namespace) -> int:
     """Tag, and print."""
-    from minibert.finetuning.models import limited_threads
+    from minibert.backends import limited_threads
     from minibert.finetuning.words import tag_texts
 
     if arguments.texts and arguments.text:

@@ -21,7 +21,6 @@ from minibert.finetune import finetune
 from minibert.finetuning import registry
 from minibert.finetuning.activations import COMBINATIONS, numbers_of
 from minibert.finetuning.feature_based import Frozen, Lesson, Training, load_frozen
-from minibert.finetuning.models import limited_threads
 from minibert.finetuning.options import FEATURE_BASED, GENERAL, RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.running import BEST, CHECKPOINTS
@@ -204,7 +203,7 @@ class _Features:
         if show:
             say(f"Engine {engine}.")
         began = time.monotonic()
-        with limited_threads(options.threads, self.ops):
+        with backends.limited_threads(options.threads, self.ops):
             vectors = frozen.vectors([train, dev], wanted)
         if show:
             say(f"They took {time.monotonic() - began:.0f} s.")
@@ -224,7 +223,7 @@ class _Features:
             folder,
             self.show,
         )
-        with limited_threads(options.threads, self.ops):
+        with backends.limited_threads(options.threads, self.ops):
             figures = _figures(training.fit())
         for name in (CHECKPOINTS, BEST):
             shutil.rmtree(folder / name, ignore_errors=True)

@@ -36,7 +36,7 @@ from minibert.finetuning.activations import (
 )
 from minibert.finetuning.batches import BEGINNING, epoch_order, lengths, require_finite
 from minibert.finetuning.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
-from minibert.finetuning.models import check_vocabulary, limited_threads, read_tokenizer
+from minibert.finetuning.models import check_vocabulary, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import fingerprint, read_examples, require_same_data
 from minibert.finetuning.progress import Progress
@@ -270,7 +270,7 @@ def run(
     task.tell_unknown(dev_examples, labels)
     max_length = options.max_length or min(task.max_length, model.config.P)
     _claim_folder(options, folder, resume)
-    with limited_threads(options.threads, ops):
+    with backends.limited_threads(options.threads, ops):
         if show:
             say(f"Engine {engine}.")
         frozen = Frozen(model, tokenizer, task, labels, max_length, folder / ACTIVATIONS, show)

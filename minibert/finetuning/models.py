@@ -1,8 +1,7 @@
 """Fine-tuned models on disk: a folder that Hugging Face reads, and in `task.json` what it is for."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,17 +108,6 @@ def keeps_head(
         known = hub.load_labels(folder) if head.kind in ("classify", "tag") else ()
     named = not any(label.isdigit() or label.startswith("LABEL_") for label in known)
     return named and tuple(known) == tuple(labels)
-
-
-@contextmanager
-def limited_threads(threads: int | None, ops: Any) -> Iterator[None]:
-    """Hold the matrix library at a number of threads for as long as this lasts."""
-    limit = backends.limit_threads(threads, ops)
-    try:
-        yield
-    finally:
-        if limit is not None:
-            limit.restore_original_limits()
 
 
 @dataclass(frozen=True)

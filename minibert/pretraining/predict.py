@@ -176,22 +176,17 @@ def evaluate(
     length = (options.longest if options else min(128, config.P)) if seq_length is None else seq_length
     if length > config.P:
         raise InputError(f"seq_length={length} is longer than the model's {config.P} positions; choose less.")
-    limit = backends.limit_threads(threads, ops)
     mask_id = None if config.is_decoder else tokenizer.mask_id
     paired = options is None or options.next_sentence
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            text = _text(run, corpus, layout, tokenizer, options, Path(scratch) / "shards")
-            counts = text.shards.sentence_counts[text.held_out_ids]
-            paired = paired and len(counts) > 1 and counts.max() > 1
-            instances = text.held_out(length, paired, config.is_decoder)
-            batches = list(evaluation_batches(instances, mask_id, targets))
-            plain = score(ops, config, tree, batches, mask_id)
-            plain = replace(plain, text_unigram=entropy_of_counts(text.piece_counts()))
-            shuffled = score_shuffled(ops, config, tree, batches, tokenizer.special_ids, mask_id)
-    finally:
-        if limit is not None:
-            limit.restore_original_limits()
+    with backends.limited_threads(threads, ops), tempfile.TemporaryDirectory() as scratch:
+        text = _text(run, corpus, layout, tokenizer, options, Path(scratch) / "shards")
+        counts = text.shards.sentence_counts[text.held_out_ids]
+        paired = paired and len(counts) > 1 and counts.max() > 1
+        instances = text.held_out(length, paired, config.is_decoder)
+        batches = list(evaluation_batches(instances, mask_id, targets))
+        plain = score(ops, config, tree, batches, mask_id)
+        plain = replace(plain, text_unigram=entropy_of_counts(text.piece_counts()))
+        shuffled = score_shuffled(ops, config, tree, batches, tokenizer.special_ids, mask_id)
     return plain, shuffled
 
 
