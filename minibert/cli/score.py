@@ -12,7 +12,7 @@ import numpy as np
 
 from minibert import metrics
 from minibert.cli.flags import add_json
-from minibert.data.glue import TASKS, GlueTask
+from minibert.data.glue import TASKS, GlueTask, read_file
 from minibert.data.lines import numbered_lines, rows, shown
 from minibert.errors import InputError
 from minibert.metrics import entities, squad
@@ -233,8 +233,6 @@ row in GOLD or, where the ids there are others, the number of the row, from 0.
 
 def run_glue(arguments: argparse.Namespace) -> int:
     """Score labels, and print."""
-    from minibert.data.glue import read_file
-
     task = TASKS[arguments.task]
     examples = read_file(task.name, arguments.gold)
     gold = np.array([_number(example.label, task) for example in examples])

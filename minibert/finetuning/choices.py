@@ -18,6 +18,7 @@ from minibert.data.choice import ChoiceExample
 from minibert.data.glue import PACKED
 from minibert.errors import InputError
 from minibert.files import atomic_text
+from minibert.finetuning.registry import TASKS
 from minibert.finetuning.task import Mistake, Task, softmax
 
 BLOCK = 1024  # examples that are tokenised together
@@ -164,8 +165,6 @@ class Choices(Task):
 
 def create(name: str, columns: Mapping[str, Any]) -> Choices:
     """The task of that name."""
-    from minibert.finetuning.registry import TASKS
-
     return Choices(name, TASKS[name].title)
 
 

@@ -22,6 +22,7 @@ from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.finetuning import submissions
 from minibert.finetuning.own_files import read_own
+from minibert.finetuning.registry import TASKS
 from minibert.finetuning.task import Mistake, Task, softmax
 
 BLOCK = 4096  # examples that are tokenised together
@@ -246,8 +247,6 @@ class OwnTexts(Sentences):
 
 def create(name: str, columns: Mapping[str, Any]) -> Sentences:
     """The task of that name."""
-    from minibert.finetuning.registry import TASKS
-
     title = TASKS[name].title
     return OwnTexts(name, title, columns) if name in ("classify", "regress") else Glue(name, title)
 
