@@ -93,8 +93,7 @@ class FinetuneOptions(RunOptions):
     checkpoint_steps: int = 0
     keep: int = 1
 
-    # What may differ when a run goes on; an engine's influence on the weights is rounding.
-    FREE = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps", "backend", "threads"})
+    FREE = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
 
     def __post_init__(self) -> None:
         self._make_plain()

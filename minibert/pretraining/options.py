@@ -89,12 +89,10 @@ class PretrainOptions(RunOptions):
     checkpoint_steps: int = 0
     keep: int = 2
 
-    # What may differ when a run goes on: its length, what has no influence on the weights, and the engine,
-    # whose influence is rounding. Shards may have been moved; that they are the same is checked where they
-    # are opened.
+    # The length of a run may differ too. Shards may have been moved; that they are the same is checked when
+    # they are opened.
     FREE = frozenset(
         {"steps", "minutes", "evaluations", "keep", "checkpoint_seconds", "checkpoint_steps", "shards"}
-        | {"backend", "threads"}
     )
 
     def __post_init__(self) -> None:
