@@ -16,11 +16,10 @@ import numpy as np
 from minibert.backends import jax_attention, jax_errors, jax_rows, jax_updates
 from minibert.backends.jax_recurrent import RecurrentOverRows
 from minibert.backends.jax_training import DATA, JaxTraining, Kept
+from minibert.backends.jax_updates import CHUNK
 from minibert.ops import AdamRule, random
 from minibert.ops.primitives import Saved
 from minibert.ops.updates import spans
-
-CHUNK = 4096
 
 
 class JaxOps(JaxTraining, RecurrentOverRows):

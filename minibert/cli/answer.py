@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert.cli.flags import add_engine, add_json
+from minibert.cli.lines import STANDARD_INPUT
 from minibert.errors import InputError
 from minibert.reading import byte_pieces
 
@@ -37,7 +38,7 @@ examples:
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     parser.add_argument(
         "--text",
-        default="-",
+        default=STANDARD_INPUT,
         metavar="FILE",
         help="the text, .gz and .xz too (default: all of the standard input)",
     )
@@ -71,8 +72,8 @@ def run_answer(arguments: argparse.Namespace) -> int:
 
 def _text(file: str) -> str:
     """What a file, or the standard input, says."""
-    name = "the standard input" if file == "-" else file
-    data = sys.stdin.buffer.read() if file == "-" else b"".join(byte_pieces(Path(file)))
+    name = "the standard input" if file == STANDARD_INPUT else file
+    data = sys.stdin.buffer.read() if file == STANDARD_INPUT else b"".join(byte_pieces(Path(file)))
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.cli.flags import add_tokenizer_engine, invalid_text, printable
+from minibert.cli.lines import STANDARD_INPUT
 from minibert.errors import InputError
 from minibert.reading import byte_pieces
 from minibert.tokenizer import CASED, COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
@@ -179,10 +180,11 @@ def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
 def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
     """The lines of files, about GROUP_BYTES at a time, or as many as there are when they come slowly."""
     first = 0  # texts so far
-    for file in arguments.file or ["-"]:
-        name = "the standard input" if file == "-" else file
+    for file in arguments.file or [STANDARD_INPUT]:
+        typed = file == STANDARD_INPUT
+        name = "the standard input" if typed else file
         begin = n_lines = 0
-        for data in _whole_lines(_standard_input() if file == "-" else byte_pieces(Path(file), GROUP_BYTES)):
+        for data in _whole_lines(_standard_input() if typed else byte_pieces(Path(file), GROUP_BYTES)):
             if arguments.strict:
                 _check(data, name, begin)
             lines = data.removesuffix(b"\n").split(b"\n")

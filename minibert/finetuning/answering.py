@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minibert.data import squad, tables, trivia
+from minibert.data.glue import PACKED
 from minibert.data.squad import Question
 from minibert.errors import InputError
 from minibert.files import atomic_text
@@ -338,7 +339,7 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
     if not folder.is_dir():
         raise InputError(f"There is no file or folder {folder}; name the one with the questions.")
     for pattern in patterns:
-        found = sorted(path for packed in ("", ".gz", ".xz") for path in folder.glob(pattern + packed))
+        found = sorted(path for packed in PACKED for path in folder.glob(pattern + packed))
         if len(found) > 1:
             names = ", ".join(path.name for path in found)
             raise InputError(f"{folder} has {names}, of which only one can be meant; leave one there.")

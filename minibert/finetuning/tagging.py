@@ -23,8 +23,8 @@ from minibert.finetuning.contexts import longest_word, windows
 from minibert.finetuning.own_files import read_own
 from minibert.finetuning.task import Mistake, Task
 from minibert.metrics import entities
+from minibert.metrics.entities import OUTSIDE
 
-OUTSIDE = "O"
 # What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.
 FILES = {
     "train": ("eng.train", "train.txt", "train.conll", "train.bio"),
