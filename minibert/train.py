@@ -127,7 +127,7 @@ def train(
         When the loss or the gradient is not a finite number: the parameters are not touched by it, and the
         last checkpoint, if there is one, is intact.
     RunError
-        When a checkpoint cannot be written.
+        When a checkpoint or the metrics cannot be written, or a step needs more memory than there is.
     KeyboardInterrupt
         After Ctrl-C, or SIGTERM or SIGHUP where they are handled, once the step is finished and a checkpoint
         is written.

@@ -106,7 +106,7 @@ class NumbaOps(Ops):
         self._threads.run(loops.multiply, cut(dy.size), dy.reshape(-1), slope.reshape(-1), dx.reshape(-1))
         return dx
 
-    # x (...,H)  gamma (H,)  beta (H,) -> (...,H)
+    # x (T,H)  gamma (H,)  beta (H,) -> (T,H)
     def layer_norm(self, x: Any, gamma: Any, beta: Any, eps: float) -> tuple[Any, Saved]:
         """gamma (x - mean) / sqrt(variance + eps) + beta over each row; kept are x, mean and 1/sqrt."""
         if not (x.ndim == 2 and _fit(x, gamma, beta) and gamma.shape == beta.shape == x.shape[1:]):

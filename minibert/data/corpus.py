@@ -138,8 +138,8 @@ def sentences(paths: str | Path | Iterable[str | Path], layout: str = "auto") ->
     ------
     InputError
         At once: an unknown layout, a path that matches nothing. While iterating: a file that is not UTF-8
-        (with the offset of the byte), a damaged compressed file, or, as `EmptyCorpusError`, a
-        corpus without any text.
+        (with the offset of the byte), a damaged compressed file, or, as `EmptyCorpusError`, a corpus without
+        any text.
     """
     return SentenceStream(paths, layout)
 

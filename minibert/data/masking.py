@@ -124,8 +124,9 @@ def visible_tokens(
     return seen.astype(np.int32)
 
 
+# keys (N,)  sequence (C,)  position (C,) -> (C,) int64
 def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Candidates in random order within their sequence, sequences as they were. -> (C,) int64
+    """Candidates in random order within their sequence, sequences as they were.
 
     Sequence, draw and position make one number; no two are equal, so every sort gives the same order.
     """
@@ -134,8 +135,9 @@ def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) 
     return np.argsort(high | (bits << POSITION_BITS) | position.astype(np.uint64))
 
 
+# sequence (C,) -> (C,) int64
 def _rank(sequence: np.ndarray) -> np.ndarray:
-    """0, 1, 2, ... within each run of the same sequence. (C,) -> (C,) int64"""
+    """0, 1, 2, ... within each run of the same sequence."""
     begins = np.flatnonzero(np.diff(sequence, prepend=-1))
     lengths = np.diff(begins, append=len(sequence))
     return np.arange(len(sequence)) - np.repeat(begins, lengths)

@@ -160,9 +160,8 @@ def read_questions(
     Parameters
     ----------
     question, context, answer : columns by name or by number, from 1. An empty answer (in JSON Lines also null
-        or an empty list) says that the paragraph has none; in JSON Lines a list has several, and
-        an object has them as "text" beside their "answer_start". `answer` None
-        where it is not told.
+        or an empty list) says that the paragraph has none; in JSON Lines a list has several, and an object
+        has them as "text" beside their "answer_start". `answer` None where it is not told.
     start : the column of the number of characters before the answer; None, or an empty one, takes the first
         place where it stands.
     id : the column of ids; None counts the rows from 0.

@@ -70,6 +70,7 @@ class Training:
     options : of a single run; `feature_based` names the combination of layers.
     task, labels : what is learnt.
     train, dev : what from, and what is measured on.
+    numbers : of the hidden states that the tagger reads.
     ops : the engine.
     folder : for checkpoints, metrics and the best tagger.
     show : tell the person watching how it goes.

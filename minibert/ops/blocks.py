@@ -199,9 +199,8 @@ class Blocks(Attention, Losses):
     ) -> tuple[Any, list[dict]]:
         """dy back through the layers, from the last down to `first`.
 
-        `block_backward(dy, saved, params, grads) -> dx, grads` goes back through one of them.
-
-        Layers below `first` are not touched, and their accumulators are returned as they are.
+        `block_backward(dy, saved, params, grads) -> dx, grads` goes back through one of them. Layers
+        below `first` are not touched, and their accumulators are returned as they are.
         """
         finished = []
         above = (reversed(one[first:]) for one in (saved, params, grads))

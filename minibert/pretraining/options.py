@@ -24,8 +24,8 @@ class PretrainOptions(RunOptions):
     """Everything a pre-training run is a function of; stored in its folder as `training.json`.
 
     `None` means "what the recipe says" (`resolved` fills it in): that of the size, or for weights from
-    `init_from` without a size `recipes.FURTHER`. Two runs with equal options, engine,
-    threads and number of steps end with the same bytes.
+    `init_from` without a size `recipes.FURTHER`. Two runs with equal options, engine, threads and number of
+    steps end with the same bytes.
 
     Raises
     ------
