@@ -3,8 +3,8 @@
     corpus -> vocabulary -> shards -> stages of growing sequence length -> held-out figures -> run folder
 
 A run folder holds `training.json` (the options), `vocab.txt`, `shards/`, `checkpoints/`, `metrics.jsonl`,
-what Hugging Face reads (`config.json`, `model.safetensors`, `tokenizer_config.json`), and at the end
-`report.json` and `loss.png`, with `trace.json` where one was asked for.
+what Hugging Face reads besides (`config.json`, `model.safetensors`, `tokenizer_config.json` and
+`tokenizer.json`), and at the end `report.json` and `loss.png`, with `trace.json` where one was asked for.
 """
 
 import dataclasses

@@ -83,8 +83,8 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
     Parameters
     ----------
     options : corpus and vocabulary, or shards that have both; share of held-out documents.
-    run : the run folder; `vocab.txt`, `tokenizer_config.json` and `shards/` are written into it. Of shards
-        that `minibert data` made, `shards/` only says where they are.
+    run : the run folder; the tokenizer's files and `shards/` are written into it. Of shards that
+        `minibert data` made, `shards/` only says where they are.
     show : draw progress bars.
     """
     tokenizer = _vocabulary(options, run, show)
