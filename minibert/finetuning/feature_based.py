@@ -288,12 +288,26 @@ def run(
             show,
         )
         found = training.fit()
-    hub.save_hf(folder, model.config, model.params, omit=lacking)
-    tokenizer.save_pretrained(folder, model.config.P)
+    return _finish(training, frozen, lacking, found, began)
+
+
+def _finish(
+    training: Training, frozen: "Frozen", lacking: tuple[str, ...], found: dict[str, Any], began: float
+) -> dict[str, Any]:
+    """Make of the best tagger what the run leaves behind; can be done again when it was cut off."""
+    folder, options, task, labels = training.folder, training.options, training.task, training.labels
+    config, dev_examples = frozen.model.config, training.dev.examples
+    hub.save_hf(folder, config, frozen.model.params, omit=lacking)
+    frozen.tokenizer.save_pretrained(folder, config.P)
     if (folder / BEST / WEIGHTS_FILE).exists():  # else it was moved before this was cut off
         os.replace(folder / BEST / WEIGHTS_FILE, folder / WEIGHTS_FILE)
     stored = TaggerFile(
-        task.name, labels, max_length, options.columns, options.feature_based, training.config.to_dict()
+        task.name,
+        labels,
+        frozen.max_length,
+        options.columns,
+        options.feature_based,
+        training.config.to_dict(),
     )
     stored.save(folder)
     predictions = found.pop("predictions")
@@ -303,7 +317,7 @@ def run(
     report |= {
         "feature_based": options.feature_based,
         "width": options.width,
-        "train_examples": len(train_examples),
+        "train_examples": len(training.train.examples),
         "seconds": round(time.monotonic() - began, 1),
     }
     save_report(folder, options, task, dev_examples, predictions, report)
