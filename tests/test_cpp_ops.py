@@ -171,6 +171,13 @@ def test_memory_of_an_array_is_not_handed_out_while_it_is_in_use():
     assert [np.unique(array).tolist() for array in arrays] == [[2], [4], [6], [8]]
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("shape", [(3 * 2**60,), (3 * 2**61,), (2**63 - 1,), (2**31, 2**32 + 1)])
+def test_an_array_larger_than_any_memory_is_an_error(shape, narrow):
+    with pytest.raises((ValueError, MemoryError)):
+        _kernels.empty(shape, narrow)
+
+
 def test_a_forked_child_computes_with_threads_of_its_own():
     ops, model = cpp_ops.CppOps(threads=2), model_and_batch(LARGE)
     expected = loss_and_gradient(ops, *model)[1]

@@ -24,7 +24,9 @@ template <typename T> py::array taken(const std::vector<py::ssize_t> &shape) {
         if (n < 0) {
             throw py::value_error("shape has a negative number in it");
         }
-        bytes *= static_cast<size_t>(n);
+        if (__builtin_mul_overflow(bytes, static_cast<size_t>(n), &bytes) || bytes > PTRDIFF_MAX) {
+            throw py::value_error("shape is larger than any memory");
+        }
     }
     if (bytes < (size_t{1} << 16)) { // the C library keeps small ones itself
         return py::array_t<T>(shape);
