@@ -1,6 +1,7 @@
 """The engine in C++: every instruction set, fused and not, on any number of threads; and what it refuses."""
 
 import itertools
+import os
 import sys
 from pathlib import Path
 
@@ -23,6 +24,21 @@ from minibert.backends import _kernels  # noqa: E402
 
 every_isa = pytest.mark.parametrize("isa", _kernels.available())
 fused_or_not = pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unfused"])
+
+
+counts_memory = pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
+
+
+def address_space():
+    """Bytes that this process has asked the system for."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def limit_memory(more):
+    """Let this process have that many bytes beside those that it has."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (address_space() + more, -1))
 
 
 def loss_and_gradient(ops, config, parameters, batch):
@@ -185,16 +201,26 @@ def test_a_forked_child_computes_with_threads_of_its_own():
     assert np.array_equal(loss_and_gradient(ops, *model)[1], expected)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory as Linux counts it")
-def test_a_system_that_refuses_threads_gets_the_same_from_fewer():
-    import resource
+@counts_memory
+def test_memory_that_was_refused_does_not_count_as_used():
+    def bounded():
+        with pytest.raises(MemoryError):
+            _kernels.empty((2**60,))
+        before = address_space()
+        for n in range(20, 40):  # one after the other
+            _kernels.empty((n << 20,))
+        return address_space() - before < 2 * (40 << 22)
 
+    assert holds_in_a_fork(bounded)
+
+
+@counts_memory
+def test_a_system_that_refuses_threads_gets_the_same_from_fewer():
     x = np.linspace(-4, 4, 700 * 300, dtype=np.float32).reshape(700, 300)
     expected, _ = cpp_ops.CppOps(threads=1).gelu(x, "erf")
 
     def refused():
-        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 28), -1))  # the stacks of some thirty threads
+        limit_memory(1 << 28)  # the stacks of some thirty threads
         return np.array_equal(cpp_ops.CppOps(threads=500).gelu(x, "erf")[0], expected)
 
     assert holds_in_a_fork(refused)

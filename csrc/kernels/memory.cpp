@@ -43,28 +43,25 @@ void *fresh(size_t bytes) {
 void *take(size_t bytes) {
     bytes = rounded(std::max<size_t>(bytes, 1));
     std::lock_guard<std::mutex> lock(mutex);
-    used_bytes += bytes;
-    most_used = std::max(most_used, used_bytes);
+    size_t used = used_bytes + bytes, most = std::max(most_used, used);
+    void *data;
     auto found = kept.find(bytes);
     if (found != kept.end()) {
-        void *data = found->second;
+        data = found->second;
         kept.erase(found);
         kept_bytes -= bytes;
-        return data;
+    } else {
+        // In all no more than a quarter above what was ever in use at once.
+        while (!kept.empty() && kept_bytes + used > most + most / 4) {
+            auto largest = std::prev(kept.end());
+            std::free(largest->second);
+            kept_bytes -= largest->first;
+            kept.erase(largest);
+        }
+        data = fresh(bytes);
     }
-    // In all no more than a quarter above what was ever in use at once.
-    while (!kept.empty() && kept_bytes + used_bytes > most_used + most_used / 4) {
-        auto largest = std::prev(kept.end());
-        std::free(largest->second);
-        kept_bytes -= largest->first;
-        kept.erase(largest);
-    }
-    try {
-        return fresh(bytes);
-    } catch (...) {
-        used_bytes -= bytes;
-        throw;
-    }
+    used_bytes = used, most_used = most;
+    return data;
 }
 
 void give(void *data, size_t bytes) {
