@@ -38,6 +38,27 @@ void *fresh(size_t bytes) {
     return data;
 }
 
+void free_largest() {
+    auto largest = std::prev(kept.end());
+    std::free(largest->second);
+    kept_bytes -= largest->first;
+    kept.erase(largest);
+}
+
+// What is kept has other sizes, and goes before there is no memory.
+void *fresh_or_freed(size_t bytes) {
+    for (;;) {
+        try {
+            return fresh(bytes);
+        } catch (const std::bad_alloc &) {
+            if (kept.empty()) {
+                throw;
+            }
+            free_largest();
+        }
+    }
+}
+
 } // namespace
 
 void *take(size_t bytes) {
@@ -53,12 +74,9 @@ void *take(size_t bytes) {
     } else {
         // In all no more than a quarter above what was ever in use at once.
         while (!kept.empty() && kept_bytes + used > most + most / 4) {
-            auto largest = std::prev(kept.end());
-            std::free(largest->second);
-            kept_bytes -= largest->first;
-            kept.erase(largest);
+            free_largest();
         }
-        data = fresh(bytes);
+        data = fresh_or_freed(bytes);
     }
     used_bytes = used, most_used = most;
     return data;
