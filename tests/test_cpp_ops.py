@@ -214,6 +214,11 @@ def test_memory_that_was_refused_does_not_count_as_used():
     assert holds_in_a_fork(bounded)
 
 
+def test_where_memory_ends_the_error_has_no_text_but_those_of_its_readers():
+    with pytest.raises(MemoryError, match="^$"):
+        _kernels.empty((2**60,))
+
+
 @counts_memory
 def test_what_is_kept_of_other_sizes_goes_before_there_is_no_memory():
     def found():

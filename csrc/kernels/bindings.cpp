@@ -1,6 +1,8 @@
 // The only file that knows Python, with engine.h and arrays.h: what the module has in it, by name.
 
+#include <exception>
 #include <memory>
+#include <new>
 #include <string>
 
 #include <pybind11/numpy.h>
@@ -51,6 +53,14 @@ py::array empty(const std::vector<py::ssize_t> &shape, bool narrow) {
 PYBIND11_MODULE(_kernels, m) {
     using namespace mb;
     m.doc() = "Kernels in C++ (csrc/kernels), for minibert.backends.cpp_primitives alone.";
+    // Without a text, as Python itself says it; pybind11's own would be "std::bad_alloc".
+    py::register_local_exception_translator([](std::exception_ptr error) {
+        try {
+            std::rethrow_exception(error);
+        } catch (const std::bad_alloc &) {
+            PyErr_NoMemory();
+        }
+    });
     m.def("available", [] {
         std::vector<std::string> names;
         for (const Kernels *one : available()) {
