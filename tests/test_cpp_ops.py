@@ -324,6 +324,17 @@ def test_what_is_no_array_is_an_error_that_names_it(call, message):
         call(_kernels.Engine("", 1), np.zeros((2, 2), np.float32))
 
 
+def test_a_gradient_of_another_shape_is_refused_though_it_has_as_many_elements():
+    ops, x = cpp_ops.CppOps(), np.ones((4, 6), np.float32)
+    for dy in (np.ones((6, 4), np.float32), np.ones(24, np.float32)):
+        for backward in (
+            lambda dy: ops.gelu_backward(dy, ops.gelu(x, "erf")[1], "erf"),
+            lambda dy: ops.tanh_backward(dy, ops.tanh(x)[1]),
+        ):
+            with pytest.raises(ValueError, match=r"dy has shape \(.*\); \(4, 6\) belongs here"):
+                backward(dy)
+
+
 def test_read_only_results_are_refused():
     a = np.zeros((2, 2), np.float32)
     out = a.copy()

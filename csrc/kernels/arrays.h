@@ -2,6 +2,7 @@
 // not fit is a ValueError that names the argument. A part of engine.h, which alone includes it.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include <pybind11/numpy.h>
@@ -176,10 +177,13 @@ template <typename T> Line<T> all(const char *name, const py::array &array, bool
     return {checked<T>(name, array, static_cast<int>(array.ndim()), written, true), array.size()};
 }
 
-// Where a result of that many elements goes.
-inline float *same(const char *name, const py::array &array, int64_t size) {
-    auto found = all<float>(name, array, true);
-    expect(name, found.size, size, "elements");
+// An array of the shape of another one.
+template <typename T> T *like(const char *name, const py::array &array, const py::array &other) {
+    auto found = all<T>(name, array, !std::is_const<T>::value);
+    if (array.ndim() != other.ndim() ||
+        !std::equal(other.shape(), other.shape() + other.ndim(), array.shape())) {
+        refuse(name, "has shape " + shape_of(array) + "; " + shape_of(other) + " belongs here");
+    }
     return found.data;
 }
 

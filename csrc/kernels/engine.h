@@ -151,32 +151,32 @@ class Engine {
 
     void gelu(const py::array &x, const py::array &y, bool tanh_form) {
         auto X = all<const float>("x", x);
-        auto Y = same("y", y, X.size);
+        auto *Y = like<float>("y", y, x);
         py::gil_scoped_release released;
         kernels_->gelu(pool_, X.size, X.data, Y, tanh_form);
     }
 
     void gelu_backward(const py::array &dy, const py::array &x, const py::array &dx, bool tanh_form) {
-        auto dY = all<const float>("dy", dy), X = all<const float>("x", x);
-        auto dX = same("dx", dx, X.size);
-        expect("dy", dY.size, X.size, "elements");
+        auto X = all<const float>("x", x);
+        auto *dY = like<const float>("dy", dy, x);
+        auto *dX = like<float>("dx", dx, x);
         py::gil_scoped_release released;
-        kernels_->gelu_backward(pool_, X.size, dY.data, X.data, dX, tanh_form);
+        kernels_->gelu_backward(pool_, X.size, dY, X.data, dX, tanh_form);
     }
 
     void tanh(const py::array &x, const py::array &y) {
         auto X = all<const float>("x", x);
-        auto Y = same("y", y, X.size);
+        auto *Y = like<float>("y", y, x);
         py::gil_scoped_release released;
         kernels_->tanh(pool_, X.size, X.data, Y);
     }
 
     void tanh_backward(const py::array &dy, const py::array &y, const py::array &dx) {
-        auto dY = all<const float>("dy", dy), Y = all<const float>("y", y);
-        auto dX = same("dx", dx, Y.size);
-        expect("dy", dY.size, Y.size, "elements");
+        auto Y = all<const float>("y", y);
+        auto *dY = like<const float>("dy", dy, y);
+        auto *dX = like<float>("dx", dx, y);
         py::gil_scoped_release released;
-        kernels_->tanh_backward(pool_, Y.size, dY.data, Y.data, dX);
+        kernels_->tanh_backward(pool_, Y.size, dY, Y.data, dX);
     }
 
     void dropout(const py::array &x, const py::array &y, const py::tuple &drop) {
@@ -361,7 +361,7 @@ class Engine {
 
     void accumulate(const py::array &total, const py::array &extra) {
         auto X = all<const float>("extra", extra);
-        auto *t = same("total", total, X.size);
+        auto *t = like<float>("total", total, extra);
         py::gil_scoped_release released;
         kernels_->accumulate(pool_, X.size, t, X.data);
     }
