@@ -325,6 +325,15 @@ def test_the_c_engine_refuses_words_that_are_never_split():
         count_words(["a"], BasicTokenizer(never_split=["[MASK]"]), engine="c")
 
 
+@needs_c
+def test_a_counter_in_c_holds_out_lines_of_a_positive_number_only():
+    rules = {"lower_case": True, "strip_accents": True, "tokenize_chinese_chars": True, "compat": "google"}
+    words, held_out = (native.Counter(**rules, max_chars=100) for _ in range(2))
+    for modulus in (0, -2):
+        with pytest.raises(InputError, match=f"modulus={modulus} is not a positive number"):
+            words.count_split(held_out, modulus, b"one line\n")
+
+
 def test_files_that_cannot_be_read_are_said_in_a_sentence(tmp_path):
     with pytest.raises(InputError, match=r"none\.txt can't be read: No such file"):
         count_files([tmp_path / "none.txt"], BasicTokenizer())

@@ -239,6 +239,8 @@ class Counter:
 
     def count_split(self, held_out: "Counter", modulus: int, data: bytes, raw: bool = True) -> int:
         """As `count`, but lines whose CRC-32 is a multiple of `modulus` go into `held_out`."""
+        if modulus < 1:  # the C core would divide by it
+            raise InputError(f"modulus={modulus} is not a positive number; 2 holds out every second line.")
         return _counted(
             self._module.lib.wp_count_split(
                 self._counter, held_out._counter, modulus, data, len(data), _RAW * raw
