@@ -335,6 +335,14 @@ def test_a_gradient_of_another_shape_is_refused_though_it_has_as_many_elements()
                 backward(dy)
 
 
+@pytest.mark.parametrize("threads", [0, backends.MOST_THREADS + 1, 2**29])
+def test_numbers_of_threads_that_make_no_sense_are_refused(threads):
+    most = backends.MOST_THREADS
+    with pytest.raises(InputError, match=f"threads={threads} is not a number from 1 to {most}"):
+        cpp_ops.CppOps(threads=threads)
+    assert cpp_ops.CppOps(threads=most)._run.threads == most
+
+
 def test_read_only_results_are_refused():
     a = np.zeros((2, 2), np.float32)
     out = a.copy()

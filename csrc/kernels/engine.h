@@ -10,6 +10,8 @@
 namespace mb {
 namespace {
 
+constexpr int kMostThreads = 4096; // as in minibert/backends; kernels take small multiples of it for granted
+
 // An instruction set, a pool of threads, and whether matrix products are those of bfloat16.
 class Engine {
   public:
@@ -22,8 +24,9 @@ class Engine {
             }
             throw py::value_error("isa='" + isa + "' can't be run here; choose from " + names);
         }
-        if (threads < 1) {
-            throw py::value_error("threads=" + std::to_string(threads) + " is not a positive number");
+        if (threads < 1 || threads > kMostThreads) {
+            throw py::value_error("threads=" + std::to_string(threads) + " is not a number from 1 to " +
+                                  std::to_string(kMostThreads));
         }
     }
 
