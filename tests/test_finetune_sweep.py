@@ -200,6 +200,27 @@ def test_a_model_answers_other_files_that_mean_the_same_only(run, tmp_path):
     assert Finetuned.from_pretrained(qqp, "numpy", task=registry.create("quora")).task.name == "quora"
 
 
+def test_a_model_of_pairs_reads_both_texts_of_a_table(model, rte, tmp_path):
+    def said(folder, data, task=None):
+        files = predict([folder], data, "dev", tmp_path / "said", task=task, backend="numpy")["files"]
+        return [json.loads(line)["probabilities"] for line in Path(files[-1]).read_text().splitlines()]
+
+    run, own = tmp_path / "run", tmp_path / "own"
+    finetune(small_options(model, rte, "rte", max_steps=1), run, show=False)
+    rows = [(one.first, one.second, one.label) for one in registry.create("rte").read(rte, "dev")]
+    table = write_table(tmp_path / "table.tsv", ("text", "second", "label"), rows)
+    assert said(run, table, "classify") == said(run, rte)
+    named = write_table(tmp_path / "named.tsv", ("premise", "claim", "label"), rows)
+    columns = {"text": "premise", "second": "claim"}
+    finetune(
+        small_options(model, named, "classify", columns=columns, split_dev=0.5, max_steps=1), own, show=False
+    )
+    assert said(own, named, "classify") == said(own, named)
+    single = write_table(tmp_path / "single.tsv", ("text", "label"), [(row[0], row[2]) for row in rows])
+    with pytest.raises(InputError, match="has no column 'second'"):
+        said(run, single, "classify")
+
+
 @pytest.mark.parametrize(
     ("texts", "message"),
     [

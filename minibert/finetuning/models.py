@@ -146,7 +146,8 @@ class Finetuned:
         ----------
         folder : as `minibert finetune` leaves it.
         backend, threads, dtype : of the engine.
-        task : what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI.
+        task : what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a
+            table of one's own, which has the columns "text" and, for a model of pairs, "second".
 
         Raises
         ------
@@ -166,6 +167,10 @@ class Finetuned:
                 f"The model in {folder} was fine-tuned for {stored.task}, which has other answers than "
                 f"{asked.name}; choose another model."
             )
+        if asked.name == own.name:
+            asked = own  # with the columns that it has learnt from
+        elif asked.name in ("classify", "regress") and own.pair:
+            asked = registry.create(asked.name, {"second": "second"})
         if dtype == "auto":
             dtype = backends.quickest_dtype(backend)
         ops = backends.create(backend, threads, dtype)
