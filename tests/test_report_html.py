@@ -1,5 +1,6 @@
 """The report of a fine-tuning: one sound HTML file that says what happened, whatever the data says."""
 
+import dataclasses
 from html.parser import HTMLParser
 
 import numpy as np
@@ -116,6 +117,21 @@ def test_report_says_metric_interval_scores_and_options():
         ["columns", "–"],
     ):
         assert row in found.rows, row
+
+
+def test_options_stand_in_the_report_as_they_were_given():
+    options = {
+        "learning_rates": (0.00125, 5e-5), "seed": 12345, "fsdp": True,
+        "columns": (("text", "my text"), ("label", "3")),
+    }  # fmt: skip
+    rows = Page(page(dataclasses.replace(FACTS, options=options))).rows
+    for row in (
+        ["learning_rates", "0.00125, 5e-05"],
+        ["seed", "12345"],
+        ["fsdp", "yes"],
+        ["columns", "text=my text, label=3"],
+    ):
+        assert row in rows, row
 
 
 def test_confusion_matrix_and_figures_of_each_class_are_those_of_a_hand_count():

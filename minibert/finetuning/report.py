@@ -156,8 +156,12 @@ def _duration(seconds: float) -> str:
 
 
 def _short(value: Any) -> Any:
-    """An option as it was given: 0.1 rather than 0.1000."""
-    return f"{value:g}" if isinstance(value, float) else value
+    """An option as it was given: 0.1 rather than 0.1000, 12345 than 12,345, text=review for a column."""
+    if isinstance(value, tuple):
+        return tuple("=".join(one) if isinstance(one, tuple) else _short(one) for one in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if type(value) is int else value
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
