@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from minibert.errors import DivergedError, InputError
 from minibert.experiments import table7 as experiment
 from minibert.experiments.table7 import PAPER, cells, table7, table_text
 from minibert.files import sole_writer
+from minibert.finetune import evaluate, finetune
 from minibert.finetuning import activations, feature_based
 from minibert.finetuning.activations import COMBINATIONS, numbers_of, stored_vectors, word_vectors
 from minibert.finetuning.batches import epoch_order
@@ -265,6 +267,14 @@ def test_commands_measure_and_predict_with_a_feature_based_model(finished, optio
     capsys.readouterr()
     assert cli.main(["score", "conll", gold, found]) == 0
     assert "FB1: 100.00" in capsys.readouterr().out
+
+
+def test_lstms_and_whole_models_are_averaged_in_neither_order(finished, options, tmp_path):
+    whole = dataclasses.replace(options, feature_based=None, max_steps=1)
+    finetune(whole, tmp_path / "whole", show=False)
+    for folders in permutations([finished[0], tmp_path / "whole"]):
+        with pytest.raises(InputError, match="can't be averaged: they differ in their approach"):
+            evaluate(folders, backend="numpy")
 
 
 def test_command_finetunes_on_frozen_layers(options, tmp_path, capsys):

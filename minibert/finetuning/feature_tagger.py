@@ -224,8 +224,6 @@ class FeatureTagger:
         self, features: Asked, budget: int = 0, done: Callable[[int], Any] = lambda tokens: None
     ) -> list[np.ndarray]:
         """What it says of each window's words, (rows,K); `budget` is for other models."""
-        if not isinstance(features, Asked):
-            raise InputError(f"{self.folder} holds LSTMs, which are averaged with others of their kind only.")
         vectors = word_vectors(self.model, features, features.bounds, self.numbers, done=done)
         scores = scores_of(self.model.ops, self.params, vectors, self.numbers, self.mixed)
         return (

@@ -84,6 +84,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
     vocabulary = {**first.tokenizer.__getstate__(), "engine": ""}
     for other in models[1:]:
         for what, one, another in (
+            ("approach (LSTMs on frozen layers are averaged with others only)", type(first), type(other)),
             ("task", True, same_answers(task, other.task.name)),
             ("output layer", first.head, other.head),
             ("labels", first.labels, other.labels),
