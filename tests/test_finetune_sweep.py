@@ -96,6 +96,17 @@ def test_a_finished_sweep_is_not_run_again(swept, model, sst2, monkeypatch):
     assert finetune(options, out, resume=True, show=False) == report
 
 
+def test_a_sweep_that_was_moved_says_where_it_is_now(swept, tmp_path):
+    out = shutil.copytree(swept[0], tmp_path / "moved")
+    options = FinetuneOptions.load(out / "finetune.json")
+    for whole in (True, False):  # as it is, and with its runs alone
+        report = finetune(options, out, resume=True, show=False)
+        assert (report["folder"], report["page"]) == (str(out), str(out / "report.html"))
+        assert all(Path(one["folder"]).parent == out for one in report["runs"])
+        if whole:
+            (out / "report.json").unlink()
+
+
 def test_a_run_that_diverges_does_not_end_the_sweep(model, sst2, tmp_path, monkeypatch, capsys):
     options = small_options(model, sst2, max_steps=4, learning_rates=(1e300, 5e-3))
     report = finetune(options, tmp_path, show=True)

@@ -122,11 +122,15 @@ def save_report(
 
 
 def load_report(folder: Path) -> dict[str, Any] | None:
-    """The report of a finished run; None where it is not finished."""
+    """The report of a finished run, with paths to where it is now; None where it is not finished."""
     try:
-        return json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    report |= {"folder": str(folder), "page": str(folder / Path(report["page"]).name)}
+    for one in report.get("runs", ()):
+        one["folder"] = str(folder / Path(one["folder"]).name)
+    return report
 
 
 def curve(folder: Path, metric: str) -> list[dict[str, float]]:

@@ -76,8 +76,7 @@ def sweep(
             f"--out. The first: {reports[0]['failed']}"
         )
     best = max(finished, key=lambda report: report["scores"][report["metric"]])
-    folder = out / Path(best["folder"]).name  # where the sweep is now
-    for path in sorted(folder.iterdir()):
+    for path in sorted(Path(best["folder"]).iterdir()):
         if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
             _link(path, out / path.name)
     report = best | {
@@ -103,7 +102,7 @@ def _give_up(options: FinetuneOptions, folder: Path, why: str) -> dict[str, Any]
 def _failure(folder: Path) -> dict[str, Any] | None:
     """What was noted of a run that diverged; None of any other."""
     try:
-        return json.loads((folder / FAILED).read_text(encoding="utf-8"))
+        return json.loads((folder / FAILED).read_text(encoding="utf-8")) | {"folder": str(folder)}
     except (OSError, ValueError):
         return None
 
