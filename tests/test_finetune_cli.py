@@ -200,6 +200,22 @@ def test_what_an_encoding_has_no_room_for_is_written_as_json_has_it(model, tmp_p
         assert {line.partition("%  ")[2] for line in printed.splitlines()} == {"é", r"\u20ac \ud83d\ude00"}
 
 
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+def test_half_a_character_is_written_as_json_has_it_in_the_locales_of_containers(model, tmp_path, locale):
+    lines = [
+        {"text": f"the film is {word}", "label": label} for word, label in (("warm", "a"), ("cold", "\ud800"))
+    ]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = tmp_path / "run"
+    assert cli.main([*words_of(model, tmp_path, out, "--max-steps=1", "--quiet", task="classify")]) == 0
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONIOENCODING"}
+    process = start("classify", out, "the film", env={**env, "PYTHONPATH": str(ROOT), "LC_ALL": locale})
+    printed, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (0, "")
+    assert {line.partition("%  ")[2] for line in printed.splitlines()} == {"a", r"\ud800"}
+
+
 def test_classify_answers_each_line_of_the_standard_input(run, capsys, monkeypatch):
     text = b"the film was dull\na charming story\n"
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))

@@ -127,7 +127,8 @@ def _run(argv: Sequence[str] | None) -> int:
 def _write_what_can_be_written() -> None:
     r"""Let the standard output write as `\u20ac` what its encoding has no room for: as JSON does."""
     out = sys.stdout
-    if getattr(out, "errors", None) == "strict" and hasattr(out, "reconfigure"):
+    # "surrogateescape" is Python's choice in the locales C and C.UTF-8; half a character is an error to it.
+    if getattr(out, "errors", None) in ("strict", "surrogateescape") and hasattr(out, "reconfigure"):
         codecs.register_error("minibert", _as_in_json)
         out.reconfigure(errors="minibert")
 
