@@ -13,7 +13,7 @@ LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one st
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
 
 
-def numbered_lines(file: str | Path, errors: str = "strict") -> Iterator[tuple[int, str]]:
+def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False) -> Iterator[tuple[int, str]]:
     r"""The lines of a UTF-8 file, counted from 1, without their ends (\n, \r\n or \r).
 
     Only these end a line: a vertical tab or U+2028 within a sentence doesn't. A byte order mark is dropped,
@@ -22,6 +22,7 @@ def numbered_lines(file: str | Path, errors: str = "strict") -> Iterator[tuple[i
     Parameters
     ----------
     errors : "strict", or "replace" for U+FFFD in the place of bytes that are not UTF-8.
+    ends : with their ends, as they stand in the file.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def numbered_lines(file: str | Path, errors: str = "strict") -> Iterator[tuple[i
                     f"{file}, line {number} is not UTF-8 (byte 0x{error.object[error.start]:02x}); "
                     "convert the file, e.g. with iconv -t UTF-8."
                 ) from error
-            yield number, text.rstrip("\r\n")
+            yield number, text if ends else text.rstrip("\r\n")
 
 
 def rows(file: str | Path, delimiter: str = "\t", errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
@@ -76,7 +77,7 @@ def rows(file: str | Path, delimiter: str = "\t", errors: str = "strict") -> Ite
 
 
 def _quoted_rows(file: str | Path, delimiter: str, errors: str) -> Iterator[tuple[int, list[str]]]:
-    lines = (line + "\n" for _, line in numbered_lines(file, errors))
+    lines = (line for _, line in numbered_lines(file, errors, ends=True))  # places are told in such text
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     first = 1  # line of the row that is being read
     try:
