@@ -243,7 +243,9 @@ def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
     (tmp_path / "train.tsv").rename(tmp_path / "dev.tsv")
     assert preparation.read_examples(registry.create("classify"), options) == (train, dev)
     write_table(tmp_path / "train.tsv", ("text", "label"), rows)
-    with pytest.raises(InputError, match="others to measure on, which split_dev would not look at; leave it"):
+    with pytest.raises(
+        InputError, match="others to measure on, which split_dev=0.3 would not look at; leave it"
+    ):
         preparation.read_examples(registry.create("classify"), options)
     one = FinetuneOptions("classify", tmp_path / "dev.tsv", "m", split_dev=0.3)
     assert preparation.read_examples(registry.create("classify"), one) == (train, dev)

@@ -122,7 +122,7 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
             )
         train, dev = _learnt_from(task, data), task.read(data, "dev")
     else:
-        train, dev = split(_the_one_file(task, data), options.split_dev)
+        train, dev = split(_the_one_file(task, options), options.split_dev)
     return subset(train, options.train_examples), subset(dev, options.dev_examples)
 
 
@@ -138,8 +138,9 @@ def _learnt_from(task: Task, data: Path) -> list[Any]:
         ) from error
 
 
-def _the_one_file(task: Task, data: Path) -> list[Any]:
+def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
     """The examples of dev or, where there is no such file, of train; InputError where there are both."""
+    data = Path(options.data)
     found, lacking = [], None
     for part in ("dev", "train"):
         try:
@@ -150,8 +151,8 @@ def _the_one_file(task: Task, data: Path) -> list[Any]:
             break
     if len(found) == 2:
         raise InputError(
-            f"{data} has examples to learn from and others to measure on, which split_dev would not look at; "
-            "leave it out, or name one of the two files."
+            f"{data} has examples to learn from and others to measure on, which "
+            f"split_dev={options.split_dev:g} would not look at; leave it out, or name one of the two files."
         )
     if not found:
         raise lacking
@@ -202,7 +203,7 @@ def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
     if data.resolve() == Path(options.data).resolve():
         return True
     try:
-        return data.is_file() and task.read(data, "dev") == _the_one_file(task, Path(options.data))
+        return data.is_file() and task.read(data, "dev") == _the_one_file(task, options)
     except InputError:  # what is wrong is told where the data are read
         return False
 
