@@ -11,6 +11,10 @@ class InputError(ValueError):
     """What was given can't be used: a file, an argument, a configuration. The command line exits with 2."""
 
 
+class MissingFile(InputError):
+    """A folder has no file of a split: another matter than one that is there and can't be read."""
+
+
 @contextmanager
 def naming(source: str) -> Iterator[None]:
     """Begin what an InputError from here says with the source of the data; with "" it stays as it is."""

@@ -251,6 +251,25 @@ def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
     assert preparation.read_examples(registry.create("classify"), one) == (train, dev)
 
 
+@pytest.mark.parametrize("damaged", ["train", "dev"])
+@pytest.mark.parametrize("other", [False, True])
+def test_a_damaged_file_is_told_and_not_passed_over_for_another_one(tmp_path, damaged, other):
+    rows = [(f"text {number}", "ab"[number % 2]) for number in range(10)]
+    if other:
+        write_table(tmp_path / f"{'dev' if damaged == 'train' else 'train'}.tsv", ("text", "label"), rows)
+    write_table(tmp_path / f"{damaged}.tsv", ("text", "label"), [*rows, ("one column",)])
+    options = FinetuneOptions("classify", tmp_path, "m", split_dev=0.3)
+    with pytest.raises(InputError, match=rf"{damaged}\.tsv, line 12 has 1 columns"):
+        preparation.read_examples(registry.create("classify"), options)
+    write_table(tmp_path / f"{damaged}.tsv", ("text", "stars"), rows)
+    if other:  # the one with labels is divided
+        train, dev = preparation.read_examples(registry.create("classify"), options)
+        assert (len(train), len(dev)) == (7, 3)
+    else:
+        with pytest.raises(InputError, match=rf"{damaged}\.tsv has no column 'label'"):
+            preparation.read_examples(registry.create("classify"), options)
+
+
 def test_chunks_of_examples_do_not_tear_a_document():
     sentences = [TaggedSentence((str(n),), None, n // 5) for n in range(12)]
     assert [len(chunk) for chunk in predicting.chunks(sentences, 6)] == [10, 2]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minibert.data.lines import numbered_lines, rows, shown
-from minibert.errors import InputError
+from minibert.errors import InputError, MissingFile
 
 PACKED = ("", ".gz", ".xz")  # what may follow the name of a file
 HIGHEST_SCORE = 5.0  # of STS-B: the same meaning; 0 is the lowest
@@ -181,7 +181,7 @@ def find_file(folder: Path, names: tuple[str, ...], folders: tuple[str, ...], ti
             for end in PACKED:
                 if (file := place / (name + end)).is_file():
                     return file
-    raise InputError(
+    raise MissingFile(
         f"There is no {' or '.join(names)} in {folder}, nor in a folder {' or '.join(folders)} inside it; "
         f"name the folder that holds the files of {title}."
     )
@@ -255,7 +255,7 @@ def _part(examples: list[TextExample], file: Path, split: str) -> list[TextExamp
     list_of_dev = file.parent / "dev_ids.tsv"
     if not list_of_dev.is_file():
         if split == "dev":
-            raise InputError(
+            raise MissingFile(
                 f"{file.parent} has no dev.tsv, and no dev_ids.tsv that says which pairs of {file.name} are "
                 "dev; add one of them."
             )

@@ -16,7 +16,7 @@ import numpy as np
 from minibert.data import squad, tables, trivia
 from minibert.data.glue import PACKED
 from minibert.data.squad import Question
-from minibert.errors import InputError
+from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
 from minibert.finetuning.own_files import read_own
 from minibert.finetuning.registry import TASKS
@@ -346,7 +346,7 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
         if found:
             return found[0]
     names = [pattern for pattern in patterns if "*" not in pattern]
-    raise InputError(f"{folder} has no {' or '.join(names)}; name the folder that it is in, or the file.")
+    raise MissingFile(f"{folder} has no {' or '.join(names)}; name the folder that it is in, or the file.")
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from minibert.batch import Feature, Sequence
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
 from minibert.data.glue import PACKED
-from minibert.errors import InputError
+from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
 from minibert.finetuning.registry import TASKS
 from minibert.finetuning.task import Mistake, Task, softmax
@@ -91,7 +91,7 @@ class Choices(Task):
             for packed in PACKED:
                 if found := sorted(data.glob(pattern + packed)):
                     return source.read(found[0])
-        raise InputError(
+        raise MissingFile(
             f"{data} has no {source.files[split][0]}; name the folder that holds the files of {self.name}, "
             "or the file."
         )

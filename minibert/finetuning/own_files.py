@@ -6,7 +6,7 @@ from typing import Any
 
 from minibert.data.glue import PACKED
 from minibert.data.tables import MissingColumn
-from minibert.errors import InputError
+from minibert.errors import InputError, MissingFile
 
 ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables
 
@@ -59,7 +59,7 @@ def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     found = [data / name for name in names if (data / name).is_file()]
     if len(found) != 1:
         there = f"has {' and '.join(path.name for path in found)}" if found else f"has no {split}.csv"
-        raise InputError(
+        raise (InputError if found else MissingFile)(
             f"{data} {there}; there should be one file of the split {split!r}: {', '.join(known[:-1])} or "
             f"{known[-1]}."
         )

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert import hub
-from minibert.errors import InputError, naming
+from minibert.data.tables import MissingColumn
+from minibert.errors import InputError, MissingFile, naming
 from minibert.finetuning import registry
 from minibert.finetuning.batches import Features, epoch_order
 from minibert.finetuning.models import check_vocabulary, gathered, keeps_head, read_tokenizer
@@ -18,6 +19,7 @@ from minibert.tokenizer import Tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
+TOLD = ("label", "tags", "answer")  # roles of the columns with what is expected
 
 
 class Prepared(NamedTuple):
@@ -130,23 +132,25 @@ def _learnt_from(task: Task, data: Path) -> list[Any]:
     """The train file; if it is missing, the error names a task that needs none, where there is one."""
     try:
         return task.read(data, "train")
-    except InputError as error:
+    except MissingFile as error:
         if (other := f"{task.name}-dev") not in registry.TASKS:
             raise
-        raise InputError(
+        raise MissingFile(
             f"{error} Without a train file the task {other} learns from a part of the dev file."
         ) from error
 
 
 def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
-    """The examples of dev or, where there is no such file, of train; InputError where there are both."""
+    """The examples of dev or, where there is none with labels, of train; InputError where there are both."""
     data = Path(options.data)
-    found, lacking = [], None
+    found, lacking = [], []
     for part in ("dev", "train"):
         try:
             found.append(task.read(data, part))
-        except InputError as error:
-            lacking = lacking or error
+        except (MissingFile, MissingColumn) as error:  # what is damaged is not passed over
+            if isinstance(error, MissingColumn) and error.role not in TOLD:
+                raise
+            lacking.append(error)
         if data.is_file() and found:
             break
     if len(found) == 2:
@@ -155,7 +159,7 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
             f"split_dev={options.split_dev:g} would not look at; leave it out, or name one of the two files."
         )
     if not found:
-        raise lacking
+        raise min(lacking, key=lambda error: isinstance(error, MissingFile))
     return found[0]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from minibert.batch import Feature, Sequence
 from minibert.data import ner, tables
 from minibert.data.ner import TaggedSentence
-from minibert.errors import InputError
+from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
 from minibert.finetuning.contexts import longest_word, windows
 from minibert.finetuning.own_files import read_own
@@ -78,7 +78,7 @@ class Tagging(Task):
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
         found = [path for file in FILES[split] if (path := Path(data) / file).exists()]
         if not found:
-            raise InputError(
+            raise MissingFile(
                 f"{data} has no file of the split {split!r}; one of {', '.join(FILES[split])} is expected."
             )
         return ner.read(found[0])
