@@ -341,6 +341,15 @@ def test_runs_that_cannot_be_are_told(options, finished, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
+def test_a_sweep_that_cannot_be_leaves_its_folder_as_it_was(options, tmp_path):
+    rates = {"learning_rates": (1e-3, 2e-3), "epochs": 1.0}
+    wrong = dataclasses.replace(options, feature_based="sum-last-4", **rates)
+    with pytest.raises(InputError, match="takes 4 layers, and the model has 2"):
+        finetune(wrong, tmp_path / "a", show=False)
+    assert not (tmp_path / "a").exists()
+    assert len(finetune(dataclasses.replace(options, **rates), tmp_path / "a", show=False)["runs"]) == 2
+
+
 def test_a_folder_that_is_not_whole_is_told(finished, tmp_path):
     broken = shutil.copytree(finished[0], tmp_path / "copy")
     weights = (broken / "tagger.safetensors").read_bytes()

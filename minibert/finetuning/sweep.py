@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import DivergedError, RunError
+from minibert.errors import DivergedError, InputError, RunError
 from minibert.files import atomic_text, write_atomically
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.results import REPORT, load_report
@@ -47,10 +47,12 @@ def sweep(
 
     Raises
     ------
+    InputError
+        When a run can't use what it was given; where that is the first one, nothing is left in the folder.
     RunError
         When every run has diverged.
     """
-    if not (out / OPTIONS_FILE).exists():
+    if begins := not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)
     reports = []
     for number, one in enumerate(runs, start=1):
@@ -64,6 +66,12 @@ def sweep(
         if report is None:
             try:
                 report = run_one(one, folder, time.monotonic())
+            except InputError:
+                if (
+                    begins and number == 1 and not folder.exists()
+                ):  # nothing was done that could be gone on with
+                    (out / OPTIONS_FILE).unlink()
+                raise
             except DivergedError as error:
                 report = _give_up(one, folder, str(error))
                 if show:
