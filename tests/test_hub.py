@@ -1,6 +1,7 @@
 """Hugging Face folders: what goes in and out, and how damaged or foreign ones are refused."""
 
 import json
+import re
 import resource
 import shutil
 from pathlib import Path
@@ -238,6 +239,16 @@ def test_missing_files_are_named(tmp_path):
     write_model(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(InputError, match="no weights of a BERT; expected them in model.safetensors or pyt"):
+        load_hf(tmp_path)
+
+
+@pytest.mark.parametrize("file, command", [("training.json", "pretrain"), ("finetune.json", "finetune")])
+def test_a_run_without_a_model_yet_is_told_apart_from_a_folder_of_something_else(tmp_path, file, command):
+    with pytest.raises(InputError, match="give the folder of a BERT"):
+        load_hf(tmp_path)
+    (tmp_path / file).write_text("{}")
+    advice = f"the run there is not finished: minibert {command} --resume --out {tmp_path}"
+    with pytest.raises(InputError, match=re.escape(advice)):
         load_hf(tmp_path)
 
 

@@ -35,6 +35,8 @@ _FOREIGN = {
     "albert.": "ALBERT",
     "bert.encoder.transformer.": "ALBERT",
 }
+# What lies in the folder of a run from its beginning on, before there is a model, and what goes on with it.
+RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetune"}
 
 
 class LoadReport(NamedTuple):
@@ -66,7 +68,12 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); give the folder of a BERT.") from error
+        commands = [command for file, command in RUNS.items() if (path.parent / file).exists()]
+        if commands and isinstance(error, FileNotFoundError):
+            advice = f"the run there is not finished: {commands[0]} --resume --out {path.parent}"
+        else:
+            advice = "give the folder of a BERT"
+        raise InputError(f"{path} cannot be read ({error.strerror}); {advice}.") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON ({error}); copy the model's folder again.") from error
     if not isinstance(fields, dict):
