@@ -623,6 +623,14 @@ def test_a_negative_seed_of_gradcheck_is_refused(capsys):
         ["data", "CORPUS", "--vocab", "", "--out", "there"],
         ["predict", "--out", "there", "--model", ""],
         ["predict", "--out", "", "--model", "a"],
+        ["pretrain", "CORPUS", "--steps", "1", "--out", "there", "--init-from", ""],
+        ["vocab", "CORPUS", "--report-on", ""],
+        ["score", "squad", "gold", "predictions", "--null-odds", ""],
+        ["tag", "run", "--text", ""],
+        ["tokenize", "--vocab", "there", "--file", ""],
+        ["vocab", "", "--out", "there"],
+        ["evaluate", "run", ""],
+        ["score", "conll", "gold", ""],
     ],
     ids=" ".join,
 )
@@ -631,8 +639,9 @@ def test_a_path_without_a_name_is_refused_and_nothing_is_written(
 ):
     monkeypatch.chdir(tmp_path)
     words = [str(corpus) if word == "CORPUS" else word for word in words]
-    flag = words[words.index("") - 1]
-    assert f"{flag} '' names no file or folder" in ends_badly(capsys, 2, *words)
+    before = words[words.index("") - 1]
+    name = before if before.startswith("--") else {"gold": "PREDICTIONS"}.get(before, "CORPUS")
+    assert f"{name} '' names no file or folder" in ends_badly(capsys, 2, *words)
     assert not list(tmp_path.iterdir())
 
 

@@ -38,6 +38,8 @@ from minibert.cli.warmup import add_warmup
 from minibert.errors import STOPPED_BY, InputError, RunError, handle_signals, restore_signals
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+# What help calls the arguments that name a file or a folder.
+PATHS = ("CORPUS", "DEST", "DIR", "FILE", "FOLDER", "GOLD", "PATH", "PREDICTIONS", "RUN", "SOURCE")
 COMMANDS = {
     "pretrain": "train a BERT on text, or on the books in the package",
     "vocab": "learn a WordPiece vocabulary, or measure one on a text",
@@ -153,10 +155,11 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         arguments.parser.error(f"{' '.join(left)} is not known here")
     if left:
         setattr(arguments, many, [*getattr(arguments, many), *left])
-    for name in ("out", "data", "model", "vocab", "shards"):
-        # "" is an unset variable of the shell, and would be the folder one is in.
-        if "" in (given := getattr(arguments, name, None), *(given if isinstance(given, list) else ())):
-            arguments.parser.error(f"--{name} '' names no file or folder; give one, or leave the flag out")
+    for one in arguments.parser._actions:  # "", an unset variable of the shell, is the folder one is in
+        given = getattr(arguments, one.dest, None) if one.metavar in PATHS else None
+        if "" in (given, *(given if isinstance(given, list) else ())):
+            name = (one.option_strings or [one.metavar])[0]
+            arguments.parser.error(f"{name} '' names no file or folder; give one, or leave it out")
     return arguments
 
 
