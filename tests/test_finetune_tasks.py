@@ -124,6 +124,7 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
         ({"freeze": -1}, "freeze=-1"),
         ({"dtype": "int8"}, "dtype='int8'"),
         ({"span_weight": 0.0}, "span_weight=0.0"),
+        ({"feature_based": ""}, "feature_based='' is not valid; give the layers that LSTMs are to read"),
         ({"width": 0}, "width=0"),
         ({"batch_size": 8.0}, "batch_size=8.0 is not valid; give a whole number"),
         ({"seed": 1.5}, "seed=1.5 is not valid; give a whole number"),

@@ -135,6 +135,7 @@ class FinetuneOptions(RunOptions):
         self._require("at least 0 and below 1", lambda x: 0 <= x < 1, *shares)
         self._require("above 0 and below 1", lambda x: 0 < x < 1, "split_dev")
         self._require("above 0 and at most 1", lambda x: 0 < x <= 1, "span_weight")
+        self._require("the layers that LSTMs are to read, such as last", bool, "feature_based")
         self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
         self._require(f"one of {', '.join(OPTIMIZERS)}", lambda x: x in OPTIMIZERS, "optimizer")
         self._require_spreadable()
