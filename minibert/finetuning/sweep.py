@@ -67,9 +67,8 @@ def sweep(
             try:
                 report = run_one(one, folder, time.monotonic())
             except InputError:
-                if (
-                    begins and number == 1 and not folder.exists()
-                ):  # nothing was done that could be gone on with
+                nothing_done = number == 1 and not folder.exists()
+                if begins and nothing_done:
                     (out / OPTIONS_FILE).unlink()
                 raise
             except DivergedError as error:
