@@ -31,20 +31,20 @@ class SizeRecipe(NamedTuple):
 # `base` and larger are the paper's: 256 x 512 tokens a step, 128 for nine tenths of the steps.
 # How much of a run short sequences need depends on how long the run is: `tiny` is for a few million tokens,
 # `2-128-4` for 25 to 65 in ten minutes with the engine in C++, some two of them at length 10. After so many,
-# 4,096 tokens a step are better than 2,048, and the last of them are worth more at 128 than at 64; after 7 it is
-# the other way round.
+# 4,096 tokens a step are better than 2,048, and the last of them are worth more at 128 than at 64; after
+# seven million it is the other way round.
 # NumPy's library gains a fifth from a second thread at these small matrices when the machine is idle, and
 # loses far more by waiting when it is busy.
 # Measured: `tiny` and `2-128-4`. `mini`, `small` and `medium` are the same idea carried over, not measured.
-#                         rate  lengths                               batch accumulate warm-up dropout paper threads
+#                         rate  lengths                         batch accumulate warm-up dropout paper threads
 RECIPES = {
-    "tiny":    SizeRecipe(2e-3, "10:0.25,16:0.2,32:0.55",                32,      1,   0.10,   0.0,  False, 1),
-    "2-128-4": SizeRecipe(2e-3, "10:0.06,16:0.04,32:0.2,64:0.3,128:0.4", 32,      1,   0.05,   0.0,  False, None),
-    "mini":    SizeRecipe(1e-3, "10:0.1,16:0.1,32:0.3,64:0.5",           32,      1,   0.10,   0.0,  False, None),
-    "small":   SizeRecipe(7e-4, "10:0.05,32:0.35,128:0.6",               32,      2,   0.10,   0.1,  False, None),
-    "medium":  SizeRecipe(4e-4, "10:0.05,32:0.35,128:0.6",               64,      4,   0.10,   0.1,  False, None),
-    "base":    SizeRecipe(1e-4, "128:0.9,512:0.1",                      256,     64,   0.01,   0.1,  True,  None),
-    "large":   SizeRecipe(1e-4, "128:0.9,512:0.1",                      256,    128,   0.01,   0.1,  True,  None),
+    "tiny":    SizeRecipe(2e-3, "10:0.25,16:0.2,32:0.55",              32,   1,    0.10,   0.0,  False, 1),
+    "2-128-4": SizeRecipe(2e-3, "10:0.06,16:0.04,32:0.2,64:0.3,128:0.4", 32, 1,    0.05,   0.0,  False, None),
+    "mini":    SizeRecipe(1e-3, "10:0.1,16:0.1,32:0.3,64:0.5",         32,   1,    0.10,   0.0,  False, None),
+    "small":   SizeRecipe(7e-4, "10:0.05,32:0.35,128:0.6",             32,   2,    0.10,   0.1,  False, None),
+    "medium":  SizeRecipe(4e-4, "10:0.05,32:0.35,128:0.6",             64,   4,    0.10,   0.1,  False, None),
+    "base":    SizeRecipe(1e-4, "128:0.9,512:0.1",                    256,  64,    0.01,   0.1,  True,  None),
+    "large":   SizeRecipe(1e-4, "128:0.9,512:0.1",                    256, 128,    0.01,   0.1,  True,  None),
 }  # fmt: skip
 
 # Of a run that begins with trained weights, whatever their size: the rate that the README of Google's code
