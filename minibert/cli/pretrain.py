@@ -7,6 +7,7 @@ the size decide. That is also how --resume tells what was asked for from what wa
 import argparse
 import json
 import os
+import re
 import time
 from itertools import count
 from pathlib import Path
@@ -290,11 +291,12 @@ def _rates(text: str) -> tuple[float, ...]:
 
 
 def _recipe_table() -> str:
-    """The recipes, a line a size."""
-    lines = [f"  {'size':<7} {'--lr':<7} {'--seq-length':<28} {'--batch-size':<13} {'--warmup':<9} --dropout"]
+    """The recipes, a line a size, within 80 columns: so numbers below one begin with their point."""
+    lines = [f"  {'size':<7} {'--lr':<5} --batch-size {'--warmup':<8} --dropout --seq-length"]
     for size, recipe in (RECIPES | {"further": FURTHER}).items():
-        lines.append(
-            f"  {size:<7} {recipe.learning_rate:<7g} {recipe.seq_length:<28} {recipe.batch_size:<13} "
-            f"{recipe.warmup:<9g} {recipe.dropout:g}"
+        rate, warmup, dropout, lengths = (
+            re.sub(r"\b0\.", ".", f"{value}")
+            for value in (recipe.learning_rate, recipe.warmup, recipe.dropout, recipe.seq_length)
         )
+        lines.append(f"  {size:<7} {rate:<5} {recipe.batch_size:<12} {warmup:<8} {dropout:<9} {lengths}")
     return "\n".join([*lines, "  further: with --init-from and no --size, whatever the size of that model"])
