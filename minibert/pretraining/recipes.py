@@ -32,7 +32,7 @@ class SizeRecipe(NamedTuple):
 # How much of a run short sequences need depends on how long the run is: `tiny` is for a few million tokens,
 # `2-128-4` for 25 to 65 in ten minutes with the engine in C++, some two of them at length 10. After so many,
 # 4,096 tokens a step are better than 2,048, and the last of them are worth more at 128 than at 64; after
-# seven million it is the other way round.
+# seven million the length of 128 costs a whole nat.
 # NumPy's library gains a fifth from a second thread at these small matrices when the machine is idle, and
 # loses far more by waiting when it is busy.
 # Measured: `tiny` and `2-128-4`. `mini`, `small` and `medium` are the same idea carried over, not measured.
