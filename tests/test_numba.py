@@ -242,6 +242,26 @@ def test_the_number_of_threads_changes_no_bit(dtype, many_ranges):
         assert all(map(np.array_equal, one, other))
 
 
+@every_dtype
+def test_the_number_of_threads_changes_no_bit_of_matmuls_that_the_library_shares_out(dtype):
+    draws = np.random.default_rng(0)
+    shapes = ((700, 300), (300, 500), (500,), (700, 500), (500, 300))
+    x, weight, bias, dy, table = (draws.standard_normal(shape).astype(dtype) for shape in shapes)
+
+    def results(count):
+        ops = backends.create("numba", threads=count)
+        with backends.limited_threads(count, ops):
+            y, saved = ops.linear(x, weight, bias)
+            tied, saved_tied = ops.linear(x, table.T, bias)
+            return y, tied, *ops.linear_backward(dy, saved), *ops.linear_backward(dy, saved_tied)
+
+    one, *others = map(results, (1, 2, 3))
+    exact = x.astype("f8") @ weight.astype("f8") + bias
+    assert relative(one[0].astype("f8"), exact) < 20 * np.finfo(dtype).eps
+    for other in others:
+        assert all(map(np.array_equal, one, other))
+
+
 def test_ranges_cover_every_row_once(many_ranges):
     for count in (0, 1, 37, 100, 250):
         for width in (1, 3, 1000):

@@ -109,6 +109,7 @@ TABLE = {
 }
 ENGINES = {name: engine.about for name, engine in TABLE.items()}
 FASTEST_FIRST = ("cpp", "numba", "numpy")
+OWN_THREADS = ("cpp", "numba")  # engines that share out their work themselves
 
 
 def create(name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any) -> Ops:
@@ -317,8 +318,8 @@ def limit_threads(threads: int | None, ops: Ops | None = None) -> Any:
     Parameters
     ----------
     threads : the one number that governs every pool.
-    ops : the engine that will compute. One with threads of its own was made with that number; what it leaves
-        to the matrix library is small, and gets one thread.
+    ops : the engine that will compute. One with threads of its own was made with that number, and calls the
+        matrix library from them: each call gets one thread.
 
     Returns
     -------
@@ -326,7 +327,7 @@ def limit_threads(threads: int | None, ops: Ops | None = None) -> Any:
         Keep it for as long as the limit shall hold; `.restore_original_limits()` lifts it.
     """
     _require_positive(threads)
-    if ops is not None and ops.name == "cpp":
+    if ops is not None and ops.name in OWN_THREADS:
         threads = 1
     if threads is None:
         return None

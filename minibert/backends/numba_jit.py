@@ -160,7 +160,7 @@ class Threads:
         self._pool: ThreadPoolExecutor | None = None
         self._process = os.getpid()
 
-    def run(self, kernel: Kernel, ranges: list[tuple[int, int]], *args: Any) -> None:
+    def run(self, kernel: Callable, ranges: list[tuple[int, int]], *args: Any) -> None:
         """kernel(*args, begin, end) for every range; the calling thread works too."""
         left = deque(ranges)
 

@@ -6,7 +6,8 @@ NumPy: the large matmuls, whose library is as fast, and everything that is not f
 and on its own, complex arrays above all; they fall through to the reference.
 
 Results do not depend on the number of threads: ranges of rows are cut by shape alone, and what is added up
-over rows is added up range by range in order.
+over rows is added up range by range in order. Large matmuls are cut in the same way, and the library multiplies
+each range in one thread (`backends.limit_threads`), since its own threads would round differently.
 """
 
 import math
@@ -15,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from minibert.backends import numba_products as products, numba_rows as loops
-from minibert.backends.numba_jit import PRECISIONS, Threads, cut, cut_tasks, is_warm
+from minibert.backends.numba_jit import GRAIN, PRECISIONS, Threads, cut, cut_tasks, is_warm
 from minibert.ops import AdamRule, Ops, random
 from minibert.ops.primitives import Saved
 from minibert.ops.updates import spans
 
 COLUMNS = 64  # of ranges of columns: rows of 256 bytes are still read at full speed
 FEW, LONG = 128, 256  # rows up to which, and sums from which, our matmul is faster: see numba_products.py
+BLOCK = 1 << 23  # multiply-adds that the library does in one call, a fraction of a millisecond
 NO_KEYS = np.empty((0, 0, 2), np.uint32)
 
 
@@ -72,16 +74,30 @@ class NumbaOps(Ops):
         dbias = np.empty(dy.shape[1], dy.dtype)
         self._threads.run(loops.column_sums, cut(dy.shape[1], len(dy), COLUMNS), dy, dbias)
         # A weight that is a table turned gets its gradient turned as well: the table's then lies row by row.
-        dweight = (dy.T @ x).T if weight.T.flags.c_contiguous else x.T @ dy
+        turned = weight.T.flags.c_contiguous
+        dweight = self._matmul(dy.T, x).T if turned else self._matmul(x.T, dy)
         return self._by_rows(dy, weight), dweight, dbias
 
     # a (M,K)  b (N,K) -> (M,N)
     def _by_rows(self, a: Any, b: Any) -> Any:
         """a @ b.T, by our own loops for few rows and long sums."""
         if not (a.ndim == b.ndim == 2 and len(a) <= FEW and LONG <= a.shape[1] == b.shape[1] and _fit(a, b)):
-            return a @ b.T
+            return self._matmul(a, b.T)
         c = np.empty((len(a), len(b)), a.dtype)
         self._threads.run(products.matmul, cut(len(b), a.size // 16, products.TILE), a, b, c)
+        return c
+
+    # a (M,K)  b (K,N) -> (M,N)
+    def _matmul(self, a: Any, b: Any) -> Any:
+        """a @ b by NumPy's library, range of rows by range."""
+        if not a.ndim == b.ndim == 2:
+            return a @ b
+        c = np.empty((len(a), b.shape[1]), np.result_type(a, b))
+
+        def rows(begin: int, end: int) -> None:
+            np.matmul(a[begin:end], b, out=c[begin:end])
+
+        self._threads.run(rows, cut(len(a), b.size * GRAIN // BLOCK, FEW))
         return c
 
     # x (...) -> (...)
