@@ -1,7 +1,7 @@
 """`Bert`, the object a user holds: from a folder to hidden states, attention maps and predictions."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,17 @@ from minibert.errors import InputError
 from minibert.hub import load, save_hf
 from minibert.params import PRETRAINING, Parameters, precision_for
 
+BATCH_TOKENS = 4096  # computed at once, so that activations take little memory whatever the number of texts
+
 
 @dataclass(frozen=True)
 class Encoded:
     """What a BERT makes of S sequences of T tokens in all, end to end as in a `Batch`."""
 
-    hidden_states: list[np.ndarray]  # L+1 of (T,H): behind the embeddings, then behind each layer
+    hidden_states: list[np.ndarray]  # of each layer asked for (T,H); of all: the embeddings, then L layers
     attentions: list[list[np.ndarray]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
-    pooled: np.ndarray | None  # (S,H) tanh(W x + b) of each [CLS]; None without a pooler on the encoder
+    pooled: np.ndarray | None  # (S,H) tanh(W x + b), x of each [CLS] or, left to right, of the last token
+    # that has seen all others; None without a trained pooler on the encoder
     cu_seqlens: np.ndarray  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
 
     def sequence(self, number: int) -> "Encoded":
@@ -96,8 +99,9 @@ class Bert:
     ) -> "Bert":
         """Load the folder of a run of minibert, or of a BERT in Hugging Face's or Google's format.
 
-        A warning says which tensors of the pooler and the heads are not in the folder; these have their
-        initial values, and what is computed from them means nothing until they are trained.
+        Tensors of the pooler and the heads that are not in the folder have their initial values and are
+        listed in `missing`. What is computed from them means nothing until they are trained: `pooled` is
+        None without its pooler, and methods that read such a head warn.
 
         Parameters
         ----------
@@ -116,9 +120,6 @@ class Bert:
         dtype = dtype if isinstance(dtype, str) else np.dtype(dtype).name
         ops = backends.create(backend, threads, dtype)
         config, params, report = load(folder, precision_for(dtype), PRETRAINING)
-        if report.missing:
-            lacking = ", ".join(report.missing)
-            warnings.warn(f"{folder} lacks {lacking}; train these before relying on them.", stacklevel=2)
         model = cls(config, params, ops)
         model.missing = report.missing
         return model
@@ -136,30 +137,36 @@ class Bert:
         """Number of parameters, heads included, the tied embedding counted once."""
         return self.params.flat.size
 
-    def encode(self, inputs: Any, attentions: bool = False) -> Encoded:
-        """Every hidden state and the pooled vectors.
+    def encode(self, inputs: Any, attentions: bool = False, layers: Iterable[int] | None = None) -> Encoded:
+        """Hidden states and the pooled vectors.
 
         Parameters
         ----------
-        inputs : a `Batch`, an encoding or a list of encodings.
+        inputs : a `Batch`, an encoding or a list of encodings, any number of them.
         attentions : compute the attention maps as well.
+        layers : which hidden states to keep, 0 for the embeddings; every one when left out. All of them take
+            4 (L+1) H bytes a token in float32, 40 KB for BERT base.
 
         Raises
         ------
         InputError
-            When the inputs are none of these, an id is outside the vocabulary or a sequence too long.
+            When the inputs are none of these, an id is outside the vocabulary or a sequence too long, or
+            there is no such layer.
         """
-        batch = self._batch(inputs)
-        head = self.params.head
-        states = self._states(batch, range(self.config.L + 1))
+        batch, config, head = self._batch(inputs), self.config, self.params.head
+        kept = list(range(config.L + 1)) if layers is None else self._numbers("layers", layers)
+        needed = range(config.L + 1) if attentions else {*kept, config.L}
+        states = dict(zip(sorted(needed), self._states(batch, sorted(needed)), strict=True))
         maps = [
-            [np.asarray(one) for one in bert.attention_maps(self.ops, self.config, state, layer, batch)]
-            for state, layer in zip(states, self.params.tree["layers"] if attentions else (), strict=False)
+            [np.asarray(one) for one in bert.attention_maps(self.ops, config, states[number], layer, batch)]
+            for number, layer in enumerate(self.params.tree["layers"] if attentions else ())
         ]
+        has_pooler = head.pooled and not head.lstm and not self._untrained("pooler")
+        rows = batch.last_rows if config.is_decoder else batch.first_rows  # as in `heads`
         return Encoded(
-            hidden_states=states,
+            hidden_states=[states[number] for number in kept],
             attentions=maps if attentions else None,
-            pooled=np.asarray(self._pooled(states[-1], batch)) if head.pooled and not head.lstm else None,
+            pooled=np.asarray(self._pooled(states[config.L], rows)) if has_pooler else None,
             cu_seqlens=batch.cu_seqlens.copy(),
         )
 
@@ -172,17 +179,30 @@ class Bert:
         InputError
             When there is no such number, or as in `encode`.
         """
-        wanted, L = _whole_numbers("numbers", list(numbers)).tolist(), self.config.L
+        return self._states(self._batch(inputs), self._numbers("numbers", numbers))
+
+    def _numbers(self, name: str, numbers: Iterable[int]) -> list[int]:
+        """Numbers of hidden states, checked."""
+        wanted, L = _whole_numbers(name, list(numbers)).tolist(), self.config.L
         if not wanted or not 0 <= min(wanted) <= max(wanted) <= L:
             raise InputError(
-                f"numbers={wanted} are not hidden states of this model; choose from 0 (embeddings) to {L}."
+                f"{name}={wanted} are not hidden states of this model; choose from 0 (embeddings) to {L}."
             )
-        return self._states(self._batch(inputs), wanted)
+        return wanted
 
+    # -> for each number (T,H)
     def _states(self, batch: Batch, numbers: Iterable[int]) -> list[np.ndarray]:
-        static = (self.config, tuple(numbers))
-        found = self.ops.call(bert.hidden_states, static, self._placed(), self.ops.prepare(batch))
-        return [self.ops.restored(state, batch, "tokens") for state in found]
+        """Hidden states of a batch, some thousand tokens at a time."""
+        static, whole = (self.config, tuple(numbers)), []
+        for part, rows in _parts(batch):
+            found = self.ops.call(bert.hidden_states, static, self._placed(), self.ops.prepare(part))
+            states = [self.ops.restored(state, part, "tokens") for state in found]
+            if part.T == batch.T:
+                return states
+            whole = whole or [np.empty((batch.T, self.config.H), state.dtype) for state in states]
+            for one, state in zip(whole, states, strict=True):
+                one[rows] = state
+        return whole
 
     def _placed(self) -> dict[str, Any]:
         """The parameters where the engine computes, placed anew when others have taken their place."""
@@ -207,7 +227,7 @@ class Bert:
                 f"rows from {rows.min()} to {rows.max()} are not all among the {batch.T} tokens; "
                 f"choose from 0 to {batch.T - 1}."
             )
-        tree = self._pretrained("masked_lm_logits")
+        tree = self._pretrained("masked_lm_logits", "cls.predictions")
         logits, _ = self.ops.masked_lm_logits(
             self._last_hidden_state(batch), rows, tree["mlm"], tree["embeddings"]["word"], self.config
         )
@@ -217,31 +237,49 @@ class Bert:
     def next_sentence_logits(self, inputs: Any) -> np.ndarray:
         """Scores of IsNext (column 0) and NotNext (column 1) for each sequence."""
         batch = self._batch(inputs)
-        nsp = self._pretrained("next_sentence_logits")["nsp"]
-        pooled = self._pooled(self._last_hidden_state(batch), batch)
+        nsp = self._pretrained("next_sentence_logits", "cls.seq_relationship", "pooler")["nsp"]
+        pooled = self._pooled(self._last_hidden_state(batch), batch.first_rows)
         return np.asarray(self.ops.linear(pooled, nsp["weight"], nsp["bias"])[0])
 
-    def _pretrained(self, wanted: str) -> dict[str, Any]:
-        """The tree of parameters, if the heads of pre-training are in it."""
+    def _pretrained(self, wanted: str, *read: str) -> dict[str, Any]:
+        """The tree of parameters, if the heads of pre-training are in it; warn where what is read is new."""
         kind = self.params.head.kind
         if kind != "pretraining":
             raise InputError(
                 f"{wanted}: this model was fine-tuned, it has a head of kind {kind!r} in place of those of "
                 "pre-training; use the model that it was fine-tuned from."
             )
+        if lacking := ", ".join(name for part in read for name in self._untrained(part)):
+            warnings.warn(
+                f"{wanted}: the model came without {lacking}; train these before relying on what they give.",
+                stacklevel=3,
+            )
         return self.params.tree
+
+    def _untrained(self, part: str) -> list[str]:
+        """Names of the tensors of a part that only have their initial values."""
+        return [name for name in self.missing if part in name]
 
     def _last_hidden_state(self, batch: Batch) -> Any:
         return self._states(batch, (self.config.L,))[0]
 
-    def _pooled(self, last_hidden_state: Any, batch: Batch) -> Any:
-        return self.ops.pooler(last_hidden_state, batch.first_rows, self.params.tree["pooler"])[0]
+    def _pooled(self, last_hidden_state: Any, rows: Any) -> Any:
+        return self.ops.pooler(last_hidden_state, rows, self.params.tree["pooler"])[0]
 
     def _batch(self, inputs: Any) -> Batch:
         """The inputs as a batch that fits the model."""
         batch = inputs if isinstance(inputs, Batch) else Batch.pack(_sequences(inputs))
         batch.validate(self.config)
         return batch
+
+
+def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
+    """Examples of up to `BATCH_TOKENS` in all, or a longer one alone, with their rows of the whole."""
+    ends, first = batch.cu_seqlens[:: batch.S // batch.E], 0  # (E+1,)
+    while first < batch.E:
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + BATCH_TOKENS, side="right")) - 1)
+        yield batch.take(first, last), slice(int(ends[first]), int(ends[last]))
+        first = last
 
 
 def _sequences(inputs: Any) -> list[Sequence]:

@@ -72,6 +72,15 @@ def test_the_pooled_vector_is_the_poolers_output(model, tokenizer):
     assert_near(found, np.concatenate([model.encode(tokenizer(text)).pooled for text in TEXTS]))
 
 
+def test_left_to_right_cls_is_refused_and_the_pooled_vector_is_of_the_last_token(tmp_path, tokenizer):
+    causal = Bert.from_pretrained(write_model(tmp_path, is_decoder=True), "numpy")
+    found = features(causal, tokenizer, TEXTS, pool="pooled")
+    assert_near(found, np.concatenate([causal.encode(tokenizer(text)).pooled for text in TEXTS]))
+    assert len(np.unique(found.round(5), axis=0)) == len(set(TEXTS))  # of [CLS] there would be one only
+    with pytest.raises(InputError, match="pool='cls' is the same vector for every text"):
+        features(causal, tokenizer, TEXTS, pool="cls")
+
+
 def test_vectors_do_not_depend_on_batches_and_chunks(model, tokenizer, monkeypatch):
     whole = features(model, tokenizer, TEXTS, pool="none", layers="all")
     monkeypatch.setattr(module, "TOKEN_BUDGET", 5)

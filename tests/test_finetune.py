@@ -31,9 +31,13 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import prepare
 from minibert.finetuning.sentences import Sentences
 from minibert.gradcases import SIZES, config_of, random_parameters, random_task_batch
+from minibert.model import Bert
 from minibert.ops import Ops
 from minibert.optim import Lamb
 from minibert.params import Head
+from minibert.pretrain import pretrain
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.predict import fill_masks
 from minibert.runlog import read_metrics
 from minibert.tokenizer import Tokenizer
 
@@ -73,6 +77,29 @@ def test_fresh_heads_differ_by_seed_only(model):
 
 
 # a run
+
+
+def test_a_model_pretrained_left_to_right_stays_so_when_it_is_fine_tuned(tmp_path):
+    corpus = tmp_path / "reviews.txt"
+    texts = [sentence for sentence, _ in reviews(400, 7)]
+    corpus.write_text("\n\n".join("\n".join(texts[i : i + 8]) for i in range(0, 400, 8)), encoding="utf-8")
+    pretraining = PretrainOptions(
+        corpus=(str(corpus),), layout="sentences", vocab_size=80, size="tiny", seq_length="16",
+        batch_size=8, steps=40, max_positions=24, left_to_right=True, held_out=0.2, backend="numpy",
+        evaluations=1,
+    )  # fmt: skip
+    pretrain(pretraining, tmp_path / "model", show=False)
+    out = tmp_path / "tuned"
+    finetune(small_options(tmp_path / "model", write_sst2(tmp_path / "data")), out, show=False)
+    report = report_in(out)
+    assert report["scores"]["accuracy"] > 0.9 > 0.6
+    assert hub.load(out)[0].is_decoder
+    model, tokenizer = Bert.from_pretrained(out, "numpy"), Tokenizer.from_pretrained(out)
+    one, other = (model.encode(tokenizer(f"the film was {word}")) for word in ("warm", "cold"))
+    assert np.array_equal(one.hidden_states[-1][:4], other.hidden_states[-1][:4])  # no look ahead
+    assert not np.allclose(one.pooled, other.pooled)
+    with pytest.raises(InputError, match="no trained masked-LM head"):
+        fill_masks(model, tokenizer, "the film was [MASK]")
 
 
 def test_a_run_learns_its_task(run):

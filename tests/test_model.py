@@ -5,6 +5,7 @@ import io
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,11 +16,13 @@ from agreement import relative_error
 from engines import EVERY
 from safetensors.numpy import load_file, save_file
 
-from minibert.batch import Batch, Sequence
+from minibert import heads
+from minibert.batch import Batch, Feature, Sequence, TaskBatch
 from minibert.config import BertConfig
 from minibert.errors import InputError
 from minibert.hub import to_hf
 from minibert.model import Bert
+from minibert.ops import Ops
 from minibert.params import Head, Parameters, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -155,17 +158,72 @@ def test_what_was_saved_encodes_alike(model, batches, tmp_path):
     np.testing.assert_array_equal(again.encode(batches[0]).pooled, model.encode(batches[0]).pooled)
 
 
-def test_loading_an_encoder_without_heads_warns(tmp_path):
+def without(folder, *parts):
+    """A saved model that lacks the tensors of some parts; returns the file of weights."""
     config = agreement.config()
-    model = Bert(config, initialise(config, seed=0))
-    model.save_pretrained(tmp_path)
-    path = tmp_path / "model.safetensors"
-    save_file({name: one for name, one in load_file(path).items() if not name.startswith("cls.")}, path)
+    Bert(config, initialise(config, seed=0)).save_pretrained(folder)
+    path = folder / "model.safetensors"
+    save_file({name: one for name, one in load_file(path).items() if not name.startswith(parts)}, path)
+    return path
+
+
+def test_only_heads_that_are_asked_for_and_were_not_in_the_file_are_warned_of(tmp_path):
+    path = without(tmp_path, "cls.")
     for folder in (tmp_path, tmp_path / "copy"):  # what is not there is not saved as if it were trained
-        with pytest.warns(UserWarning, match=r"lacks .*cls\.predictions\.bias.*; train these"):
+        with warnings.catch_warnings(action="error"):
             model = Bert.from_pretrained(folder)
+            assert model.encode(encoding(2, 7, 3)).pooled.shape == (1, 24)
+        with pytest.warns(UserWarning, match=r"logits: .* without .*cls\.predictions\.bias; train these"):
+            model.masked_lm_logits(encoding(2, 7, 3), [1])
+        with pytest.warns(UserWarning, match=r"logits: .* without cls\.seq_relationship\.weight, [^,]*; "):
+            model.next_sentence_logits(encoding(2, 7, 3))
         model.save_pretrained(tmp_path / "copy")
     assert load_file(tmp_path / "copy" / "model.safetensors").keys() == load_file(path).keys()
+
+
+def test_a_pooler_that_was_not_in_the_file_pools_nothing(tmp_path):
+    without(tmp_path, "bert.pooler")
+    assert Bert.from_pretrained(tmp_path).encode(encoding(2, 7, 3)).pooled is None
+
+
+def test_left_to_right_the_pooled_vector_is_the_one_that_a_classifier_reads():
+    config = agreement.config(is_decoder=True)
+    params = initialise(config, seed=0, head=Head("classify", 3))
+    texts = [encoding(2, 7, 9, 3), encoding(2, 8, 3)]
+    pooled = Bert(config, params).encode(texts).pooled
+    features = [Feature((Sequence(np.array(t.ids), np.array(t.token_type_ids)),), 0) for t in texts]
+    batch = TaskBatch.pack_features(features, params.head)
+    scores = heads.outputs(Ops(), config, params.head, params.tree, batch)
+    expected = pooled @ params["head.weight"] + params["head.bias"]
+    assert relative_error(np.stack(scores), expected) < 1e-5
+    assert np.abs(pooled[0] - pooled[1]).max() > 1e-3  # [CLS] alone would be the same for both
+
+
+def test_many_texts_are_computed_a_few_at_a_time_and_only_what_was_asked_for_is_kept(monkeypatch):
+    config = agreement.config()
+    model = Bert(config, agreement.parameters(config))
+    draw = np.random.default_rng(0)
+    texts = [encoding(2, *draw.integers(5, 99, draw.integers(1, 30)).tolist(), 3) for _ in range(40)]
+    together = model.encode(texts, attentions=True)
+    seen, call = [], model.ops.call
+
+    def counted(function, static, params, batch):
+        seen.append(batch.T)
+        return call(function, static, params, batch)
+
+    monkeypatch.setattr("minibert.model.BATCH_TOKENS", 64)
+    monkeypatch.setattr(model.ops, "call", counted)
+    apart = model.encode(texts, attentions=True)
+    assert max(seen) <= 64 and sum(seen) == together.cu_seqlens[-1]
+    for ours, theirs in zip(apart.hidden_states, together.hidden_states, strict=True):
+        assert relative_error(ours, theirs) < 1e-12
+    assert relative_error(apart.pooled, together.pooled) < 1e-12
+    assert relative_error(apart.attentions[1][39], together.attentions[1][39]) < 1e-12
+    last = model.encode(texts, layers=[config.L])
+    assert len(last.hidden_states) == 1
+    assert relative_error(last.hidden_states[0], together.hidden_states[-1]) < 1e-12
+    with pytest.raises(InputError, match=r"layers=\[9\] are not hidden states of this model"):
+        model.encode(texts, layers=[9])
 
 
 def test_rows_are_counted_through_all_sequences(model):

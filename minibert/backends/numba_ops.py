@@ -6,8 +6,8 @@ NumPy: the large matmuls, whose library is as fast, and everything that is not f
 and on its own, complex arrays above all; they fall through to the reference.
 
 Results do not depend on the number of threads: ranges of rows are cut by shape alone, and what is added up
-over rows is added up range by range in order. Large matmuls are cut in the same way, and the library multiplies
-each range in one thread (`backends.limit_threads`), since its own threads would round differently.
+over rows is added up range by range in order. Large matmuls are cut in the same way, and the library
+multiplies each range in one thread (`backends.limit_threads`): its own threads would round differently.
 """
 
 import math

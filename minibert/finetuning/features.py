@@ -48,7 +48,8 @@ class Extractor:
         to L the layers, negative ones from the end), in a list or with commas between; "all", the layers 1
         to L; "embeddings", number 0.
     pool : what of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"),
-        the pooler's output ("pooled", of the last layer only), or every token ("none").
+        the pooler's output ("pooled", of the last layer only, and left to right of the last token), or every
+        token ("none").
     max_length : longer texts lose their end; the model's positions when left out.
 
     Attributes
@@ -78,6 +79,11 @@ class Extractor:
             raise InputError(f"pool={self.pool!r} is unknown; choose one of {', '.join(POOLS)}.")
         if self.pool == "pooled" and self.numbers != (config.L,):
             raise InputError(f"pool='pooled' reads the last layer; leave out layers={self.layers!r}.")
+        if self.pool == "cls" and config.is_decoder:
+            raise InputError(
+                "pool='cls' is the same vector for every text: left to right, [CLS] sees only itself; choose "
+                "'mean' or 'pooled'."
+            )
         if self.max_length is None:
             self.max_length = config.P
         if not 2 <= self.max_length <= config.P:
@@ -163,7 +169,8 @@ def pooled_states(model: Bert, batch: Batch, numbers: Many[int], pool: str) -> l
     parts = []
     for state in model.hidden_states(batch, numbers):
         if pool == "pooled":
-            parts.append(np.asarray(model.ops.pooler(state, begins, model.params.tree["pooler"])[0]))
+            rows = batch.last_rows if model.config.is_decoder else begins  # as classifiers read it
+            parts.append(np.asarray(model.ops.pooler(state, rows, model.params.tree["pooler"])[0]))
         elif pool == "cls":
             parts.append(state[begins])
         elif pool == "mean":

@@ -52,12 +52,14 @@ def fill_masks(model: Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> li
     Raises
     ------
     InputError
-        When the text has no [MASK], or is longer than the model's positions; when the vocabulary is larger
-        than the model's. It may be smaller: some models are padded to a round number of ids.
+        When the text has no [MASK], or is longer than the model's positions; when the model has no trained
+        masked-LM head; when the vocabulary is larger than the model's. It may be smaller: some models are
+        padded to a round number of ids.
     """
     if top < 1:
         raise InputError(f"top={top} asks for no guess; give at least 1.")
     _require_vocabulary(model, tokenizer)
+    _require_masked_lm(model)
     encoding = tokenizer(text, special=True)
     rows = np.flatnonzero(encoding.ids == tokenizer.mask_id)
     if not len(rows):
@@ -78,6 +80,15 @@ def _require_vocabulary(model: Bert, tokenizer: Tokenizer) -> None:
         raise InputError(
             f"The vocabulary has {tokenizer.vocab_size:,} pieces, but the model was trained with "
             f"{model.config.V:,}; use the vocabulary that it came with."
+        )
+
+
+def _require_masked_lm(model: Bert) -> None:
+    lacking = [name for name in model.missing if name.startswith("cls.predictions")]
+    if lacking or model.params.head.kind != "pretraining":
+        raise InputError(
+            "This model has no trained masked-LM head, so its guesses would be noise; use one that was "
+            "pre-trained, such as the model that it was fine-tuned from."
         )
 
 
@@ -172,6 +183,7 @@ def evaluate(
     config, ops, tree = model.config, model.ops, model.params.tree
     tokenizer = Tokenizer.from_pretrained(run)
     _require_vocabulary(model, tokenizer)
+    _require_masked_lm(model)
     options = PretrainOptions.load(run / "training.json") if (run / "training.json").exists() else None
     length = (options.longest if options else min(128, config.P)) if seq_length is None else seq_length
     if length > config.P:
@@ -181,7 +193,7 @@ def evaluate(
     with backends.limited_threads(threads, ops), tempfile.TemporaryDirectory() as scratch:
         text = _text(run, corpus, layout, tokenizer, options, Path(scratch) / "shards")
         counts = text.shards.sentence_counts[text.held_out_ids]
-        paired = paired and len(counts) > 1 and counts.max() > 1
+        paired = paired and len(counts) > 1 and counts.max() > 1 and not model.missing
         instances = text.held_out(length, paired, config.is_decoder)
         batches = list(evaluation_batches(instances, mask_id, targets))
         plain = score(ops, config, tree, batches, mask_id)

@@ -86,6 +86,12 @@ def encode(theirs: transformers.BertModel, batch: Batch) -> Encoded:
     )
 
 
+def pooled_at(theirs: transformers.BertModel, last_hidden_state: Any, rows: Any) -> Any:
+    """Their pooler on the last hidden states (T,H) of some rows, in place of the [CLS] that it reads."""
+    with torch.no_grad():
+        return theirs.pooler(torch.tensor(last_hidden_state[rows])[:, None]).numpy()
+
+
 def logits(theirs: transformers.BertForPreTraining, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     """Of the masked-LM head (M,V), at the masked rows, and of the next-sentence head (S,2)."""
     inputs, _, real, masked = padded(batch)
