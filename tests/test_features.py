@@ -1,5 +1,6 @@
 """Vectors of tokens and texts: their values, their order, their files, the command."""
 
+import dataclasses
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from minibert.finetuning.features import (
     load_encoder,
     write_features,
 )
+from minibert.params import Parameters
 
 TEXTS = [
     "anna lives in paris .",
@@ -72,8 +74,9 @@ def test_the_pooled_vector_is_the_poolers_output(model, tokenizer):
     assert_near(found, np.concatenate([model.encode(tokenizer(text)).pooled for text in TEXTS]))
 
 
-def test_left_to_right_cls_is_refused_and_the_pooled_vector_is_of_the_last_token(tmp_path, tokenizer):
-    causal = Bert.from_pretrained(write_model(tmp_path, is_decoder=True), "numpy")
+def test_left_to_right_cls_is_refused_and_the_pooled_vector_is_of_the_last_token(model, tokenizer):
+    config = dataclasses.replace(model.config, is_decoder=True)
+    causal = Bert(config, Parameters(config, model.params.flat), model.ops)
     found = features(causal, tokenizer, TEXTS, pool="pooled")
     assert_near(found, np.concatenate([causal.encode(tokenizer(text)).pooled for text in TEXTS]))
     assert len(np.unique(found.round(5), axis=0)) == len(set(TEXTS))  # of [CLS] there would be one only
