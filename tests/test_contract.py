@@ -1,4 +1,4 @@
-"""The rules every engine keeps (DESIGN.md, section 4), on every engine there is and on planted breaches."""
+"""The rules that every engine keeps, on every engine there is and on planted breaches."""
 
 import inspect
 import types

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from minibert import viz
+from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 
 def run_folder(path, stages, steps=12_000, **more):
@@ -79,6 +80,40 @@ def test_dollars_in_pieces_and_titles_are_no_formulas():
     figure = viz.draw_attention(np.full((1, 2, 2), 0.5), ["$a_$", "b"], "$5 and 6_$")
     figure.canvas.draw()
     assert figure.get_suptitle() == "$5 and 6_$"
+
+
+def test_each_head_is_drawn_with_its_own_map_and_all_on_one_scale():
+    pytest.importorskip("matplotlib")
+    maps = np.random.default_rng(0).dirichlet(np.ones(4), (3, 4))  # (A,n,n)
+    tokens = ["[CLS]", "call", "me", "[SEP]"]
+    heads = viz.draw_attention(maps, tokens).axes
+    assert [axes.get_title() for axes in heads] == ["head 1", "head 2", "head 3"]
+    for axes, expected in zip(heads, maps, strict=True):
+        (image,) = axes.images
+        np.testing.assert_array_equal(image.get_array(), expected)  # row i: what token i attends to
+        assert image.get_clim() == (0, maps.max())
+        assert image.origin == "upper" and image.get_extent() == [-0.5, 3.5, 3.5, -0.5]
+        assert [label.get_text() for label in axes.get_xticklabels()] == tokens
+        assert axes.get_xticks().tolist() == axes.get_yticks().tolist() == [0, 1, 2, 3]
+    rows = [[label.get_text() for label in axes.get_yticklabels()] for axes in heads]
+    assert rows == [tokens, [""] * 4, [""] * 4]
+
+
+def test_pieces_stand_in_order_with_their_ids_and_words_have_one_colour_each():
+    pytest.importorskip("matplotlib")
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "un", "##aff", "##able", "whale"])
+    (axes,) = viz.draw_pieces(tokenizer, "unaffable " + "whale " * 12).axes
+    pieces, ids = axes.texts[::2], axes.texts[1::2]
+    assert [text.get_text() for text in pieces] == ["un", "##aff", "##able", *["whale"] * 12]
+    assert [int(text.get_text()) for text in ids] == tokenizer.encode("unaffable " + "whale " * 12)
+    boxes = [box.get_bbox() for box in axes.patches]
+    for box, piece, number in zip(boxes, pieces, ids, strict=True):
+        assert box.contains(*piece.get_position()) and box.contains(*number.get_position())
+    places = [(-box.y0, box.x0) for box in boxes]
+    assert places == sorted(places) and places[-1][0] > 0  # in reading order, on more than one row
+    assert not any(one.shrunk(0.99, 0.99).overlaps(other) for one, other in combinations(boxes, 2))
+    colours = [box.get_facecolor() for box in axes.patches]
+    assert colours[0] == colours[1] == colours[2] != colours[3] != colours[4]
 
 
 def test_the_curve_is_smoothed_within_each_stage(tmp_path):

@@ -275,7 +275,8 @@ class Tokenizer:
         """Read a folder with `vocab.txt` and, if present, `tokenizer_config.json`; or a vocabulary file.
 
         A Hugging Face `tokenizer.json` will do as well, in a folder or by itself; it gives its word limit and
-        special tokens too. With `compat="hf-fast"` its ids are then theirs to the letter.
+        special tokens too. With `compat="hf-fast"` its ids are then those of `tokenizers`, in text of
+        characters that Unicode 8.0, which that library follows, classifies as 15.0.0 does.
 
         Parameters
         ----------
