@@ -109,7 +109,7 @@ def _draw_training(axes: Any, metrics: Sequence[dict[str, float]], begins: Seque
 
 def _draw_floor(axes: Any, unigram: float, last: int) -> None:
     axes.axhline(unigram, color=INK, linestyle="--", linewidth=1)
-    text = f"unigram entropy {unigram:.2f}: as low as a guess without context gets"
+    text = f"unigram entropy {unigram:.2f}: the lowest loss of a guess without context"
     axes.annotate(
         text, (last, unigram), (0, 4), textcoords="offset points", ha="right", color=INK, fontsize=8
     )
@@ -133,7 +133,9 @@ def _mark_stages(axes: Any, stages: Sequence[tuple[int, int]]) -> None:
 
 
 # maps (A,n,n)
-def draw_attention(maps: np.ndarray, tokens: Sequence[str], title: str = "") -> Any:
+def draw_attention(
+    maps: np.ndarray, tokens: Sequence[str], title: str = "", darkest: float | None = None
+) -> Any:
     """The attention of every head of one layer for one sequence.
 
     Parameters
@@ -141,11 +143,14 @@ def draw_attention(maps: np.ndarray, tokens: Sequence[str], title: str = "") -> 
     maps : (A,n,n) row i is what token i attends to.
     tokens : the n pieces.
     title : above all of them.
+    darkest : the probability of the darkest colour, the same for pictures that are to be compared; the
+        largest of these maps when left out.
     """
     A, n, _ = maps.shape
+    darkest = max(float(maps.max()), 1e-9) if darkest is None else darkest
     figure = _new_figure(1.2 + 2.6 * A, 3.4)
     for number, axes in enumerate(figure.subplots(1, A, squeeze=False)[0]):
-        axes.imshow(maps[number], cmap="Blues", vmin=0, vmax=max(float(maps.max()), 1e-9))
+        axes.imshow(maps[number], cmap="Blues", vmin=0, vmax=darkest)
         axes.set_title(f"head {number + 1}", fontsize=9)
         axes.set_xticks(range(n), tokens, rotation=90, fontsize=7, parse_math=False)
         axes.set_yticks(range(n), tokens if number == 0 else [""] * n, fontsize=7, parse_math=False)

@@ -95,6 +95,8 @@ def test_each_head_is_drawn_with_its_own_map_and_all_on_one_scale():
         assert image.origin == "upper" and image.get_extent() == [-0.5, 3.5, 3.5, -0.5]
         assert [label.get_text() for label in axes.get_xticklabels()] == tokens
         assert axes.get_xticks().tolist() == axes.get_yticks().tolist() == [0, 1, 2, 3]
+    shared = viz.draw_attention(maps, tokens, darkest=1.0).axes
+    assert [axes.images[0].get_clim() for axes in shared] == [(0, 1)] * 3
     rows = [[label.get_text() for label in axes.get_yticklabels()] for axes in heads]
     assert rows == [tokens, [""] * 4, [""] * 4]
 
