@@ -9,7 +9,6 @@ The folder of a run is described in `finetuning/running.py`; that of a sweep has
 and the best of them once more at its top.
 """
 
-import dataclasses
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -78,9 +77,7 @@ def finetune(
         After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
     out, began = Path(out), time.monotonic() if began is None else began
-    options = options.resolved()
-    if options.dtype == "auto":
-        options = dataclasses.replace(options, dtype=backends.quickest_dtype(options.backend))
+    options = backends.settled(options.resolved())
     make = _frozen_runs if options.feature_based else _whole_runs
     runs = options.runs()
     with sole_writer(out):

@@ -83,9 +83,7 @@ def pretrain(
         After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
     run, began = Path(out), time.monotonic() if began is None else began
-    options = options.resolved()
-    if options.dtype == "auto":
-        options = dataclasses.replace(options, dtype=backends.quickest_dtype(options.backend))
+    options = backends.settled(options.resolved())
     ops, engine = backends.choose(options.backend, options.threads, options.dtype, **options.extras)
     ops.meet("options", dataclasses.asdict(options) | {"threads": None})
     backends.keep_freed_memory()

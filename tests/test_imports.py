@@ -33,6 +33,7 @@ bilstm                  | heads params batch                                  | 
 optim                   | ops/updates                                         | numpy
 flops                   | config                                              | numpy
 backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
+backends/trial          | bert batch config params                            | numpy
 backends/numba_*        | ops/* backends/numba_*                              | numpy numba
 backends/jax_*          | ops/* batch params backends/jax_* errors            | numpy jax
 backends/cpp_primitives | ops/* backends/_kernels                             | numpy

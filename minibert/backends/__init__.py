@@ -1,6 +1,8 @@
 """Engines by name, the threads and memory that they are run with, and the speed that none of them exceeds."""
 
 import ctypes
+import dataclasses
+import functools
 import importlib.util
 import itertools
 import sys
@@ -159,8 +161,9 @@ def choose(
     if name != "auto":
         ops = _make(name, threads, dtype, extras)
         return ops, _described(ops)
+    tried = _trial(threads, dtype) if _kernels_are_portable() else {}
     missing = []
-    for one in FASTEST_FIRST:
+    for one in [*sorted(tried, key=tried.get), *FASTEST_FIRST]:
         if one not in able:
             continue
         try:
@@ -168,9 +171,46 @@ def choose(
         except _MissingEngine as error:
             missing.append(str(error))
             continue
+        if tried:
+            steps = ", ".join(f"{1000 * seconds:.0f} ms with {engine}" for engine, seconds in tried.items())
+            return ops, f"{_described(ops)}, the fastest here: a small step took {steps}"
         why = f"; {' '.join(missing)}" if missing else ", the fastest engine installed"
         return ops, _described(ops) + why
     raise InputError(f"No engine that computes in {dtype} is installed. {' '.join(missing)}")
+
+
+def _kernels_are_portable() -> bool:
+    """Whether `cpp` would compute without vector instructions of its own, as on ARM."""
+    sets = instruction_sets()
+    return bool(sets) and (_forced.get("isa") or sets[0]) == "portable"
+
+
+@functools.cache
+def _trial(threads: int | None, dtype: str) -> dict[str, float]:
+    """Seconds of one real step with `cpp`, whose kernels are the portable ones, and with NumPy's library.
+
+    The library may have kernels for the processor that are several times as fast.
+    """
+    trial = import_module("minibert.backends.trial")
+    found = {}
+    for name in ("cpp", "numpy") if dtype in TABLE["numpy"].dtypes else ():
+        ops = _make(name, threads, dtype, {})
+        with limited_threads(threads, ops):
+            found[name] = trial.seconds_per_step(ops, dtype)
+    return found
+
+
+def settled(options: Any) -> Any:
+    """Options of a run with what they leave to this machine decided, as they are stored and gone on with.
+
+    That is `dtype="auto"` and, where `backend="auto"` needs a trial of two engines, the faster one.
+    """
+    if options.dtype == "auto":
+        options = dataclasses.replace(options, dtype=quickest_dtype(options.backend))
+    if options.backend == "auto" and _kernels_are_portable():
+        tried = _trial(options.threads, options.dtype)
+        options = dataclasses.replace(options, backend=min(tried, key=tried.get, default="auto"))
+    return options
 
 
 def _require_meant(name: str, extras: dict[str, Any]) -> None:

@@ -188,7 +188,8 @@ class _Features:
 
     def __init__(self, options: FinetuneOptions, out: Path, rows: set[str], show: bool) -> None:
         # Which combination stands in the options does not matter here, only that they are of one.
-        options = _resolved(dataclasses.replace(options, feature_based=next(iter(COMBINATIONS))))
+        options = dataclasses.replace(options, feature_based=next(iter(COMBINATIONS)))
+        options = backends.settled(options.resolved())
         self.ops, engine = backends.choose(options.backend, options.threads, options.dtype)
         self.show = show
         model, tokenizer, _ = load_frozen(options, self.ops)
@@ -211,7 +212,7 @@ class _Features:
 
     def train(self, options: FinetuneOptions, folder: Path) -> dict[str, Any]:
         """The figures of one training, of which nothing else is kept but its metrics."""
-        options = _resolved(options)
+        options = backends.settled(options.resolved())
         training = Training(
             options,
             self.task,
@@ -228,13 +229,6 @@ class _Features:
         for name in (CHECKPOINTS, BEST):
             shutil.rmtree(folder / name, ignore_errors=True)
         return figures
-
-
-def _resolved(options: FinetuneOptions) -> FinetuneOptions:
-    options = options.resolved()
-    if options.dtype == "auto":
-        return dataclasses.replace(options, dtype=backends.quickest_dtype(options.backend))
-    return options
 
 
 def table_text(results: dict[str, Any]) -> str:
