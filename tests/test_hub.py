@@ -4,6 +4,7 @@ import json
 import re
 import resource
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,33 @@ def test_tied_decoder_and_position_ids_beside_the_weights_are_no_news(tmp_path):
 def test_decoder_of_its_own_is_refused(tmp_path):
     write_model(tmp_path, add(cls__predictions__decoder__weight=("F32", PARAMS["embeddings.word"] + 1)))
     with pytest.raises(InputError, match=r"decoder\.weight differs from bert\.embeddings"):
+        load_hf(tmp_path)
+
+
+def test_reading_weights_takes_little_more_memory_than_they_do(tmp_path):
+    config = BertConfig(20_000, 64, 1, 4, 128, max_position_embeddings=16)
+    params = initialise(config, seed=0)
+    save_hf(tmp_path, config, params)
+    load_hf(tmp_path)
+    tracemalloc.start()
+    try:
+        _, again, _ = load_hf(tmp_path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(again.flat, params.flat)
+    assert peak < 1.2 * params.flat.nbytes
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_one_weight_that_is_no_number_is_refused_and_very_large_ones_are_read(tmp_path, odd):
+    params = PARAMS.like(PARAMS.flat.copy())
+    params["layers.1.attention.qkv_weight"][2, 5] = 1e30  # whose square is infinite
+    save_hf(tmp_path, CONFIG, params)
+    assert np.array_equal(load_hf(tmp_path)[1].flat, params.flat)
+    params["layers.1.attention.qkv_weight"][2, 5] = odd
+    save_hf(tmp_path, CONFIG, params)
+    with pytest.raises(InputError, match="self.query.weight has values that are not finite"):
         load_hf(tmp_path)
 
 

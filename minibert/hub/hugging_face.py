@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, deserialize, safe_open
+from safetensors import SafetensorError, safe_open
 
 from minibert.config import BertConfig
 from minibert.errors import InputError
@@ -24,7 +24,8 @@ INDEX = ".index.json"  # behind either name: which of several files each tensor 
 WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))
 LABELLED = ("classify", "regress", "tag")  # heads whose outputs have names in the configuration
 Reader = Callable[[Path], tuple[Tensors, dict[str, str]]]  # -> tensors, names and types of others
-NATIVE_FLOATS = ("F64", "F32", "F16")  # those that NumPy knows, as safetensors calls them
+# Floating-point types as safetensors calls them, and how their bytes are read; NumPy has no bfloat16.
+FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 def save_hf(
@@ -176,20 +177,22 @@ def _read_pickled(path: Path) -> tuple[Tensors, dict[str, str]]:
 def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     """The floating-point tensors of a safetensors file; of others, such as position_ids, only the types.
 
-    The library checks every length and offset of the header against the file before anything is read.
+    The library checks every length and offset of the header against the file. The tensors are views of the
+    file mapped into memory: it is read once, when they are copied to where they belong.
     """
     try:
         require_readable(path)
         with safe_open(path, framework="numpy") as file:
             kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}
-            tensors = {name: file.get_tensor(name) for name, kind in kinds.items() if kind in NATIVE_FLOATS}
-        if "BF16" in kinds.values():  # NumPy has no such type: the library gives the bytes
-            stored = dict(deserialize(path.read_bytes()))
-            tensors |= {
-                name: widened(np.frombuffer(stored[name]["data"], "<u2")).reshape(stored[name]["shape"])
-                for name, kind in kinds.items()
-                if kind == "BF16"
-            }
+        data = np.memmap(path, np.uint8, mode="r")
+        begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
+        header, tensors = json.loads(data[8:begin].tobytes()), {}
+        for name, kind in kinds.items():
+            if kind in FLOATS:
+                first, last = header[name]["data_offsets"]
+                flat = data[begin + first : begin + last].view(FLOATS[kind])
+                flat = widened(flat) if kind == "BF16" else flat
+                tensors[name] = flat.reshape(header[name]["shape"])
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"{path} cannot be read ({reason}); copy the model's folder again.") from error

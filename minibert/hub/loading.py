@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from minibert.hub.names import (
     parts,
     shapes,
 )
+from minibert.machine import cores
 from minibert.params import OUTPUTS, PRETRAINING, Head, Parameters, check_head, parameter_table, reset
 
 Tensors = dict[str, np.ndarray]
@@ -114,9 +116,9 @@ def load_source(
     head, other = _choose_head(source, config, tensors, head)
     missing = _check(source, config, head, tensors)
     params = Parameters(config, dtype=dtype, head=head)
-    for _, theirs, part in parts(params):
-        if theirs in tensors:
-            _fill(source.path, theirs, part, tensors.pop(theirs))
+    there = [(theirs, part, tensors.pop(theirs)) for _, theirs, part in parts(params) if theirs in tensors]
+    with ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(lambda one: _fill(source.path, *one), there))  # errors are raised by what list reads
     reset(params, [ours for ours, _ in missing], seed)
     if beyond := sorted(name for name in tensors if name.startswith("bert.encoder.")):
         warnings.warn(
@@ -255,7 +257,9 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
 
 
 def _fill(path: Path, theirs: str, part: np.ndarray, tensor: np.ndarray) -> None:
-    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite, which is refused
+    with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite in float32 is refused
         part[...] = tensor
-    if not np.isfinite(part).all():
+        row = part.ravel("K")
+        is_finite = np.isfinite(row @ row) or np.isfinite(row).all()  # the first is quick, but may overflow
+    if not is_finite:
         raise InputError(f"{path}: {theirs} has values that are not finite numbers; the model is damaged.")
