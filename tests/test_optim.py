@@ -9,7 +9,7 @@ from engines import EVERY
 from minibert import backends
 from minibert.errors import InputError
 from minibert.ops import AdamRule, Ops
-from minibert.optim import AdamW, warmup_linear
+from minibert.optim import AdamW, Lamb, warmup_linear
 
 N = 7
 DECAYED = np.array([[0, 2], [4, 6]])
@@ -110,6 +110,30 @@ def test_clipping_shortens_what_is_too_long_and_nothing_else():
     assert Ops().clip_factor(0.5, 1.0) == 1.0
     assert Ops().clip_factor(4.0, 0.0) == 1.0  # no limit
     assert Ops().clip_factor(0.0, 1.0) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["adamw", "lamb"])
+@pytest.mark.parametrize("engine", EVERY)
+def test_a_gradient_of_nothing_leaves_nothing_but_weight_decay_to_a_step(engine, kind):
+    ops, params = backends.create(engine, 2), np.arange(1, N + 1, dtype=np.float32)
+    tensors = np.array([[0, 2, 1], [2, 4, 0], [4, N, 1]])
+    decayed = tensors[tensors[:, 2] == 1, :2]
+    make, ranges = (AdamW, decayed) if kind == "adamw" else (Lamb, tensors)
+    optimizer = make(params, ranges, weight_decay=0.5)
+    found, norm = optimizer.step(ops, params.copy(), np.zeros(N, np.float32), 0.1)
+    shrunk = 1 - 0.1 * (0.5 if kind == "adamw" else 1.0)  # LAMB's step is as long as the tensor
+    expected = np.where([True, True, False, False, True, True, True], shrunk * params, params)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert (norm, optimizer.updates) == (0.0, 1)
+
+
+@pytest.mark.parametrize("engine", EVERY)
+def test_clipping_is_the_same_for_every_engine(engine):
+    ops = backends.create(engine, 2)
+    for norm in (0.0, 1e-30, 0.5, 1.0, 4.0, 1e30):
+        for clip in (0.0, 0.5, 1.0):
+            expected = Ops().clip_factor(norm, clip)
+            assert float(ops.clip_factor(norm, clip)) == pytest.approx(expected, rel=1e-6)
 
 
 def test_hugging_face_schedule_decays_from_the_end_of_warm_up():

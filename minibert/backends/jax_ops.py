@@ -160,7 +160,7 @@ class JaxOps(JaxTraining, RecurrentOverRows):
     # -> scalar
     def clip_factor(self, norm: Any, clip_norm: float) -> Any:
         """What makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
-        return jnp.where(norm > clip_norm, clip_norm / norm, 1.0) if clip_norm > 0 else 1.0
+        return clip_norm / jnp.maximum(norm, clip_norm) if clip_norm > 0 else 1.0
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
