@@ -24,8 +24,10 @@ SIZES = {
     "6-768-12": (6, 768, 12),
     "12-1024-16": (12, 1024, 16),
 }
-# Hugging Face's names of the two GELU forms, and of their aliases, to ours.
-GELU_FORMS = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+# Hugging Face's names of the two GELU forms, to ours.
+GELU_FORMS = {"gelu": "erf", "gelu_python": "erf"} | dict.fromkeys(
+    ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "gelu_fast"), "tanh"
+)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """minibert against Hugging Face's BERT with the same weights, live and in float64."""
 
+import contextlib
+
 import agreement
 import numpy as np
 import pytest
@@ -7,8 +9,10 @@ from agreement import stored_tensors
 
 from minibert.batch import Batch, Sequence
 from minibert.config import BertConfig
+from minibert.errors import InputError
 from minibert.hub import load_hf, save_hf, to_hf
 from minibert.model import Bert
+from minibert.ops import Ops
 from minibert.params import Parameters
 from minibert.tokenizer import Tokenizer
 
@@ -27,6 +31,20 @@ CONFIGS = {
     "large-eps": {"layer_norm_eps": 0.1, "hidden_size": 35, "num_attention_heads": 5},
 }
 LENGTHS = {"packed": (1, 2, 7, 24, 16, 11), "equal": (13, 13, 13), "single": (40,)}
+
+
+def test_every_name_that_they_have_for_a_form_of_gelu_is_known():
+    x = np.linspace(-9, 9, 1001)
+    ours = {form: Ops().gelu(x, form)[0] for form in ("erf", "tanh")}
+    theirs, known = {}, {}
+    for name in (name for name in transformers.activations.ACT2CLS if "gelu" in name):
+        y = transformers.activations.ACT2FN[name](torch.from_numpy(x)).numpy()
+        if same := [form for form, expected in ours.items() if np.abs(y - expected).max() < 1e-11]:
+            theirs[name] = same[0]
+        with contextlib.suppress(InputError):
+            known[name] = BertConfig(hidden_act=name).gelu_form
+    assert known == theirs
+    assert {"gelu", "gelu_new", "gelu_python"} <= known.keys()
 
 
 @pytest.fixture(params=CONFIGS)
