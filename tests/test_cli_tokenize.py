@@ -144,8 +144,8 @@ def test_tokenize_replaces_what_is_not_utf8_and_says_so_at_the_end(vocab, capsys
             "--stride 2 makes windows of .* give one, such as --max-length 128",
         ),
         (
-            "--vocab {vocab} a b a cats --pair --max-length 4 --truncation only_first",
-            "Pair 2 does not fit --max-length 4: with --truncation only_first the other text keeps all its 2 "
+            "--vocab {vocab} a b a cats --pair --max-length 5 --truncation only_first",
+            "Pair 2 does not fit --max-length 5: with --truncation only_first the other text keeps all its 2 "
             "pieces, which leaves 0; raise that length or give --truncation longest_first",
         ),
         ("--vocab {vocab} one --threads 0", "--threads 0"),
@@ -169,13 +169,13 @@ def test_tokenize_counts_the_lines_of_each_file_anew(vocab, capsys, tmp_path, mo
     monkeypatch.setattr(tokenize, "GROUP_BYTES", 8)  # several blocks of each file
     fitting, long = tmp_path / "fitting.tsv", tmp_path / "long.tsv"
     fitting.write_bytes(b"a\tb\n" * 9)
-    words = f"--vocab {vocab} --pair --ids --max-length 4 --file {fitting} --file {long}".split()
+    words = f"--vocab {vocab} --pair --ids --max-length 5 --file {fitting} --file {long}".split()
     long.write_bytes(b"a\tb\n" * 3 + b"c\n")
     assert cli.main(["tokenize", *words]) == 2
     assert f"Line 4 of {long} has no tab" in capsys.readouterr().err
     long.write_bytes(b"a\tb\n" * 3 + b"a\tb c\n")
     assert cli.main(["tokenize", *words, "--truncation", "only_first"]) == 2
-    assert f"Line 4 of {long} does not fit --max-length 4: " in capsys.readouterr().err
+    assert f"Line 4 of {long} does not fit --max-length 5: " in capsys.readouterr().err
 
 
 def test_tokenize_answers_each_line_at_once_and_ends_quietly_when_nobody_reads(vocab):

@@ -172,9 +172,11 @@ def by_hand(first, second, max_length, truncation, stride, wrapped, odd_to_longe
         if len(first) + len(second or []) > room:
             return None
     kept_first, kept_second = popped(first, second or [], room, truncation, odd_to_longer)
+    kept = kept_second if truncation == "only_second" else kept_first
+    if truncation != "longest_first" and target and not kept and room:
+        return None
     versions = [(kept_first, kept_second)]
     if stride is not None:
-        kept = kept_second if truncation == "only_second" else kept_first
         if len(kept) < len(target) and len(kept) <= stride:
             return None
         parts = windows(target, len(kept), stride) if len(kept) < len(target) else [target]
@@ -461,6 +463,11 @@ def test_invalid_bytes_in_words_that_are_not_split_count_too(engine, compat):
             ["", "w1 w2 w3"],
             {"pairs": ["", "w1 w2"], "max_length": 5, "truncation": "only_second"},
             "pair 1 does not fit max_length=5: .*only_second' the other text keeps all its 3 pieces",
+        ),
+        (
+            ["w1 w2 w3"],
+            {"pairs": ["w1 w2"], "max_length": 5, "truncation": "only_first"},
+            "pair 0 does not fit max_length=5: .*only_first' the other text keeps all its 2 .* leaves 0",
         ),
     ],
 )

@@ -300,7 +300,7 @@ class Limit(NamedTuple):
             return kept, np.minimum(second, room - kept)
         shortened, other = (first, second) if self.truncation == "only_first" else (second, first)
         left = room - other
-        needed = 0 if self.stride is None else self.stride + 1
+        needed = min(room, (self.stride or 0) + 1)  # one new piece: a text that is cut never becomes empty
         if len(bad := np.flatnonzero((shortened > left) & (left < needed))):
             pair = bad[0]
             raise LongPair(

@@ -190,8 +190,9 @@ def test_truncation_and_windows_are_theirs(both, truncation, pairs, add_special_
         try:
             theirs.enable_truncation(max_length, stride=stride or 0, strategy=truncation)
             expected = theirs.encode_batch(texts, add_special_tokens=add_special_tokens)
-        except Exception as error:  # they refuse more: to leave nothing of a text, a stride that would do
-            assert "Truncation error" in str(error) or "tokenizer stride" in str(error)
+        except Exception as error:  # their stride has to fit beside [CLS] and [SEP] even where there are none
+            assert "tokenizer stride" in str(error)
+            assert not add_special_tokens
             continue
         rows = [
             (source, rows_of_theirs(part))
@@ -202,6 +203,39 @@ def test_truncation_and_windows_are_theirs(both, truncation, pairs, add_special_
         compared += len(rows)
     theirs.no_truncation()
     assert compared > 300
+
+
+@pytest.mark.parametrize("truncation", ["only_first", "only_second"])
+@pytest.mark.parametrize("n_special", [0, 3])
+def test_a_pair_is_refused_where_theirs_is_as_nothing_of_a_text_would_be_left(both, truncation, n_special):
+    ours, theirs = both
+    refused = 0
+    for n_first, n_second, room in product(range(6), range(6), range(1, 11)):
+        pair = " ".join(["w1"] * n_first), " ".join(["w2"] * n_second)
+        theirs.enable_truncation(room + n_special, strategy=truncation)
+        try:
+            expected = theirs.encode(*pair, add_special_tokens=n_special > 0).ids
+        except Exception as error:
+            assert "too short" in str(error)
+            with pytest.raises(InputError, match="pair 0 does not fit max_length"):
+                encoded(ours, pair, room + n_special, truncation, n_special > 0)
+            refused += 1
+        else:
+            assert encoded(ours, pair, room + n_special, truncation, n_special > 0) == expected
+    theirs.no_truncation()
+    assert refused == 85
+
+
+def encoded(tokenizer, pair, max_length, truncation, add_special_tokens):
+    first, second = pair
+    batch = tokenizer.encode_batch(
+        [first],
+        [second],
+        max_length=max_length,
+        truncation=truncation,
+        add_special_tokens=add_special_tokens,
+    )
+    return batch[0].ids.tolist()
 
 
 @pytest.mark.parametrize("compat", ["google", "hf-slow"])
