@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from real_data import real_data
 
 from minibert import cli
+from minibert.data.squad import read
 from minibert.errors import InputError
 from minibert.metrics import squad
 from minibert.metrics.squad import exact_match, f1_score, normalize, question_scores, score
@@ -227,6 +228,119 @@ def official(version):
 )
 def test_figures_are_those_of_the_official_script_to_the_last_digit(version, options, recorded):
     assert squad.official_text(score(gold_of(version), PREDICTIONS, **options)) == recorded
+
+
+# Files as conversions write them, beside the scripts' rules written out
+
+
+def converted(generator, version):
+    """A file with whatever conversions write: blank answers, articles alone, answers beside is_impossible."""
+    texts = ["", " ", "the", "A.", "oak", "the oak", "old oak", "an old oak tree"]
+    qas = []
+    for n in range(generator.randint(1, 12)):
+        answers = generator.choices(texts, k=generator.randint(version == "1.1", 3))
+        item = {"id": f"q{n}", "question": "?", "answers": [dict(text=t, answer_start=0) for t in answers]}
+        if version == "2.0" and generator.random() < 0.7:
+            item["is_impossible"] = generator.random() < 0.5
+        qas.append(item)
+    return {"data": [{"paragraphs": [{"context": "an old oak tree", "qas": qas}]}]}
+
+
+def by_the_rules(qas, predictions, odds=None, threshold=1.0, version="2.0"):
+    """What the scripts count, question by question, and in what order they add."""
+
+    def f1(gold, found):
+        gold, found = normalize(gold).split(), normalize(found).split()
+        if version == "2.0" and (not gold or not found):
+            return float(gold == found)
+        rest, shared = list(gold), 0
+        for word in found:
+            if word in rest:
+                rest.remove(word)
+                shared += 1
+        if not shared:
+            return 0.0
+        precision, recall = shared / len(found), shared / len(gold)
+        return 2 * precision * recall / (precision + recall)
+
+    raw, has = {}, {qa["id"]: bool(qa["answers"]) for qa in qas}
+    for qa in qas:
+        gold = [answer["text"] for answer in qa["answers"]]
+        if version == "2.0":
+            gold = [text for text in gold if normalize(text)] or [""]
+        if (found := predictions.get(qa["id"])) is not None:
+            raw[qa["id"]] = (
+                float(any(normalize(text) == normalize(found) for text in gold)),
+                max(f1(text, found) for text in gold),
+            )
+    kept = raw
+    if odds is not None:
+        nothing = {id: (float(not has[id]),) * 2 for id in raw}
+        kept = {id: nothing[id] if odds[id] > threshold else both for id, both in raw.items()}
+    figures = {}
+    groups = {"": list(has)}
+    if version == "2.0":
+        groups |= {"HasAns_": [id for id in has if has[id]], "NoAns_": [id for id in has if not has[id]]}
+    for name, ids in groups.items():
+        if ids:
+            for k, key in enumerate(("exact", "f1")):
+                figures[name + key] = 100.0 * sum(kept[id][k] for id in ids if id in kept) / len(ids)
+            figures[name + "total"] = len(ids)
+    for k, key in enumerate(("exact", "f1") if odds is not None else ()):
+        best = now = sum(not one for one in has.values())
+        at = 0.0
+        for id in sorted(odds, key=odds.get):
+            now += raw[id][k] if has[id] else -1 if predictions[id] else 0
+            if now > best:
+                best, at = now, odds[id]
+        figures |= {f"best_{key}": 100.0 * best / len(raw), f"best_{key}_thresh": at}
+    return figures
+
+
+@pytest.mark.filterwarnings("ignore:.*have no prediction:UserWarning")
+@given(st.randoms(use_true_random=False), st.sampled_from(["1.1", "2.0"]), st.booleans())
+def test_converted_files_are_scored_by_the_rules_of_the_scripts(tmp_path_factory, generator, version, odds):
+    path = tmp_path_factory.mktemp("converted") / "gold.json"
+    content = converted(generator, version)
+    path.write_text(json.dumps(content))
+    qas = content["data"][0]["paragraphs"][0]["qas"]
+    texts = ["", "the", "oak", "the old oak!", "an Old oak  tree", "a stone"]
+    predictions = {qa["id"]: generator.choice(texts) for qa in qas}
+    options = {}
+    if version == "2.0" and odds:
+        options["null_odds"] = {id: generator.choice([-1.5, 0.0, 0.25, 2.0]) for id in predictions}
+        options["threshold"] = generator.choice([-2.0, 0.0, 1.0])
+    elif version == "1.1" and len(qas) > 1:
+        del predictions[generator.choice(qas)["id"]]  # the script of 2.0 breaks down there
+    found = read(path, listed=True)
+    if not any(question.impossible or "oak" in str(question.answers) for question in found):
+        return  # as if nothing were known of any question
+    ours = score(found, predictions, version=version, **options)
+    assert ours == by_the_rules(qas, predictions, *options.values(), version=version)
+
+
+def test_what_a_conversion_writes_beside_a_question_without_an_answer_counts_as_in_the_script(
+    tmp_path, capsys
+):
+    blank, oak = {"text": "", "answer_start": -1}, {"text": "oak", "answer_start": 7}
+    qas = [
+        {"id": "blank", "question": "?", "is_impossible": True, "answers": [blank]},
+        {"id": "beside", "question": "?", "is_impossible": True, "answers": [oak]},
+        {"id": "none", "question": "?", "is_impossible": True, "answers": []},
+    ]
+    gold = {"data": [{"paragraphs": [{"context": "an old oak tree", "qas": qas}]}]}
+    words = [
+        write(tmp_path / "gold.json", gold),
+        write(tmp_path / "predictions.json", {"blank": "", "beside": "oak", "none": "oak"}),
+    ]
+    assert cli.main(["score", "squad", *words]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out.split("\n\n")[0]) == {
+        "exact": 200 / 3, "f1": 200 / 3, "total": 3,
+        "HasAns_exact": 100.0, "HasAns_f1": 100.0, "HasAns_total": 2,
+        "NoAns_exact": 0.0, "NoAns_f1": 0.0, "NoAns_total": 1,
+    }  # fmt: skip
+    assert not captured.err
 
 
 def test_version_is_seen_from_the_questions_or_said():

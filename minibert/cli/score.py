@@ -94,7 +94,7 @@ def run_squad(arguments: argparse.Namespace) -> int:
     threshold = 1.0 if arguments.threshold is None else arguments.threshold
     if math.isnan(threshold):
         raise InputError("--threshold nan is no number; give one to hold the null odds against.")
-    questions, predictions = read(arguments.gold), _json_object(arguments.predictions)
+    questions, predictions = read(arguments.gold, listed=True), _json_object(arguments.predictions)
     odds = _json_object(arguments.null_odds) if arguments.null_odds else None
     version = squad.version_of(questions, arguments.version)
     official = squad.score(questions, predictions, odds, threshold, version)

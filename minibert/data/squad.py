@@ -32,12 +32,12 @@ class Question(NamedTuple):
     title: str = ""
 
 
-def read(path: str | Path) -> list[Question]:
+def read(path: str | Path, *, listed: bool = False) -> list[Question]:
     """Every question of a file in its order; see `stream`."""
-    return list(stream(path))
+    return list(stream(path, listed=listed))
 
 
-def stream(path: str | Path) -> Iterator[Question]:
+def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
     """The questions of a file one by one, with memory for a few times the longest article.
 
     The offset of an answer may be wrong. As in Google's release an answer counts as found when it stands
@@ -50,6 +50,8 @@ def stream(path: str | Path) -> Iterator[Question]:
     Parameters
     ----------
     path : JSON, plain or .gz or .xz.
+    listed : give every answer in the file's list, blank ones and those beside `is_impossible` too, which the
+        official scripts score by and nothing is trained on.
 
     Raises
     ------
@@ -61,11 +63,11 @@ def stream(path: str | Path) -> Iterator[Question]:
     ids: set[str] = set()
     lost = []
     for number, (_, article) in enumerate(array_items(path, ("data",)), 1):
-        for question in article_questions(article, f"{path}: article {number}"):
+        for question in article_questions(article, f"{path}: article {number}", listed=listed):
             if question.id in ids:
                 raise InputError(f"{path}: two questions have the id {question.id!r}; give each its own.")
             ids.add(question.id)
-            if any(answer.start < 0 for answer in question.answers):
+            if not listed and any(answer.start < 0 for answer in question.answers):
                 lost.append(question.id)
             yield question
     if not ids:
@@ -78,8 +80,10 @@ def stream(path: str | Path) -> Iterator[Question]:
         )
 
 
-def article_questions(article: Any, where: str) -> Iterator[Question]:
+def article_questions(article: Any, where: str, *, listed: bool = False) -> Iterator[Question]:
     """The questions of one article, an item of the array "data"; `where` begins the sentences of errors.
+
+    For `listed` see `stream`.
 
     Raises
     ------
@@ -93,16 +97,16 @@ def article_questions(article: Any, where: str) -> Iterator[Question]:
         if not context.strip():
             raise InputError(f"{place} has an empty context; every paragraph needs its text.")
         for m, item in enumerate(_get(paragraph, "qas", list, place), 1):
-            yield _question(item, context, title, f"{place}, question {m}")
+            yield _question(item, context, title, f"{place}, question {m}", listed)
 
 
-def _question(item: Any, context: str, title: str, where: str) -> Question:
+def _question(item: Any, context: str, title: str, where: str, listed: bool) -> Question:
     id = _get(item, "id", (str, int), where)
     impossible = _get(item, "is_impossible", bool, where, None)
     answers = []
-    for answer in [] if impossible else _get(item, "answers", list, where, []):
+    for answer in [] if impossible and not listed else _get(item, "answers", list, where, []):
         text = _get(answer, "text", str, where)
-        if text.strip():  # some files write no answer as an empty one
+        if listed or text.strip():  # some files write no answer as an empty one
             answers.append(locate(context, text, _get(answer, "answer_start", int, where)))
     if impossible is None and answers:
         impossible = False

@@ -227,7 +227,12 @@ def version_of(questions: Sequence[Question], version: str = AUTO) -> str:
         raise InputError(f"version={version!r} is no version of SQuAD; give one of {', '.join(VERSIONS)}.")
     if version != AUTO:
         return version
-    return V1 if all(question.answers for question in questions) else V2
+    answered = all(_has_text(question) and not question.impossible for question in questions)
+    return V1 if answered else V2
+
+
+def _has_text(question: Question) -> bool:
+    return any(answer.text.strip() for answer in question.answers)
 
 
 def official_text(figures: Mapping[str, Any]) -> str:
@@ -240,7 +245,7 @@ def official_text(figures: Mapping[str, Any]) -> str:
 def _check(questions: Sequence[Question], predictions: Mapping[str, str]) -> None:
     if not questions:
         raise InputError("There is no question to score; give one at least.")
-    if not any(question.answers or question.impossible for question in questions):
+    if not any(_has_text(question) or question.impossible for question in questions):
         raise InputError(
             f"None of the {len(questions):,} questions has an answer or is said to have none; give the gold "
             "file, with answers."
