@@ -21,6 +21,7 @@ from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_tensors
 from minibert.params import PRETRAINING, Entry, FlatParameters, Head, Parameters, parameter_table
+from minibert.terminal import emit
 
 FORMAT = "minibert checkpoint 1"
 HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # what has to stand in it
@@ -175,7 +176,7 @@ def _step(path: Path) -> int:
     return int(_NAME.fullmatch(path.name)[1])
 
 
-def latest(folder: str | Path, config: Any = None, warn: Any = print) -> Checkpoint | None:
+def latest(folder: str | Path, config: Any = None, warn: Any = emit) -> Checkpoint | None:
     """The newest checkpoint that can be read; None when there is no checkpoint at all.
 
     Parameters

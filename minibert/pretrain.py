@@ -34,6 +34,7 @@ from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.recipes import Timetable
 from minibert.pretraining.task import Pretraining
 from minibert.runlog import NoLog, RunLog, say
+from minibert.terminal import printable
 from minibert.trace import Trace, watch
 from minibert.train import Loop, State, train
 
@@ -293,7 +294,7 @@ def report_text(report: dict[str, Any]) -> str:
     )
     for example in report["examples"]:
         answer = f" ({example['answer']})" if example["answer"] else ""
-        lines.append(f"  {example['text']}{answer}\n      {guesses_text(example['guesses'])}")
+        lines.append(f"  {printable(example['text'] + answer)}\n      {guesses_text(example['guesses'])}")
     picture = report["picture"] or "left out: pip install matplotlib, then run the command with --resume"
     return "\n".join([*lines, f"Run folder: {report['folder']}", f"Picture: {picture}"])
 
@@ -328,4 +329,4 @@ def figures_text(figures: dict[str, Any]) -> str:
 
 def guesses_text(guesses: Iterable[Guess]) -> str:
     """`pass 31%  be 11%`."""
-    return "  ".join(f"{piece} {100 * probability:.0f}%" for piece, probability in guesses)
+    return "  ".join(f"{printable(piece)} {100 * probability:.0f}%" for piece, probability in guesses)

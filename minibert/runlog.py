@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from minibert.errors import RunError
 from minibert.files import atomic_text
+from minibert.terminal import printable_text
 
 METRICS = "metrics.jsonl"
 SMOOTHING = 0.95  # of the figures on the screen; the files hold every step as it was
@@ -161,7 +162,7 @@ class RunLog:
 def say(text: str) -> None:
     """One sentence for the person watching, on the error stream, above a progress bar if there is one."""
     with suppress(OSError):  # of a terminal that was closed: nobody is watching
-        tqdm.write(text, file=sys.stderr)
+        tqdm.write(printable_text(text), file=sys.stderr)
         sys.stderr.flush()
 
 

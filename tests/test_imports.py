@@ -12,13 +12,14 @@ PACKAGE = Path(__file__).parent.parent / "minibert"
 
 # File (without .py; * stands for any name) -> what it may import of minibert | of other libraries.
 # A row without a name continues the one above; of two rows that match, the first counts. Open to
-# everyone: `errors`, `files`, `machine`, the standard library.
+# everyone: `errors`, `files`, `machine`, `terminal`, the standard library.
 TABLE = """
 errors                  |                                                     |
 files                   |                                                     | safetensors
 machine                 |                                                     |
 options                 |                                                     | numpy
 reading                 |                                                     |
+terminal                |                                                     |
 __init__                | any                                                 |
 __main__                | cli/__init__                                        |
 
@@ -109,7 +110,7 @@ experiments/*           | experiments/* pretrain pretraining/* finetune       |
 corpora/make_books      | data/*                                              |
 cli/*                   | any                                                 | numpy
 """
-OPEN_TO_ALL = {"errors", "files", "machine"}
+OPEN_TO_ALL = {"errors", "files", "machine", "terminal"}
 # Compiled, each with the one file that imports it; no * stands for one of them.
 EXTENSIONS = {"tokenizer/_wordpiece": "tokenizer/native", "backends/_kernels": "backends/cpp_primitives"}
 

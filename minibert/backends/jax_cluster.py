@@ -21,6 +21,7 @@ import jax
 from jax._src import distributed  # what there is of it in public only works where all are alive
 
 from minibert.errors import InputError, RunError
+from minibert.terminal import emit
 
 BEAT, SILENCE = 2, 30  # seconds between signs of life, and without one until a process counts as gone
 ABORT = 100  # seconds until JAX itself ends a process that lost the others, without a word of use
@@ -197,7 +198,7 @@ class _Watch(threading.Thread):
                 return
 
     def _give_up(self, one: int, what: str, advice: str = "") -> None:
-        print(f"minibert: {_sentence(one, what)} {advice}".rstrip(), file=sys.stderr, flush=True)
+        emit(f"minibert: {_sentence(one, what)} {advice}".rstrip(), file=sys.stderr, flush=True)
         os._exit(1)  # the way out through Python waits for the others
 
 

@@ -5,8 +5,6 @@ failed, 2 something that was given can't be used, 130 Ctrl-C, 143 SIGTERM, 129 S
 """
 
 import argparse
-import codecs
-import json
 import os
 import signal
 import sys
@@ -28,7 +26,7 @@ from minibert.cli.finetune import (
     add_predict,
     run_evaluate_task,
 )
-from minibert.cli.flags import Parser, add_engine, add_json, add_layout, printable
+from minibert.cli.flags import Parser, add_engine, add_json, add_layout
 from minibert.cli.pretrain import add_pretrain
 from minibert.cli.score import add_score
 from minibert.cli.tag import add_tag
@@ -36,6 +34,7 @@ from minibert.cli.text import add_vocab
 from minibert.cli.tokenize import add_tokenize
 from minibert.cli.warmup import add_warmup
 from minibert.errors import STOPPED_BY, InputError, RunError, handle_signals, restore_signals
+from minibert.terminal import emit, json_text, printable, write_what_can_be_written
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 # What help calls the arguments that name a file or a folder.
@@ -94,7 +93,7 @@ def _stopped_as_by_ctrl_c() -> Iterator[None]:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    _write_what_can_be_written()
+    write_what_can_be_written()
     arguments = parse_arguments(argv)
     try:
         with warnings.catch_warnings():
@@ -126,23 +125,9 @@ def _run(argv: Sequence[str] | None) -> int:
         return next((STOPPED_BY[name] for name in stop.args if name in STOPPED_BY), INTERRUPTED)
 
 
-def _write_what_can_be_written() -> None:
-    r"""Let the standard output write as `\u20ac` what its encoding has no room for: as JSON does."""
-    out = sys.stdout
-    # "surrogateescape" is Python's choice in the locales C and C.UTF-8; half a character is an error to it.
-    if getattr(out, "errors", None) in ("strict", "surrogateescape") and hasattr(out, "reconfigure"):
-        codecs.register_error("minibert", _as_in_json)
-        out.reconfigure(errors="minibert")
-
-
-def _as_in_json(error: UnicodeError) -> tuple[str, int]:
-    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)), error.end
-
-
 def _complain(message: Any, status: int = DONE) -> int:
     text = " ".join(str(message).split()) or type(message).__name__
-    print(f"minibert: {printable(text)}", file=sys.stderr)
+    emit(f"minibert: {printable(text)}", file=sys.stderr)
     return status
 
 
@@ -277,7 +262,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
     )
     figures = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
-    print(json.dumps(figures, indent=2) if arguments.json else figures_text(figures))
+    emit(json_text(figures) if arguments.json else figures_text(figures))
     return DONE
 
 
@@ -309,13 +294,13 @@ def run_fill_mask(arguments: argparse.Namespace) -> int:
     backends.limit_threads(arguments.threads)
     masks = fill_mask(arguments.folder, arguments.text, arguments.top, arguments.backend, arguments.threads)
     if arguments.json:
-        print(json.dumps([dict(guesses) for guesses in masks], ensure_ascii=False, indent=2))
+        emit(json_text([dict(guesses) for guesses in masks]))
         return DONE
     for number, guesses in enumerate(masks, start=1):
         if len(masks) > 1:
-            print(f"[MASK] {number}")
+            emit(f"[MASK] {number}")
         for piece, probability in guesses:
-            print(f"{100 * probability:6.2f}%  {piece}")
+            emit(f"{100 * probability:6.2f}%  {printable(piece)}")
     return DONE
 
 
@@ -364,10 +349,7 @@ def run_gradcheck(arguments: argparse.Namespace) -> int:
         operations=arguments.operation,
         seed=arguments.seed,
     )
-    if arguments.json:
-        print(json.dumps([row._asdict() for row in rows], indent=2))
-    else:
-        print(gradcheck.format_sheet(rows))
+    emit(json_text([row._asdict() for row in rows]) if arguments.json else gradcheck.format_sheet(rows))
     return FAILED if any(row.verdict != "ok" for row in rows) else DONE
 
 
@@ -397,11 +379,11 @@ def run_info(arguments: argparse.Namespace) -> int:
 
     facts = information(arguments.backend, arguments.threads)
     if arguments.json:
-        print(json.dumps(facts, indent=2))
+        emit(json_text(facts))
         return DONE
     width = max(map(len, facts))
     for name, value in facts.items():
         lines = [f"{n}: {v}" for n, v in value.items()] if isinstance(value, dict) else [value]
         for first, line in zip([name] + [""] * len(lines), lines, strict=False):
-            print(f"{first:<{width}}  {line}")
+            emit(f"{first:<{width}}  {line}")
     return DONE

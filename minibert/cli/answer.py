@@ -2,7 +2,6 @@
 
 import argparse
 import codecs
-import json
 import sys
 import textwrap
 from pathlib import Path
@@ -12,6 +11,7 @@ from minibert.cli.flags import add_engine, add_json
 from minibert.cli.lines import STANDARD_INPUT
 from minibert.errors import InputError
 from minibert.reading import byte_pieces
+from minibert.terminal import emit, json_text, printable
 
 WIDTH = 78  # of the passages that are printed
 MARKS = ">>", "<<"  # around an answer in its passage
@@ -64,9 +64,9 @@ def run_answer(arguments: argparse.Namespace) -> int:
     answers = sorted(found["n_best"], key=lambda one: (one["begin"], one["end"]) != decided)[: arguments.top]
     if arguments.json:
         told = {name: value for name, value in found.items() if name not in ("id", "n_best")}
-        print(json.dumps({"question": arguments.question, **told, "answers": answers}, indent=2))
+        emit(json_text({"question": arguments.question, **told, "answers": answers}))
     else:
-        print("\n".join(_told(one, text) for one in answers))
+        emit("\n".join(_told(one, text) for one in answers))
     return 0
 
 
@@ -91,7 +91,7 @@ def _told(one: dict[str, Any], text: str) -> str:
     chance = f"{100 * one['probability']:5.1f}%"
     if one["begin"] is None:
         return f"{chance}  no answer"
-    before, words, behind = passage(text, one["begin"], one["end"])
+    before, words, behind = map(printable, passage(text, one["begin"], one["end"]))
     shown = textwrap.fill(
         f"{before}{MARKS[0]}{words}{MARKS[1]}{behind}",
         WIDTH,

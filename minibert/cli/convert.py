@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import add_json, printable
+from minibert.cli.flags import add_json
 from minibert.errors import InputError
 from minibert.files import write_folder_atomically
 from minibert.reading import byte_pieces
+from minibert.terminal import emit, json_text, printable
 
 DONE = 0
 SHOWN = 8  # names of tensors in one line
@@ -106,7 +107,7 @@ def run_convert(arguments: argparse.Namespace) -> int:
         "notes": [*report.changed, *said],
         "written": written,
     }
-    print(json.dumps(facts, indent=2, ensure_ascii=False) if arguments.json else _text(facts, dest))
+    emit(json_text(facts) if arguments.json else _text(facts, dest))
     return DONE
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from minibert.cli.flags import add_corpus, add_layout
 from minibert.errors import InputError
 from minibert.files import require_folder
+from minibert.terminal import emit, printable
 
 NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
@@ -103,22 +104,22 @@ def run_data(arguments: argparse.Namespace) -> int:
     made = finished_part(out, planned)
     place = part.folder_in(out)
     if made:
-        print(f"{place} has them already, of the same files and vocabulary:")
+        emit(f"{place} has them already, of the same files and vocabulary:")
     else:
         require_folder(place)
         stream = watched(sentences(own, arguments.layout), "writing shards", True) if own else ()
         made = write_part(stream, tokenizer, out, planned)
     if part.parts > 1:
-        print(f"Part {part}, {len(own):,} of {len(files):,} files:")
+        emit(f"Part {part}, {len(own):,} of {len(files):,} files:")
     if made.documents:
-        print(_told(place, tokenizer))
+        emit(_told(place, tokenizer))
     else:
-        print(f"no text, as no file with text has its middle in this share; {place} says so.")
+        emit(f"no text, as no file with text has its middle in this share; {place} says so.")
     if part.parts > 1:
-        print(_to_do(out))
+        emit(_to_do(out))
     if arguments.show:
         for text in _shown(out, tokenizer, options, arguments.show, arguments.seed):
-            print(f"\n{text}")
+            emit(f"\n{printable(text)}")
     return 0
 
 

@@ -1,11 +1,11 @@
 """`minibert table7`: a table of the paper, made anew from one's own checkpoint."""
 
 import argparse
-import json
 from typing import Any
 
 from minibert.cli.flags import add_engine, add_json
 from minibert.errors import InputError
+from minibert.terminal import emit, json_text
 
 ROWS = (
     "fine-tuned",
@@ -116,6 +116,6 @@ def run_table7(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             say("The same command goes on where it was stopped.")
         raise
-    print(json.dumps(results, indent=2) if arguments.json else table_text(results))
+    emit(json_text(results) if arguments.json else table_text(results))
     asked = [cell.name for cell in cells(arguments.row or ROWS, range(arguments.seeds))]
     return int(any("failed" in results["cells"][name] for name in asked))

@@ -1,7 +1,6 @@
 """`minibert features`: lines of text to vectors, in a file."""
 
 import argparse
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from minibert.cli.flags import add_engine, add_json
 from minibert.cli.lines import STANDARD_INPUT, text_lines
+from minibert.terminal import emit, json_text
 
 
 def add_features(commands: Any) -> None:
@@ -81,9 +81,9 @@ def run_features(arguments: argparse.Namespace) -> int:
         found = write_features(extractor, _watched(arguments.text, progress), out)
     found |= {"out": str(out)}
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        emit(json_text(found))
     else:
-        print(
+        emit(
             f"{found['texts']:,} lines, {found['tokens']:,} tokens, "
             f"{found['width']:,} numbers in a vector: {out}"
         )

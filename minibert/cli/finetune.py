@@ -1,7 +1,6 @@
 """`minibert finetune`, `predict`, `classify`, and `evaluate` where the folder holds a fine-tuned model."""
 
 import argparse
-import json
 import shlex
 import sys
 import time
@@ -25,6 +24,7 @@ from minibert.finetuning.options import FEATURE_BASED, RECIPES, SWEEP, FinetuneO
 from minibert.finetuning.registry import TASKS
 from minibert.finetuning.task import SPLITS
 from minibert.options import DTYPES
+from minibert.terminal import emit, json_text, printable
 
 FLAGS = OptionFlags(FinetuneOptions, "by task")
 TASK_TABLE = "\n".join(f"  {name:<15}{task.about}" for name, task in TASKS.items())
@@ -201,7 +201,7 @@ def run_finetune(arguments: argparse.Namespace) -> int:
         if show and (out / OPTIONS_FILE).exists():
             say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
         raise
-    print(json.dumps(report, indent=2, ensure_ascii=False) if arguments.json else report_text(report))
+    emit(json_text(report) if arguments.json else report_text(report))
     return 0
 
 
@@ -286,7 +286,7 @@ def run_predict(arguments: argparse.Namespace) -> int:
         dtype=arguments.dtype or FinetuneOptions.dtype,
         show=not arguments.quiet,
     )
-    print(json.dumps(report, indent=2) if arguments.json else predicted_text(report))
+    emit(json_text(report) if arguments.json else predicted_text(report))
     return 0
 
 
@@ -310,7 +310,7 @@ def run_evaluate_task(arguments: argparse.Namespace) -> int:
         dtype=arguments.dtype or FinetuneOptions.dtype,
         show=not (arguments.json or arguments.quiet),
     )
-    print(json.dumps(report, indent=2, ensure_ascii=False) if arguments.json else measured_text(report))
+    emit(json_text(report) if arguments.json else measured_text(report))
     return 0
 
 
@@ -356,10 +356,9 @@ def run_classify(arguments: argparse.Namespace) -> int:
         except InputError as error:
             if given:
                 raise
-            print(f"minibert: line {number:,}: {error}", file=sys.stderr)
+            emit(f"minibert: line {number:,}: {printable(str(error))}", file=sys.stderr)
             status = 1
-        print(json.dumps(found, ensure_ascii=False) if arguments.json else _said(found, in_full=given))
-        sys.stdout.flush()
+        emit(json_text(found, indent=None) if arguments.json else _said(found, in_full=given), flush=True)
     return status
 
 
@@ -378,9 +377,9 @@ def _said(found: dict[str, Any] | None, in_full: bool) -> str:
         return f"{found['value']:.3f}"
     chances = found["probabilities"]
     if not in_full:
-        return f"{found['label']}\t{chances[found['label']]:.4f}"
+        return f"{printable(found['label'])}\t{chances[found['label']]:.4f}"
     ordered = sorted(chances, key=lambda label: -chances[label])
-    return "\n".join(f"{100 * chances[label]:6.2f}%  {label}" for label in ordered)
+    return "\n".join(f"{100 * chances[label]:6.2f}%  {printable(label)}" for label in ordered)
 
 
 def _column(text: str) -> tuple[str, str]:

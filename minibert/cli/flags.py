@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from minibert.backends import DEVICES, ENGINES
 from minibert.data.corpus import LAYOUTS
+from minibert.terminal import printable
 
 BOTH_WAYS = argparse.BooleanOptionalAction  # --flag and --no-flag; None where neither is said
 TOKENIZER_ENGINES = ("auto", "c", "python")
@@ -43,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2, as for any other bad input."""
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
     def as_typed(self, message: str) -> str:
         """A message of the library with arguments as the command has them: `--batch-size 0`, `TASK x`."""
@@ -146,11 +147,6 @@ def add_tokenizer_engine(group: Any) -> None:
 def add_json(group: Any) -> None:
     """--json."""
     group.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-
-
-def printable(text: str) -> str:
-    """With escapes for what a terminal would obey instead of showing it; a name in a file may be anything."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def invalid_text(count: int) -> str:

@@ -5,7 +5,6 @@ the size decide. That is also how --resume tells what was asked for from what wa
 """
 
 import argparse
-import json
 import os
 import re
 import time
@@ -30,6 +29,7 @@ from minibert.errors import InputError
 from minibert.options import DTYPES
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES
+from minibert.terminal import emit, json_text
 
 RUNS = Path("runs")  # where run folders go that were given no name
 FLAGS = OptionFlags(PretrainOptions, "by size")
@@ -118,7 +118,7 @@ def run_pretrain(arguments: argparse.Namespace) -> int:
         trace=arguments.trace,
     )
     if report:
-        print(json.dumps(report, indent=2) if arguments.json else report_text(report))
+        emit(json_text(report) if arguments.json else report_text(report))
     return 0
 
 

@@ -18,6 +18,7 @@ from minibert.errors import InputError
 from minibert.metrics import entities, squad
 from minibert.metrics.intervals import Statistic
 from minibert.reading import byte_pieces
+from minibert.terminal import emit, json_text
 
 BOUNDARY = "-X-"  # where it is the first column, the line parts sentences, as a blank one does
 HEADER = ["index", "prediction"]  # of what is handed in to GLUE
@@ -109,7 +110,7 @@ def run_squad(arguments: argparse.Namespace) -> int:
         missing = sum(question.id not in predictions for question in questions)
         _print_json(official | {"version": version, "missing": missing}, figures)
     else:
-        print(squad.official_text(official) + "\n")
+        emit(squad.official_text(official) + "\n")
         _print_figures(f"SQuAD {version}, {len(questions):,} questions", figures)
     return 0
 
@@ -156,7 +157,7 @@ def run_conll(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(official, figures)
     else:
-        print(entities.report(official) + "\n")
+        emit(entities.report(official) + "\n")
         _print_figures(f"{len(counts):,} sentences", figures)
     return 0
 
@@ -314,15 +315,14 @@ def _figure(value: float, statistic: Statistic, n: int) -> Figure:
 
 
 def _print_figures(title: str, figures: dict[str, Figure]) -> None:
-    print(f"{title}; in percent, with 95% intervals")
+    emit(f"{title}; in percent, with 95% intervals")
     for name, figure in figures.items():
-        print(f"  {name:<9}{figure.value:8.3f}  {figure.low:.3f} to {figure.high:.3f}")
+        emit(f"  {name:<9}{figure.value:8.3f}  {figure.low:.3f} to {figure.high:.3f}")
 
 
 def _print_json(official: dict[str, Any], figures: dict[str, Figure]) -> None:
     intervals = {name: [figure.low, figure.high] for name, figure in figures.items()}
-    text = json.dumps(_defined(official | {"intervals": intervals}), indent=2)
-    print(text)
+    emit(json_text(_defined(official | {"intervals": intervals})))
 
 
 def _defined(value: Any) -> Any:

@@ -1,13 +1,13 @@
 """`minibert tag`: words of a text with their tags, and what is named in it."""
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minibert.cli.flags import add_engine
 from minibert.cli.lines import STANDARD_INPUT, text_lines
 from minibert.errors import InputError
+from minibert.terminal import emit, json_text, printable
 
 
 def add_tag(commands: Any) -> None:
@@ -51,9 +51,9 @@ def run_tag(arguments: argparse.Namespace) -> int:
     with limited_threads(arguments.threads, model.ops):
         for number, found in enumerate(tag_texts(model, texts)):
             if arguments.json:
-                print(json.dumps(found, ensure_ascii=False))
+                emit(json_text(found, indent=None))
             else:
-                print("\n" * (number > 0) + "\n".join(_lines(found)))
+                emit("\n" * (number > 0) + "\n".join(_lines(found)))
     return 0
 
 
@@ -78,11 +78,13 @@ def load_tagging_model(folder: str, backend: str, threads: int | None) -> Any:
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     """A word a line with its tag, then the entities."""
-    width = max((len(word["word"]) for word in found["words"]), default=0)
-    for word in found["words"]:
-        yield f"{word['word']:<{width}}  {word['tag']}"
+    yield from _columns((word["word"], word["tag"]) for word in found["words"])
     if found["entities"]:
         yield ""
-    width = max((len(entity["type"]) for entity in found["entities"]), default=0)
-    for entity in found["entities"]:
-        yield f"{entity['type']:<{width}}  {entity['text']}"
+    yield from _columns((entity["type"], entity["text"]) for entity in found["entities"])
+
+
+def _columns(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    shown = [(printable(first), printable(second)) for first, second in rows]
+    width = max((len(first) for first, _ in shown), default=0)
+    return (f"{first:<{width}}  {second}" for first, second in shown)

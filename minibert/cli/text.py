@@ -9,6 +9,7 @@ from typing import Any
 from minibert.cli.flags import add_corpus, add_json, add_tokenizer_engine, invalid_text
 from minibert.errors import InputError
 from minibert.files import atomic_text, require_folder, write_folder_atomically
+from minibert.terminal import emit, json_text
 
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
 REPORT = "vocab-report.json"
@@ -181,10 +182,10 @@ def run_vocab(arguments: argparse.Namespace) -> int:
         report = {"objective": arguments.objective, **report}
         _save(tokenizer, report, out)
     if arguments.json:
-        print(json.dumps(report, indent=2))
+        emit(json_text(report))
         return 0
     file = arguments.report_on or out / "vocab.txt"
-    print(f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}")
+    emit(f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}")
     return 0
 
 

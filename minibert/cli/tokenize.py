@@ -1,7 +1,6 @@
 """`minibert tokenize`: text to pieces, ids and offsets, line by line in constant memory."""
 
 import argparse
-import json
 import os
 import sys
 import warnings
@@ -12,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.cli.flags import add_tokenizer_engine, invalid_text, printable
+from minibert.cli.flags import add_tokenizer_engine, invalid_text
 from minibert.cli.lines import STANDARD_INPUT
 from minibert.errors import InputError
 from minibert.reading import byte_pieces
+from minibert.terminal import emit, json_text, printable
 from minibert.tokenizer import CASED, COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
 from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags
@@ -138,11 +138,8 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
     if arguments.cased:
         options |= CASED
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, engine=arguments.engine, **options)
-    out = sys.stdout
-    if hasattr(out, "reconfigure"):  # a terminal that can't show a character shows its number
-        out.reconfigure(errors="backslashreplace")
     if not (arguments.json or arguments.ids):
-        print(f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text")
+        emit(f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text")
     n_invalid = 0
     for block in _of_arguments(arguments) if arguments.texts else _of_files(arguments):
         try:
@@ -160,8 +157,9 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
         except LongPair as error:
             raise InputError(f"{block.place(error.pair)} {error.reason}") from error
         n_invalid += batch.n_invalid
-        out.writelines(_id_lines(batch) if arguments.ids else _told(batch, block, arguments.json))
-        out.flush()
+        for part in _id_lines(batch) if arguments.ids else _told(batch, block, arguments.json):
+            emit(part, end="")
+        emit(end="", flush=True)
     if n_invalid:
         warnings.warn(invalid_text(n_invalid), stacklevel=1)
     return 0
@@ -259,7 +257,6 @@ def _told(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
 
 def _json(encoding: Encoding, source: int) -> Iterator[str]:
     """One line; in parts, as a text may have millions of pieces."""
-    readable = (sys.stdout.encoding or "").lower().startswith("utf")
     yield f'{{"source": {source}'
     for name in FIELDS:
         values = getattr(encoding, name)
@@ -267,7 +264,7 @@ def _json(encoding: Encoding, source: int) -> Iterator[str]:
         for begin in range(0, len(values), PART):
             part = values[begin : begin + PART]
             listed = part if isinstance(part, list) else part.astype(np.int32).tolist()
-            yield ", " * (begin > 0) + json.dumps(listed, ensure_ascii=not readable)[1:-1]
+            yield ", " * (begin > 0) + json_text(listed, indent=None)[1:-1]
         yield "]"
     yield "}\n"
 

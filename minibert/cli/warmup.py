@@ -2,10 +2,10 @@
 
 import argparse
 import functools
-import json
 from typing import Any
 
 from minibert.cli.flags import add_json
+from minibert.terminal import emit, json_text
 
 DONE = 0
 
@@ -41,7 +41,7 @@ def run_warmup(arguments: argparse.Namespace) -> int:
 
     dtypes = [dtype for dtype in PRECISIONS if arguments.dtype in (None, dtype.name)]
     wanted = [(one, dtype) for dtype in dtypes for one in KERNELS]
-    show = (lambda *text, **how: None) if arguments.json else functools.partial(print, flush=True)
+    show = (lambda *text, **how: None) if arguments.json else functools.partial(emit, flush=True)
     done = []
     for number, (one, dtype) in enumerate(wanted, start=1):
         show(f"{number:>2}/{len(wanted)}  {one.name:<31}{dtype.name}", end="  ")
@@ -52,5 +52,5 @@ def run_warmup(arguments: argparse.Namespace) -> int:
     show(f"{compiled} compiled, {len(done) - compiled} read in {seconds:.1f} s, {where}")
     if arguments.json:
         loops = [one._asdict() | {"dtype": one.dtype.name} for one in done]
-        print(json.dumps({"loops": loops, "seconds": seconds, "folder": folder()}, indent=2))
+        emit(json_text({"loops": loops, "seconds": seconds, "folder": folder()}))
     return DONE

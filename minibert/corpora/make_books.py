@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from minibert.data.corpus import split_sentences
 from minibert.files import write_atomically
+from minibert.terminal import emit
 
 FEWEST_WORDS, MOST_WORDS = 500, 12_000  # of a document: short poems are joined, Milton's books are halved
 
@@ -118,13 +119,13 @@ def main(folder: str) -> None:
         raw = (Path(folder) / f"{book.file}.txt").read_bytes()
         documents = documents_of(book, raw.decode("latin-1"))  # two of the files have accents, in Latin-1
         sizes = sorted(map(_words, documents))
-        print(f"{book.file:20s}{len(sizes):5d} documents {sum(sizes):8,d} words, {sizes[0]:,}–{sizes[-1]:,}")
+        emit(f"{book.file:20s}{len(sizes):5d} documents {sum(sizes):8,d} words, {sizes[0]:,}–{sizes[-1]:,}")
         everything += documents
     text = "\n".join("".join(line + "\n" for line in lines) for lines in everything)
     packed = lzma.compress(text.encode("utf-8"), preset=9 | lzma.PRESET_EXTREME)
     write_atomically(Path(__file__).with_name("books.txt.xz"), lambda path: path.write_bytes(packed))
     words = sum(map(_words, everything))
-    print(f"{len(everything):,} documents, {words:,} words, {len(text):,} characters, {len(packed):,} bytes")
+    emit(f"{len(everything):,} documents, {words:,} words, {len(text):,} characters, {len(packed):,} bytes")
 
 
 if __name__ == "__main__":

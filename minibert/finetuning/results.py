@@ -11,6 +11,7 @@ from minibert.files import atomic_text
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.task import Task
 from minibert.runlog import METRICS, read_metrics
+from minibert.terminal import printable
 
 REPORT = "report.json"
 WORST = 10  # mistakes in report.json
@@ -25,7 +26,7 @@ def is_share(name: str) -> bool:
 
 def figure_name(name: str) -> str:
     """What a figure is called in the terminal and on the page."""
-    return name.replace("_", " ")
+    return printable(name.replace("_", " "))
 
 
 def figure_number(name: str, value: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.terminal import printable
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.wordpiece import SPECIAL_TOKENS, Tokenizer
 
@@ -169,8 +170,8 @@ def report_text(report: Mapping[str, Any]) -> str:
         lines.append(f"On {words['held_out']:,} words of lines that were held out:")
         lines += [f"  {name:<38}{value}" for name, value in rows]
     columns = [
-        ["the longest pieces", *(f"{one['piece']} {one['count']:,}" for one in report["longest"])],
-        ["the rarest", *(f"{one['piece']} {one['count']:,}" for one in report["rarest"])],
+        ["the longest pieces", *map(_counted, report["longest"])],
+        ["the rarest", *map(_counted, report["rarest"])],
     ]
     widths = [max(map(len, column)) for column in columns]
     for row in zip_longest(*columns, fillvalue=""):
@@ -179,8 +180,12 @@ def report_text(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _counted(one: Mapping[str, Any]) -> str:
+    return f"{printable(one['piece'])} {one['count']:,}"
+
+
 def _never_used(count: int, pieces: list[str]) -> str:
     if not count:
         return "Every piece is used."
     what = "1 piece is" if count == 1 else f"{count:,} pieces are"
-    return f"{what} never used{', such as' * (count > len(pieces))}: {' '.join(pieces)}"
+    return f"{what} never used{', such as' * (count > len(pieces))}: {' '.join(map(printable, pieces))}"

@@ -1,0 +1,87 @@
+r"""Text on its way to a person: characters that a terminal obeys, or that hide, are shown as their numbers.
+
+Names, labels, vocabularies and texts come from files, and a file may hold anything: ESC begins commands of
+the terminal, U+202E turns the rest of a line around, a line end begins a row that is none. All that the
+commands print goes through `emit`, and the sentences about their progress through `runlog.say`, so that no
+file can write anything but text. Where the output goes changes nothing: a pipe gets the same bytes.
+"""
+
+import codecs
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+# Control characters but for line ends and tabs, halves of surrogate pairs, the separators U+2028 and U+2029,
+# and format characters (Cf), which reorder text or stay unseen in it. Not the joiners U+180E, U+200C and
+# U+200D: words of Mongolian, Persian and the languages of India are spelled with them, and emoji are joined.
+# Nor signs that are seen in spite of their category, such as U+06DD, nor U+E0100 to U+E01EF, which choose the
+# forms of ideographs.
+_UNSEEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    "\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
+)
+_IN_TEXT = re.compile(f"[{_UNSEEN}]")
+_IN_LINE = re.compile(f"[\t\n{_UNSEEN}]")
+
+
+def printable(text: str) -> str:
+    r"""Return a text as one line that can be read, with escapes as Python's for what can't be.
+
+    For whatever a file puts into a line or a column: line ends and tabs are escaped as well.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[31m\tb\u202e"))
+    a\x1b[31m\tb\u202e
+    """
+    return _escaped(text, _IN_LINE, _as_in_python)
+
+
+def printable_text(text: str) -> str:
+    """Return the same with the line ends and tabs of a layout as they are."""
+    return _escaped(text, _IN_TEXT, _as_in_python)
+
+
+def emit(text: str = "", end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
+    """Print a text, of several lines perhaps, to the standard output or another stream."""
+    print(printable_text(text), end=end, file=file, flush=flush)
+
+
+def json_text(value: Any, indent: int | None = 2) -> str:
+    r"""Return a value as JSON in the letters of its language, with escapes for what can't be read.
+
+    Examples
+    --------
+    >>> print(json_text({"é": "\x9b\u202e"}, indent=None))
+    {"é": "\u009b\u202e"}
+    """
+    return _escaped(json.dumps(value, indent=indent, ensure_ascii=False), _IN_TEXT, _as_in_json)
+
+
+def write_what_can_be_written() -> None:
+    r"""Let the standard output write as `\u20ac` what its encoding has no room for: as JSON does."""
+    out = sys.stdout
+    # "surrogateescape" is Python's choice in the locales C and C.UTF-8; half a character is an error to it.
+    if getattr(out, "errors", None) in ("strict", "surrogateescape") and hasattr(out, "reconfigure"):
+        codecs.register_error("minibert", _not_encoded)
+        out.reconfigure(errors="minibert")
+
+
+def _escaped(text: str, unseen: re.Pattern[str], escape: Callable[[re.Match[str]], str]) -> str:
+    return text if text.isprintable() else unseen.sub(escape, text)  # most are, which is quickly known
+
+
+def _as_in_python(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]
+
+
+def _as_in_json(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1]
+
+
+def _not_encoded(error: UnicodeError) -> tuple[str, int]:
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)), error.end
