@@ -1,15 +1,38 @@
 """Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed."""
 
+import errno
+import json
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from minibert.errors import InputError, RunError
+
+SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}  # its names of types
+# What a run fills or removes in its folder piece by piece; all else it puts there in one step.
+OWN = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
+RANDOM = "[a-z0-9_]{8}"  # in the names that `tempfile` makes
+FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT")}
+
+
+@contextmanager
+def writing(path: str | Path, done: str = "written") -> Iterator[None]:
+    """Raise RunError with advice in place of an OSError: `path` could not be written, or removed."""
+    try:
+        yield
+    except OSError as error:
+        reason, advice = error.strerror or error, "choose another folder"
+        if error.errno in FULL:
+            advice = f"free some space or {advice}"
+        elif isinstance(error, IsADirectoryError):
+            reason, advice = "a folder has this name", "move it away"
+        raise RunError(f"{path} could not be {done}: {reason}; {advice}.") from error
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
@@ -28,15 +51,12 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
         When the operating system refuses (disk full, no permission); nothing is left behind.
     """
     path = Path(path)
-    try:
-        with _made(path.parent), _temporary_file(path) as temporary:
-            write(temporary)
-            _flush_to_disk(temporary)
-            os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a run folder is for sharing
-            os.replace(temporary, path)
-            _flush_to_disk(path.parent)
-    except OSError as error:
-        raise _refused(path, error) from error
+    with writing(path), _made(path.parent), _temporary_file(path) as temporary:
+        write(temporary)
+        _flush_to_disk(temporary)
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a run folder is for sharing
+        os.replace(temporary, path)
+        _flush_to_disk(path.parent)
 
 
 @contextmanager
@@ -66,9 +86,8 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], None]) ->
     RunError
         When the operating system refuses (disk full, no permission, name taken); nothing is left behind.
     """
-    named = folder
-    try:
-        folder = Path(os.path.realpath(named))  # a link stays one
+    with writing(folder):
+        folder = Path(os.path.realpath(folder))  # a link stays one
         stays = _has_to_stay(folder)
         place = folder if stays else folder.parent
         with _made(place), _temporary_folder(folder.name, place) as temporary:
@@ -83,8 +102,6 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], None]) ->
                 os.chmod(temporary, 0o777 & ~_umask())
                 os.replace(temporary, folder)
             _flush_to_disk(place)
-    except OSError as error:
-        raise _refused(named, error) from error
 
 
 def _has_to_stay(folder: Path) -> bool:
@@ -109,7 +126,7 @@ def _temporary_folder(name: str, place: Path) -> Iterator[Path]:
 def remove_unfinished(folder: Path) -> None:
     """Remove what killed processes left of `folder`; what another process is filling now stays."""
     folder = Path(os.path.realpath(folder))
-    ours = re.compile(rf"\.{re.escape(folder.name)}\.[a-z0-9_]{{8}}\.tmp")  # as `tempfile` makes names
+    ours = re.compile(rf"\.{re.escape(folder.name)}\.{RANDOM}\.tmp")
     for left in folder.parent.glob(".*.tmp"):
         if ours.fullmatch(left.name) and left.is_dir():
             with suppress(InputError, OSError), _locked(left):  # it is locked, or another person's
@@ -160,13 +177,34 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
     ------
     InputError
         When another process writes there; when it is no folder, can't be made, or can't be written into.
+    RunError
+        At the end of the block, when the folder has been removed, moved or replaced meanwhile.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; choose a folder as --out.")
     require_folder(folder)
     with _made(folder), _locked(folder):
-        yield
+        began = os.stat(folder)
+        try:
+            yield
+        except OSError:  # of a file that is missing, perhaps
+            require_same(folder, began)
+            raise
+        require_same(folder, began)
+
+
+def require_same(path: Path, opened: os.stat_result) -> None:
+    """Raise RunError when a name no longer leads to the file or folder of which `opened` is `os.stat`."""
+    try:
+        same = os.path.samestat(os.stat(path), opened)
+    except OSError:
+        same = False
+    if not same:
+        raise RunError(
+            f"{path} was removed, moved or replaced while a run was writing into it, so that what is there "
+            "now is not whole; go on with --resume if the checkpoints are there, or start again."
+        )
 
 
 @contextmanager
@@ -198,10 +236,31 @@ def require_readable(file: str | Path) -> None:
         pass
 
 
-def remove_leftovers(folder: str | Path) -> None:
-    """Remove what a killed process was writing into `folder` when it ended; nothing else looks like it."""
-    for path in Path(folder).glob(".*.tmp"):
-        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+def remove_leftovers(*folders: Path) -> None:
+    """Remove what killed processes were writing into some folders; nothing else has such names."""
+    # As `tempfile` makes names, and as safetensors does, with which the first versions wrote.
+    ours = re.compile(rf"\..+\.{RANDOM}\.tmp|\.tmp[A-Za-z0-9]{{6}}")
+    for path in chain.from_iterable(folder.glob(".*") for folder in folders):
+        if ours.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def require_own(folder: str | Path) -> None:
+    """See that what a run keeps in its folder really is there; the folder itself may be a link.
+
+    Raises
+    ------
+    InputError
+        When a link leads out of it: a run would write into, and remove, what is not its own.
+    """
+    home = Path(os.path.realpath(folder))
+    for name in OWN:
+        place = Path(os.path.realpath(home / name))
+        if not place.is_relative_to(home):
+            raise InputError(
+                f"{Path(folder) / name} is a link to {place}, outside the run's folder, where the run would "
+                "write and remove files; remove the link or choose another --out."
+            )
 
 
 def atomic_text(path: str | Path, text: str) -> None:
@@ -213,21 +272,28 @@ def atomic_text(path: str | Path, text: str) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8", "backslashreplace"))
 
 
-def _refused(path: Path, error: OSError) -> RunError:
-    reason = error.strerror or str(error)
-    return RunError(f"{path} could not be written: {reason}; free some space or choose another folder.")
-
-
 def atomic_tensors(path: str | Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
-    """Write contiguous arrays, and strings beside them, as safetensors to `path`, whole or not at all."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    """Write contiguous arrays, and strings beside them, as safetensors to `path`, whole or not at all.
+
+    The format is the length of a header in 8 bytes, the header as JSON, then the arrays end to end, the
+    widest types first. The bytes are those of the library, whose own writer makes a second temporary file,
+    which stays where a process is killed, and knows no bfloat16: here that is what uint16 stands for.
+    """
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, array in ordered:
+        begin, end = end, end + array.nbytes
+        kind = SAFETENSORS[array.dtype.name]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # so that the arrays are aligned
 
     def write(temporary: Path) -> None:
-        try:
-            save_file(tensors, temporary, metadata=metadata)
-        except SafetensorError as error:  # the library's own name for "No space left on device"
-            raise OSError(str(error)) from error
+        with open(temporary, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for _, array in ordered:
+                file.write(array.astype(array.dtype.newbyteorder("<"), copy=False))
 
     write_atomically(path, write)
 

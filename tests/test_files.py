@@ -1,12 +1,20 @@
 """Files and folders that appear whole or not at all: where they may stand, and what a failure leaves."""
 
 import os
+import re
 
+import numpy as np
 import pytest
 
 from minibert import files
 from minibert.errors import InputError, RunError
-from minibert.files import remove_unfinished, write_atomically, write_folder_atomically
+from minibert.files import (
+    remove_leftovers,
+    remove_unfinished,
+    require_own,
+    write_atomically,
+    write_folder_atomically,
+)
 
 
 def fill(folder):
@@ -94,3 +102,59 @@ def test_what_fails_leaves_no_folder_that_it_made(write, error, tmp_path):
         write(tmp_path / "mine" / "new" / "newer" / "name", fail)
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
     assert not list((tmp_path / "mine").iterdir())
+
+
+def test_leftovers_of_killed_processes_go_and_what_only_resembles_them_stays(tmp_path):
+    left = [".model.safetensors.k1ll3d_x.tmp", ".tmpK1ll3d", ".shards.k1ll3d_x.tmp"]
+    mine = [".notes.tmp", ".tmp", ".tmp1234567", ".hidden", "step.tmp"]
+    for name in (*left[:2], *mine):
+        (tmp_path / name).touch()
+    (tmp_path / left[2] / "full").mkdir(parents=True)
+    remove_leftovers(tmp_path, tmp_path / "missing")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(mine)
+
+
+@pytest.mark.parametrize("metadata", [{"minibert": '{"é": "\\\n\x01\x7f\u2028/"}'}, {"format": "pt"}])
+def test_safetensors_are_the_bytes_that_the_library_writes(tmp_path, metadata):
+    from safetensors.numpy import save_file
+
+    rng = np.random.default_rng(0)
+    tensors = {
+        "b": rng.standard_normal((3, 5)).astype(np.float32),
+        "a": rng.standard_normal(7),
+        "ä.weight": rng.standard_normal((2, 0, 3)).astype(np.float16),
+        "A": np.full((), 2.5, np.float32),
+        "other end": rng.standard_normal(4).astype(">f4"),
+    }
+    save_file(tensors, tmp_path / "theirs", metadata)
+    files.atomic_tensors(tmp_path / "ours", tensors, metadata)
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+def test_while_tensors_are_written_there_is_one_temporary_file_of_a_name_that_is_known(tmp_path, monkeypatch):
+    seen, replace = [], os.replace
+
+    def watched(old, new):
+        seen.extend(path.name for path in tmp_path.iterdir())
+        replace(old, new)
+
+    monkeypatch.setattr(files.os, "replace", watched)
+    written = []
+    monkeypatch.setattr(files.os, "fsync", lambda handle: written.extend(os.listdir(tmp_path)))
+    files.atomic_tensors(tmp_path / "a", {"b": np.zeros(5, np.float32)}, {})
+    assert len(seen) == 1 and re.fullmatch(r"\.a\.[a-z0-9_]{8}\.tmp", seen[0]) and written[0] == seen[0]
+
+
+@pytest.mark.parametrize("name", files.OWN)
+def test_a_link_out_of_a_run_is_refused_and_one_to_the_run_is_not(tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "run", target_is_directory=True)
+    require_own(tmp_path / "link")
+    (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    with pytest.raises(InputError, match=f"link.{name} is a link to .*elsewhere, outside the run's folder"):
+        require_own(tmp_path / "link")
+    (tmp_path / "run" / name).unlink()
+    (tmp_path / "run" / name).symlink_to("../nowhere")
+    with pytest.raises(InputError, match=f"run.{name} is a link to .*nowhere, outside"):
+        require_own(tmp_path / "run")

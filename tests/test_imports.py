@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "minibert"
 # everyone: `errors`, `files`, `machine`, `terminal`, the standard library.
 TABLE = """
 errors                  |                                                     |
-files                   |                                                     | safetensors
+files                   |                                                     |
 machine                 |                                                     |
 options                 |                                                     | numpy
 reading                 |                                                     |

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from minibert.config import BertConfig
 from minibert.errors import InputError
-from minibert.files import atomic_tensors, atomic_text, require_readable, write_atomically
+from minibert.files import atomic_tensors, atomic_text, require_readable
 from minibert.hub.loading import LoadReport, Source, Tensors, labels_of, load_source, read_json
 from minibert.hub.names import ARCHITECTURES, to_hf
 from minibert.hub.precisions import narrowed, widened
@@ -58,10 +58,7 @@ def save_hf(
     folder = Path(folder)
     fields = fields_of(config, params.head, labels, omit)
     stored = {name: narrowed(name, value, dtype) for name, value in to_hf(params).items() if name not in omit}
-    if dtype == "bfloat16":
-        write_atomically(folder / WEIGHTS_FILE, lambda path: _write_bfloat16(path, stored))
-    else:
-        atomic_tensors(folder / WEIGHTS_FILE, stored, {"format": "pt"})
+    atomic_tensors(folder / WEIGHTS_FILE, stored, {"format": "pt"})
     if dtype != "float32":
         fields["dtype"] = dtype
     atomic_text(folder / CONFIG_FILE, json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
@@ -199,19 +196,3 @@ def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     except (SafetensorError, ValueError) as error:  # a ValueError is NumPy's, of a shape it can't have
         raise InputError(f"{path} is damaged or not a safetensors file ({error}); copy it again.") from error
     return tensors, {name: kind for name, kind in kinds.items() if name not in tensors}
-
-
-def _write_bfloat16(path: Path, tensors: Tensors) -> None:
-    """A safetensors file of bfloat16, for which the library wants more than NumPy: its length in 8 bytes, the
-    header as JSON, then the tensors end to end."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name, value in sorted(tensors.items()):
-        begin, end = end, end + value.nbytes
-        header[name] = {"dtype": "BF16", "shape": list(value.shape), "data_offsets": [begin, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # so that the tensors are aligned
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for _, value in sorted(tensors.items()):
-            file.write(value)
