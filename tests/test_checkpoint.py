@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import zlib
 from types import SimpleNamespace
 
@@ -71,15 +72,123 @@ def test_one_flipped_bit_is_found(tmp_path):
         load_checkpoint(path)
 
 
-def rewritten(path, header=None, **tensors):
-    """The checkpoint with entries of its header taken out (None) or changed, and with other tensors."""
+def rewritten(path, header=None, signed=True, **tensors):
+    """The checkpoint with entries of its header taken out (None) or changed, and with other tensors; not
+    `signed`, as earlier versions wrote it, without a checksum of the header."""
     with safe_open(path, framework="numpy") as file:
         stored = json.loads(file.metadata()["minibert"])
         tensors = {name: file.get_tensor(name) for name in ("params", "m", "v")} | tensors
     stored["crc32"] = {name: zlib.crc32(tensor) for name, tensor in tensors.items()}
     changed = {name: value for name, value in (stored | (header or {})).items() if value is not None}
+    if signed and "crc32" in changed:
+        changed["crc32"]["header"] = zlib.crc32(json.dumps(changed, sort_keys=True).encode())
     save_file(tensors, path, metadata={"minibert": json.dumps(changed)})
     return path
+
+
+TAGGER = bilstm.BilstmConfig(3, 2, width=2, depth=1)
+
+
+def saved_tagger(folder):
+    """The smallest checkpoint that there is."""
+    params, path = bilstm.initialise(TAGGER, 0), checkpoint_path(folder, 12)
+    optimizer = SimpleNamespace(m=params.flat + 1, v=params.flat + 2, updates=12)
+    save_checkpoint(path, params, optimizer, STATE)
+    return path
+
+
+def everything(found):
+    """All that a checkpoint says."""
+    buffers = [tensor.tobytes() for tensor in (found.params.flat, found.m, found.v)]
+    return found.params.config, found.updates, found.state, found.params.flat.dtype, buffers
+
+
+def put(path, place, byte):
+    with open(path, "r+b", buffering=0) as file:
+        file.seek(place)
+        file.write(bytes([byte]))
+
+
+def test_whatever_bit_of_the_file_is_flipped_it_is_refused(tmp_path):
+    path = saved_tagger(tmp_path)
+    whole = path.read_bytes()
+    assert 1_500 < len(whole) < 2_500  # most of it is header
+    for place in range(len(whole)):
+        for bit in range(8):
+            put(path, place, whole[place] ^ 1 << bit)
+            with pytest.raises(InputError, match=path.name):
+                load_checkpoint(path)
+        put(path, place, whole[place])
+    assert path.read_bytes() == whole and load_checkpoint(path).updates == 12
+
+
+def stated(changes):
+    """A header with another state."""
+    return {"state": STATE | changes}
+
+
+@pytest.mark.parametrize(
+    "lie, sentence",
+    [
+        (stated({"step": -1}), "step=-1 in its state is nothing that a run stores"),
+        (stated({"step": 12.0}), "step=12.0 in its state"),
+        (stated({"position": [16, "0"]}), r"position=\[16, '0'\] in its state"),
+        (stated({"seconds": float("nan")}), "seconds=nan in its state"),
+        (stated({"tokens": True}), "tokens=True in its state"),
+        (stated({"plan": []}), r"plan=\[\] in its state"),
+        (stated({"save": 1}), "save=1 in its state"),
+        ({"updates": 13}, "its state is that of step 12, after 13 updates"),
+        (stated({"step": 13}) | {"updates": 13}, "its state is that of step 13, after 13 updates"),
+        ({"config": {"vocab_size": 0}}, "vocab_size=0 is not a positive whole number"),
+        ({"config": CONFIG.to_dict() | {"hidden_size": 48}}, "params has shape"),
+        ({"head": ["guess", 1]}, "head kind 'guess' does not exist"),
+        ({"head": 5}, "head=5 is none"),
+        ({"head": ["classify", 2.0]}, r"head=\['classify', 2.0\] is none"),
+    ],
+)
+@pytest.mark.parametrize("signed", [True, False])
+def test_what_no_run_stores_is_damage_and_the_checkpoint_before_it_is_taken(tmp_path, lie, sentence, signed):
+    saved(tmp_path, 3)
+    path, *_ = saved(tmp_path, 12)
+    rewritten(path, lie, signed)
+    said = []
+    assert latest(tmp_path, CONFIG, said.append).state["step"] == 3
+    assert len(said) == 1 and re.search(f"{path.name} is damaged: .*{sentence}.*; remove it or use", said[0])
+
+
+def test_a_checkpoint_under_the_name_of_another_step_is_damage(tmp_path):
+    saved(tmp_path, 3)
+    saved(tmp_path, 12)[0].rename(checkpoint_path(tmp_path, 1000))
+    assert latest(tmp_path, CONFIG, lambda text: None).state["step"] == 3
+    checkpoint_path(tmp_path, 1000).rename(tmp_path / "mine.safetensors")
+    assert load_checkpoint(tmp_path / "mine.safetensors").state["step"] == 12
+
+
+def test_a_checkpoint_of_a_version_without_that_checksum_is_read_with_a_sentence(tmp_path):
+    path, params, _ = saved(tmp_path)
+    rewritten(path, signed=False)
+    said = []
+    assert latest(tmp_path, CONFIG, said.append).params.flat.tobytes() == params.flat.tobytes()
+    assert len(said) == 1 and f"{path} is of an earlier version" in said[0]
+
+
+def test_numbers_of_another_kind_are_no_parameters(tmp_path):
+    path, params, _ = saved(tmp_path)
+    whole = params.flat.view(np.int32)
+    with pytest.raises(InputError, match="its buffers are not alike, or no floating-point numbers"):
+        load_checkpoint(rewritten(path, params=whole, m=whole, v=whole))
+
+
+def test_a_folder_in_the_place_of_a_checkpoint_is_called_one(tmp_path):
+    saved(tmp_path, 3)
+    checkpoint_path(tmp_path, 12).mkdir()
+    said = []
+    assert latest(tmp_path, CONFIG, said.append).state["step"] == 3
+    assert "step-000000012.safetensors is a folder and can't be a checkpoint; move it away" in said[0]
+    with pytest.raises(RunError, match="could not be written: a folder has this name; move it away"):
+        saved(tmp_path, 12)
+    prune(tmp_path, 1)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["step-000000003.safetensors"]
 
 
 @pytest.mark.parametrize("name", ["config", "updates", "crc32", "state"])
@@ -219,7 +328,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, where):
     saved(tmp_path, 1)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     if where == "write":
-        monkeypatch.setattr("safetensors.numpy.save_file", full_disk)
+        monkeypatch.setattr(files, "open", full_disk, raising=False)
     else:
         monkeypatch.setattr(files.os, where, full_disk)
     with pytest.raises(
