@@ -19,7 +19,7 @@ from typing import Any
 from minibert import backends
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
-from minibert.files import require_folder, sole_writer, write_atomically
+from minibert.files import require_folder, require_own, sole_writer, write_atomically
 from minibert.finetuning import registry, submissions
 from minibert.finetuning.models import Finetuned, load
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
@@ -27,7 +27,7 @@ from minibert.finetuning.predicting import check_ensemble, predict_examples
 from minibert.finetuning.preparation import asked_examples, prepare
 from minibert.finetuning.results import (
     figure_text,
-    load_report,
+    finished_report,
     measured_text,
     report_of,
     report_text,
@@ -82,7 +82,9 @@ def finetune(
     runs = options.runs()
     with sole_writer(out):
         _check_folder(options, out, resume)
-        if resume and (report := load_report(out)) is not None:
+        for one in runs:
+            require_own(out if len(runs) == 1 else out / one.run_name)
+        if resume and (report := finished_report(out)) is not None:
             return report
         with make(options, show) as run_one:
             if len(runs) == 1:

@@ -21,8 +21,8 @@ from typing import Any
 
 from minibert import backends, viz
 from minibert.checkpoint import checkpoints, latest
-from minibert.errors import InputError
-from minibert.files import atomic_text, remove_leftovers, sole_writer
+from minibert.errors import InputError, RunError
+from minibert.files import atomic_text, remove_leftovers, require_own, sole_writer
 from minibert.hub import save_hf
 from minibert.machine import cores
 from minibert.model import Bert
@@ -122,6 +122,7 @@ def pretrain(
 
 def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     """See that the folder is the run's to write into, and leave the options of a new run there."""
+    require_own(run)
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
         if (run / "model.safetensors").exists() and not checkpoints(run / "checkpoints"):
@@ -129,8 +130,7 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
                 f"{run} holds a model but no checkpoint to go on from; start a new run from its weights: "
                 f"--init-from {run} and another --out."
             )
-        for folder in (run, run / "checkpoints"):
-            remove_leftovers(folder)
+        remove_leftovers(run, run / "checkpoints")
         return
     if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
         raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
@@ -140,6 +140,7 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
         raise InputError(f"{run} holds {names} of something that is no run; choose another --out.")
     for path in held:  # a run that never got to its first step left them, perhaps of another corpus
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+    remove_leftovers(run)
     options.save(run / "training.json")
 
 
@@ -193,11 +194,22 @@ def _ahead(
         keep=options.keep,
         look_steps=-(-timetable.planned_total // options.evaluations) if options.evaluations else 0,
         look=watched(task.looker(timetable)),
-        after_checkpoint=lambda state: save_hf(run, config, state.params),
+        after_checkpoint=lambda state: _saved(task, state, run),
         operations=task.operations(config),
         review_step=next_review(state, timetable),
         review=reviewed,
     )
+
+
+def _saved(task: Pretraining, state: State, run: Path) -> None:
+    """Write the model beside a new checkpoint, and see that the text is still there to go on with."""
+    save_hf(run, state.params.config, state.params)
+    for folder in (run / "shards", task.text.shards.folder):
+        if not folder.exists():
+            raise RunError(
+                f"{folder} was removed or moved while the run was reading its token shards. Step "
+                f"{state.step:,} and its model are saved; put it back, or let --resume make it of the corpus."
+            )
 
 
 def _peak(task: Pretraining, tell: Tell) -> float | None:

@@ -1,6 +1,7 @@
 """The record of a run: lines in `metrics.jsonl`, TensorBoard events, what the person watching sees."""
 
 import json
+import os
 import socket
 import sys
 import threading
@@ -12,8 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from minibert.errors import RunError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, require_same, writing
 from minibert.terminal import printable_text
 
 METRICS = "metrics.jsonl"
@@ -46,14 +46,14 @@ class RunLog:
     def __init__(
         self, folder: str | Path, step: int, total: int, show: bool = True, peak: float | None = None
     ) -> None:
-        self._folder = Path(folder)
-        path = self._folder / METRICS
+        self._path = path = Path(folder) / METRICS
         if path.exists():
             kept = [line for line in read_metrics(folder) if line["step"] <= step]
             atomic_text(path, "".join(f"{json.dumps(line)}\n" for line in kept))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "a", encoding="utf-8")
-        self._events = _event_file(self._folder / "tensorboard", step)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(path, "a", encoding="utf-8")
+            self._events = _event_file(path.parent / "tensorboard", step)
         self._bar = tqdm(
             total=total, initial=step, bar_format=BAR, disable=None if show else True, leave=False
         )
@@ -66,11 +66,15 @@ class RunLog:
     def __enter__(self) -> "RunLog":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: Any, *_: Any) -> None:
         self._bar.close()
-        for file in filter(None, (self._file, self._events)):
-            with suppress(OSError):  # what a full disk did not take was said when it was written
-                file.close()
+        try:
+            if kind is None:
+                self.keep()
+        finally:
+            for file in filter(None, (self._file, self._events)):
+                with suppress(OSError):  # what a full disk did not take was said when it was written
+                    file.close()
 
     def record(self, step: int, values: dict[str, float]) -> None:
         """Append one line to `metrics.jsonl`, flushed, so that a crash of this process does not lose it.
@@ -80,16 +84,23 @@ class RunLog:
         RunError
             When the disk is full.
         """
-        try:
+        with writing(self._path):
             self._file.write(json.dumps({"step": step, **values}) + "\n")
             self._file.flush()
             if self._events:
                 self._events.write(step, values)
-        except OSError as error:
-            raise RunError(
-                f"The metrics in {self._folder} could not be written: {error.strerror or error}; "
-                "free some space."
-            ) from error
+
+    def keep(self) -> None:
+        """Put `metrics.jsonl` on the disk, which a checkpoint that goes on from it must not be ahead of.
+
+        Raises
+        ------
+        RunError
+            When the disk is full, or the file is no longer in its place.
+        """
+        with writing(self._path):
+            os.fsync(self._file.fileno())
+        require_same(self._path, os.fstat(self._file.fileno()))
 
     def end_at(self, total: int) -> None:
         """The run ends with another step than it was said to."""
@@ -172,7 +183,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     for line in (Path(folder) / METRICS).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict) and isinstance(found.get("step"), int):
             lines.append(found)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from minibert.batch import Batch
-from minibert.checkpoint import Checkpoint, checkpoint_path, checkpoints, prune, save_checkpoint
+from minibert.checkpoint import STATE, Checkpoint, checkpoint_path, checkpoints, prune, save_checkpoint
 from minibert.errors import (
     STOPPED_BY,
     DivergedError,
@@ -53,8 +53,7 @@ class State:
     def save(self, folder: str | Path) -> Path:
         """Write a checkpoint into `folder`, atomically."""
         path = checkpoint_path(folder, self.step)
-        names = ("step", "position", "seconds", "tokens", "plan")
-        save_checkpoint(path, self.params, self.optimizer, {name: getattr(self, name) for name in names})
+        save_checkpoint(path, self.params, self.optimizer, {name: getattr(self, name) for name in STATE})
         return path
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -77,7 +76,7 @@ class Loop:
     folder : where checkpoints go.
     save_seconds, save_steps : a checkpoint after so long, and every so many steps (0: never).
     keep : how many checkpoints are kept.
-    look_steps : call `look` every so many steps (0: never).
+    look_steps, look_at_end : call `look` every so many steps (0: never), and after the last one.
     look : returns figures to record, of the held-out text for instance.
     after_checkpoint : called after every checkpoint.
     operations : the useful ones of a batch, in floating point.
@@ -94,6 +93,7 @@ class Loop:
     save_steps: int = 0
     keep: int = 2
     look_steps: int = 0
+    look_at_end: bool = False
     look: Callable[[State], dict[str, float]] | None = None
     after_checkpoint: Callable[[State], None] | None = None
     operations: Callable[[Batch], float] | None = None
@@ -132,6 +132,8 @@ def train(
         After Ctrl-C, or SIGTERM or SIGHUP where they are handled, once the step is finished and a checkpoint
         is written.
     """
+    if ops.leads:
+        prune(loop.folder, loop.keep, state.step)  # of a run that ended before it could
     steps = Steps(ops, state, gradients, loop)
     clock = saved_at = time.monotonic()
 
@@ -160,13 +162,15 @@ def train(
             progress = {"tokens": state.tokens, "seconds": round(state.seconds, 3)}
             operations = loop.operations(batch) if loop.operations else 0.0
             log.step(state.step, tokens, figures | progress, 0.0 if compiling else clock - began, operations)
-            if loop.look and loop.look_steps and state.step % loop.look_steps == 0:
+            at_end = loop.look_at_end and state.step == loop.total_steps
+            if loop.look and (at_end or (loop.look_steps and state.step % loop.look_steps == 0)):
                 steps.fetch()
                 log.record(state.step, loop.look(state))
             stop = ops.agreed(bool(interrupt.asked))
             if ops.agreed(stop or _due(loop, state, clock - saved_at)):
                 steps.fetch()
                 if ops.leads:
+                    log.keep()
                     _save(state, loop)
                 saved_at = time.monotonic()
             if stop and ops.leads:

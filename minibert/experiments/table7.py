@@ -7,7 +7,6 @@ one that diverged, which is marked there, as it would only diverge again.
 import dataclasses
 import functools
 import json
-import shutil
 import statistics
 import time
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ from minibert.finetuning.activations import COMBINATIONS, numbers_of
 from minibert.finetuning.feature_based import Frozen, Lesson, Training, load_frozen
 from minibert.finetuning.options import FEATURE_BASED, GENERAL, RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
-from minibert.finetuning.running import BEST, CHECKPOINTS
+from minibert.finetuning.results import remove_spent
 from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.runlog import say
 
@@ -103,14 +102,13 @@ def _made(options: FinetuneOptions, out: Path, asked: Sequence[Cell], show: bool
             told = f"F1 {100 * figures['f1']:.2f} on dev"
         except DivergedError as error:
             figures, told = {"failed": str(error)}, f"given up. {error}"
-            for name in (CHECKPOINTS, BEST):
-                shutil.rmtree(trainer.folder(cell) / name, ignore_errors=True)
+            remove_spent(trainer.folder(cell))
         results["cells"][cell.name] = figures
         atomic_text(out / RESULTS, json.dumps(results, indent=2) + "\n")
         atomic_text(out / TABLE, table_text(results) + "\n")
         if show:
             say(f"{cell.name}: {told} ({number} of {len(missing)} done).")
-    shutil.rmtree(out / "activations", ignore_errors=True)
+    remove_spent(out)
     return results
 
 
@@ -226,8 +224,7 @@ class _Features:
         )
         with backends.limited_threads(options.threads, self.ops):
             figures = _figures(training.fit())
-        for name in (CHECKPOINTS, BEST):
-            shutil.rmtree(folder / name, ignore_errors=True)
+        remove_spent(folder)
         return figures
 
 

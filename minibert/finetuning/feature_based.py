@@ -9,7 +9,6 @@ reads it, `tagger.json` and `tagger.safetensors`, `dev_predictions.json`, `repor
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from minibert.batch import VectorBatch
 from minibert.bilstm import BilstmConfig
 from minibert.checkpoint import latest
 from minibert.errors import InputError, naming
-from minibert.files import atomic_text, remove_leftovers
+from minibert.files import atomic_text, remove_leftovers, require_own
 from minibert.finetuning import registry
 from minibert.finetuning.activations import (
     MOST_MEMORY,
@@ -40,7 +39,7 @@ from minibert.finetuning.models import check_vocabulary, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import fingerprint, read_examples, require_same_data
 from minibert.finetuning.progress import Progress
-from minibert.finetuning.results import figures_text, load_report, report_of, save_report
+from minibert.finetuning.results import figures_text, finished_report, remove_spent, report_of, save_report
 from minibert.finetuning.running import BEST, BEST_FILE, CHECKPOINTS, DEV_PREDICTIONS
 from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.finetuning.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
@@ -129,8 +128,7 @@ class Training:
         folder `best`.
         """
         folder, o, total = self.folder, self.options, self.total_steps
-        for place in (folder, folder / CHECKPOINTS, folder / BEST):
-            remove_leftovers(place)
+        remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
         state = self._start()
         if self.show:
             say(self._headline(state))
@@ -145,11 +143,12 @@ class Training:
             save_steps=o.checkpoint_steps,
             keep=o.keep,
             look_steps=self.epoch_steps,
+            look_at_end=True,
             look=self.look,
         )
         with RunLog(folder, state.step, total, self.show) as log:
             train(self.ops, state, self._batches(state.position), self.gradients(), loop, log)
-            if state.plan.get("looked") != total:  # the end is not that of an epoch
+            if state.plan.get("looked") != total:  # earlier versions looked after the last checkpoint
                 log.record(total, self.look(state))
         found = json.loads((folder / BEST / BEST_FILE).read_text(encoding="utf-8"))
         done = {"steps": state.step, "tokens": state.tokens, "training_seconds": round(state.seconds, 1)}
@@ -255,7 +254,7 @@ def run(
         When options, data, model or folder can't be used.
     """
     folder, began = Path(out), time.monotonic()
-    if resume and (report := load_report(folder)):
+    if resume and (report := finished_report(folder)):
         return report
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
@@ -321,8 +320,7 @@ def _finish(
         "seconds": round(time.monotonic() - began, 1),
     }
     save_report(folder, options, task, dev_examples, predictions, report)
-    for name in (CHECKPOINTS, BEST, ACTIVATIONS):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    remove_spent(folder)
     return report
 
 
@@ -337,6 +335,7 @@ def load_frozen(options: FinetuneOptions, ops: Any) -> tuple[Bert, Any, tuple[st
 
 def _claim_folder(options: FinetuneOptions, folder: Path, resume: bool) -> None:
     """Leave the options of a new run in its folder; those of one that goes on have to agree."""
+    require_own(folder)
     if resume:
         options.require_same_run(FinetuneOptions.load(folder / OPTIONS_FILE))
         return

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from minibert.runlog import METRICS, read_metrics
 from minibert.terminal import printable
 
 REPORT = "report.json"
+SPENT = ("checkpoints", "best", "activations")  # what a run has in its folder until it is finished
 WORST = 10  # mistakes in report.json
 IN_A_LINE = 3  # figures
 PLAIN = ("total", "thresh")  # how figures end that are no shares of one
@@ -132,6 +135,28 @@ def load_report(folder: Path) -> dict[str, Any] | None:
     for one in report.get("runs", ()):
         one["folder"] = str(folder / Path(one["folder"]).name)
     return report
+
+
+def finished_report(folder: Path) -> dict[str, Any] | None:
+    """The report of a finished run, what it was made with being removed where it is still there; or None."""
+    report = load_report(folder)
+    if report is not None:
+        remove_spent(folder)
+    return report
+
+
+def remove_spent(folder: Path) -> None:
+    """Remove what a run needs only on its way; warn where the system refuses."""
+    for path in (folder / name for name in SPENT):
+        try:
+            if path.exists():
+                shutil.rmtree(path)
+        except OSError as error:
+            warnings.warn(
+                f"{path} could not be removed ({error.strerror or error}); the run needs it no longer, so "
+                "remove it yourself.",
+                stacklevel=2,
+            )
 
 
 def curve(folder: Path, metric: str) -> list[dict[str, float]]:

@@ -8,7 +8,6 @@ Hugging Face reads (`config.json`, `model.safetensors`, the tokenizer's files), 
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, require_same_data
 from minibert.finetuning.progress import Progress
-from minibert.finetuning.results import figures_text, report_of, save_report
+from minibert.finetuning.results import figures_text, remove_spent, report_of, save_report
 from minibert.finetuning.stored import OPTIONS_FILE, TaskFile
 from minibert.flops import task_operations
 from minibert.optim import Optimizer, optimizer_for, warmup_linear
@@ -194,8 +193,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
     folder = run.folder
     if not (folder / OPTIONS_FILE).exists():
         run.options.save(folder / OPTIONS_FILE)
-    for place in (folder, folder / CHECKPOINTS, folder / BEST):
-        remove_leftovers(place)
+    remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
     state = run.start(latest(folder / CHECKPOINTS, warn=say))
     if run.show:
         say(run.headline(state))
@@ -211,6 +209,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         save_steps=o.checkpoint_steps,
         keep=o.keep,
         look_steps=run.epoch_steps,
+        look_at_end=True,
         look=run.look,
         from_weights="",
         operations=run.operations(state.params),
@@ -220,7 +219,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
             run.prepared.train, run.prepared.head, o.batch_size, o.seed, state.position
         )
         train(run.ops, state, batches, run.gradients(state.params), loop, log)
-        if state.plan.get("looked") != total:  # the end is not that of an epoch
+        if state.plan.get("looked") != total:  # earlier versions looked after the last checkpoint
             log.record(total, run.look(state))
     return _finish(run, state, began)
 
@@ -249,6 +248,5 @@ def _finish(run: Run, state: State, began: float) -> dict[str, Any]:
     report = report_of(data.task, data.labels, data.dev_examples, predictions, best["scores"])
     report |= {"best_epoch": best["epoch"], "best_step": best["step"]} | facts
     save_report(folder, run.options, data.task, data.dev_examples, predictions, report)
-    for name in (CHECKPOINTS, BEST):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    remove_spent(folder)
     return report

@@ -11,8 +11,7 @@ from typing import Any
 from minibert.errors import DivergedError, InputError, RunError
 from minibert.files import atomic_text, write_atomically
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.results import REPORT, load_report
-from minibert.finetuning.running import BEST, CHECKPOINTS
+from minibert.finetuning.results import REPORT, finished_report, remove_spent
 from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.runlog import METRICS, say
 
@@ -57,7 +56,7 @@ def sweep(
     reports = []
     for number, one in enumerate(runs, start=1):
         folder = out / one.run_name
-        report = load_report(folder) or _failure(folder)
+        report = finished_report(folder) or _failure(folder)
         if show:
             before = (
                 "" if report is None else ": failed before" if "failed" in report else ": finished before"
@@ -101,8 +100,7 @@ def _give_up(options: FinetuneOptions, folder: Path, why: str) -> dict[str, Any]
     report = {"learning_rate": options.learning_rate, "seed": options.seed, "folder": str(folder)}
     report["failed"] = why
     atomic_text(folder / FAILED, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-    for name in (CHECKPOINTS, BEST):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    remove_spent(folder)
     return report
 
 
