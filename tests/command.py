@@ -29,13 +29,18 @@ def ends_badly(capsys, status, *words):
     return captured.err
 
 
+def environment():
+    """Of a process of its own."""
+    found = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    found.pop("PYTHONUNBUFFERED", None)  # as it is on a terminal of one's own
+    return found
+
+
 def start(*words, **options):
     """A process of its own that runs the command."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    environment.pop("PYTHONUNBUFFERED", None)  # as it is on a terminal of one's own
     command = [sys.executable, "-m", "minibert", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, **{"env": environment} | pipes | options)
+    return subprocess.Popen(command, **{"env": environment()} | pipes | options)
 
 
 def wait_for_step(process, out, step):
