@@ -1,19 +1,30 @@
-"""Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed."""
+"""Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed.
+
+And what opens them for reading: only what is a file, and whole only what has the size of one.
+"""
 
 import errno
 import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from minibert.errors import InputError, RunError
 
+LARGEST_WHOLE = 1 << 30  # bytes of a file that is read as one; text of any length is read in pieces
+_SPECIAL = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}  # its names of types
 # What a run fills or removes in its folder piece by piece; all else it puts there in one step.
 OWN = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
@@ -230,10 +241,53 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def require_readable(file: str | Path) -> None:
+def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
+    """Open a file to read its bytes; refuse what is no file, which may block for ever or never end.
+
+    Parameters
+    ----------
+    streams : open a pipe or a terminal too, for text that is read once, from front to back.
+
+    Raises
+    ------
+    OSError
+        When the file can't be opened, or is a named pipe, a socket or a device: `strerror` says so.
+    """
+    kind = stat.S_IFMT(os.stat(path).st_mode)
+    if kind not in _SPECIAL or (streams and kind == stat.S_IFIFO):
+        return open(path, "rb")
+    if streams and kind == stat.S_IFCHR:
+        file = open(path, "rb")
+        if file.isatty():
+            return file
+        file.close()
+    raise OSError(errno.EINVAL, f"it is {_SPECIAL[kind]}, and a file is expected", str(path))
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Read a file whole.
+
+    Raises
+    ------
+    OSError
+        As `open_file`, and when the file has more bytes than LARGEST_WHOLE.
+    """
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_WHOLE:
+            reason = f"it has {size:,} bytes, and at most {LARGEST_WHOLE:,} are expected of such a file"
+            raise OSError(errno.EFBIG, reason, str(path))
+        return file.read()
+
+
+def read_text(path: str | Path, errors: str = "strict") -> str:
+    """Read a file of UTF-8 whole; raises what `read_bytes` and `bytes.decode` do."""
+    return read_bytes(path).decode("utf-8", errors)
+
+
+def require_readable(path: str | Path) -> None:
     """Raise OSError when a file can't be opened; safetensors says only that it is not there."""
-    with open(file, "rb"):
-        pass
+    open_file(path).close()
 
 
 def remove_leftovers(*folders: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from minibert.files import atomic_text, require_same, writing
+from minibert.files import atomic_text, read_text, require_same, writing
 from minibert.terminal import printable_text
 
 METRICS = "metrics.jsonl"
@@ -180,7 +180,7 @@ def say(text: str) -> None:
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     """The lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out."""
     lines = []
-    for line in (Path(folder) / METRICS).read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_text(Path(folder) / METRICS, errors="replace").splitlines():
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.files import write_atomically
+from minibert.files import read_text, write_atomically
 from minibert.runlog import read_metrics
 
 INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
@@ -67,7 +67,7 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     -------
     The matplotlib figure.
     """
-    report = json.loads((Path(run) / "report.json").read_text(encoding="utf-8"))
+    report = json.loads(read_text(Path(run) / "report.json"))
     metrics = read_metrics(run)
     held_out, last = report["held_out"], report["steps"]
     axes = (figure or _new_figure(8, 4.8)).subplots()

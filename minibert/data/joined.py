@@ -11,7 +11,7 @@ import numpy as np
 from minibert.data.parts import MANIFEST, Manifest, Part, parts_in
 from minibert.data.shards import TokenShards
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, read_text
 from minibert.tokenizer import Tokenizer
 
 ELSEWHERE = "elsewhere.json"  # in a folder that stands for shards in another
@@ -197,7 +197,7 @@ def _linked(folder: Path, tokenizer: Tokenizer | None) -> TokenShards:
 
 def _read_link(folder: Path) -> dict:
     try:
-        told = json.loads((folder / ELSEWHERE).read_text(encoding="utf-8"))
+        told = json.loads(read_text(folder / ELSEWHERE))
         told = {name: told[name] for name in (*COUNTS, "vocab_sha256", "folder")}
         for name, value in told.items():
             if not isinstance(value, int if name in COUNTS else str):

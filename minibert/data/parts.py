@@ -20,7 +20,7 @@ from typing import NamedTuple
 from minibert.data.corpus import EmptyCorpusError
 from minibert.data.shards import fill_with_shards
 from minibert.errors import InputError
-from minibert.files import remove_unfinished, write_folder_atomically
+from minibert.files import read_text, remove_unfinished, write_folder_atomically
 from minibert.tokenizer import Tokenizer
 
 FORMAT, VERSION = "minibert-part", 1
@@ -87,7 +87,7 @@ class Manifest:
             When there is none, or it says something else.
         """
         try:
-            told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+            told = json.loads(read_text(folder / MANIFEST))
             if (told.pop("format"), told.pop("version")) != (FORMAT, VERSION):
                 raise ValueError("of another format or version")
             told["files"] = tuple((str(name), int(size)) for name, size in told["files"])

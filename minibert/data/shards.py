@@ -20,7 +20,7 @@ import numpy as np
 
 from minibert.data.corpus import EmptyCorpusError, SentenceStream
 from minibert.errors import InputError
-from minibert.files import write_folder_atomically
+from minibert.files import read_text, write_folder_atomically
 from minibert.tokenizer import Tokenizer
 
 FORMAT = "minibert-shards"
@@ -312,7 +312,7 @@ class TokenShards:
 
     def _read_meta(self) -> dict:
         try:
-            meta = json.loads((self.folder / "meta.json").read_text(encoding="utf-8"))
+            meta = json.loads(read_text(self.folder / "meta.json"))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(

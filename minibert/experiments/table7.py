@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from minibert import backends
 from minibert.errors import DivergedError, InputError
-from minibert.files import atomic_text, sole_writer
+from minibert.files import atomic_text, read_text, sole_writer
 from minibert.finetune import finetune
 from minibert.finetuning import registry
 from minibert.finetuning.activations import COMBINATIONS, numbers_of
@@ -124,7 +124,7 @@ def _begun(options: FinetuneOptions, out: Path) -> dict[str, Any]:
     settings = {name: value for name, value in given.items() if name not in FREE}
     path = out / RESULTS
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
     except FileNotFoundError:
         return {"settings": settings, "cells": {}}
     except (OSError, ValueError) as error:

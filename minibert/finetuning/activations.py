@@ -14,7 +14,7 @@ import numpy as np
 
 from minibert.batch import Batch, Feature
 from minibert.errors import InputError
-from minibert.files import write_folder_atomically
+from minibert.files import require_readable, write_folder_atomically
 from minibert.finetuning.batches import lengths, token_budget_batches
 from minibert.finetuning.features import layer_numbers
 from minibert.finetuning.tagging import NOTHING
@@ -182,6 +182,7 @@ def _new_file(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray
 
 def _mapped(file: Path) -> np.ndarray:
     try:
+        require_readable(file)
         return np.lib.format.open_memmap(file, "r")
     except (OSError, ValueError) as error:
         raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error

@@ -339,7 +339,8 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
     if not folder.is_dir():
         raise InputError(f"There is no file or folder {folder}; name the one with the questions.")
     for pattern in patterns:
-        found = sorted(path for packed in PACKED for path in folder.glob(pattern + packed))
+        places = (path for packed in PACKED for path in folder.glob(pattern + packed))
+        found = sorted(filter(Path.is_file, places))
         if len(found) > 1:
             names = ", ".join(path.name for path in found)
             raise InputError(f"{folder} has {names}, of which only one can be meant; leave one there.")

@@ -89,7 +89,7 @@ class Choices(Task):
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
         for pattern in source.files[split]:
             for packed in PACKED:
-                if found := sorted(data.glob(pattern + packed)):
+                if found := sorted(filter(Path.is_file, data.glob(pattern + packed))):
                     return source.read(found[0])
         raise MissingFile(
             f"{data} has no {source.files[split][0]}; name the folder that holds the files of {self.name}, "

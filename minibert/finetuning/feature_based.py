@@ -22,7 +22,7 @@ from minibert.batch import VectorBatch
 from minibert.bilstm import BilstmConfig
 from minibert.checkpoint import latest
 from minibert.errors import InputError, naming
-from minibert.files import atomic_text, remove_leftovers, require_own
+from minibert.files import atomic_text, read_text, remove_leftovers, require_own
 from minibert.finetuning import registry
 from minibert.finetuning.activations import (
     MOST_MEMORY,
@@ -150,7 +150,7 @@ class Training:
             train(self.ops, state, self._batches(state.position), self.gradients(), loop, log)
             if state.plan.get("looked") != total:  # earlier versions looked after the last checkpoint
                 log.record(total, self.look(state))
-        found = json.loads((folder / BEST / BEST_FILE).read_text(encoding="utf-8"))
+        found = json.loads(read_text(folder / BEST / BEST_FILE))
         done = {"steps": state.step, "tokens": state.tokens, "training_seconds": round(state.seconds, 1)}
         return found | done | {"parameters": state.params.count()}
 

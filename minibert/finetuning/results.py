@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert import metrics
-from minibert.files import atomic_text
+from minibert.files import atomic_text, read_text
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.task import Task
 from minibert.runlog import METRICS, read_metrics
@@ -128,7 +128,7 @@ def save_report(
 def load_report(folder: Path) -> dict[str, Any] | None:
     """The report of a finished run, with paths to where it is now; None where it is not finished."""
     try:
-        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        report = json.loads(read_text(folder / REPORT))
     except (OSError, ValueError):
         return None
     report |= {"folder": str(folder), "page": str(folder / Path(report["page"]).name)}

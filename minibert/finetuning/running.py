@@ -20,7 +20,7 @@ from minibert import heads, hub
 from minibert.batch import TaskBatch
 from minibert.checkpoint import Checkpoint, latest
 from minibert.errors import InputError
-from minibert.files import atomic_text, remove_leftovers
+from minibert.files import atomic_text, read_text, remove_leftovers
 from minibert.finetuning.batches import lengths, outputs, require_finite, training_batches
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
@@ -227,7 +227,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
 def _finish(run: Run, state: State, began: float) -> dict[str, Any]:
     """Make of the best model what the run leaves behind; can be done again when it was cut off."""
     folder, data = run.folder, run.prepared
-    best = json.loads((folder / BEST / BEST_FILE).read_text(encoding="utf-8"))
+    best = json.loads(read_text(folder / BEST / BEST_FILE))
     for name in (hub.CONFIG_FILE, hub.WEIGHTS_FILE):
         if (folder / BEST / name).exists():
             os.replace(folder / BEST / name, folder / name)

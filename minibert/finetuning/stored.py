@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, read_text
 from minibert.finetuning import registry
 from minibert.params import OUTPUTS
 
@@ -71,7 +71,7 @@ class Stored:
         """
         path = folder / cls.FILE
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = json.loads(read_text(path))
         except FileNotFoundError as error:
             if (folder / OPTIONS_FILE).exists():
                 advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"

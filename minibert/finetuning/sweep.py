@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert.errors import DivergedError, InputError, RunError
-from minibert.files import atomic_text, write_atomically
+from minibert.files import atomic_text, read_text, write_atomically
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.results import REPORT, finished_report, remove_spent
 from minibert.finetuning.stored import OPTIONS_FILE
@@ -107,7 +107,7 @@ def _give_up(options: FinetuneOptions, folder: Path, why: str) -> dict[str, Any]
 def _failure(folder: Path) -> dict[str, Any] | None:
     """What was noted of a run that diverged; None of any other."""
     try:
-        return json.loads((folder / FAILED).read_text(encoding="utf-8")) | {"folder": str(folder)}
+        return json.loads(read_text(folder / FAILED)) | {"folder": str(folder)}
     except (OSError, ValueError):
         return None
 

@@ -76,7 +76,7 @@ class Tagging(Task):
             return read_own(tables.read_tags, data, split, self.columns, unlabelled, FILES[split])
         if not Path(data).is_dir():
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
-        found = [path for file in FILES[split] if (path := Path(data) / file).exists()]
+        found = [path for file in FILES[split] if (path := Path(data) / file).is_file()]
         if not found:
             raise MissingFile(
                 f"{data} has no file of the split {split!r}; one of {', '.join(FILES[split])} is expected."

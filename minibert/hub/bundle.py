@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minibert.errors import InputError
-from minibert.files import write_atomically
+from minibert.files import open_file, write_atomically
 from minibert.hub.checksums import crc32c, masked
 from minibert.hub.precisions import narrowed, widened
 from minibert.hub.sstable import LIMIT, read_table, write_table
@@ -68,7 +68,7 @@ class Bundle:
         self.prefix = Path(prefix)
         self.index = self._beside(".index")
         try:
-            with open(self.index, "rb") as file:
+            with open_file(self.index) as file:
                 data = file.read(LIMIT + 1)
         except OSError as error:
             raise InputError(f"{self.index} cannot be read ({error.strerror}); check the file.") from error
@@ -97,7 +97,7 @@ class Bundle:
             raise InputError(f"{self.index}: {name} {what}; save the checkpoint anew without that.")
         path = self._beside(f".data-{entry.file:05}-of-{self.files:05}")
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 if entry.offset + entry.size > os.fstat(file.fileno()).st_size:
                     raise InputError(f"{path} ends before {name} does; copy the checkpoint again.")
                 file.seek(entry.offset)

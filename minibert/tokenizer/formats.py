@@ -12,7 +12,7 @@ from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError, RunError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, read_bytes, read_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -137,7 +137,7 @@ def _read_vocab(path: Path) -> list[str]:
     Unicode line separator as a piece.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except OSError as error:
         raise InputError(
             f"{path} can't be read ({error.strerror}); give a vocabulary, one piece a line."
@@ -266,7 +266,7 @@ _KINDS = {bool: "true or false", int: "a whole number", str: "a string", list: "
 
 def _read_json(path: Path) -> dict:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
     except OSError as error:
         raise InputError(f"{path} can't be read ({error.strerror}); check the file.") from error
     except (ValueError, RecursionError) as error:
