@@ -1,57 +1,161 @@
-"""Files as pieces of bytes or of text, plain, .gz or .xz: a file needs no memory for its length."""
+"""Files as pieces of bytes or of text, plain, .gz or .xz: a file needs no memory for its length.
+
+What a small compressed file unfolds to, and what a pipe gives, is bounded where it is kept in memory; so is a
+line wherever lines are read one by one.
+"""
 
 import codecs
 import gzip
 import io
 import lzma
+import math
+import os
+import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from minibert.errors import InputError
+from minibert.files import LARGEST_WHOLE, open_file
 
 PIECE_BYTES = 1 << 16  # read at once
+XZ_MEMORY = 1 << 27  # bytes to decompress with, twice what `xz -9` asks for
+LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one string
+# What is kept of a .gz or .xz has at most so many times its bytes, or so many: text becomes 3 to 20 times as
+# long, and a file made to fill the memory 1,000 to 7,000 times.
+MOST_TIMES, LEAST_UNFOLDED = 100, 1 << 26
 
 
 def byte_pieces(
-    file: Path, size: int = PIECE_BYTES, progress: Callable[[int], None] | None = None
+    file: Path, size: int = PIECE_BYTES, progress: Callable[[int], None] | None = None, kept: bool = False
 ) -> Iterator[bytes]:
     """The bytes of a file in pieces of at most `size`, decompressed if it is a .gz or .xz; the last is empty.
 
     Parameters
     ----------
     progress : hears how many bytes on the disk are read, compressed ones if they are; of a pipe nothing.
+    kept : whether the caller keeps them, or what it makes of them, in memory. A compressed file may then give
+        MOST_TIMES its size or LEAST_UNFOLDED bytes, whichever is more, and a pipe LARGEST_WHOLE.
 
     Raises
     ------
     InputError
-        When the file can't be read, or is damaged.
+        When the file can't be read, is a socket or a device, is damaged, or gives more than it may.
     """
     try:
-        with open(file, "rb") as raw, _decompressed(file, raw) as stream:
-            while data := stream.read(size):
+        with open_file(file, streams=True) as raw:
+            packed = _PACKED.get(file.suffix.lower())
+            most = _most_kept(raw, packed is not None) if kept else math.inf
+            given = 0
+            for data in (packed or _plain)(raw, size):
+                given += len(data)
+                if given > most:
+                    raise too_much(file, most)
                 if progress and raw.seekable():
                     progress(raw.tell())
                 yield data
             yield b""
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise InputError(f"{file} is damaged or cut short ({error}); fetch or compress it again.") from error
+        needs_memory = "limit" in str(error)  # lzma's word: "Memory usage limit was exceeded"
+        what = f"needs over {XZ_MEMORY >> 20} MiB to unfold" if needs_memory else "is damaged or cut short"
+        raise InputError(f"{file} {what} ({error}); fetch or compress it again.") from error
     except OSError as error:
         raise InputError(f"{file} can't be read: {error.strerror or error}; check the file.") from error
 
 
-def _decompressed(file: Path, raw: BinaryIO) -> BinaryIO:
-    if file.suffix.lower() == ".gz":
-        return gzip.GzipFile(fileobj=raw)
-    if file.suffix.lower() == ".xz":
-        return lzma.LZMAFile(raw)
-    return raw
+def _most_kept(raw: BinaryIO, is_packed: bool) -> float:
+    """Return how many bytes of a file may be kept: of a plain one all, as its size is there to see."""
+    status = os.fstat(raw.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        return LARGEST_WHOLE
+    return max(LEAST_UNFOLDED, MOST_TIMES * status.st_size) if is_packed else math.inf
 
 
-def text_pieces(file: Path, progress: Callable[[int], None]) -> Iterator[str]:
-    """The characters of a file in pieces, as `decoded`; `progress` hears the place on the disk."""
-    return decoded(byte_pieces(file, progress=progress), file)
+def too_much(source: str | Path, most: float) -> InputError:
+    """Return the error of a source that gives more bytes than are kept in memory."""
+    return InputError(
+        f"{source} gives more than {most:,} bytes, too many to be kept in memory of a compressed file or a "
+        "pipe; if they are meant, write them to a plain file and give that."
+    )
+
+
+def _plain(raw: BinaryIO, size: int) -> Iterator[bytes]:
+    return iter(lambda: raw.read(size), b"")
+
+
+def _of_gz(raw: BinaryIO, size: int) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=raw) as stream:
+        yield from _plain(stream, size)
+
+
+def _of_xz(raw: BinaryIO, size: int) -> Iterator[bytes]:
+    """Decompress streams end to end, with zeros between them or without.
+
+    `lzma.LZMAFile` lets a file of 90 kB take 500 MB, and silently ends where such zeros begin.
+    """
+    data, found = raw.read(size), b""
+    while True:
+        decoder = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+        while not decoder.eof:
+            found += decoder.decompress(data, size - len(found))
+            if len(found) == size:
+                yield found
+                found = b""
+            if not decoder.eof:
+                data = raw.read(size) if decoder.needs_input else b""
+                if decoder.needs_input and not data:
+                    raise EOFError("it ends in the middle")
+        data = decoder.unused_data.lstrip(b"\0")
+        while not data and (more := raw.read(size)):
+            data = more.lstrip(b"\0")
+        if not data:
+            break
+    if found:
+        yield found
+
+
+_PACKED = {".gz": _of_gz, ".xz": _of_xz}
+
+
+def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = True) -> Iterator[bytes]:
+    """The same bytes in pieces that end where a line does.
+
+    Parameters
+    ----------
+    source : what the message of an error calls it.
+    returns : whether a \\r without a \\n behind it ends a line as well.
+
+    Raises
+    ------
+    InputError
+        When a line has more bytes than LONGEST_LINE.
+    """
+    waiting: list[bytes] = []
+    size, number = 0, 1  # of what waits; of the line that it belongs to
+    for piece in pieces:
+        cut = piece.rfind(b"\n") + 1
+        if returns:
+            cut = max(cut, piece.rfind(b"\r", 0, -1) + 1)  # one at the end may be half of \r\n
+        if cut:
+            lines = b"".join([*waiting, piece[:cut]])
+            yield lines
+            number += lines.count(b"\n") + returns * (lines.count(b"\r") - lines.count(b"\r\n"))
+            waiting, size = [], 0
+        waiting.append(piece[cut:])
+        size += len(piece) - cut
+        if size > LONGEST_LINE:
+            raise InputError(
+                f"{source}, line {number} has more than {LONGEST_LINE >> 20} MiB; a file of lines is "
+                "expected: break it into lines, e.g. with fold -s."
+            )
+    if last := b"".join(waiting):
+        yield last
+
+
+def text_pieces(file: Path, progress: Callable[[int], None], kept: bool = False) -> Iterator[str]:
+    """The characters of a file in pieces, as `decoded`; the rest as `byte_pieces`."""
+    return decoded(byte_pieces(file, progress=progress, kept=kept), file)
 
 
 def decoded(pieces: Iterable[bytes], source: str | Path) -> Iterator[str]:

@@ -206,3 +206,21 @@ def test_tokenize_takes_the_same_memory_for_ten_times_the_lines(vocab, tmp_path)
 
     # From 150,000 lines on every buffer is full; the file alone grows by 28 MB.
     assert peak(1_500_000) - peak(150_000) < 14
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
+@pytest.mark.parametrize(("flags", "times"), [(("--ids",), 12), (("--json",), 40), ((), 60)])
+def test_tokenize_takes_a_small_multiple_of_the_memory_of_a_long_line(vocab, flags, times, tmp_path):
+    def peak(mib):
+        path = tmp_path / "line.txt"
+        path.write_bytes(b"a " * (mib << 19))
+        program = (
+            "import re, sys; from minibert import cli; "
+            f"cli.main(['tokenize', '--vocab', {vocab!r}, *{flags!r}, '--file', {str(path)!r}]); "
+            "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1], file=sys.stderr)"
+        )
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        return int(without_notice(run.stderr)) / 1024  # MiB
+
+    # Every second byte is a piece. All of them held as strings take 46 bytes, as rows of a table 103.
+    assert peak(5) - peak(1) < times * 4

@@ -238,9 +238,8 @@ def test_items_come_out_as_json_loads_reads_them_however_the_pieces_fall(
     path.write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_items, "LOOKED_AHEAD", 1)
-        patch.setattr(
-            json_items, "text_pieces", lambda *_: (text[i : i + size] for i in range(0, len(text), size))
-        )
+        pieces = (text[i : i + size] for i in range(0, len(text), size))
+        patch.setattr(json_items, "text_pieces", lambda *_, kept: pieces)
         assert list(array_items(path, ("data",))) == [("data", item) for item in items]
 
 

@@ -12,10 +12,11 @@ from real_data import real_data
 
 from minibert.data import tables
 from minibert.data.glue import TextExample
-from minibert.data.lines import LONGEST_LINE, numbered_lines
+from minibert.data.lines import numbered_lines
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question
 from minibert.errors import InputError
+from minibert.reading import LONGEST_LINE
 
 TEXT = st.text(max_size=12).filter(str.strip)  # an empty text is refused
 ROWS = st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=5)

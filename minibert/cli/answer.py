@@ -10,7 +10,8 @@ from typing import Any
 from minibert.cli.flags import add_engine, add_json
 from minibert.cli.lines import STANDARD_INPUT
 from minibert.errors import InputError
-from minibert.reading import byte_pieces
+from minibert.files import LARGEST_WHOLE
+from minibert.reading import byte_pieces, too_much
 from minibert.terminal import emit, json_text, printable
 
 WIDTH = 78  # of the passages that are printed
@@ -73,7 +74,12 @@ def run_answer(arguments: argparse.Namespace) -> int:
 def _text(file: str) -> str:
     """What a file, or the standard input, says."""
     name = "the standard input" if file == STANDARD_INPUT else file
-    data = sys.stdin.buffer.read() if file == STANDARD_INPUT else b"".join(byte_pieces(Path(file)))
+    if file == STANDARD_INPUT:
+        data = sys.stdin.buffer.read(LARGEST_WHOLE + 1)
+        if len(data) > LARGEST_WHOLE:
+            raise too_much(name, LARGEST_WHOLE)
+    else:
+        data = b"".join(byte_pieces(Path(file), kept=True))
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode()

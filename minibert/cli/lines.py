@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from minibert.reading import decoded, text_pieces
+from minibert.reading import PIECE_BYTES, byte_pieces, decoded, whole_lines
 
 STANDARD_INPUT = "-"
 
@@ -21,15 +21,15 @@ def text_lines(file: str, told: Callable[[int], None] = lambda place: None) -> I
     Raises
     ------
     InputError
-        When the file can't be read or is not UTF-8.
+        When the file can't be read or is not UTF-8, or a line has more than 16 MiB.
     """
     if file == STANDARD_INPUT:
         # Line by line: what was typed is answered at once, and what stands before a bad byte is answered.
-        pieces = decoded(chain(sys.stdin.buffer, [b""]), "the standard input")
+        name, pieces = "the standard input", iter(lambda: sys.stdin.buffer.readline(PIECE_BYTES), b"")
     else:
-        pieces = text_pieces(Path(file), told)
+        name, pieces = file, byte_pieces(Path(file), progress=told)
     rest = ""
-    for piece in pieces:
+    for piece in decoded(chain(whole_lines(pieces, name), [b""]), name):
         *lines, rest = (rest + piece).split("\n")
         yield from lines
     if rest:

@@ -117,7 +117,7 @@ def run_squad(arguments: argparse.Namespace) -> int:
 
 def _json_object(file: str) -> dict[str, Any]:
     """The one object in a JSON file."""
-    data = b"".join(byte_pieces(Path(file)))
+    data = b"".join(byte_pieces(Path(file), kept=True))
     try:
         value = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:

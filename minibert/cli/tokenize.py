@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 from minibert.cli.flags import add_tokenizer_engine, invalid_text
 from minibert.cli.lines import STANDARD_INPUT
 from minibert.errors import InputError
-from minibert.reading import byte_pieces
+from minibert.reading import byte_pieces, whole_lines
 from minibert.terminal import emit, json_text, printable
 from minibert.tokenizer import CASED, COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
 from minibert.tokenizer.encoding import LongPair
@@ -182,7 +182,8 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
         typed = file == STANDARD_INPUT
         name = "the standard input" if typed else file
         begin = n_lines = 0
-        for data in _whole_lines(_standard_input() if typed else byte_pieces(Path(file), GROUP_BYTES)):
+        pieces = _standard_input() if typed else byte_pieces(Path(file), GROUP_BYTES)
+        for data in whole_lines(pieces, name, returns=False):
             if arguments.strict:
                 _check(data, name, begin)
             lines = data.removesuffix(b"\n").split(b"\n")
@@ -194,20 +195,6 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
             begin += len(data)
             n_lines += len(lines)
             first += len(lines)
-
-
-def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces that end where a line does."""
-    waiting = []
-    for piece in pieces:
-        whole, end, rest = piece.rpartition(b"\n")
-        if end:
-            yield b"".join([*waiting, whole, end])
-            waiting = [rest]
-        else:
-            waiting.append(rest)
-    if last := b"".join(waiting):
-        yield last
 
 
 def _standard_input() -> Iterator[bytes]:
@@ -238,9 +225,10 @@ def _check(data: bytes, name: str, begin: int) -> None:
 
 def _id_lines(batch: BatchEncoding) -> Iterator[str]:
     """The ids of each sequence, a line each."""
-    ids = [str(piece) for piece in batch.ids.tolist()]
     for begin, end in pairwise(batch.cu_seqlens.tolist()):
-        yield " ".join(ids[begin:end]) + "\n"
+        for part in range(begin, end, PART):
+            yield " " * (part > begin) + " ".join(map(str, batch.ids[part : min(part + PART, end)].tolist()))
+        yield "\n"
 
 
 def _told(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
@@ -271,26 +259,24 @@ def _json(encoding: Encoding, source: int) -> Iterator[str]:
 
 def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
     """A line for each piece."""
-    pieces = dict(zip(encoding.ids.tolist(), encoding.tokens, strict=True))
+    ids, places = np.unique(encoding.ids, return_index=True)
+    pieces = {number: encoding.tokens[place] for number, place in zip(ids.tolist(), places, strict=True)}
     widths = [
         max(WIDTHS[0], max(map(_columns, pieces.values()), default=0)),
         max(WIDTHS[1], len(str(max(pieces, default=0)))),
     ]
     beginnings = {number: _cells(piece, str(number), widths) for number, piece in pieces.items()}
     digits = len(str(encoding.offsets.max(initial=0)))
-    fields = zip(
-        encoding.ids.tolist(),
-        encoding.offsets.tolist(),
-        encoding.token_type_ids.tolist(),
-        encoding.special_tokens_mask.tolist(),
-        strict=True,
+    rows = np.column_stack(
+        [encoding.ids, encoding.offsets, encoding.token_type_ids, encoding.special_tokens_mask]
     )
-    for number, (begin, end), second, around in fields:
-        if around:
-            yield beginnings[number] + "\n"
-            continue
-        text = texts[second][begin : min(end, begin + LONGEST_SHOWN)] + "…" * (end - begin > LONGEST_SHOWN)
-        yield f"{beginnings[number]}  {f'{begin:>{digits}}:{end}':<9}  {printable(text)}\n"
+    for first in range(0, len(rows), PART):
+        for number, begin, end, second, around in rows[first : first + PART].tolist():
+            if around:
+                yield beginnings[number] + "\n"
+                continue
+            shown, more = texts[second][begin : min(end, begin + LONGEST_SHOWN)], end - begin > LONGEST_SHOWN
+            yield f"{beginnings[number]}  {f'{begin:>{digits}}:{end}':<9}  {printable(shown)}{'…' * more}\n"
 
 
 def _cells(piece: str, number: str, widths: Sequence[int]) -> str:

@@ -22,7 +22,7 @@ def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str,
     ------
     InputError
         When the file can't be read, is not UTF-8, is not JSON or cut short (with the place in it), is nested
-        too deeply, or has no such array.
+        too deeply, unfolds to more than `byte_pieces` lets be kept, or has no such array.
     """
     text = _Text(Path(file))
     others: list[str] = []
@@ -56,7 +56,7 @@ class _Text:
 
     def __init__(self, file: Path):
         self.file = file
-        self.pieces = text_pieces(file, lambda _: None)
+        self.pieces = text_pieces(file, lambda _: None, kept=True)
         self.buffer = ""
         self.place = 0  # in the buffer
         self.passed = 0  # characters that have left the buffer

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from minibert.errors import InputError
-from minibert.reading import byte_pieces
+from minibert.reading import byte_pieces, whole_lines
 
-LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one string
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
 
 
@@ -27,25 +26,13 @@ def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False)
     Raises
     ------
     InputError
-        When the file can't be read, is damaged, is not UTF-8 (with the number of the line), or has a line of
-        more than 16 MiB.
+        When the file can't be read, is damaged, unfolds to more than `byte_pieces` lets be kept, is not UTF-8
+        (with the number of the line), or has a line of more than 16 MiB.
     """
     file = Path(file)
     number = 0
-    waiting: list[bytes] = []  # pieces without the end of their line
-    for data in byte_pieces(file):
-        waiting.append(data)
-        if data and b"\n" not in data and b"\r" not in data:
-            if sum(map(len, waiting)) > LONGEST_LINE:
-                raise InputError(
-                    f"{file}, line {number + 1} has more than {LONGEST_LINE >> 20} MiB; a file of lines is "
-                    "expected."
-                )
-            continue
-        lines = b"".join(waiting).splitlines(keepends=True)
-        # A \r that ends the piece may be half of \r\n.
-        waiting = [lines.pop()] if data and lines and not lines[-1].endswith(b"\n") else []
-        for line in lines:
+    for lines in whole_lines(byte_pieces(file, kept=True), file):
+        for line in lines.splitlines(keepends=True):
             number += 1
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
