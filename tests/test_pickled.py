@@ -177,6 +177,15 @@ def test_views_of_a_storage_are_taken_with_offset_and_strides(tmp_path):
     }
 
 
+def test_tensors_may_share_a_storage_but_not_stand_for_many_times_its_numbers(tmp_path):
+    names = [f"bert.{number}" for number in range(pickled.MOST_VIEWS)]
+    found, _ = read_pickled(archive(tmp_path / "x.bin", ended({name: tensor() for name in names})))
+    assert list(found) == names
+    many = ended({name: tensor() for name in [*names, "bert.one_more"]})
+    with pytest.raises(InputError, match=r"its tensors are views of 120 bytes in storages of 24\); copy"):
+        read_pickled(archive(tmp_path / "x.bin", many))
+
+
 # What is hostile
 
 

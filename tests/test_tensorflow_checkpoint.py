@@ -1,6 +1,7 @@
 """TensorFlow's checkpoints read and written: against a writer of its own, known bytes, and damage."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import bundle_writer
@@ -221,6 +222,37 @@ def test_factors_that_do_not_fit_are_refused(tmp_path):
 
     with pytest.raises(InputError, match=r"\(7, 6\) and .* \(5, 6\) do not fit together"):
         hub.load(write_checkpoint(tmp_path, factor))
+
+
+LARGE = {"vocab_size": 20_000, "hidden_size": 7000, "num_attention_heads": 7, "num_hidden_layers": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab_size": 7}, r"has shape \(20000, 7000\), bert_config.json asks for \(7, 7000\)"),
+        ({}, "lacks these weights of the encoder"),
+        ({"tied": True}, "decoder.weight differs from"),
+    ],
+)
+def test_factors_are_multiplied_only_when_everything_fits_the_configuration(change, message, tmp_path):
+    """Some 100 kB that would become a gigabyte."""
+
+    def factor(tensors):
+        tensors.clear()
+        tensors["bert/embeddings/word_embeddings"] = np.ones((20_000, 1), np.float32)
+        tensors["bert/embeddings/word_embeddings_2"] = np.ones((1, 7000), np.float32)
+        if change.get("tied"):
+            tensors["cls/predictions/decoder/kernel"] = np.ones((2, 2), np.float32)
+
+    folder = write_checkpoint(tmp_path, factor, LARGE | {n: v for n, v in change.items() if n in LARGE})
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=message):
+            hub.load(folder)
+        assert tracemalloc.get_traced_memory()[1] < 20_000 * 7000 * 4 / 50
+    finally:
+        tracemalloc.stop()
 
 
 def test_heads_of_google_s_own_programs_are_found(tmp_path):

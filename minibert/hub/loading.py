@@ -11,6 +11,7 @@ import numpy as np
 
 from minibert.config import BertConfig
 from minibert.errors import InputError
+from minibert.files import read_text
 from minibert.hub.names import (
     ARCHITECTURES,
     LSTM,
@@ -68,7 +69,7 @@ def read_json(path: Path) -> dict[str, Any]:
         When the file cannot be read or does not hold a JSON object.
     """
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(read_text(path))
     except OSError as error:
         commands = [command for file, command in RUNS.items() if (path.parent / file).exists()]
         if commands and isinstance(error, FileNotFoundError):
@@ -142,7 +143,10 @@ def _canonical(path: Path, tensors: Tensors) -> Tensors:
         found[name] = tensor
     for second, first in TIED.items():
         tensor = found.pop(second, None)
-        if tensor is not None and not np.array_equal(found.setdefault(first, tensor), tensor):
+        if tensor is None:
+            continue
+        other = found.setdefault(first, tensor)
+        if other.shape != tensor.shape or not np.array_equal(other, tensor):
             raise InputError(f"{path}: {second} differs from {first}; in BERT, and here, the two are one.")
     for beginning, kind in _FOREIGN.items():
         if any(name.startswith(beginning) for name in found):

@@ -6,6 +6,7 @@ bytes that there are before memory is taken for it.
 """
 
 import io
+import math
 import os
 import zipfile
 from collections.abc import Callable
@@ -16,9 +17,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from minibert.errors import InputError
+from minibert.files import open_file
 from minibert.hub.precisions import widened
 from minibert.hub.unpickling import BFLOAT16, Hostile, Machine, Storage, StoredTensor
 
+MOST_VIEWS = 4  # of a number, on average; tied weights have two
 PICKLE_LIMIT = 1 << 20  # bytes; that of a BERT-large has some 60,000
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which the older layout begins
 _LONGEST_REASON = 200  # characters
@@ -46,7 +49,7 @@ def read_pickled(path: Path) -> Read:
         called that storing tensors does not need.
     """
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             is_archive = file.read(4) == b"PK\x03\x04"
             file.seek(0)
             return _read_archive(file) if is_archive else _read_older(file)
@@ -134,21 +137,22 @@ def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
     """Arrays of the tensors of floating-point numbers; each storage is read, and widened, once."""
     if type(tensors) is not dict or not any(type(one) is StoredTensor for one in tensors.values()):
         raise ValueError("its outermost part holds no tensors")
+    views = {name: one for name, one in tensors.items() if type(one) is StoredTensor}
+    others = {name: one for name, one in views.items() if one.storage.dtype not in _FLOATS}
+    floats = {name: one for name, one in views.items() if name not in others}
+    seen = sum(math.prod(one.shape) * one.storage.itemsize for one in floats.values())
+    stored = sum(storage.size for storage in {one.storage for one in floats.values()})
+    if seen > MOST_VIEWS * stored:  # a small file could stand for any number of large tensors with it
+        raise ValueError(f"its tensors are views of {seen:,} bytes in storages of {stored:,}")
     rows: dict[str, np.ndarray] = {}
-    found, others = {}, {}
-    for name, tensor in tensors.items():
-        if type(tensor) is not StoredTensor:
-            continue
-        storage = tensor.storage
-        if storage.dtype not in _FLOATS:
-            others[name] = np.dtype(storage.dtype).name
-            continue
+    found = {}
+    for name, (storage, offset, shape, strides) in floats.items():
         if storage.key not in rows:
             rows[storage.key] = _row(storage, read(storage))
-        row = rows[storage.key][tensor.offset :]
-        strides = [stride * row.itemsize for stride in tensor.strides]
-        found[name] = np.lib.stride_tricks.as_strided(row, tensor.shape, strides, writeable=False)
-    return found, others
+        row = rows[storage.key][offset:]
+        steps = [stride * row.itemsize for stride in strides]
+        found[name] = np.lib.stride_tricks.as_strided(row, shape, steps, writeable=False)
+    return found, {name: np.dtype(one.storage.dtype).name for name, one in others.items()}
 
 
 def _row(storage: Storage, data: bytes) -> np.ndarray:

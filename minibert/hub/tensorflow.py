@@ -15,7 +15,7 @@ import numpy as np
 
 from minibert.config import BertConfig
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, read_text
 from minibert.hub.bundle import Bundle, write_bundle
 from minibert.hub.hugging_face import CONFIG_FILE, fields_of
 from minibert.hub.loading import LoadReport, Source, load_source, read_json
@@ -65,7 +65,7 @@ def find_checkpoint(source: str | Path) -> Path | None:
     if len(found) > 1 and CHECKPOINT in found:
         found = [CHECKPOINT]
     if len(found) > 1 and (source / "checkpoint").is_file():
-        text = (source / "checkpoint").read_text(encoding="utf-8", errors="replace")
+        text = read_text(source / "checkpoint", errors="replace")
         named = re.search(r'^model_checkpoint_path: "(.*)"', text, re.M)
         found = [name for name in found if named and name == Path(named[1]).name] or found
     if len(found) > 1:
@@ -112,10 +112,11 @@ def load_tf(
         if not entry.is_float:
             others[known] = f"TensorFlow's type {entry.dtype}"
             continue
-        value = bundle.read(name)
         if name == _WORD and _WORD_2 in bundle.entries:
-            value, sentence = _multiplied(bundle, value)
+            value, sentence = _multiplied(bundle)
             changed.append(sentence)
+        else:
+            value = bundle.read(name)
         tensors[known] = value.T if name.endswith("/kernel") else value
         names[known] = name
     checkpoint = Source(bundle.index, config_path, fields, tensors, others)
@@ -226,13 +227,25 @@ def _refuse_others(bundle: Bundle) -> None:
         )
 
 
-def _multiplied(bundle: Bundle, first: np.ndarray) -> tuple[np.ndarray, str]:
+class _Product:
+    """A matrix in two factors, multiplied when it is read as an array: after its shape was compared."""
+
+    def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
+        self.factors = first, second
+        self.shape = first.shape[0], second.shape[1]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        first, second = (factor.astype(np.float64) for factor in self.factors)
+        return (first @ second).astype(dtype or np.float64, copy=False)
+
+
+def _multiplied(bundle: Bundle) -> tuple[_Product, str]:
     """The word embedding of a model that stores it as two factors, and a sentence about that."""
-    second = bundle.read(_WORD_2)
+    first, second = bundle.read(_WORD), bundle.read(_WORD_2)
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[0]:
         raise InputError(
             f"{bundle.index}: {_WORD} {first.shape} and {_WORD_2} {second.shape} do not fit together; "
             "give the files of one model."
         )
     sentence = f"{_WORD} {first.shape} and {_WORD_2} {second.shape} were multiplied out"
-    return first.astype(np.float64) @ second.astype(np.float64), sentence
+    return _Product(first, second), sentence

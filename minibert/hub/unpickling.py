@@ -46,9 +46,14 @@ class Storage:
     count: int
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return 2 if self.dtype == BFLOAT16 else np.dtype(self.dtype).itemsize
+
+    @property
     def size(self) -> int:
         """Bytes."""
-        return self.count * (2 if self.dtype == BFLOAT16 else np.dtype(self.dtype).itemsize)
+        return self.count * self.itemsize
 
 
 class StoredTensor(NamedTuple):
