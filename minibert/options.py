@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, read_text
 
+MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
 DTYPES = ("auto", "float32", "bfloat16", "float64")
 OPTIMIZERS = ("adamw", "lamb")
 # LAMB's rate in AdamW's, where none is given: AdamW moves a weight by the rate, LAMB by the rate times what
@@ -70,7 +71,7 @@ class RunOptions:
             When there is no such file or it is not one of these.
         """
         try:
-            return cls(**cls._fields(json.loads(Path(path).read_text(encoding="utf-8"))))
+            return cls(**cls._fields(json.loads(read_text(path))))
         except FileNotFoundError as error:
             raise InputError(
                 f"{path} is missing: there is no run to go on with; leave out --resume."

@@ -360,6 +360,8 @@ def test_a_folder_that_is_not_whole_is_told(finished, tmp_path):
     stored = json.loads((broken / "tagger.json").read_text("utf-8"))
     for change, message in (
         ({"config": stored["config"] | {"width": 13}}, "has other tensors than tagger.json says"),
+        ({"config": stored["config"] | {"width": 10**9}}, "has other tensors than tagger.json says"),
+        ({"config": stored["config"] | {"depth": 10**18}}, "has other tensors than tagger.json says"),
         ({"combination": "sum-all"}, "describes a tagger on another BERT"),
         ({"combination": "sum-last-4"}, "describes a tagger on another BERT"),
         (

@@ -89,7 +89,7 @@ def run_data(arguments: argparse.Namespace) -> int:
     from minibert.data.corpus import embedded_corpus, find_files, sentences
     from minibert.data.instances import InstanceOptions
     from minibert.data.parts import Part, finished_part, plan_part, write_part
-    from minibert.pretraining.options import MOST
+    from minibert.options import MOST
     from minibert.pretraining.preparation import watched
 
     part, out = Part.parse(arguments.part or "1/1"), Path(arguments.out)

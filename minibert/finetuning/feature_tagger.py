@@ -86,16 +86,17 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
     InputError
         When the file is missing, damaged, or of another shape.
     """
-    path, params = folder / WEIGHTS_FILE, BilstmParameters(config)
+    path = folder / WEIGHTS_FILE
     try:
         require_readable(path)
         with safe_open(path, framework="numpy") as file:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
-            expected = {name: value.shape for name, value in params.items()}
-            if shapes != expected:
+            deeper = config.depth > len(shapes)  # than any with so many tensors: not to be listed
+            if deeper or shapes != {one.name: one.shape for one in bilstm.parameter_table(config)}:
                 raise InputError(
                     f"{path} has other tensors than {TAGGER_FILE} says; the two are of different taggers."
                 )
+            params = BilstmParameters(config)
             for name, value in params.items():
                 value[...] = file.get_tensor(name)
     except OSError as error:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from minibert.errors import InputError
-from minibert.options import DTYPES, LAMB_RATE, OPTIMIZERS, RunOptions
+from minibert.options import DTYPES, LAMB_RATE, MOST, OPTIMIZERS, RunOptions
 
+MOST_RUNS = 10_000  # of a sweep, which are listed before the first
 SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates of GLUE (Devlin et al. 2019, section 4.1)
 TOKEN_BUDGET = 4096  # of a batch that is only predicted
 
@@ -115,19 +116,18 @@ class FinetuneOptions(RunOptions):
             rates = (rates,) if isinstance(rates, int | float) else tuple(rates)
             object.__setattr__(self, "learning_rates", rates)
         whole = ("train_examples", "dev_examples", "max_steps", "batch_size", "accumulate", "restarts")
-        self._require(
-            "a whole number of at least 1",
-            lambda x: isinstance(x, int) and x >= 1,
-            *whole,
-            "threads",
-            "devices",
-            "token_budget",
-            "width",
-        )
+        whole += ("threads", "devices", "token_budget", "width")
+        self._require("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1, *whole)
+        self._require(f"at most {MOST:,}", lambda x: x <= MOST, "max_length", "freeze", *whole)
         self._require("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4, "max_length")
         self._require("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6, "epochs")
         self._require("a finite number above 0", lambda x: 0 < x < math.inf, "adam_eps")
         self._require("finite numbers above 0, each once", _are_rates, "learning_rates")
+        if (runs := (self.restarts or 1) * len(rates or (None,))) > MOST_RUNS:
+            raise InputError(
+                f"restarts={self.restarts} would make {runs:,} runs; give so few of them, or of the learning "
+                f"rates, that a sweep has {MOST_RUNS:,} at most."
+            )
         counts = ("seed", "keep", "checkpoint_steps", "freeze")
         self._require("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0, *counts)
         self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", "checkpoint_seconds")

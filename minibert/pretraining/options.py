@@ -11,11 +11,10 @@ from typing import Any
 from minibert.config import SIZES, BertConfig
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
-from minibert.options import DTYPES, LAMB_RATE, OPTIMIZERS, RunOptions
+from minibert.options import DTYPES, LAMB_RATE, MOST, OPTIMIZERS, RunOptions
 from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, SizeRecipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
-MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
 IN_SHARDS = ("corpus", "layout", "vocab", "vocab_size", "lower_case")  # what token shards have settled
 
 
