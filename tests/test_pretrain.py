@@ -89,7 +89,11 @@ def test_a_length_schedule_is_read(text, lengths):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "16:0.4", "16:0.5,32:0.6", "16:1.5,32:-0.5", "4", "16:0.4:1,32:0.6", "16:nan,32:0.5"]
+    "text",
+    [
+        *("", "x", "16:0.4", "16:0.5,32:0.6", "16:1.5,32:-0.5", "4", "16:0.4:1,32:0.6", "16:nan,32:0.5"),
+        ",".join(["16:0.001"] * 1000),
+    ],
 )
 def test_a_length_schedule_that_makes_no_sense_is_refused(text):
     with pytest.raises(InputError, match="is not a schedule"):

@@ -7,6 +7,7 @@ import numpy as np
 
 from minibert.errors import InputError
 
+MOST_LENGTHS = 100  # of a schedule
 MINUTES = 8.0  # of a run that is given neither minutes nor steps
 
 
@@ -125,8 +126,8 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     Raises
     ------
     InputError
-        When it cannot be read, a length is too short for `[CLS] a [SEP] b [SEP]`, or the shares do not sum
-        to 1.
+        When it cannot be read, has more than 100 lengths, a length is too short for `[CLS] a [SEP] b [SEP]`,
+        or the shares do not sum to 1.
 
     Examples
     --------
@@ -139,9 +140,10 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     except (ValueError, TypeError):
         lengths = []
     shares = [share for _, share in lengths]
-    if not lengths or min(shares) <= 0 or not abs(sum(shares) - 1) <= 1e-6 or min(lengths)[0] < 5:
+    are_few = 1 <= len(lengths) <= MOST_LENGTHS
+    if not are_few or min(shares) <= 0 or not abs(sum(shares) - 1) <= 1e-6 or min(lengths)[0] < 5:
         raise InputError(
-            f"seq_length={text!r} is not a schedule; give one length, or lengths of at least 5 with shares "
-            "that sum to 1, such as 16:0.4,32:0.6."
+            f"seq_length={text!r:.60} is not a schedule; give one length, or up to {MOST_LENGTHS} of at "
+            "least 5 with shares that sum to 1, such as 16:0.4,32:0.6."
         )
     return lengths
