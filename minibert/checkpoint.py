@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from minibert import bilstm
 from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
-from minibert.files import atomic_tensors, writing
+from minibert.files import atomic_tensors, require_readable, writing
 from minibert.params import PRETRAINING, Entry, FlatParameters, Head, Parameters, parameter_table
 from minibert.terminal import emit
 
@@ -152,10 +152,10 @@ def _read(path: Path, warn: Callable[[str], Any]) -> Checkpoint:
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and buffers of a checkpoint, if it is one."""
-    if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "not a regular file"
-        raise InputError(f"{path} is {what} and can't be a checkpoint; move it away or use an earlier one.")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder and can't be a checkpoint; move it away or use an earlier one.")
     try:
+        require_readable(path)
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get("minibert")
             if text is not None:
