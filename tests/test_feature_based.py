@@ -132,11 +132,25 @@ def test_vectors_on_the_disk_are_those_in_memory(model, tokenizer, examples, tmp
         disk = stored_vectors(model, windows, bounds, (0, 2), tmp_path / "train")
         for number in (0, 2):
             np.testing.assert_array_equal(disk.layers[number], memory.layers[number])
-    assert sorted(path.name for path in (tmp_path / "train").iterdir()) == ["layer-00.npy", "layer-02.npy"]
+    names = sorted(path.name for path in (tmp_path / "train").iterdir())
+    assert names == ["crc32.json", "layer-00.npy", "layer-02.npy"]
     with pytest.raises(InputError, match="of other data or another model; remove"):
         stored_vectors(model, windows, bounds[:-1], (0, 2), tmp_path / "train")
     with pytest.raises(InputError, match="layer-01.npy can't be read"):
         stored_vectors(model, windows, bounds, (1,), tmp_path / "train")
+
+
+@pytest.mark.parametrize("name", ["layer-02.npy", "crc32.json"])
+def test_vectors_on_the_disk_that_were_damaged_are_refused(model, tokenizer, examples, tmp_path, name):
+    given = asked(examples, tokenizer), sentence_bounds(examples), (0, 2), tmp_path / "train"
+    stored_vectors(model, *given)
+    data = bytearray((tmp_path / "train" / name).read_bytes())
+    data[-9] ^= 1
+    (tmp_path / "train" / name).write_bytes(data)
+    with pytest.raises(InputError, match=f"remove {tmp_path / 'train'}"):
+        stored_vectors(model, *given)
+    (tmp_path / "train" / "crc32.json").unlink()  # as it was before there were checksums
+    stored_vectors(model, *given)
 
 
 def test_what_does_not_fit_into_memory_goes_to_the_disk(model, tokenizer, examples, tmp_path, capsys):

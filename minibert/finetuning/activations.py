@@ -3,6 +3,7 @@
 The vector of a word is that of its first piece, in the window in which the word is asked about.
 """
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +17,14 @@ from minibert.batch import Batch, Feature
 from minibert.errors import InputError
 from minibert.files import require_readable, write_folder_atomically
 from minibert.finetuning.batches import lengths, token_budget_batches
+from minibert.finetuning.best import crc32_of, require_intact
 from minibert.finetuning.features import layer_numbers
 from minibert.finetuning.tagging import NOTHING
 from minibert.model import Bert
 
 TOKEN_BUDGET = 4096  # of a batch
 MOST_MEMORY = 1 << 30  # bytes; more goes to the disk
+CHECKSUMS = "crc32.json"  # of the files there
 
 
 class Combination(NamedTuple):
@@ -144,6 +147,11 @@ def stored_vectors(
     """`word_vectors` on the disk: a `.npy` for each layer, in a folder that appears when all is there.
 
     A folder that is there already is taken as it is, if it has the right shapes.
+
+    Raises
+    ------
+    InputError
+        When such a folder is of other data or another model, or a file in it was altered.
     """
     shape, dtype = (int(bounds[-1]), model.config.H), model.params.flat.dtype
 
@@ -152,9 +160,13 @@ def stored_vectors(
         word_vectors(model, features, bounds, numbers, layers, done)
         for layer in layers.values():
             layer.flush()
+        checksums = {file_of(number): crc32_of(temporary / file_of(number)) for number in numbers}
+        (temporary / CHECKSUMS).write_text(json.dumps(checksums))
 
     if not folder.exists():
         write_folder_atomically(folder, fill)
+    elif (folder / CHECKSUMS).exists():  # folders that were begun earlier have none
+        require_intact(folder, _checksums(folder / CHECKSUMS))
     layers = {number: _mapped(folder / file_of(number)) for number in numbers}
     for number, layer in layers.items():
         if layer.shape != shape or layer.dtype != dtype:
@@ -163,6 +175,16 @@ def stored_vectors(
                 f"of other data or another model; remove {folder}."
             )
     return WordVectors(layers, bounds, _seen(features))
+
+
+def _checksums(path: Path) -> dict[str, int]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} can't be read ({error}); remove {path.parent}.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} is {found!r:.60}, expected an object; remove {path.parent}.")
+    return found
 
 
 # -> (T,) bool

@@ -22,7 +22,7 @@ from minibert.batch import VectorBatch
 from minibert.bilstm import BilstmConfig
 from minibert.checkpoint import latest
 from minibert.errors import InputError, naming
-from minibert.files import atomic_text, read_text, remove_leftovers, require_own
+from minibert.files import atomic_text, remove_leftovers, require_own
 from minibert.finetuning import registry
 from minibert.finetuning.activations import (
     MOST_MEMORY,
@@ -34,13 +34,14 @@ from minibert.finetuning.activations import (
     word_vectors,
 )
 from minibert.finetuning.batches import BEGINNING, epoch_order, lengths, require_finite
+from minibert.finetuning.best import BEST, best_epoch, check_resumed, crc32_of, note_epoch
 from minibert.finetuning.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.finetuning.models import check_vocabulary, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import fingerprint, read_examples, require_same_data
 from minibert.finetuning.progress import Progress
-from minibert.finetuning.results import figures_text, finished_report, remove_spent, report_of, save_report
-from minibert.finetuning.running import BEST, BEST_FILE, CHECKPOINTS, DEV_PREDICTIONS
+from minibert.finetuning.results import finished_report, remove_spent, report_of, save_report
+from minibert.finetuning.running import CHECKPOINTS, DEV_PREDICTIONS
 from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.finetuning.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
 from minibert.model import Bert
@@ -130,6 +131,7 @@ class Training:
         folder, o, total = self.folder, self.options, self.total_steps
         remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
         state = self._start()
+        check_resumed(folder, state, [WEIGHTS_FILE], say)
         if self.show:
             say(self._headline(state))
         loop = Loop(
@@ -150,7 +152,7 @@ class Training:
             train(self.ops, state, self._batches(state.position), self.gradients(), loop, log)
             if state.plan.get("looked") != total:  # earlier versions looked after the last checkpoint
                 log.record(total, self.look(state))
-        found = json.loads(read_text(folder / BEST / BEST_FILE))
+        found = best_epoch(folder, state, [WEIGHTS_FILE])
         done = {"steps": state.step, "tokens": state.tokens, "training_seconds": round(state.seconds, 1)}
         return found | done | {"parameters": state.params.count()}
 
@@ -198,19 +200,12 @@ class Training:
         """The figures of dev; the tagger is saved where they are the best so far."""
         predictions = self.predict(state)
         scores = self.task.score(self.dev.examples, predictions)
-        score, best = scores[self.task.metric], state.plan.get("best")
-        epoch = round(state.step / self.epoch_steps, 2)
-        state.plan["looked"] = state.step
-        is_best = best is None or score > best
-        if is_best:
-            state.plan["best"] = score
-            save_tagger(self.folder / BEST, state.params)
-            found = {"step": state.step, "epoch": epoch, "scores": scores, "predictions": predictions}
-            atomic_text(self.folder / BEST / BEST_FILE, json.dumps(found, ensure_ascii=False) + "\n")
-        if self.show:
-            remark = ", the best so far" if is_best and best is not None else ""
-            say(f"Epoch {epoch:g}: {figures_text(scores)} on dev{remark}.")
-        return {f"dev_{name}": value for name, value in scores.items()}
+        found = {"scores": scores, "predictions": predictions}
+
+        def save(place: Path) -> None:
+            save_tagger(place, state.params)
+
+        return note_epoch(self.folder, state, self.epoch_steps, self.task.metric, found, save, self.show)
 
     def predict(self, state: State) -> list[list[str]]:
         """The tags of dev."""
@@ -318,6 +313,7 @@ def _finish(
         "width": options.width,
         "train_examples": len(training.train.examples),
         "seconds": round(time.monotonic() - began, 1),
+        "crc32": {WEIGHTS_FILE: crc32_of(folder / WEIGHTS_FILE)},
     }
     save_report(folder, options, task, dev_examples, predictions, report)
     remove_spent(folder)

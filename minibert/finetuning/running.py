@@ -20,13 +20,14 @@ from minibert import heads, hub
 from minibert.batch import TaskBatch
 from minibert.checkpoint import Checkpoint, latest
 from minibert.errors import InputError
-from minibert.files import atomic_text, read_text, remove_leftovers
+from minibert.files import atomic_text, remove_leftovers
 from minibert.finetuning.batches import lengths, outputs, require_finite, training_batches
+from minibert.finetuning.best import BEST, best_epoch, check_resumed, crc32_of, note_epoch
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, require_same_data
 from minibert.finetuning.progress import Progress
-from minibert.finetuning.results import figures_text, remove_spent, report_of, save_report
+from minibert.finetuning.results import remove_spent, report_of, save_report
 from minibert.finetuning.stored import OPTIONS_FILE, TaskFile
 from minibert.flops import task_operations
 from minibert.optim import Optimizer, optimizer_for, warmup_linear
@@ -34,7 +35,8 @@ from minibert.params import Parameters
 from minibert.runlog import RunLog, say
 from minibert.train import Gradients, Loop, State, train
 
-CHECKPOINTS, BEST, BEST_FILE = "checkpoints", "best", "dev.json"
+CHECKPOINTS = "checkpoints"
+MODEL_FILES = (hub.CONFIG_FILE, hub.WEIGHTS_FILE)
 DEV_PREDICTIONS = "dev_predictions.json"
 
 
@@ -141,21 +143,12 @@ class Run:
         tuned = data.task.tune(data.dev_examples, data.dev, said)
         predictions = data.task.predict(data.dev_examples, data.dev, said, data.labels, tuned)
         scores = data.task.score(data.dev_examples, predictions)
-        epoch = round(state.step / self.epoch_steps, 2)
-        state.plan["looked"] = state.step
-        score = scores[data.task.metric]
-        best = state.plan.get("best")
-        is_best = best is None or score > best
-        if is_best:
-            state.plan["best"] = score
-            hub.save_hf(self.folder / BEST, state.params.config, state.params, self.names)
-            found = {"step": state.step, "epoch": epoch, "scores": scores, "tuned": tuned}
-            text = json.dumps(found | {"predictions": predictions}, ensure_ascii=False)
-            atomic_text(self.folder / BEST / BEST_FILE, text + "\n")
-        if self.show:
-            remark = ", the best so far" if is_best and best is not None else ""
-            say(f"Epoch {epoch:g}: {figures_text(scores)} on dev{remark}.")
-        return {f"dev_{name}": value for name, value in scores.items()}
+        found = {"scores": scores, "tuned": tuned, "predictions": predictions}
+
+        def save(place: Path) -> None:
+            hub.save_hf(place, state.params.config, state.params, self.names)
+
+        return note_epoch(self.folder, state, self.epoch_steps, data.task.metric, found, save, self.show)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -195,6 +188,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         run.options.save(folder / OPTIONS_FILE)
     remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
     state = run.start(latest(folder / CHECKPOINTS, warn=say))
+    check_resumed(folder, state, MODEL_FILES, say)
     if run.show:
         say(run.headline(state))
         if state.step:
@@ -227,13 +221,13 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
 def _finish(run: Run, state: State, began: float) -> dict[str, Any]:
     """Make of the best model what the run leaves behind; can be done again when it was cut off."""
     folder, data = run.folder, run.prepared
-    best = json.loads(read_text(folder / BEST / BEST_FILE))
-    for name in (hub.CONFIG_FILE, hub.WEIGHTS_FILE):
+    best = best_epoch(folder, state, MODEL_FILES)
+    for name in MODEL_FILES:
         if (folder / BEST / name).exists():
             os.replace(folder / BEST / name, folder / name)
     data.tokenizer.save_pretrained(folder, state.params.config.P)
-    stored = TaskFile(data.task.name, data.labels, data.max_length, dict(run.options.columns), best["tuned"])
-    stored.save(folder)
+    columns, tuned = dict(run.options.columns), best.get("tuned", {})
+    TaskFile(data.task.name, data.labels, data.max_length, columns, tuned).save(folder)
     predictions = best.pop("predictions")
     atomic_text(folder / DEV_PREDICTIONS, json.dumps(predictions, ensure_ascii=False) + "\n")
     facts = {
@@ -244,6 +238,7 @@ def _finish(run: Run, state: State, began: float) -> dict[str, Any]:
         "tokens": state.tokens,
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
+        "crc32": {name: crc32_of(folder / name) for name in MODEL_FILES},
     }
     report = report_of(data.task, data.labels, data.dev_examples, predictions, best["scores"])
     report |= {"best_epoch": best["epoch"], "best_step": best["step"]} | facts

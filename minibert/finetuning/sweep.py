@@ -10,6 +10,7 @@ from typing import Any
 
 from minibert.errors import DivergedError, InputError, RunError
 from minibert.files import atomic_text, read_text, write_atomically
+from minibert.finetuning.best import require_intact
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.results import REPORT, finished_report, remove_spent
 from minibert.finetuning.stored import OPTIONS_FILE
@@ -48,6 +49,7 @@ def sweep(
     ------
     InputError
         When a run can't use what it was given; where that is the first one, nothing is left in the folder.
+        When the model of the best run was altered after that run had finished.
     RunError
         When every run has diverged.
     """
@@ -82,6 +84,7 @@ def sweep(
             f"--out. The first: {reports[0]['failed']}"
         )
     best = max(finished, key=lambda report: report["scores"][report["metric"]])
+    require_intact(Path(best["folder"]), best.get("crc32", {}))
     for path in sorted(Path(best["folder"]).iterdir()):
         if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
             _link(path, out / path.name)
