@@ -25,6 +25,7 @@ class Sequence(NamedTuple):
     masked_positions: np.ndarray = NOTHING  # (m,) positions within the sequence, ascending
     masked_labels: np.ndarray = NOTHING  # (m,) the ids that stood there
     next_sentence_label: int = -1  # 0 IsNext, 1 NotNext, -1 not asked
+    cut: int = 0  # pieces of the text, or texts, that there was no room for
 
 
 class Feature(NamedTuple):

@@ -21,6 +21,7 @@ from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.files import require_folder, require_own, sole_writer, write_atomically
 from minibert.finetuning import registry, submissions
+from minibert.finetuning.cuts import Cuts, warn_of_cuts
 from minibert.finetuning.models import Finetuned, load
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
@@ -177,16 +178,20 @@ def evaluate(
     """
     folders = _listed(folders)
     models = _load(folders, task, backend, threads, dtype)
-    examples = asked_examples(models[0].task, models[0].folder, data, split, own=task is None)
-    models[0].task.tell_unknown(examples, models[0].labels)
-    if not is_labelled(models[0].task, examples):
+    first, cuts = models[0], Cuts(models[0].max_length)
+    examples = asked_examples(first.task, first.folder, data, split, own=task is None)
+    first.task.tell_unknown(examples, first.labels)
+    if not is_labelled(first.task, examples):
         raise InputError(
             f"The split {split!r} has no labels to score against; choose another, or use minibert predict."
         )
-    with backends.limited_threads(threads, models[0].ops):
-        source = _source(models[0], data, split)
-        predictions = list(predict_examples(models, examples, budget, show, source))
-    report = report_of(models[0].task, models[0].labels, examples, predictions)
+    with backends.limited_threads(threads, first.ops):
+        source = _source(first, data, split)
+        predictions = list(predict_examples(models, examples, budget, show, source, cuts))
+    reading = first.tokenizer, first.max_length
+    report = report_of(first.task, first.labels, examples, predictions, reading=reading)
+    if truncated := warn_of_cuts({split: cuts}, first.config.P):
+        report["truncated"] = truncated
     return report | {"split": split, "models": [str(folder) for folder in folders]}
 
 
@@ -230,7 +235,7 @@ def predict(
     folders = _listed(folders)
     require_folder(out)
     models = _load(folders, task, backend, threads, dtype)
-    first = models[0]
+    first, cuts = models[0], Cuts(models[0].max_length)
     examples = asked_examples(first.task, first.folder, data, split, own=task is None)
     first.task.tell_unknown(examples, first.labels)
     if majority:
@@ -240,7 +245,7 @@ def predict(
         learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
         said = iter(submissions.majority(learnt, len(examples)))
     else:
-        said = predict_examples(models, examples, budget, show, _source(first, data, split))
+        said = predict_examples(models, examples, budget, show, _source(first, data, split), cuts)
     out, predictions = Path(out), []
     lines = out / f"{first.task.name}-{split}.jsonl"
 
@@ -261,6 +266,7 @@ def predict(
         if not was_there and out.exists() and not any(out.iterdir()):
             out.rmdir()
         raise
+    truncated = warn_of_cuts({split: cuts}, first.config.P)
     scores = first.task.score(examples, predictions) if is_labelled(first.task, examples) else None
     return {
         "task": first.task.name,
@@ -270,6 +276,7 @@ def predict(
         "models": [str(folder) for folder in folders],
         "files": [str(path) for path in (*files, lines)],
         "scores": scores,
+        **({"truncated": truncated} if truncated else {}),
     }
 
 
@@ -290,6 +297,7 @@ def classify(
     backend: str = "auto",
     threads: int | None = None,
     model: Finetuned | None = None,
+    cuts: Cuts | None = None,
 ) -> list[dict[str, Any]]:
     """What a fine-tuned model says of some texts.
 
@@ -299,6 +307,7 @@ def classify(
     texts : strings, or pairs of a text and the second one, which may be None.
     backend, threads : of the engine.
     model : the folder's, where it is loaded already.
+    cuts : counts what is cut of the texts, in place of a warning.
 
     Returns
     -------
@@ -329,8 +338,12 @@ def classify(
             wanted = "pairs of texts; give a second one" if pair else "single texts; leave the second one out"
             raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
         examples.append(TextExample(str(number), first, second, None))
+    counted = Cuts(model.max_length) if cuts is None else cuts
     with backends.limited_threads(threads, model.ops):
-        return list(predict_examples([model], examples))
+        found = list(predict_examples([model], examples, cuts=counted))
+    if cuts is None:
+        warn_of_cuts({"": counted}, model.config.P)
+    return found
 
 
 def _is_pair(model: Finetuned) -> bool | None:

@@ -70,6 +70,7 @@ def listed(batch):
         "word_ids": batch.word_ids.tolist(),
         "special_tokens_mask": batch.special_tokens_mask.tolist(),
         "source": batch.source.tolist(),
+        "n_cut": batch.n_cut.tolist(),
         "n_invalid": batch.n_invalid,
     }
 
@@ -243,6 +244,11 @@ def test_cuts_and_windows_are_those_made_by_hand(
     assert batch.token_type_ids.tolist() == [i for s in sequences for i in s.token_type_ids.tolist()]
     assert batch.special_tokens_mask.tolist() == [
         i for s in sequences for i in s.special_tokens_mask.tolist()
+    ]
+    whole = [len(first) + (len(second) if pairs else 0) for first, second in texts]
+    kept = [int((~sequence.special_tokens_mask).sum()) for sequence in sequences]
+    assert batch.n_cut.tolist() == [
+        0 if stride is not None else whole[source] - n for source, n in zip(batch.source, kept, strict=True)
     ]
     for sequence, source in zip(sequences, batch.source, strict=True):
         rows = zip(

@@ -342,11 +342,13 @@ examples:
 def run_classify(arguments: argparse.Namespace) -> int:
     """Ask, and print."""
     from minibert.finetune import classify
+    from minibert.finetuning.cuts import Cuts, warn_of_cuts
     from minibert.finetuning.models import Finetuned
 
     model = Finetuned.from_pretrained(arguments.folder, arguments.backend, arguments.threads)
     given = arguments.text is not None
-    ask = partial(classify, arguments.folder, threads=arguments.threads, model=model)
+    cuts = Cuts(model.max_length)
+    ask = partial(classify, arguments.folder, threads=arguments.threads, model=model, cuts=cuts)
     ask([])  # which complains of a model that has no classes
     status = 0
     for number, texts in enumerate([(arguments.text, arguments.second)] if given else _pairs(), start=1):
@@ -359,6 +361,7 @@ def run_classify(arguments: argparse.Namespace) -> int:
             emit(f"minibert: line {number:,}: {printable(str(error))}", file=sys.stderr)
             status = 1
         emit(json_text(found, indent=None) if arguments.json else _said(found, in_full=given), flush=True)
+    warn_of_cuts({"": cuts}, model.config.P)
     return status
 
 

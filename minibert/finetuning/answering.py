@@ -155,7 +155,8 @@ class Answering(Task):
     def mistakes(self, examples: Sequence[Question], predictions: Sequence[dict[str, Any]]) -> list[Mistake]:
         f1 = metrics.question_scores(examples, _texts(predictions), self._version(examples)).f1
         wrong = []
-        for question, prediction, right in zip(examples, predictions, f1.tolist(), strict=True):
+        found = zip(examples, predictions, f1.tolist(), strict=True)
+        for number, (question, prediction, right) in enumerate(found):
             if right == 1.0:
                 continue
             gold = list(dict.fromkeys(answer.text for answer in question.answers))
@@ -167,6 +168,7 @@ class Answering(Task):
                     " | ".join(gold) or NO_ANSWER,
                     prediction["text"] or NO_ANSWER,
                     (1.0 - right) * prediction["probability"],
+                    number,
                 )
             )
         return sorted(wrong, key=lambda mistake: -mistake.badness)

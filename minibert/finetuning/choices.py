@@ -18,6 +18,7 @@ from minibert.data.choice import ChoiceExample
 from minibert.data.glue import PACKED
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
+from minibert.finetuning.cuts import with_marks
 from minibert.finetuning.registry import TASKS
 from minibert.finetuning.task import Mistake, Task, softmax
 
@@ -112,10 +113,11 @@ class Choices(Task):
                 _check(example, choices, training)
                 contexts += [example.context] * choices
                 endings += [f"{example.start} {ending}".strip() for ending in example.endings]
-            encoded = iter(tokenizer.encode_batch(contexts, endings, max_length=max_length))
+            encoded = tokenizer.encode_batch(contexts, endings, max_length=max_length)
+            cuts = encoded.n_cut.tolist()
+            every = (Sequence(o.ids, o.token_type_ids, cut=n) for o, n in zip(encoded, cuts, strict=True))
             for number, example in enumerate(block, start=done):
-                sequences = tuple(Sequence(one.ids, one.token_type_ids) for one in islice(encoded, choices))
-                yield Feature(sequences, example.label, None, number)
+                yield Feature(tuple(islice(every, choices)), example.label, None, number)
             done += len(block)
 
     def predict(
@@ -154,13 +156,25 @@ class Choices(Task):
     def mistakes(self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]) -> list[Mistake]:
         """Wrong choices, the one whose right ending was the least likely first."""
         found = []
-        for example, prediction in zip(examples, predictions, strict=True):
+        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             if prediction["choice"] != example.label:
                 chance = max(prediction["probabilities"][example.label], 1e-300)
                 text = f"{example.context} {example.start}".strip()
                 expected, said = (example.endings[one] for one in (example.label, prediction["choice"]))
-                found.append(Mistake(text, expected, said, -math.log(chance)))
+                found.append(Mistake(text, expected, said, -math.log(chance), number))
         return sorted(found, key=lambda mistake: -mistake.badness)
+
+    def as_read(self, mistake: Mistake, example: ChoiceExample, tokenizer: Any, max_length: int) -> Mistake:
+        """The context as it was read with the right ending, and both endings."""
+        (context, expected), (_, found) = (
+            with_marks(tokenizer, max_length, example.context, f"{example.start} {ending}".strip())
+            for ending in (mistake.expected, mistake.found)
+        )
+        return mistake._replace(
+            text=f"{context} {example.start}".strip(),
+            expected=expected.removeprefix(example.start).strip(),
+            found=found.removeprefix(example.start).strip(),
+        )
 
 
 def create(name: str, columns: Mapping[str, Any]) -> Choices:

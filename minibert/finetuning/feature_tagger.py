@@ -204,6 +204,11 @@ class FeatureTagger:
         )
 
     @property
+    def config(self) -> Any:
+        """The configuration of the frozen encoder."""
+        return self.model.config
+
+    @property
     def head(self) -> Head:
         """What it answers, as the head of a fine-tuned model would."""
         return Head("tag", len(self.labels))

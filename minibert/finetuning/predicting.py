@@ -5,6 +5,7 @@ from typing import Any
 
 from minibert.errors import InputError, naming
 from minibert.finetuning.batches import lengths
+from minibert.finetuning.cuts import Cuts
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import TOKEN_BUDGET
 from minibert.finetuning.progress import Progress
@@ -19,6 +20,7 @@ def predict_examples(
     budget: int = TOKEN_BUDGET,
     show: bool = False,
     source: str = "",
+    cuts: Cuts | None = None,
 ) -> Iterator[Any]:
     """The prediction of each example, in their order, made as they are asked for.
 
@@ -30,12 +32,15 @@ def predict_examples(
     budget : tokens of a batch.
     show : progress on the error stream.
     source : what errors call the place that the examples are from.
+    cuts : counts what is cut of their texts.
     """
     first, tuned = models[0], mean_tuned(models)
     with Progress(len(examples), "examples", show) as progress:
         for part in chunks(examples):
             with naming(source):
                 features = first.features(part)
+            if cuts is not None:
+                cuts.add(features)
             share = _share(progress, len(part), len(models) * int(lengths(features).sum()))
             said = [model.outputs(features, budget, share) for model in models]
             outputs = [first.task.average(each) for each in zip(*said, strict=True)]

@@ -10,6 +10,7 @@ from minibert.data.tables import MissingColumn
 from minibert.errors import InputError, MissingFile, naming
 from minibert.finetuning import registry
 from minibert.finetuning.batches import Features, epoch_order
+from minibert.finetuning.cuts import Cuts, warn_of_cuts
 from minibert.finetuning.models import check_vocabulary, gathered, keeps_head, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.stored import OPTIONS_FILE
@@ -34,6 +35,7 @@ class Prepared(NamedTuple):
     train: Features
     dev: Features
     fingerprint: int  # of labels and examples
+    truncated: dict[str, Any]  # what was cut of their texts, see `warn_of_cuts`
 
     @property
     def head(self) -> Head:
@@ -81,6 +83,9 @@ def prepare(options: FinetuneOptions) -> Prepared:
             f"{options.task} asks about two texts at a time, but {options.model} knows one segment only "
             "(type_vocab_size=1); give a model with two."
         )
+    cuts = {"train": Cuts(max_length), "dev": Cuts(max_length)}
+    for one, part in zip(cuts.values(), (features, dev_features), strict=True):
+        one.add(part)
     return Prepared(
         task=task,
         tokenizer=tokenizer,
@@ -91,6 +96,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
         train=features,
         dev=dev_features,
         fingerprint=fingerprint(labels, train, dev),
+        truncated=warn_of_cuts(cuts, config.P),
     )
 
 

@@ -73,6 +73,7 @@ class Facts:
         for the metric on dev after it; a row may have both.
     mistakes : every wrong prediction, the worst first: objects with `text`, `expected` and `found`.
     seconds : that training took.
+    note : a sentence that belongs to the figures, such as how much of the texts was cut.
     """
 
     title: str
@@ -87,6 +88,7 @@ class Facts:
     curve: Sequence[Mapping[str, float]] = ()
     mistakes: Sequence[Any] = ()
     seconds: float | None = None
+    note: str = ""
 
 
 def write_report(folder: str | Path, facts: Facts) -> Path:
@@ -146,6 +148,7 @@ def _headline(facts: Facts) -> list[str]:
         f"<h1>{plain(facts.title)}</h1>",
         f'<p class="faint">{"; ".join(about)}</p>',
         f'<p class="headline"><b>{plain(told)}</b> {plain(figure_name(facts.metric))}{interval}</p>',
+        *([f"<p>{plain(facts.note)}</p>"] if facts.note else []),
     ]
 
 

@@ -11,12 +11,13 @@ from typing import Any
 from minibert import metrics
 from minibert.files import atomic_text, read_text
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.task import Task
+from minibert.finetuning.task import Mistake, Task
 from minibert.runlog import METRICS, read_metrics
 from minibert.terminal import printable
 
 REPORT = "report.json"
 SPENT = ("checkpoints", "best", "activations")  # what a run has in its folder until it is finished
+Reading = tuple[Any, int]  # tokenizer, most tokens of a sequence
 WORST = 10  # mistakes in report.json
 IN_A_LINE = 3  # figures
 PLAIN = ("total", "thresh")  # how figures end that are no shares of one
@@ -68,6 +69,7 @@ def report_of(
     examples: Sequence[Any],
     predictions: Sequence[Any],
     scores: Mapping[str, float] | None = None,
+    reading: Reading | None = None,
 ) -> dict[str, Any]:
     """Figures, interval and the worst mistakes of some predictions, for JSON.
 
@@ -76,6 +78,7 @@ def report_of(
     task, labels : what was asked, and the classes.
     examples, predictions : one prediction for each example.
     scores : the official figures where they are known already.
+    reading : how the model read them, for marks in the mistakes where it stopped.
     """
     interval = metrics.bootstrap(task.statistic(examples, predictions), len(examples))
     return {
@@ -86,8 +89,18 @@ def report_of(
         "interval": [float(end) for end in interval],  # 95%, of the metric
         "examples": len(examples),
         "labels": list(labels),
-        "mistakes": [one._asdict() for one in task.mistakes(examples, predictions)[:WORST]],
+        "mistakes": [one._asdict() for one in _mistakes(task, examples, predictions, reading)[:WORST]],
     }
+
+
+def _mistakes(
+    task: Task, examples: Sequence[Any], predictions: Sequence[Any], reading: Reading | None
+) -> list[Mistake]:
+    """Every mistake, the worst of them as the model read them."""
+    found = task.mistakes(examples, predictions)
+    if reading is not None:
+        found[:WORST] = [task.as_read(one, examples[one.example], *reading) for one in found[:WORST]]
+    return found
 
 
 def save_report(
@@ -97,6 +110,7 @@ def save_report(
     examples: Sequence[Any],
     predictions: Sequence[Any],
     report: dict[str, Any],
+    reading: Reading | None = None,
 ) -> None:
     """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
     from minibert.finetuning.report import Facts, write_report
@@ -112,8 +126,9 @@ def save_report(
         labels=report["labels"],
         classes=task.classes(examples, predictions),
         curve=curve(folder, task.metric),
-        mistakes=task.mistakes(examples, predictions),
+        mistakes=_mistakes(task, examples, predictions, reading),
         seconds=report["training_seconds"],
+        note=report.get("truncated", {}).get("warning", ""),
     )
     page = write_report(folder, facts)
     report |= {

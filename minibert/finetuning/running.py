@@ -240,8 +240,11 @@ def _finish(run: Run, state: State, began: float) -> dict[str, Any]:
         "seconds": round(time.monotonic() - began, 1),
         "crc32": {name: crc32_of(folder / name) for name in MODEL_FILES},
     }
-    report = report_of(data.task, data.labels, data.dev_examples, predictions, best["scores"])
+    if data.truncated:
+        facts["truncated"] = data.truncated
+    reading = data.tokenizer, data.max_length
+    report = report_of(data.task, data.labels, data.dev_examples, predictions, best["scores"], reading)
     report |= {"best_epoch": best["epoch"], "best_step": best["step"]} | facts
-    save_report(folder, run.options, data.task, data.dev_examples, predictions, report)
+    save_report(folder, run.options, data.task, data.dev_examples, predictions, report, reading)
     remove_spent(folder)
     return report

@@ -21,6 +21,7 @@ from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.finetuning import submissions
+from minibert.finetuning.cuts import with_marks
 from minibert.finetuning.own_files import read_own
 from minibert.finetuning.registry import TASKS
 from minibert.finetuning.task import Mistake, Task, softmax
@@ -95,7 +96,8 @@ class Sentences(Task):
                     "Some examples have a second text and others have none; give all or none one."
                 )
             encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=max_length)
-            for number, (example, one) in enumerate(zip(block, encoded, strict=True), start=done):
+            found = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
+            for number, (example, one, cut) in enumerate(found, start=done):
                 if _is_blank(one) and len(one) < max_length:
                     blank.append(example.id)
                     if self.refuses_blanks:
@@ -103,7 +105,7 @@ class Sentences(Task):
                             f"Example {example.id} has an empty sentence, or one without a piece in the "
                             "vocabulary; fill it or leave the example out."
                         )
-                sequence = Sequence(one.ids, one.token_type_ids)
+                sequence = Sequence(one.ids, one.token_type_ids, cut=cut)
                 label = self._label(example, numbers, training)
                 yield Feature((sequence,), label, None, number)
             done += len(block)
@@ -180,15 +182,19 @@ class Sentences(Task):
     def mistakes(self, examples: Many[TextExample], predictions: Many[dict[str, Any]]) -> list[Mistake]:
         """Wrong classes, the one whose right class was the least likely first; numbers by their error."""
         found = []
-        for example, prediction in zip(examples, predictions, strict=True):
+        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             text = "\n".join(filter(None, (example.first, example.second)))
             if self.kind == "regress":
                 expected, said = float(example.label), prediction["value"]
-                found.append(Mistake(text, f"{expected:g}", f"{said:.3f}", abs(expected - said)))
+                found.append(Mistake(text, f"{expected:g}", f"{said:.3f}", abs(expected - said), number))
             elif prediction["label"] != example.label:
                 chance = max(prediction["probabilities"].get(example.label, 0.0), 1e-300)
-                found.append(Mistake(text, example.label, prediction["label"], -math.log(chance)))
+                found.append(Mistake(text, example.label, prediction["label"], -math.log(chance), number))
         return sorted(found, key=lambda mistake: -mistake.badness)
+
+    def as_read(self, mistake: Mistake, example: TextExample, tokenizer: Any, max_length: int) -> Mistake:
+        texts = with_marks(tokenizer, max_length, example.first, example.second)
+        return mistake._replace(text="\n".join(texts))
 
     def classes(
         self, examples: Many[TextExample], predictions: Many[dict[str, Any]]

@@ -201,11 +201,11 @@ class Tagging(Task):
         """Sentences with entities missed, made up or cut wrongly, those with most of them first."""
         gold, predicted = _comparable(examples, predictions)
         found = []
-        for example, expected_tags, found_tags in zip(examples, gold, predicted, strict=True):
-            sides = [entities.chunks(tags) for tags in (expected_tags, found_tags)]
+        for number, (example, *tags) in enumerate(zip(examples, gold, predicted, strict=True)):
+            sides = [entities.chunks(one) for one in tags]
             if wrong := set(sides[0]) ^ set(sides[1]):
                 shown = (entities_text(example.words, chunks) for chunks in sides)
-                found.append(Mistake(" ".join(example.words), *shown, badness=float(len(wrong))))
+                found.append(Mistake(" ".join(example.words), *shown, float(len(wrong)), number))
         return sorted(found, key=lambda mistake: -mistake.badness)
 
     def classes(

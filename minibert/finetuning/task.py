@@ -34,6 +34,7 @@ class Mistake(NamedTuple):
     expected: str
     found: str
     badness: float  # larger is worse: what the mistakes are ordered by
+    example: int = 0  # its number
 
 
 class Task(ABC):
@@ -131,6 +132,10 @@ class Task(ABC):
     @abstractmethod
     def mistakes(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[Mistake]:
         """Every wrong prediction, the worst first."""
+
+    def as_read(self, mistake: Mistake, example: Any, tokenizer: Any, max_length: int) -> Mistake:
+        """A mistake with a mark wherever the model stopped reading; for tasks whose texts are cut."""
+        return mistake
 
     def classes(
         self, examples: Sequence[Any], predictions: Sequence[Any]

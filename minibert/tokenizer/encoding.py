@@ -146,6 +146,7 @@ class BatchEncoding:
     offsets, word_ids : (T,2) and (T,) int32, as in `Encoding`; they must be asked for.
     special_tokens_mask : (T,) bool.
     source : (S,) int64, number of the text (or pair) that each sequence is of: several windows share one.
+    n_cut : (S,) int64, pieces of its text (or pair) that there was no room for; 0 where windows hold all.
     n_invalid : stretches of bytes that were not UTF-8 in texts given as bytes, each read as U+FFFD.
     """
 
@@ -157,9 +158,11 @@ class BatchEncoding:
         source: np.ndarray | None,  # (S,) None where each sequence is of its own text
         wrapped: bool,
         vocab: Any,
+        n_cut: np.ndarray | None = None,  # (S,) None where nothing was cut
     ):
         self.ids = encoded.ids
         self.cu_seqlens = _int32(cu_seqlens)
+        self.n_cut = np.zeros(len(self), np.int64) if n_cut is None else n_cut
         self.n_invalid = encoded.n_invalid
         self._alignment = None if encoded.offsets is None else (encoded.offsets, encoded.words)
         self._seconds = seconds
@@ -338,7 +341,8 @@ def lay_out(encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, v
         words=None if encoded.words is None else encoded.words.take(rows),
     )
     seconds = ends[:, (lengths.shape[1] - 1) // 2] if pairs else None  # behind A, or behind its [SEP]
-    return BatchEncoding(cut, np.concatenate([[0], ends[:, -1]]), seconds, source, wrapped, vocab)
+    n_cut = None if limit.stride is not None else np.diff(borders) - lengths.sum(1)
+    return BatchEncoding(cut, np.concatenate([[0], ends[:, -1]]), seconds, source, wrapped, vocab, n_cut)
 
 
 # bounds (N+1,) -> (S,k) (S,k) (S,)
