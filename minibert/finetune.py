@@ -236,7 +236,7 @@ def predict(
     require_folder(out)
     models = _load(folders, task, backend, threads, dtype)
     first, cuts = models[0], Cuts(models[0].max_length)
-    examples = asked_examples(first.task, first.folder, data, split, own=task is None)
+    examples = asked_examples(first.task, first.folder, data, split, own=task is None, labelled=False)
     first.task.tell_unknown(examples, first.labels)
     if majority:
         if first.head.kind != "classify":
@@ -254,6 +254,7 @@ def predict(
             for example, prediction in zip(examples, said, strict=True):
                 predictions.append(prediction)
                 row = prediction if isinstance(prediction, dict) else {"prediction": prediction}
+                row = first.task.asked(example) | row
                 row = {"id": example.id} | row if hasattr(example, "id") else row
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
 

@@ -1,11 +1,14 @@
 """Which examples a fine-tuned model is asked about: never by mistake those that it has learnt from."""
 
+import json
 import shutil
 from functools import partial
 
 import pytest
 from small_tasks import reviews, write_model, write_table
 
+from minibert.data.ner import TaggedSentence
+from minibert.data.squad import Question
 from minibert.errors import InputError
 from minibert.finetune import evaluate, finetune, predict
 from minibert.finetuning import registry
@@ -88,3 +91,69 @@ def test_the_majority_is_that_of_what_was_learnt(of_a_file, tmp_path):
     other = write_table(tmp_path / "other.tsv", ("text", "label"), rows)
     report = predict([of_a_file], other, "test", tmp_path / "out", majority=True, backend="numpy")
     assert train.count(usual) > train.count(rare) and report["scores"]["accuracy"] == 0.0
+
+
+# tables without labels
+
+
+UNLABELLED = {
+    "csv": "text\n{}\n{}\n",
+    "tsv": "text\n{}\n{}\n",
+    "jsonl": '{{"text": "{}"}}\n{{"text": "{}"}}\n',
+}
+TEXTS = ("the film is warm", "a dull story")
+
+
+@pytest.mark.parametrize("suffix", UNLABELLED)
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_a_table_without_labels_is_predicted_with_its_texts(of_a_file, tmp_path, suffix, split):
+    other = tmp_path / f"{split}.{suffix}"
+    other.write_text(UNLABELLED[suffix].format(*TEXTS))
+    for data in (other, tmp_path):
+        report = predict([of_a_file], data, split, tmp_path / "out", backend="numpy")
+        table, lines = ([*open(file, encoding="utf-8")] for file in report["files"])
+        rows = [line.rstrip("\n").split("\t") for line in table]
+        found = [json.loads(line) for line in lines]
+        assert report["scores"] is None and rows[0] == ["id", "prediction", "text"]
+        assert [row[2] for row in rows[1:]] == [one["text"] for one in found] == [*TEXTS]
+        assert [row[1] for row in rows[1:]] == [one["label"] for one in found]
+    with pytest.raises(InputError, match="has no .*label.*its"):
+        evaluate([of_a_file], other, "dev", backend="numpy")
+
+
+def test_a_missing_column_of_texts_is_no_table_without_labels(of_a_file, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text("review\na film\n")
+    with pytest.raises(InputError, match=r"has no column 'text', its header is .*review"):
+        predict([of_a_file], other, "dev", tmp_path / "out", backend="numpy")
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_the_header_of_a_table_without_labels_is_no_text(tmp_path, header):
+    """The name of its column of labels is how the first row is known for a header."""
+    read = registry.create("classify", {"text": "1", "label": "verdict" if header else "2"}).read
+    (tmp_path / "test.csv").write_text("review\nthe film\na story\n")
+    texts = [example.first for example in read(tmp_path, "test")]
+    assert texts == ["review", "the film", "a story"][header:]
+
+
+def test_pairs_stand_beside_their_predictions(tmp_path):
+    rows = [
+        (text, other, label) for (text, label), (other, _) in zip(reviews(30, 1), reviews(30, 2), strict=True)
+    ]
+    for split in ("train", "dev"):
+        write_table(tmp_path / "data" / f"{split}.tsv", ("text", "other", "label"), rows)
+    run = run_on(tmp_path / "data", tmp_path, columns={"second": "other"})
+    asked = write_table(tmp_path / "asked.tsv", ("other", "text"), [("a story", "the film")])
+    report = predict([run], asked, "dev", tmp_path / "out", backend="numpy")
+    header, row = (line.rstrip("\n").split("\t") for line in open(report["files"][0], encoding="utf-8"))
+    assert header == ["id", "prediction", "text", "second"] and row[2:] == ["the film", "a story"]
+
+
+def test_questions_and_words_stand_beside_their_predictions():
+    question = Question("0", "the film", "a story", (), None)
+    assert registry.create("qa").asked(question) == {"question": "the film"}
+    assert registry.create("squad1").asked(question) == {}
+    assert registry.create("tag").asked(TaggedSentence(("the", "film"), None, 0)) == {
+        "words": ["the", "film"]
+    }

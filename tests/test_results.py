@@ -34,12 +34,15 @@ def test_a_run_too_short_to_be_timed_has_no_speed():
 
 def test_the_table_of_predictions_has_a_row_for_each_whatever_labels_and_ids_hold(tmp_path):
     said = [("1", "plain"), ("a\tb", "tab\tand\nline"), ('say "so"', "c\rr"), ("4", "it's, fine")]
-    examples = [TextExample(id, "text", None, None) for id, _ in said]
+    examples = [TextExample(id, "a\nfilm", None, None) for id, _ in said]
     predictions = [{"label": label} for _, label in said]
     [path] = registry.create("classify").write(tmp_path, "test", examples, predictions)
     with open(path, encoding="utf-8", newline="") as file:
-        assert [*csv.reader(file, delimiter="\t")] == [["id", "prediction"], *map(list, said)]
-    assert path.read_text("utf-8").startswith("id\tprediction\n1\tplain\n")
+        assert [*csv.reader(file, delimiter="\t")] == [
+            ["id", "prediction", "text"],
+            *([*row, "a\nfilm"] for row in said),
+        ]
+    assert path.read_text("utf-8").startswith('id\tprediction\ttext\n1\tplain\t"a\nfilm"\n')
 
 
 def test_the_line_of_an_epoch_has_no_counts():

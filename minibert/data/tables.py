@@ -25,11 +25,14 @@ JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
 class MissingColumn(InputError):
-    """A table has no column for a role, one of the arguments of its reader."""
+    """The table at `path` has no column for a role, one of the arguments of its reader.
 
-    def __init__(self, message: str, role: str) -> None:
+    `header` tells whether its first row was taken for names of columns; None where there is no such row.
+    """
+
+    def __init__(self, message: str, role: str, path: Path, header: bool | None = None) -> None:
         super().__init__(message)
-        self.role = role
+        self.role, self.path, self.header = role, path, header
 
 
 Column = str | int  # a name in the header, or a number from 1 (which may be written "1")
@@ -221,7 +224,7 @@ def _of_json(
         for role, column in columns.items():
             if column is not None and column not in value:
                 message = f"{path}, line {line} has no {column!r}, its keys are {shown(list(value))}."
-                raise InputError(message) if number else MissingColumn(message, role)
+                raise InputError(message) if number else MissingColumn(message, role, path)
             cell = None if column is None else value[column]
             row[role] = cell if cell is None or (lists and isinstance(cell, list | dict)) else _string(cell)
         yield line, row
@@ -268,7 +271,10 @@ def _place(role: str, column: Column | None, names: list[str] | None, width: int
         return number - 1 if number > 0 else width + number
     there = f"its header is {shown(names)}" if names else f"it has {width} columns"
     raise MissingColumn(
-        f"{path} has no column {column!r}, {there}; name a column or give its number, from 1.", role
+        f"{path} has no column {column!r}, {there}; name a column or give its number, from 1.",
+        role,
+        path,
+        names is not None,
     )
 
 

@@ -255,6 +255,9 @@ class OwnQuestions(Answering):
     def read(self, data: Path, split: str) -> list[Question]:
         return read_own(tables.read_questions, data, split, self.columns, {"answer": None, "start": None})
 
+    def asked(self, example: Question) -> dict[str, str]:
+        return {"question": example.question}
+
     def may_be_none(self, examples: Sequence[Question]) -> bool:
         return any(question.impossible for question in examples)
 

@@ -21,6 +21,8 @@ def read_own(
 ) -> list[Any]:
     """The examples of a split; those of "test" may lack their labels.
 
+    The first row of a table is its header with the column of labels and without it.
+
     Parameters
     ----------
     read : a reader of `minibert.data.tables`.
@@ -34,7 +36,7 @@ def read_own(
     except MissingColumn as error:  # a column with holes is another matter
         if split != "test" or error.role not in unlabelled:
             raise
-        return read(path, **{**columns, **unlabelled})
+        return read(path, **{**columns, **unlabelled, "header": error.header})
 
 
 def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:

@@ -169,7 +169,9 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
     return found[0]
 
 
-def asked_examples(task: Task, folder: Path, data: str | Path | None, split: str, own: bool) -> list[Any]:
+def asked_examples(
+    task: Task, folder: Path, data: str | Path | None, split: str, own: bool, labelled: bool = True
+) -> list[Any]:
     """The examples that a fine-tuned model is asked about: never by mistake those that it has learnt from.
 
     Parameters
@@ -180,12 +182,22 @@ def asked_examples(task: Task, folder: Path, data: str | Path | None, split: str
         the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
     split : of the examples.
     own : the task is that of the model.
+    labelled : False where a table of one's own may lack the column of what is expected.
 
     Raises
     ------
     InputError
         When the files can't be read, or a divided file is asked for its test part.
     """
+    try:
+        return _asked(task, folder, data, split, own)
+    except MissingColumn as error:
+        if labelled or error.role not in TOLD:
+            raise
+        return task.read(error.path, "test")  # which may lack it
+
+
+def _asked(task: Task, folder: Path, data: str | Path | None, split: str, own: bool) -> list[Any]:
     options = FinetuneOptions.load(folder / OPTIONS_FILE) if (folder / OPTIONS_FILE).exists() else None
     if data is None and options is None:
         raise InputError(f"{folder} does not say what it was fine-tuned on; name the data.")

@@ -172,11 +172,13 @@ class Sentences(Task):
     def write(
         self, folder: Path, split: str, examples: Many[TextExample], predictions: Many[dict[str, Any]]
     ) -> list[Path]:
-        """A table of ids and answers; what holds tabs, line ends or quotation marks is quoted as in CSV."""
+        """A table of ids, answers and texts; what holds tabs, line ends or quotation marks is quoted as in
+        CSV."""
         answers = [p["value"] if self.kind == "regress" else p["label"] for p in predictions]
-        rows = [f"{_cell(e.id)}\t{_cell(str(a))}\n" for e, a in zip(examples, answers, strict=True)]
+        rows = [("id", "prediction", *self.asked(examples[0]))] if examples else []
+        rows += [(e.id, str(a), *self.asked(e).values()) for e, a in zip(examples, answers, strict=True)]
         path = folder / f"{split}_predictions.tsv"
-        atomic_text(path, "".join(["id\tprediction\n", *rows]))
+        atomic_text(path, "".join("\t".join(map(_cell, row)) + "\n" for row in rows))
         return [path]
 
     def mistakes(self, examples: Many[TextExample], predictions: Many[dict[str, Any]]) -> list[Mistake]:
@@ -249,6 +251,10 @@ class OwnTexts(Sentences):
     def read(self, data: Path, split: str) -> list[TextExample]:
         given = self.columns | {"numeric": self.kind == "regress"}
         return read_own(tables.read_texts, data, split, given, {"label": None})
+
+    def asked(self, example: TextExample) -> dict[str, str]:
+        second = {} if example.second is None else {"second": example.second}
+        return {"text": example.first} | second
 
 
 def create(name: str, columns: Mapping[str, Any]) -> Sentences:

@@ -197,6 +197,9 @@ class Tagging(Task):
         atomic_text(path, "".join(lines))
         return [path]
 
+    def asked(self, example: TaggedSentence) -> dict[str, list[str]]:
+        return {"words": list(example.words)} if self.name == "tag" else {}
+
     def mistakes(self, examples: Many[TaggedSentence], predictions: Many[list[str]]) -> list[Mistake]:
         """Sentences with entities missed, made up or cut wrongly, those with most of them first."""
         gold, predicted = _comparable(examples, predictions)

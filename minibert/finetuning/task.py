@@ -133,6 +133,10 @@ class Task(ABC):
     def mistakes(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[Mistake]:
         """Every wrong prediction, the worst first."""
 
+    def asked(self, example: Any) -> dict[str, Any]:
+        """What stands beside the prediction in JSON: the texts of a table of one's own, by role."""
+        return {}
+
     def as_read(self, mistake: Mistake, example: Any, tokenizer: Any, max_length: int) -> Mistake:
         """A mistake with a mark wherever the model stopped reading; for tasks whose texts are cut."""
         return mistake
