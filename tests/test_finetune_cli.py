@@ -262,6 +262,15 @@ def test_classify_names_the_command_that_a_model_is_for(tmp_path, capsys, monkey
         assert f"was fine-tuned for {task}, " in line and line.endswith(f"use minibert {command}.\n")
 
 
+def test_only_a_whole_argument_names_a_file(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a FILE.txt").write_text("the film")
+    line = ends_badly(capsys, 2, "classify", str(run), "a FILE.txt")
+    assert "a FILE.txt is a file" in line and "minibert classify RUN < 'a FILE.txt' for lines" in line
+    for text in ("a FILE.txt is a film", "charming " * 2000, str(tmp_path)):
+        assert cli.main(["classify", str(run), text, "--backend", "numpy"]) == 0
+
+
 def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
     rows = [(text, text, float(label)) for text, label in reviews(120, 8)]
     write_table(tmp_path / "data" / "train.tsv", ("text", "other", "score"), rows)
@@ -340,6 +349,10 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("evaluate {run} --split test", "has no labels to score against"),
         ("classify {run} film story", "was fine-tuned for single texts"),
         ("classify {new} film", "There is no folder {new}"),
+        ("classify {run} {sst2}/dev.tsv", "{sst2}/dev.tsv is a file, but a text is expected; use minibert"),
+        ("classify {run} film {sst2}/dev.tsv", "predict --model RUN --data {sst2}/dev.tsv --out DIR for"),
+        ("tag {run} film {sst2}/dev.tsv", "expected; name it with --text {sst2}/dev.tsv to tag its lines."),
+        ("answer {run} {sst2}/dev.tsv --text x", "give the question itself, and --text {sst2}/dev.tsv to"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
@@ -348,7 +361,7 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
     new = str(tmp_path / "new")
     line = ends_badly(capsys, 2, *words.format(new=new, model=model, sst2=sst2, run=run).split())
     assert line.startswith("minibert")
-    assert message.format(new=new) in line
+    assert message.format(new=new, sst2=sst2) in line
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert.cli.flags import add_engine, add_json
-from minibert.cli.lines import STANDARD_INPUT
+from minibert.cli.lines import STANDARD_INPUT, refuse_file
 from minibert.errors import InputError
 from minibert.files import LARGEST_WHOLE
 from minibert.reading import byte_pieces, too_much
@@ -56,6 +56,7 @@ def run_answer(arguments: argparse.Namespace) -> int:
 
     if not 1 <= arguments.top <= Answering.n_best:
         raise InputError(f"--top {arguments.top} is not possible; choose from 1 to {Answering.n_best}.")
+    refuse_file(arguments.question, "give the question itself, and --text FILE to ask about that")
     text = _text(arguments.text)
     backends.limit_threads(arguments.threads)
     model = Finetuned.from_pretrained(arguments.folder, arguments.backend, arguments.threads)

@@ -18,7 +18,7 @@ from minibert.cli.flags import (
     add_optimizer,
     said_fields,
 )
-from minibert.cli.lines import STANDARD_INPUT, text_lines
+from minibert.cli.lines import STANDARD_INPUT, refuse_file, text_lines
 from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, SWEEP, FinetuneOptions
 from minibert.finetuning.registry import TASKS
@@ -33,6 +33,10 @@ RECIPE_TABLE = "\n".join(
     for name, recipe in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
 DTYPE_HELP = "precision: float32, float64, bfloat16, or auto for the fastest"
+FILES_INSTEAD = (
+    "use minibert predict --model RUN --data FILE --out DIR for the rows of a table, or "
+    "minibert classify RUN < FILE for lines of text"
+)
 MODEL_HELP = "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"
 
 
@@ -227,12 +231,14 @@ def add_predict(commands: Any) -> None:
 Predicts a split with a fine-tuned model and writes the task's official files
 (GLUE's for its server; predictions, n best and null odds of SQuAD), and every
 prediction as a line of JSON. Several models are averaged, as in the paper's
-ensembles. Where the split has labels, the official figures are printed.
+ensembles. Where the split has labels, the official figures are printed. A table
+of your own needs none; its texts stand beside the predictions.
 """,
         epilog="""
 examples:
   minibert predict --model runs/rte --data glue --split test --out submission
   minibert predict --model runs/a --model runs/b --data squad --split dev --out ensemble
+  minibert predict --model runs/reviews --data new_reviews.csv --out answers
 """,
     )
     parser.set_defaults(run=run_predict)
@@ -329,6 +335,7 @@ the error stream; the exit status is then 1.
 examples:
   minibert classify runs/sst2 "a charming and often affecting journey"
   minibert classify runs/rte "Dana Reeve has died." "Dana Reeve lives." --json
+  minibert classify runs/sst2 < reviews.txt
 """,
     )
     parser.set_defaults(run=run_classify)
@@ -345,6 +352,8 @@ def run_classify(arguments: argparse.Namespace) -> int:
     from minibert.finetuning.cuts import Cuts, warn_of_cuts
     from minibert.finetuning.models import Finetuned
 
+    for text in (arguments.text, arguments.second):
+        refuse_file(text, FILES_INSTEAD)
     model = Finetuned.from_pretrained(arguments.folder, arguments.backend, arguments.threads)
     given = arguments.text is not None
     cuts = Cuts(model.max_length)

@@ -1,10 +1,13 @@
 """Lines of text that commands read: of a file, or as they come on the standard input."""
 
+import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from minibert.errors import InputError
 from minibert.reading import PIECE_BYTES, byte_pieces, decoded, whole_lines
 
 STANDARD_INPUT = "-"
@@ -34,3 +37,16 @@ def text_lines(file: str, told: Callable[[int], None] = lambda place: None) -> I
         yield from lines
     if rest:
         yield rest
+
+
+def refuse_file(text: str | None, instead: str) -> None:
+    """Raise InputError where an argument that is taken for a text is the name of a file.
+
+    Parameters
+    ----------
+    text : the argument, if there is one.
+    instead : what to do; FILE in it becomes the name, as a shell wants it.
+    """
+    if text and os.path.isfile(text):
+        instead = instead.replace("FILE", shlex.quote(text))
+        raise InputError(f"{text} is a file, but a text is expected; {instead}.")

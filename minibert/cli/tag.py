@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minibert.cli.flags import add_engine
-from minibert.cli.lines import STANDARD_INPUT, text_lines
+from minibert.cli.lines import STANDARD_INPUT, refuse_file, text_lines
 from minibert.errors import InputError
 from minibert.terminal import emit, json_text, printable
 
@@ -46,6 +46,8 @@ def run_tag(arguments: argparse.Namespace) -> int:
 
     if arguments.texts and arguments.text:
         raise InputError(f"--text {arguments.text} is in place of {arguments.texts[0]!r}; give one of them.")
+    for text in arguments.texts:
+        refuse_file(text, "name it with --text FILE to tag its lines")
     model = load_tagging_model(arguments.folder, arguments.backend, arguments.threads)
     texts: Iterable[str] = arguments.texts or text_lines(arguments.text or STANDARD_INPUT)
     with limited_threads(arguments.threads, model.ops):
