@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -254,6 +255,57 @@ def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
         preparation.read_examples(registry.create("classify"), options)
     one = FinetuneOptions("classify", tmp_path / "dev.tsv", "m", split_dev=0.3)
     assert preparation.read_examples(registry.create("classify"), one) == (train, dev)
+
+
+def labelled(**counts):
+    """Examples of these classes, as many as is said, taking turns."""
+    names = [name for number in range(max(counts.values())) for name in counts if number < counts[name]]
+    return [TextExample(str(number), f"text {number}", None, name) for number, name in enumerate(names)]
+
+
+def counted(examples):
+    return Counter(example.label for example in examples)
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "of_dev"),
+    [
+        (dict(no=270, yes=30), 0.1, dict(no=27, yes=3)),
+        (dict(no=292, yes=8), 0.25, dict(no=73, yes=2)),
+        (dict(a=5, b=5, c=5), 0.3, dict(a=2, b=1, c=1)),  # 1.5 each and 4 in all: the first class is rounded up
+        (dict(a=40, b=1), 0.5, dict(a=20)),  # the only example is learnt from
+        (dict(a=40, b=3), 0.1, dict(a=4)),
+        (dict(a=2, b=2), 0.9, dict(a=1, b=1)),  # one of each class is learnt from
+    ],
+)
+def test_both_parts_of_a_divided_table_have_the_shares_of_its_classes(counts, share, of_dev):
+    examples = labelled(**counts)
+    train, dev = preparation.split(examples, share, stratified=True)
+    assert counted(dev) == of_dev
+    assert set(counted(train)) == set(counts)
+    assert sorted(train + dev, key=examples.index) == examples  # each in one part, in the order of the file
+    assert (train, dev) == preparation.split(examples, share, stratified=True)
+
+
+def test_classes_without_a_second_example_leave_nothing_to_measure_on():
+    with pytest.raises(InputError, match="one part empty; give another. One example of each class is learnt"):
+        preparation.split(labelled(a=1, b=1, c=1), 0.5, stratified=True)
+
+
+def test_a_run_that_was_divided_without_regard_to_classes_keeps_its_parts(tmp_path):
+    rows = [(f"text {n}", "ab"[n < 30]) for n in range(300)]
+    table = write_table(tmp_path / "all.tsv", ("text", "label"), rows)
+    now = FinetuneOptions("classify", table, "m", split_dev=0.1).resolved()
+    task = registry.create("classify")
+    now.save(tmp_path / "finetune.json")
+    assert FinetuneOptions.load(tmp_path / "finetune.json") == now
+    stored = json.loads((tmp_path / "finetune.json").read_text())
+    del stored["stratified"]  # as such files were
+    (tmp_path / "finetune.json").write_text(json.dumps(stored))
+    before = FinetuneOptions.resumed(tmp_path / "finetune.json")
+    assert preparation.read_examples(task, before) == preparation.split(task.read(table, "dev"), 0.1)
+    assert preparation.read_examples(task, before) != preparation.read_examples(task, now)
+    assert counted(preparation.read_examples(task, now)[1]) == dict(a=27, b=3)
 
 
 @pytest.mark.parametrize("damaged", ["train", "dev"])

@@ -116,7 +116,8 @@ def _data_flags(group: Any) -> None:
         "--split-dev",
         type=float,
         metavar="SHARE",
-        help="where only one file has labels, dev or train: measure on this share of it, learn from the rest",
+        help="where only one file has labels, dev or train: measure on this share of it, and of each class, "
+        "learn from the rest",
     )
     FLAGS.number(group, "--max-length", int, "most tokens in a sequence, [CLS] and [SEP] included")
     FLAGS.number(group, "--token-budget", int, "tokens in a batch when measuring")

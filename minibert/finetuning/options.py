@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minibert.errors import InputError
 from minibert.options import DTYPES, LAMB_RATE, MOST, OPTIMIZERS, RunOptions
@@ -55,6 +55,7 @@ class FinetuneOptions(RunOptions):
     train_examples: int | None = None  # so many, always the same ones; None: all
     dev_examples: int | None = None
     split_dev: float | None = None  # there is one file only, of dev or train: measure on this share of it
+    stratified: bool = True  # that share of each class, where examples have one
     max_length: int | None = None  # of a sequence, [CLS] and [SEP] included; None: the task's
     # length of the run
     epochs: float | None = None
@@ -144,6 +145,10 @@ class FinetuneOptions(RunOptions):
                 f"freeze={self.freeze} has no meaning where feature_based={self.feature_based!r} leaves the "
                 "whole model as it is; leave one of them out."
             )
+
+    @classmethod
+    def _fields(cls, found: Any) -> dict[str, Any]:
+        return {"stratified": False} | super()._fields(found)  # which no run was whose file does not say so
 
     def resolved(self) -> "FinetuneOptions":
         """The same with every `None` that the recipe of the task answers filled in."""

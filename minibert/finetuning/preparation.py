@@ -1,6 +1,7 @@
 """Before the first step: read the data, see that model and data fit, make features of the examples."""
 
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,7 +131,8 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
             )
         train, dev = _learnt_from(task, data), task.read(data, "dev")
     else:
-        train, dev = split(_the_one_file(task, options), options.split_dev)
+        stratified = options.stratified and task.kind == "classify"
+        train, dev = split(_the_one_file(task, options), options.split_dev, stratified)
     return subset(train, options.train_examples), subset(dev, options.dev_examples)
 
 
@@ -230,25 +232,55 @@ def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
         return False
 
 
-def split(examples: list[Any], share: float) -> tuple[list[Any], list[Any]]:
-    """Examples in two at random, in their order: all but a share, and that share; always the same ones.
+def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[list[Any], list[Any]]:
+    """Divide examples in two at random, each part in their order: all but a share, and that share.
 
-    Those of one document, or about one paragraph, come to the same part: what was read is not measured on.
+    The parts are always the same ones. Those of one document, or about one paragraph, come to the same part:
+    what was read is not measured on.
+
+    Parameters
+    ----------
+    stratified : of each class the second part has its share, by largest remainder, and never all examples.
 
     Raises
     ------
     InputError
         When a part would be empty.
     """
-    held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, ("document", "context")))
+    if stratified:
+        held = set(_drawn_by_class(examples, share))
+    else:
+        held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, ("document", "context")))
     if not 0 < len(held) < len(examples):
+        if stratified:
+            why = "One example of each class is learnt from: where no class has more, add examples"
+        else:
+            why = (
+                "What is of one document or about one paragraph is not divided: where that is everything, "
+                "put lines -DOCSTART- between documents"
+            )
         raise InputError(
-            f"split_dev={share:g} of {len(examples):,} examples leaves one part empty; give another. What is "
-            "of one document or about one paragraph is not divided: where that is everything, put lines "
-            "-DOCSTART- between documents, or give files of train and dev."
+            f"split_dev={share:g} of {len(examples):,} examples leaves one part empty; give another. {why}, "
+            "or give files of train and dev."
         )
     train = [example for number, example in enumerate(examples) if number not in held]
     return train, [examples[number] for number in sorted(held)]
+
+
+def _drawn_by_class(examples: list[Any], share: float) -> list[int]:
+    """Numbers of a share of the examples of each class, drawn at random; one of each class is left."""
+    counts = Counter(example.label for example in examples)
+    wanted = {label: int(share * count) for label, count in counts.items()}
+    missing = round(share * len(examples)) - sum(wanted.values())
+    for label in sorted(counts, key=lambda label: wanted[label] - share * counts[label])[:missing]:
+        wanted[label] = min(wanted[label] + 1, counts[label] - 1)
+    drawn = []
+    for number in epoch_order(len(examples), SPLIT_SEED, 0).tolist():
+        label = examples[number].label
+        if wanted[label]:
+            wanted[label] -= 1
+            drawn.append(number)
+    return drawn
 
 
 def subset(examples: list[Any], count: int | None) -> list[Any]:
