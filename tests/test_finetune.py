@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -401,17 +402,47 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     out = tmp_path / "run"
     two = [("the film", "a"), ("a story", "b")]
     data = own(two, [("a film", "c")])
-    fails(small_options(model, data, "classify"), out, f"^{data}, dev: Example 0 has the label 'c', which no")
+    fails(
+        small_options(model, data, "classify"),
+        out,
+        f"^{data}, dev: Line 2 of dev.tsv has the label 'c', which no example to learn from has",
+    )
     data = own([*two, (" ", "a")], two)
     fails(small_options(model, data, "classify"), out, "has no text")
     data = own([*two, ("\u200b", "a")], two)
-    fails(small_options(model, data, "classify"), out, f"^{data}, train: Example 2 has an empty sentence")
+    fails(small_options(model, data, "classify"), out, f"^{data}, train: Line 4 of train.tsv has an empty")
     data = own([("the film", "x")], two)
     fails(small_options(model, data, "regress"), out, "expected a number")
     data = own([("the film", 1), ("a story", 2)], [("a film", 1)])
     fails(small_options(model, data, "regress"), out, "one example of dev, which has no correlation")
     data = own([("the film", "a")], two)
     fails(small_options(model, data, "classify"), out, "have 1 label")
+
+
+def test_classes_with_too_few_examples_are_named_in_the_words_of_the_file(model, tmp_path):
+    rows = [{"said": f"the film\n{n}", "kind": "ab"[n % 2]} for n in range(40)]
+    rows[30]["kind"] = "once"
+    rows[35]["kind"] = rows[37]["kind"] = "twice"
+    path = tmp_path / "all.csv"
+    with open(path, "w", newline="") as file:  # each row over two lines
+        writer = csv.DictWriter(file, ("said", "kind"))
+        writer.writeheader()
+        writer.writerows(rows)
+    columns = {"text": "said", "label": "kind"}
+    options = small_options(model, path, "classify", columns=columns, split_dev=0.1, max_steps=1)
+    sentence = (
+        r"Too few examples of 2 of 4 classes: 'once' with 1 to learn from \(line 62 of all.csv\) and 0 to "
+        "measure on; 'twice' with 2 to learn from and 0 to measure on. The figures say nothing of a class"
+    )
+    with pytest.warns(UserWarning, match=sentence):
+        finetune(options, tmp_path / "run", show=False)
+
+
+def test_classes_with_enough_examples_are_not_named(model, tmp_path, own):
+    data = own(reviews(40, 1), reviews(20, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        finetune(small_options(model, data, "classify", max_steps=1), tmp_path / "run", show=False)
 
 
 def test_labels_are_ordered_as_numbers_only_where_all_are_that():

@@ -272,7 +272,7 @@ def counted(examples):
     [
         (dict(no=270, yes=30), 0.1, dict(no=27, yes=3)),
         (dict(no=292, yes=8), 0.25, dict(no=73, yes=2)),
-        (dict(a=5, b=5, c=5), 0.3, dict(a=2, b=1, c=1)),  # 1.5 each and 4 in all: the first class is rounded up
+        (dict(a=5, b=5, c=5), 0.3, dict(a=2, b=1, c=1)),  # of 1.5 each the first is rounded up
         (dict(a=40, b=1), 0.5, dict(a=20)),  # the only example is learnt from
         (dict(a=40, b=3), 0.1, dict(a=4)),
         (dict(a=2, b=2), 0.9, dict(a=1, b=1)),  # one of each class is learnt from

@@ -82,6 +82,28 @@ def read_texts(
     return found
 
 
+def line_of(
+    example: TextExample,
+    path: str | Path,
+    text: Column = "text",
+    second: Column | None = None,
+    label: Column | None = "label",
+    *,
+    id: Column | None = None,
+    delimiter: str | None = None,
+    header: bool | str | None = None,
+) -> int | None:
+    """Return the line of an example in the file that `read_texts` read with these columns; None without it.
+
+    The file is read once more, so that examples need not carry lines which only errors name.
+    """
+    columns = {"text": text, "second": second, "label": label, "id": id}
+    for number, (line, row) in enumerate(_records(Path(path), columns, delimiter, header)):
+        if (_id(row, number), row["text"], row["second"]) == example[:3]:
+            return line
+    return None
+
+
 def read_tags(
     path: str | Path,
     words: Column | None = None,

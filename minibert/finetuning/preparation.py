@@ -67,6 +67,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
     if task.kind == "regress" and len(dev) < 2:
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
     task.tell_unknown(dev, labels)
+    task.tell_rare(train, dev, labels)
     config, _, report = hub.load(options.model, head=task.head(labels))
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model)

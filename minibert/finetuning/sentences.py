@@ -7,7 +7,9 @@ there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1).
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,12 @@ from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.finetuning import submissions
 from minibert.finetuning.cuts import with_marks
-from minibert.finetuning.own_files import read_own
+from minibert.finetuning.own_files import own_file, read_own
 from minibert.finetuning.registry import TASKS
 from minibert.finetuning.task import Mistake, Task, softmax
 
+UNLABELLED = {"label": None}  # how a table without labels is read
+MOST_RARE = 5  # classes that a warning names
 BLOCK = 4096  # examples that are tokenised together
 NAME_OF_FILES = {"qnli-dev": "qnli"}  # where the reader calls it otherwise
 FIGURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
@@ -102,7 +106,7 @@ class Sentences(Task):
                     blank.append(example.id)
                     if self.refuses_blanks:
                         raise InputError(
-                            f"Example {example.id} has an empty sentence, or one without a piece in the "
+                            f"{self.place(example)} has an empty sentence, or one without a piece in the "
                             "vocabulary; fill it or leave the example out."
                         )
                 sequence = Sequence(one.ids, one.token_type_ids, cut=cut)
@@ -115,17 +119,44 @@ class Sentences(Task):
                 stacklevel=2,
             )
 
+    def tell_rare(self, train: Many[TextExample], dev: Many[TextExample], labels: tuple[str, ...]) -> None:
+        learnt, measured = (Counter(example.label for example in part) for part in (train, dev))
+        rare = [label for label in labels if learnt[label] < 2 or not measured[label]]
+        if not rare:
+            return
+        found = []
+        for label in rare[:MOST_RARE]:
+            place = ""
+            if learnt[label] == 1:
+                place = self.place(next(example for example in train if example.label == label))
+                place = f" ({place[0].lower()}{place[1:]})"
+            found.append(
+                f"{label!r} with {learnt[label]:,} to learn from{place} and {measured[label]:,} to measure on"
+            )
+        more = f"; and {len(rare) - MOST_RARE:,} more" if len(rare) > MOST_RARE else ""
+        warnings.warn(
+            f"Too few examples of {len(rare):,} of {len(labels):,} classes: {'; '.join(found)}{more}. The "
+            "figures say nothing of a class with none to measure on; give more examples, or join classes.",
+            stacklevel=2,
+        )
+
+    def place(self, example: TextExample) -> str:
+        """Return where a person finds an example, as the beginning of a sentence."""
+        return f"Example {example.id}"
+
     def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> float | int | None:
         if example.label is None:
             if training:
-                raise InputError(f"Example {example.id} has no label to learn from; give a file with labels.")
+                raise InputError(
+                    f"{self.place(example)} has no label to learn from; give a file with labels."
+                )
             return None
         if self.kind == "regress":
             return float(example.label)
         if example.label not in numbers:
             known = ", ".join(list(numbers)[:16])
             raise InputError(
-                f"Example {example.id} has the label {example.label!r}, which no example to learn from "
+                f"{self.place(example)} has the label {example.label!r}, which no example to learn from "
                 f"has ({known}); correct it or add examples of it."
             )
         return numbers[example.label]
@@ -244,13 +275,23 @@ class OwnTexts(Sentences):
         if unknown := [column for column in columns if column not in known]:
             raise InputError(f"columns={unknown}: {name} knows none but {', '.join(known)}.")
         self.columns = dict(columns)
+        self._files: list[Path] = []  # that were read
         is_number = name == "regress"
         figures = ("spearman", "pearson") if is_number else ("accuracy", "matthews")
         super().__init__(name, title, None if is_number else (), figures)
 
     def read(self, data: Path, split: str) -> list[TextExample]:
+        self._files.append(own_file(data, split))
         given = self.columns | {"numeric": self.kind == "regress"}
-        return read_own(tables.read_texts, data, split, given, {"label": None})
+        return read_own(tables.read_texts, data, split, given, UNLABELLED)
+
+    def place(self, example: TextExample) -> str:
+        for path in self._files:
+            # The columns of a file without labels, where it has none: "test" admits those.
+            line = read_own(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
+            if line is not None:
+                return f"Line {line:,} of {path.name}"
+        return super().place(example)
 
     def asked(self, example: TextExample) -> dict[str, str]:
         second = {} if example.second is None else {"second": example.second}

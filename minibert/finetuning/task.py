@@ -93,6 +93,10 @@ class Task(ABC):
         """Warn of examples whose label is none of the model's; most tasks refuse such examples instead."""
         return
 
+    def tell_rare(self, train: Sequence[Any], dev: Sequence[Any], labels: tuple[str, ...]) -> None:
+        """Warn of classes of texts with too few examples to be learnt or measured."""
+        return
+
     def is_told(self, example: Any) -> bool:
         """Whether the label of an example is known."""
         name = {"tag": "tags", "span": "impossible"}.get(str(self.kind), "label")
