@@ -27,7 +27,8 @@ from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
 from minibert.finetuning.preparation import asked_examples, prepare
 from minibert.finetuning.results import (
-    figure_text,
+    compared_with_majority,
+    figure_lines,
     finished_report,
     measured_text,
     report_of,
@@ -268,7 +269,10 @@ def predict(
             out.rmdir()
         raise
     truncated = warn_of_cuts({split: cuts}, first.config.P)
-    scores = first.task.score(examples, predictions) if is_labelled(first.task, examples) else None
+    scores, beside = None, {}
+    if is_labelled(first.task, examples):
+        scores = first.task.score(examples, predictions)
+        beside = compared_with_majority(first.task, first.labels, examples, predictions)
     return {
         "task": first.task.name,
         "title": first.task.title,
@@ -278,7 +282,7 @@ def predict(
         "files": [str(path) for path in (*files, lines)],
         "scores": scores,
         **({"truncated": truncated} if truncated else {}),
-    }
+    } | beside
 
 
 def _source(model: Finetuned, data: str | Path | None, split: str) -> str:
@@ -358,5 +362,5 @@ def predicted_text(report: dict[str, Any]) -> str:
     """What `predict` did, as a person reads it."""
     lines = [f"{report['title']}, {report['examples']:,} examples of {report['split']}"]
     if report["scores"]:
-        lines += [f"  {figure_text(name, value)}" for name, value in report["scores"].items()]
+        lines += figure_lines(report)
     return "\n".join([*lines, *report["files"]])

@@ -24,7 +24,15 @@ from small_tasks import (
 from minibert import files, heads, hub
 from minibert.data.glue import TextExample
 from minibert.errors import InputError, RunError
-from minibert.finetune import classify, evaluate, finetune, measured_text, predict, report_text
+from minibert.finetune import (
+    classify,
+    evaluate,
+    finetune,
+    measured_text,
+    predict,
+    predicted_text,
+    report_text,
+)
 from minibert.finetuning import predicting, registry, running
 from minibert.finetuning.batches import epoch_order
 from minibert.finetuning.models import Finetuned, TaskFile, start_from
@@ -172,7 +180,7 @@ def test_the_report_reads_like_a_report(run):
 
 
 def test_the_best_epoch_is_kept(model, sst2, tmp_path, monkeypatch):
-    said, weights = iter([0.5, 0.9, 0.9, 0.7]), []  # of two that are as good, the first
+    said, weights = iter([0.5, 0.9, 0.9, 0.7, 0.6]), []  # of two that are as good, the first; the majority
     monkeypatch.setattr(Sentences, "score", lambda *_: {"accuracy": next(said)})
     look = running.Run.look
 
@@ -245,7 +253,21 @@ def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
     assert report["train_examples"] == 150 and report["examples"] == 50
     assert report["scores"]["accuracy"] > 0.95 and report["labels"] == ["hated", "liked"]
     # measured on what was held out, not on the file
-    assert evaluate([tmp_path / "run"], backend="numpy")["scores"] == report["scores"]
+    again = evaluate([tmp_path / "run"], backend="numpy")
+    shared = ("scores", "macro_f1", "classes", "majority")
+    assert {name: again[name] for name in shared} == {name: report[name] for name in shared}
+    liked = sum(label == "liked" for _, label in rows)
+    of_dev, of_train = report["classes"], report["train_classes"]
+    assert abs(of_dev["liked"] - liked / 4) <= 0.5 and of_dev["liked"] + of_train["liked"] == liked
+    usual = max(of_dev, key=of_dev.get)
+    accuracy = of_dev[usual] / 50
+    assert report["majority"] == {
+        "label": usual,
+        "scores": {"accuracy": accuracy, "matthews": 0.0},
+        "macro_f1": pytest.approx(accuracy / (1 + accuracy)),  # F1 of 2a / (1 + a), and of 0
+    }
+    told = predicted_text(predict([tmp_path / "run"], None, "dev", tmp_path / "said", backend="numpy"))
+    assert f"always {usual!r}\n" in told and f"examples measured: {usual!r} {of_dev[usual]}" in told
     found = classify(tmp_path / "run", [("the film was very charming", None)], backend="numpy")
     assert found[0]["label"] == "liked"
     assert sum(found[0]["probabilities"].values()) == pytest.approx(1.0)

@@ -1,6 +1,7 @@
 """The report of a fine-tuning: one sound HTML file that says what happened, whatever the data says."""
 
 import dataclasses
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -185,7 +186,7 @@ def test_page_and_terminal_show_the_same_figures_by_the_same_names():
     assert found.said("b") == ["82.35"] and "95% of bootstrap samples lie from 80.12 to 85.00" in found.said(
         "span"
     )
-    assert {"48", "50", "52"} <= set(found.said("text"))
+    assert {"60", "80"} <= set(found.said("text"))
 
 
 def test_many_classes_share_one_row_and_keep_every_count():
@@ -220,6 +221,62 @@ def test_curves_go_through_what_was_measured():
     dots = Page(page(FACTS)).of("circle")
     np.testing.assert_allclose([(float(dot["cx"]), float(dot["cy"])) for dot in dots], looks)
     assert "step 50: 60.00" in Page(page(FACTS)).said("title")
+
+
+def test_one_example_more_is_small_beside_the_interval():
+    looks = [{"step": 10 * n, "metric": metric} for n, metric in enumerate((288 / 300, 289 / 300, 288 / 300))]
+    facts = Facts("", "", "accuracy", {"accuracy": 289 / 300}, interval=(0.94, 0.98), curve=looks)
+    heights = drawn(page(facts), "metric")[:, 1]
+    [band] = Page(page(facts)).of("rect")
+    assert np.ptp(heights) < 0.1 * (pictures.HEIGHT - pictures.TOP - pictures.BOTTOM)
+    assert float(band["height"]) == pytest.approx(0.04 * 300 * np.ptp(heights), rel=0.02)  # the same axis
+    assert float(band["y"]) < heights.min() and heights.max() < float(band["y"]) + float(band["height"])
+    alone = page(dataclasses.replace(facts, interval=(np.nan, np.nan)))
+    assert not Page(alone).of("rect") and "nan" not in alone.split("<h2>")[-2]
+
+
+OF_CLASSES = {
+    "metric": "accuracy",
+    "title": "",
+    "examples": 300,
+    "scores": {"accuracy": 0.98, "matthews": 0.5},
+    "macro_f1": 0.75,
+    "interval": [0.96, 0.995],
+    "classes": {"bad": 292, "good": 8, "odd": 0},
+    "train_classes": {"bad": 2628, "good": 72, "odd": 1},
+    "majority": {
+        "label": "bad", "scores": {"accuracy": 292 / 300, "matthews": 0.0}, "macro_f1": 0.4932
+    },
+}  # fmt: skip
+
+
+def test_figures_of_classes_stand_beside_those_of_the_majority_and_with_counts():
+    names = ("metric", "scores", "interval", "macro_f1", "majority")
+    expected = 292 * ["bad"] + 8 * ["good"]
+    facts = Facts(
+        "", "", learnt=OF_CLASSES["train_classes"], classes=(expected, ["bad"] + expected[:-1]),
+        labels=("bad", "good", "odd"), curve=[{"step": 1, "metric": 0.98}],
+        **{name: OF_CLASSES[name] for name in names},
+    )  # fmt: skip
+    found = Page(page(facts))
+    table = [
+        ["", "model", "always 'bad'"],
+        ["accuracy", "98.00", "97.33"],
+        ["matthews", "50.00", "0.00"],
+        ["macro f1", "75.00", "49.32"],
+    ]
+    assert found.rows[:4] == table
+    lines = measured_text(OF_CLASSES).splitlines()
+    shown = [re.split("  +", line.strip())[: len(row)] for line, row in zip(lines[1:], table, strict=False)]
+    assert shown == [[cell for cell in row if cell] for row in table]
+    remark = "Not better than always answering 'bad', as far as these examples show."
+    assert remark in found.said("p") and lines[5] == f"  {remark}"
+    assert lines[6] == "  examples measured (and learnt from): 'bad' 292 (2,628), 'good' 8 (72), 'odd' 0 (1)"
+    assert ["good", "100.00", "87.50", "93.33", "72", "8", "7"] in found.rows
+    assert ["odd", "–", "–", "–", "1", "0", "0"] in found.rows
+    assert "always 'bad': 97.33" in found.said("text")  # a line in the picture
+    better = dataclasses.replace(facts, interval=(0.975, 0.995))
+    assert remark not in Page(page(better)).said("p")
 
 
 def test_axes_have_round_numbers_at_the_right_heights():

@@ -15,20 +15,32 @@ LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 38.0  # beside the plot itself
 
 # points (n,2)
 def picture(
-    name: str, title: str, points: np.ndarray, last: float, scale: float, told: Callable[[float], str]
+    name: str,
+    title: str,
+    points: np.ndarray,
+    last: float,
+    scale: float,
+    told: Callable[[float], str],
+    band: tuple[float, float, str] | None = None,
+    line: tuple[float, str] | None = None,
 ) -> str:
     """One curve: every step faintly and smoothed, or a dot for every look.
+
+    The axis holds band and line, too: what is small beside them is small in the picture.
 
     Parameters
     ----------
     last : the last step.
     scale : of the numbers at the axis.
     told : a value in words.
+    band : low and high end of an interval, and what it is.
+    line : a value to compare with, and what it is.
     """
     dots = name == "metric"
     if len(points) > MOST_POINTS:
         points = np.array([part.mean(0) for part in np.array_split(points, MOST_POINTS)])
-    lows = ticks(*_room(points[:, 1]))
+    shown = [*points[:, 1], *(band or ())[:2], *(line or ())[:1]]
+    lows = ticks(*_room(np.array(shown)))
     begins = [tick for tick in ticks(0.0, max(last, 1.0)) if tick == int(tick) and tick <= last]
     low, high = lows[0], lows[-1]
 
@@ -50,6 +62,19 @@ def picture(
         f'<text x="{WIDTH - RIGHT:.1f}" y="{HEIGHT - 6:.1f}" text-anchor="end">step</text>'
         f'<text x="{LEFT:.1f}" y="{HEIGHT - 6:.1f}">{plain(title)}</text>'
     )
+    if band:
+        (_, low_y), (_, high_y) = place(np.array([(0.0, band[0]), (0.0, band[1])]))
+        marks.append(
+            f'<rect class="band" x="{LEFT:.1f}" y="{high_y:.1f}" width="{WIDTH - LEFT - RIGHT:.1f}" '
+            f'height="{low_y - high_y:.1f}"></rect>'
+            f'<text x="{LEFT + 6:.1f}" y="{low_y - 5:.1f}">{plain(band[2])}</text>'
+        )
+    if line:
+        ends = place(np.array([(0.0, line[0]), (max(last, 1.0), line[0])]))
+        marks.append(_path("line", ends))
+        marks.append(
+            f'<text x="{ends[1, 0]:.1f}" y="{ends[1, 1] - 5:.1f}" text-anchor="end">{plain(line[1])}</text>'
+        )
     if dots:
         marks.append(_path("metric", place(points)))
         for (step, value), (x, y) in zip(points, place(points), strict=True):

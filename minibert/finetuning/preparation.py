@@ -32,6 +32,7 @@ class Prepared(NamedTuple):
     labels: tuple[str, ...]
     max_length: int
     train_examples: int  # how many
+    train_classes: dict[str, int]  # of each class of texts; none where there are no such classes
     dev_examples: list[Any]
     train: Features
     dev: Features
@@ -94,6 +95,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
         labels=labels,
         max_length=max_length,
         train_examples=len(train),
+        train_classes=Counter(example.label for example in train) if task.kind == "classify" else {},
         dev_examples=dev,
         train=features,
         dev=dev_features,

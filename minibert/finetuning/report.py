@@ -5,7 +5,7 @@ from data goes through `plain` of `markup.py`, behind which no markup is left al
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,13 @@ from minibert import metrics
 from minibert.files import atomic_text
 from minibert.finetuning.markup import plain, table
 from minibert.finetuning.pictures import picture
-from minibert.finetuning.results import figure_name, figure_number, is_share
+from minibert.finetuning.results import (
+    figure_name,
+    figure_number,
+    figure_rows,
+    is_share,
+    majority_remark,
+)
 
 REPORT_FILE = "report.html"
 WORST = 10  # mistakes that are shown
@@ -50,6 +56,8 @@ svg .rule { stroke: var(--line); stroke-width: 1 }
 svg path { fill: none; stroke-width: 2; stroke-linejoin: round }
 svg .loss { stroke: var(--loss) } svg .raw { stroke-width: 1; opacity: .35 }
 svg .metric { stroke: var(--metric) } svg circle { fill: var(--metric) }
+svg .band { fill: var(--metric); opacity: .13 }
+svg .line { stroke: var(--faint); stroke-width: 1.5; stroke-dasharray: 6 4 }
 .text { white-space: pre-wrap; overflow-wrap: anywhere } summary { cursor: pointer }
 """
 
@@ -66,6 +74,9 @@ class Facts:
     scores : every official figure.
     model : what was started from.
     interval : low and high end of the bootstrap's 95% interval of the metric; None where there is none.
+    macro_f1, majority : as `compared_with_majority` of `results.py` has them; None where outputs are no
+        classes of texts.
+    learnt : how many examples of each class were learnt from.
     options : what was chosen for the training, name to value.
     labels : classes in the order in which they are shown, if they come; () where outputs are not classes.
     classes : expected and found class of every example (or word); None where outputs are not classes.
@@ -82,6 +93,9 @@ class Facts:
     scores: Mapping[str, float]
     model: str = ""
     interval: tuple[float, float] | None = None
+    macro_f1: float | None = None
+    majority: Mapping[str, Any] | None = None
+    learnt: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     labels: Sequence[str] = ()
     classes: tuple[Sequence[str], Sequence[str]] | None = None
@@ -112,9 +126,7 @@ def page(facts: Facts) -> str:
     """The report as one HTML document."""
     parts = [
         *_headline(facts),
-        *_section(
-            "All figures", _pairs({figure_name(n): figure_number(n, x) for n, x in facts.scores.items()})
-        ),
+        *_section("All figures", _figures(facts)),
         *_section("Learning curve", _curves(facts)),
         *_section("Confusion matrix", _confusion(facts)),
         *_section("Mistakes", _mistakes(facts.mistakes)),
@@ -139,6 +151,7 @@ def _headline(facts: Facts) -> list[str]:
     if facts.interval is not None:
         low, high = (figure_number(facts.metric, end) for end in facts.interval)
         interval = f' <span class="faint">95% of bootstrap samples lie from {low} to {high}</span>'
+    remark = majority_remark(facts.metric, facts.majority, facts.interval)
     about = [f"task {plain(facts.task)}"]
     if facts.model:
         about.append(f"started from {plain(facts.model)}")
@@ -149,6 +162,7 @@ def _headline(facts: Facts) -> list[str]:
         f'<p class="faint">{"; ".join(about)}</p>',
         f'<p class="headline"><b>{plain(told)}</b> {plain(figure_name(facts.metric))}{interval}</p>',
         *([f"<p>{plain(facts.note)}</p>"] if facts.note else []),
+        *([f"<p>{plain(remark)}</p>"] if remark else []),
     ]
 
 
@@ -175,18 +189,39 @@ def _pairs(values: Mapping[str, Any]) -> str:
     return table("", rows) if rows else ""
 
 
+def _figures(facts: Facts) -> str:
+    """Every figure; of classes beside that of the majority."""
+    rows = figure_rows(facts.scores, facts.macro_f1, facts.majority)
+    if facts.majority is None:
+        return _pairs(dict(rows))
+    head, *rows = [[plain(cell) for cell in row] for row in rows]
+    tags = [
+        f'<tr><th scope="row">{name}</th>'
+        + "".join(f'<td class="number">{one}</td>' for one in numbers)
+        + "</tr>"
+        for name, *numbers in rows
+    ]
+    return table("", tags, "<tr>" + "".join(f'<th class="number">{one}</th>' for one in head) + "</tr>")
+
+
 def _curves(facts: Facts) -> str:
     """The loss and the metric over steps, one above the other with the same steps."""
     last = max((row["step"] for row in facts.curve), default=0)
     pictures = []
     metric, percent = figure_name(facts.metric), 100.0 if is_share(facts.metric) else 1.0
-    for name, title, scale, told in (
-        ("loss", "training loss", 1.0, plain),
-        ("metric", f"{metric} on dev", percent, partial(figure_number, facts.metric)),
+    number, band, line = partial(figure_number, facts.metric), None, None
+    if facts.interval is not None and np.isfinite(facts.interval).all():
+        band = *facts.interval, "95% of bootstrap samples of the best epoch"
+    if facts.majority is not None:
+        same = facts.majority["scores"][facts.metric]
+        line = same, f"always {facts.majority['label']!r}: {number(same)}"
+    for name, title, scale, told, beside in (
+        ("loss", "training loss", 1.0, plain, (None, None)),
+        ("metric", f"{metric} on dev", percent, number, (band, line)),
     ):
         points = np.array([(row["step"], row[name]) for row in facts.curve if name in row], float)
         if len(points) and (points := points[np.isfinite(points).all(1)]).size:
-            pictures.append(picture(name, title, points, last, scale, told))
+            pictures.append(picture(name, title, points, last, scale, told, *beside))
     return "\n".join(pictures)
 
 
@@ -194,8 +229,8 @@ def _confusion(facts: Facts) -> str:
     """How often each class was found for each, and what that is in precision, recall and F1."""
     if facts.classes is None or not len(facts.classes[0]):
         return ""
-    names, counts = _counted(*facts.classes, facts.labels)
-    each = _per_class(names, counts)
+    names, counts = _counted(*facts.classes, facts.labels, facts.learnt)
+    each = _per_class(names, counts, facts.learnt)
     names, counts = _most_frequent(names, counts)
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
     heads = "".join(f'<th scope="col"><span>{plain(name)}</span></th>' for name in names)
@@ -218,10 +253,10 @@ def _cell(count: int, share: float, right: bool) -> str:
 
 # -> (K,K)
 def _counted(
-    expected: Sequence[str], found: Sequence[str], labels: Sequence[str]
+    expected: Sequence[str], found: Sequence[str], labels: Sequence[str], learnt: Iterable[str] = ()
 ) -> tuple[list[str], np.ndarray]:
     """The classes that come, those not among `labels` behind them, and how often each was found for each."""
-    there = {*expected, *found}
+    there = {*expected, *found, *learnt}
     names = [*(label for label in labels if label in there), *sorted(there - {*labels})]
     number = {name: at for at, name in enumerate(names)}
     numbers = ([number[name] for name in side] for side in (expected, found))
@@ -229,21 +264,23 @@ def _counted(
 
 
 # counts (K,K)
-def _per_class(names: Sequence[str], counts: np.ndarray) -> str:
+def _per_class(names: Sequence[str], counts: np.ndarray, learnt: Mapping[str, int]) -> str:
     rows = []
     for i, name in enumerate(names):
         expected, found, right = int(counts[i].sum()), int(counts[:, i].sum()), int(counts[i, i])
         figures = {
             "precision": right / found if found else None,
             "recall": right / expected if expected else None,
-            "F1": 2 * right / (expected + found),
+            "F1": 2 * right / (expected + found) if expected + found else None,
         }
         shown = [
             value if value is None else figure_number(figure, value) for figure, value in figures.items()
         ]
+        if learnt:
+            shown.append(learnt.get(name, 0))
         cells = "".join(f'<td class="number">{plain(one)}</td>' for one in (*shown, expected, found))
         rows.append(f'<tr><th scope="row">{plain(name)}</th>{cells}</tr>')
-    titles = ("precision", "recall", "F1", "expected", "found")
+    titles = ("precision", "recall", "F1", *["learnt from"] * bool(learnt), "expected", "found")
     heads = "".join(f'<th scope="col" class="number">{title}</th>' for title in titles)
     return table("", rows, f'<tr><th scope="col">class</th>{heads}</tr>')
 

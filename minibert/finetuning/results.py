@@ -4,12 +4,14 @@ import dataclasses
 import json
 import shutil
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from minibert import metrics
 from minibert.files import atomic_text, read_text
+from minibert.finetuning import submissions
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.task import Mistake, Task
 from minibert.runlog import METRICS, read_metrics
@@ -19,7 +21,7 @@ REPORT = "report.json"
 SPENT = ("checkpoints", "best", "activations")  # what a run has in its folder until it is finished
 Reading = tuple[Any, int]  # tokenizer, most tokens of a sequence
 WORST = 10  # mistakes in report.json
-IN_A_LINE = 3  # figures
+IN_A_LINE, CLASSES_IN_A_LINE = 3, 6  # figures, classes
 PLAIN = ("total", "thresh")  # how figures end that are no shares of one
 
 
@@ -81,15 +83,43 @@ def report_of(
     reading : how the model read them, for marks in the mistakes where it stopped.
     """
     interval = metrics.bootstrap(task.statistic(examples, predictions), len(examples))
-    return {
+    scores = dict(task.score(examples, predictions) if scores is None else scores)
+    report = {
         "task": task.name,
         "title": task.title,
         "metric": task.metric,
-        "scores": dict(task.score(examples, predictions) if scores is None else scores),
+        "scores": scores,
         "interval": [float(end) for end in interval],  # 95%, of the metric
         "examples": len(examples),
         "labels": list(labels),
         "mistakes": [one._asdict() for one in _mistakes(task, examples, predictions, reading)[:WORST]],
+    }
+    return report | compared_with_majority(task, labels, examples, predictions)
+
+
+def compared_with_majority(
+    task: Task, labels: Sequence[str], examples: Sequence[Any], predictions: Sequence[Any]
+) -> dict[str, Any]:
+    """Return what figures of classes of texts are to be read beside; nothing for other tasks.
+
+    Returns
+    -------
+    `macro_f1`; `classes`, how many examples each has; `majority`, the most frequent `label`, with the
+    `scores` and `macro_f1` of predicting it for every example.
+    """
+    if task.kind != "classify":
+        return {}
+    expected, found = task.classes(examples, predictions)
+    same = submissions.majority(examples, len(examples))
+    label = same[0]["label"]
+    return {
+        "macro_f1": metrics.macro_f1(expected, found),
+        "classes": {**dict.fromkeys(labels, 0), **Counter(expected)},
+        "majority": {
+            "label": label,
+            "scores": dict(task.score(examples, same)),
+            "macro_f1": metrics.macro_f1(expected, len(expected) * [label]),
+        },
     }
 
 
@@ -122,6 +152,9 @@ def save_report(
         scores=report["scores"],
         model=options.model,
         interval=tuple(report["interval"]),
+        macro_f1=report.get("macro_f1"),
+        majority=report.get("majority"),
+        learnt=report.get("train_classes", {}),
         options=dataclasses.asdict(options),
         labels=report["labels"],
         classes=task.classes(examples, predictions),
@@ -186,16 +219,63 @@ def curve(folder: Path, metric: str) -> list[dict[str, float]]:
     return [row for row in rows if len(row) > 1]
 
 
-def measured_text(report: dict[str, Any]) -> str:
+def measured_text(report: Mapping[str, Any]) -> str:
     """Figures on some examples, with the interval of the metric."""
-    figures, metric = report["scores"], report["metric"]
-    low, high = (figure_number(metric, end) for end in report["interval"])
-    width = max(map(len, figures))
-    lines = [f"{report['title']}, {report['examples']:,} examples"]
-    for name, value in figures.items():
-        told = f"   95% of bootstrap samples: {low} to {high}" * (name == metric)
-        lines.append(f"  {figure_name(name):<{width}}  {figure_number(name, value):>7}{told}")
+    lines = [f"{report['title']}, {report['examples']:,} examples", *figure_lines(report)]
     return "\n".join(lines)
+
+
+def figure_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return a line for each figure; of classes also the figures of the majority, and the counts of each."""
+    rows = figure_rows(report["scores"], report.get("macro_f1"), report.get("majority"))
+    name_width, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+    interval, lines = report.get("interval"), []
+    for name, *numbers in rows:
+        cells = (f"  {number:>{max(7, width)}}" for number, width in zip(numbers, widths, strict=True))
+        line = f"  {name:<{name_width}}{''.join(cells)}"
+        if interval and name == figure_name(report["metric"]):
+            low, high = (figure_number(report["metric"], end) for end in interval)
+            line += f"   95% of bootstrap samples: {low} to {high}"
+        lines.append(line)
+    if interval and (remark := majority_remark(report["metric"], report.get("majority"), interval)):
+        lines.append(f"  {remark}")
+    return [*lines, f"  {_counts(report)}"] if "classes" in report else lines
+
+
+def figure_rows(
+    scores: Mapping[str, float], macro_f1: float | None = None, majority: Mapping[str, Any] | None = None
+) -> list[tuple[str, ...]]:
+    """Return names and figures as text; of classes, under a head, with the figures of the majority."""
+    if majority is None:
+        return [(figure_name(name), figure_number(name, value)) for name, value in scores.items()]
+    same = majority["scores"] | {"macro_f1": majority["macro_f1"]}
+    rows = [
+        (figure_name(name), figure_number(name, value), figure_number(name, same[name]))
+        for name, value in [*scores.items(), ("macro_f1", macro_f1)]
+    ]
+    return [("", "model", f"always {majority['label']!r}"), *rows]
+
+
+def majority_remark(metric: str, majority: Mapping[str, Any] | None, interval: Sequence[float] | None) -> str:
+    """Return what has to be known of a model whose interval does not lie above the majority's figure."""
+    if majority is None or interval is None or majority["scores"][metric] < interval[0]:
+        return ""
+    return f"Not better than always answering {majority['label']!r}, as far as these examples show."
+
+
+def _counts(report: Mapping[str, Any]) -> str:
+    """Return how many examples each of the most frequent classes has."""
+    measured, learnt = report["classes"], report.get("train_classes")
+    names = sorted(measured, key=lambda name: -measured[name])
+    counts = [
+        f"{name!r} {measured[name]:,}" + ("" if learnt is None else f" ({learnt.get(name, 0):,})")
+        for name in names[:CLASSES_IN_A_LINE]
+    ]
+    rest = len(names) - len(counts)
+    return (
+        f"examples measured{'' if learnt is None else ' (and learnt from)'}: {', '.join(counts)}"
+        + f", and {rest:,} more classes" * bool(rest)
+    )
 
 
 def report_text(report: dict[str, Any]) -> str:

@@ -234,6 +234,7 @@ def _finish(run: Run, state: State, began: float) -> dict[str, Any]:
         "parameters": state.params.count(),
         "fresh": state.plan["fresh"],
         "train_examples": data.train_examples,
+        "train_classes": data.train_classes,
         "steps": state.step,
         "tokens": state.tokens,
         "training_seconds": round(state.seconds, 1),

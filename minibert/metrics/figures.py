@@ -55,6 +55,17 @@ def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
     return 2 * int((is_gold & is_predicted).sum()) / marked if marked else 0.0
 
 
+def macro_f1(gold: Labels, predicted: Labels) -> float:
+    """Return the mean of the F1 of every label that occurs on either side, each counted alike.
+
+    Parameters
+    ----------
+    gold, predicted : (n,) labels, numbers or words.
+    """
+    table = confusion(gold, predicted)
+    return float(np.mean(2 * np.diag(table) / (table.sum(axis=0) + table.sum(axis=1))))
+
+
 def matthews(gold: Labels, predicted: Labels) -> float:
     """Matthews' correlation coefficient, for any number of classes.
 

@@ -37,7 +37,9 @@ def test_labels_agree_with_scikit_learn(seed, classes):
         warnings.simplefilter("ignore")  # of one class only
         matthews = sklearn_metrics.matthews_corrcoef(gold, predicted)
         table = sklearn_metrics.confusion_matrix(gold, predicted, labels=names)
+        macro_f1 = sklearn_metrics.f1_score(gold, predicted, average="macro", zero_division=0)
     assert alike(metrics.matthews(gold, predicted), matthews)
+    assert alike(metrics.macro_f1(gold, predicted), macro_f1)
     assert metrics.confusion(gold, predicted, names).tolist() == table.tolist()
     for label in range(classes):
         expected = sklearn_metrics.f1_score(gold == label, predicted == label, zero_division=0)
