@@ -543,7 +543,12 @@ def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):
     words = ["data", str(corpus), "--vocab", str(run), "--out", str(out), "--show", "2", "--seq-length", "24"]
     assert cli.main(words) == 0
     first, *shown = capsys.readouterr().out.split("\n\n")
-    assert first.startswith("40 documents, 480 sentences, ")
+    counts, layout = first.splitlines()
+    assert counts.startswith("40 documents, 480 sentences, ")
+    assert layout == (
+        "Read as one sentence a line, a blank line between documents (sentences); "
+        "--layout reads the text otherwise."
+    )
     assert len(shown) == 2
     for text in shown:
         assert text.startswith("[CLS] ")

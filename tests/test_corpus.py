@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
+from real_data import real_data
 
 from minibert.data.corpus import (
     SENTENCE_CHARACTERS,
     embedded_corpus,
     find_files,
+    layouts_text,
     sentences,
     sniff,
     split_sentences,
@@ -69,6 +71,81 @@ def test_prose_layout_unwraps_lines_and_keeps_a_heading_with_its_chapter(tmp_pat
     assert '"No!" cried he; "it is not.' in found
     assert 'Come, J. Smith, e.g. by coach."' in found
     assert found[-3:] == [None, "CHAPTER II", "He was among the earliest."]
+
+
+WIKITEXT = """
+ = Homarus gammarus =
+
+ Homarus gammarus is a lobster . It is blue .
+ It lives in the Atlantic , where
+ = 1 @.@ 5 =
+ holds .
+
+ = = Description = =
+
+ It is a large crustacean . It has claws .
+ Its colour is blue .
+ Its mass is high .
+
+
+ = Frank Headlam =
+
+ Frank Headlam was a commander . He was born in Launceston .
+"""
+
+
+def test_documents_of_wikitext_begin_at_titles_and_not_at_blank_lines(tmp_path):
+    assert sniff(WIKITEXT) == "wikitext"
+    assert list(sentences(write(tmp_path / "wiki.txt", WIKITEXT))) == [
+        "= Homarus gammarus =",
+        "Homarus gammarus is a lobster .",
+        "It is blue .",
+        "It lives in the Atlantic , where",
+        "= 1 @.@ 5 =",
+        "holds .",
+        "= = Description = =",
+        "It is a large crustacean .",
+        "It has claws .",
+        "Its colour is blue .",
+        "Its mass is high .",
+        None,
+        "= Frank Headlam =",
+        "Frank Headlam was a commander .",
+        "He was born in Launceston .",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "layout", "documents"),
+    [
+        ("wikitext2.train.raw.xz", "wikitext", 600),  # as its makers count them
+        ("wikitext2.valid.raw.xz", "wikitext", 60),
+        ("wikitext2.test.raw.xz", "wikitext", 60),
+        ("enwiki.txt.xz", "paragraphs", 22_848),
+        ("more_books.txt.xz", "prose", 1_353),
+    ],
+)
+def test_auto_finds_the_documents_of_real_texts(file, layout, documents):
+    stream = sentences(real_data(f"text/{file}"))
+    assert 1 + sum(sentence is None for sentence in stream) == documents
+    assert stream.found == {layout: 1}
+
+
+def test_what_auto_found_is_a_sentence_with_the_layout_of_most_files_first(tmp_path):
+    write(tmp_path / "a.txt", PROSE)
+    for name in "bc":
+        write(tmp_path / f"{name}.txt", "He came. She went.\nThey met. She went.\n")
+    write(tmp_path / "empty.txt", "\n\n")
+    stream = sentences(tmp_path)
+    for _ in range(2):  # however often it is read
+        assert [*stream] and stream.found == {"paragraphs": 2, "prose": 1}
+    assert layouts_text(stream.found) == (
+        "Read as 2 files with one paragraph a line, a blank line between documents "
+        "(paragraphs); 1 file with paragraphs over several lines, two blank lines between documents (prose); "
+        "--layout reads the text otherwise."
+    )
+    named = sentences(tmp_path, "prose")
+    assert [*named] and not named.found
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
@@ -209,8 +286,8 @@ def test_splitting_loses_nothing_but_spaces(text):
 
 
 @given(
-    st.lists(st.text(alphabet="abc. ", max_size=30), max_size=20),
-    st.sampled_from(["sentences", "paragraphs", "prose", "auto"]),
+    st.lists(st.text(alphabet="abc=. ", max_size=30), max_size=20),
+    st.sampled_from(["sentences", "paragraphs", "prose", "wikitext", "auto"]),
 )
 def test_every_layout_keeps_every_character_and_puts_none_only_between(tmp_path_factory, lines, layout):
     text = "\n".join(lines)

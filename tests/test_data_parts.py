@@ -161,7 +161,8 @@ def test_a_part_says_what_it_is(corpus, thirds):
 def test_the_command_says_what_is_there_and_what_is_not(corpus, vocabulary, tmp_path, capsys):
     out = tmp_path / "shards"
     make(corpus, vocabulary, out, "2/3")
-    first, second, last = capsys.readouterr().out.splitlines()
+    first, second, layout, last = capsys.readouterr().out.splitlines()
+    assert layout.startswith("Read as one sentence a line, ")
     assert first.startswith("Part 2/3, ") and first.endswith(" of 8 files:")
     assert second.startswith("9 documents, 63 sentences, ") and second.endswith("00002-of-00003")
     assert last == "Still to be made: part 1/3 and 3/3."

@@ -75,7 +75,7 @@ train                   | optim checkpoint metrics/* runlog params config     |
                         | batch                                               | numpy
 pretraining/recipes     |                                                     | numpy
 pretraining/options     | pretraining/recipes config data/* options           |
-pretraining/preparation | pretraining/options data/* tokenizer/* hub/*        | numpy tqdm
+pretraining/preparation | pretraining/options data/* tokenizer/* hub/* runlog | numpy tqdm
 pretraining/evaluation  | bert config batch data/*                            | numpy
 pretraining/task        | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options pretraining/recipes train bert  |

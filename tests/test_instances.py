@@ -487,10 +487,16 @@ def test_a_split_holds_out_documents_evenly_and_never_too_few():
     assert [part.tolist() for part in split_documents(4)] == [[0, 2], [1, 3]]
     assert [part.tolist() for part in split_documents(2, next_sentence=False)] == [[0], [1]]
     assert [len(part) for part in split_documents(10, 0.99)] == [2, 8]
-    for count, advice in ((0, "documents"), (1, "documents"), (3, "documents, or set next_sentence=False")):
-        with pytest.raises(InputError, match=rf"n_documents={count} is too few.* between {advice}\.$"):
-            split_documents(count)
-    with pytest.raises(InputError, match="n_documents=1 is too few"):
+    for text, advice in (
+        ("0 documents", "documents"),
+        ("1 document", "documents"),
+        ("3 documents", "documents, or set next_sentence=False"),
+    ):
+        with pytest.raises(InputError, match=rf"^The text is {text}, which is too few.* between {advice}\.$"):
+            split_documents(int(text[0]))
+    with pytest.raises(
+        InputError, match="1 document, which is too few: 1 to learn from and 1 to hold out are"
+    ):
         split_documents(1, next_sentence=False)
     with pytest.raises(InputError, match="held_out=1"):
         split_documents(100, 1)

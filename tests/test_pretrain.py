@@ -514,6 +514,20 @@ def test_a_left_to_right_model_fills_a_gap_by_what_is_before_it(run):
     assert [guess.token for guess in guesses] == [tokenizer.vocab[piece] for piece in best]
 
 
+def test_the_layout_that_was_found_is_told_once_and_the_one_that_was_asked_for_is_not(
+    corpus, tmp_path, capsys
+):
+    auto = small_options(corpus)
+    prepare_text(auto, tmp_path / "auto")
+    told = capsys.readouterr().err
+    assert re.search(
+        r"^\d+ documents\. Read as one sentence a line, a blank line between documents", told, re.M
+    )
+    prepare_text(auto, tmp_path / "auto")  # which reads no text any more
+    prepare_text(small_options(corpus, layout="sentences"), tmp_path / "asked")
+    assert "Read as" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "text, message",
     [("no gap at all", r"has no \[MASK\]"), ("the " * 30 + "[MASK]", "longer than the model's 16")],

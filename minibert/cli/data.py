@@ -86,7 +86,7 @@ one large file would be left to a single part; split it first, between lines:
 
 def run_data(arguments: argparse.Namespace) -> int:
     """Make shards or a part of them, say what is there, show some instances."""
-    from minibert.data.corpus import embedded_corpus, find_files, sentences
+    from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
     from minibert.data.instances import InstanceOptions
     from minibert.data.parts import Part, finished_part, plan_part, write_part
     from minibert.options import MOST
@@ -101,20 +101,23 @@ def run_data(arguments: argparse.Namespace) -> int:
     files = find_files(arguments.corpus or embedded_corpus())
     tokenizer = _tokenizer(arguments, part, out)
     planned, own = plan_part(files, part, arguments.layout, tokenizer)
-    made = finished_part(out, planned)
+    made, layouts = finished_part(out, planned), {}
     place = part.folder_in(out)
     if made:
         emit(f"{place} has them already, of the same files and vocabulary:")
     else:
         require_folder(place)
-        stream = watched(sentences(own, arguments.layout), "writing shards", True) if own else ()
-        made = write_part(stream, tokenizer, out, planned)
+        stream = sentences(own, arguments.layout) if own else None
+        made = write_part(watched(stream, "writing shards", True) if stream else (), tokenizer, out, planned)
+        layouts = stream.found if stream else {}
     if part.parts > 1:
         emit(f"Part {part}, {len(own):,} of {len(files):,} files:")
     if made.documents:
         emit(_told(place, tokenizer))
     else:
         emit(f"no text, as no file with text has its middle in this share; {place} says so.")
+    if layouts:
+        emit(layouts_text(layouts))
     if part.parts > 1:
         emit(_to_do(out))
     if arguments.show:

@@ -1,4 +1,4 @@
-"""Plain text in any of three layouts, read as one stream of sentences with a mark between documents.
+"""Plain text in any of four layouts, read as one stream of sentences with a mark between documents.
 
 Next-sentence prediction and long spans need documents whose sentences are in order (section 3.1 and
 appendix A.2 of the paper). Files are read in pieces, so memory doesn't grow with a file, nor with a line.
@@ -7,14 +7,22 @@ appendix A.2 of the paper). Files are read in pieces, so memory doesn't grow wit
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
 from minibert.errors import InputError
 from minibert.reading import text_pieces
 
-LAYOUTS = ("auto", "sentences", "paragraphs", "prose")
+LAYOUTS = {
+    "auto": "found from the text of each file",
+    "sentences": "one sentence a line, a blank line between documents",
+    "paragraphs": "one paragraph a line, a blank line between documents",
+    "prose": "paragraphs over several lines, two blank lines between documents",
+    "wikitext": "one paragraph a line, documents under titles such as = Title =",
+}
 FOLDER_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")
 VOCABULARY = "vocab.txt"  # lies in every run folder, and a run folder may lie beside the text
 
@@ -43,6 +51,7 @@ _ABBREVIATIONS = frozenset(
 _WORD = re.compile(r"\w")
 _ODD_SPACE = re.compile(r"[^\S\n ]")
 _SPACES = re.compile("  +")
+_TITLE = re.compile(r"= [^=]+ =")  # of a document in WikiText; its sections have = = Two = = or more
 _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a number before its title
 
 
@@ -126,13 +135,15 @@ def sentences(paths: str | Path | Iterable[str | Path], layout: str = "auto") ->
         - "prose": paragraphs wrapped over several lines, a blank line between paragraphs, two or more blank
           lines between documents. Less than 400 characters before such a gap are a heading, and go with what
           follows.
+        - "wikitext": one paragraph a line; a line `= Title =` between blank lines begins a document, other
+          blank lines mean nothing (the format of WikiText-2 and WikiText-103; Merity et al. 2016).
 
         The end of a file always ends its document. Paragraphs and prose are cut into sentences by
         `split_sentences`; a sentence of more than 4,096 characters is cut at a space.
 
         "auto": when most lines that another line follows stop in the middle of a sentence, and none is longer
-        than 120 characters, it is prose; else lines of one and a half sentences or more on average are
-        paragraphs; else sentences.
+        than 120 characters, it is prose; else a title between blank lines makes it wikitext; else lines of
+        one and a half sentences or more on average are paragraphs; else sentences.
 
     Raises
     ------
@@ -151,6 +162,7 @@ class SentenceStream:
     ----------
     bytes_read, bytes_total : how far it is, in bytes on the disk (compressed or not).
     files, layout : what is read, and how.
+    found : layouts that "auto" found, each with how many files have it; as far as they are read.
     """
 
     def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto"):
@@ -160,9 +172,11 @@ class SentenceStream:
         self.layout = layout
         self.bytes_total = sum(file.stat().st_size for file in self.files)
         self.bytes_read = 0
+        self.found: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[str | None]:
         anything = between = False
+        self.found.clear()
         finished = self.bytes_read = 0
         for file in self.files:
             for sentence in self._of_file(file, finished):
@@ -188,6 +202,8 @@ class SentenceStream:
         if layout == "auto":
             head, pieces = _peek(pieces)
             layout = sniff(head)
+            if head.strip():
+                self.found[layout] += 1
         return _READERS[layout](_lines(pieces))
 
 
@@ -209,9 +225,26 @@ def sniff(head: str) -> str:
     open_ended = sum(not line.rstrip(_CLOSING).endswith(_MARKS) for line in followed)
     if open_ended > len(followed) / 2 and max(map(len, lines)) <= WIDEST_PAGE:
         return "prose"
+    if any(_is_title(*three) for three in zip(["", *lines], lines, [*lines[1:], ""], strict=False)):
+        return "wikitext"
     written = [line for line in lines if line]
     parts = sum(len(split_sentences(line)) for line in written)
     return "paragraphs" if written and parts >= 1.5 * len(written) else "sentences"
+
+
+def _is_title(before: str, line: str, after: str) -> bool:
+    """Whether a line begins a document of WikiText; what is written so within a paragraph is a formula."""
+    return not before and not after and bool(_TITLE.fullmatch(line))
+
+
+def layouts_text(found: Mapping[str, int]) -> str:
+    """Return the layouts that "auto" found, of a `SentenceStream` that was read, as a sentence."""
+    ways = []
+    for layout in sorted(found, key=lambda layout: -found[layout]):
+        count = found[layout]
+        files = f"{count:,} file{'s' * (count > 1)} with " if len(found) > 1 else ""
+        ways.append(f"{files}{LAYOUTS[layout]} ({layout})")
+    return f"Read as {'; '.join(ways)}; --layout reads the text otherwise."
 
 
 def split_sentences(text: str) -> list[str]:
@@ -291,6 +324,15 @@ def _read_paragraphs(lines: Iterator[str]) -> Iterator[str | None]:
             yield None
 
 
+def _read_wikitext(lines: Iterator[str]) -> Iterator[str | None]:
+    before = line = ""
+    for after in chain(lines, [""]):
+        if _is_title(before, line, after):
+            yield None
+        yield from _split_and_cut(line)
+        before, line = line, after
+
+
 def _read_prose(lines: Iterator[str]) -> Iterator[str | None]:
     paragraph: list[str] = []
     waiting = written = blank = 0  # characters in the paragraph, in the document so far; blank lines in a row
@@ -321,6 +363,7 @@ _READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
     "sentences": _read_sentences,
     "paragraphs": _read_paragraphs,
     "prose": _read_prose,
+    "wikitext": _read_wikitext,
 }
 
 

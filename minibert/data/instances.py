@@ -335,11 +335,12 @@ def split_documents(
         raise InputError(f"held_out={held_out!r} is not possible; give a share above 0 and below 1.")
     least = 2 if next_sentence else 1
     if n_documents < 2 * least:
-        why = " for next sentences from other documents" if next_sentence else ""
+        why = ", as next sentences are also drawn from other documents" if next_sentence else ""
         instead = ", or set next_sentence=False" if next_sentence and n_documents > 1 else ""
         raise InputError(
-            f"n_documents={n_documents} is too few: {least} to learn from and {least} to hold out are needed"
-            f"{why}; give more text, with blank lines between documents{instead}."
+            f"The text is {n_documents:,} document{'s' * (n_documents != 1)}, which is too few: {least} to "
+            f"learn from and {least} to hold out are needed{why}; give more text, with blank lines between "
+            f"documents{instead}."
         )
     count = min(max(least, round(n_documents * held_out)), n_documents - least)
     held = (np.arange(count) + 1) * n_documents // count - 1  # the last of each of `count` equal runs

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from minibert.data.corpus import embedded_corpus, empty_corpus, find_files, sentences
+from minibert.data.corpus import embedded_corpus, empty_corpus, find_files, layouts_text, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError
 from minibert.hub.loading import read_json
 from minibert.pretraining.options import PretrainOptions
+from minibert.runlog import say
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.wordpiece import can_be_special
@@ -91,7 +92,10 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
     if options.shards:
         link_shards(run / "shards", open_shards(options.shards, tokenizer))
     elif not (run / "shards").exists():
-        write_shards(watched(corpus_stream(options), "writing shards", show), tokenizer, run / "shards")
+        stream = corpus_stream(options)
+        shards = write_shards(watched(stream, "writing shards", show), tokenizer, run / "shards")
+        if show and stream.found:
+            say(f"{shards.n_documents:,} documents. {layouts_text(stream.found)}")
     shards = open_shards(run / "shards", tokenizer)
     return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))
 
