@@ -511,6 +511,15 @@ def test_vocab_leaves_the_vocabulary_of_a_model_alone(corpus, run, capsys):
     assert (run / "vocab.txt").read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.json", "tokenizer_config.json", "vocab-report.json"])
+def test_vocab_does_not_write_over_another_vocabulary(name, corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("minibert.pretraining.preparation.count_files", None)  # found before the counting
+    (tmp_path / name).write_text("mine")
+    line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(tmp_path))
+    assert f"{tmp_path} holds a vocabulary already ({name}); remove it, or choose another --out" in line
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
 @pytest.mark.parametrize(
     "name",
     ["bert_config.json", "bert_model.ckpt.index", "meta.json", "part.json", "00001-of-00002/part.json"],

@@ -13,6 +13,7 @@ from minibert.terminal import emit, json_text
 
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
 REPORT = "vocab-report.json"
+WRITTEN = ("vocab.txt", "tokenizer_config.json", "tokenizer.json", REPORT)
 # In a folder with one of these the vocabulary belongs to a run, a model of Hugging Face's or TensorFlow's, or
 # token shards, whole or in parts.
 OWNERS = (
@@ -142,6 +143,10 @@ def run_vocab(arguments: argparse.Namespace) -> int:
             raise InputError(
                 f"{out} holds {owners[0]} of a model or of token shards, to which its vocabulary belongs; "
                 "choose another --out."
+            )
+        if held := [name for name in WRITTEN if (out / name).exists()]:
+            raise InputError(
+                f"{out} holds a vocabulary already ({', '.join(held)}); remove it, or choose another --out."
             )
         require_folder(out)
         first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
