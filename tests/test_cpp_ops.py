@@ -408,6 +408,7 @@ def test_without_its_extension_auto_says_why_it_takes_another(monkeypatch):
     ops, text = backends.choose("auto")
     assert ops.name != "cpp"
     assert "backend='cpp' is not installed" in text
+    assert text.endswith(", then reinstall minibert")  # the stop is its user's: "Engine numba: ….", not "….."
 
 
 def test_parameters_of_a_model_are_where_gradients_are_added():

@@ -35,10 +35,11 @@ def test_info_lists_every_device_of_jax():
     assert done.stdout.strip() == str(expected), done.stderr
 
 
-def test_info_names_the_extra_where_jax_is_absent(monkeypatch):
+def test_info_says_how_jax_is_installed_where_it_is_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)  # as `find_spec` sees what is not installed
     monkeypatch.delitem(sys.modules, "minibert.backends.jax_devices", raising=False)
-    assert information("numpy", 1)["devices of JAX"] == "not installed: pip install 'minibert-scratch[jax]'"
+    told = information("numpy", 1)["devices of JAX"]
+    assert told == "not installed: pip install jax, or jax[cuda13] for a GPU"
     assert "minibert.backends.jax_devices" not in sys.modules
 
 

@@ -1,10 +1,12 @@
 """The package as a newcomer meets it: quick to import, whole when installed, with a compiler and without."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -60,6 +62,15 @@ def test_every_public_name_resolves_to_the_object_of_its_module():
 def test_unknown_public_name_is_an_attribute_error_that_lists_what_there_is():
     with pytest.raises(AttributeError, match="'Bart'; it offers Bert"):
         minibert.Bart  # noqa: B018
+
+
+def test_what_is_to_be_installed_is_where_pip_finds_it():
+    told = [ROOT / "README.md", *(ROOT / "minibert").rglob("*.py")]
+    text = "\n".join(path.read_text("utf-8") for path in told)
+    assert not re.search(r"pip install[^\n]*minibert-scratch", text)  # no index has it: a checkout has
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    named = re.findall(r"pip install\s+'\.\[(\w+)\]'", text)
+    assert {"jax", "plots"} <= set(named) <= set(extras)
 
 
 @pytest.fixture(scope="module")

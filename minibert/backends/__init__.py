@@ -97,7 +97,7 @@ TABLE = {
     "cpp": Engine(
         "kernels in C++ for float32 and bfloat16",
         _cpp,
-        "install a C++ compiler (GCC 11 or later, or Clang) and Python's headers, then minibert anew",
+        "install a C++ compiler (GCC 11 or later, or Clang) and Python's headers, then reinstall minibert",
         ("float32", "bfloat16", "float64"),
     ),
     "numba": Engine("loops compiled by Numba for float32 and float64", _numba, "pip install numba"),
@@ -174,7 +174,7 @@ def choose(
         if tried:
             steps = ", ".join(f"{1000 * seconds:.0f} ms with {engine}" for engine, seconds in tried.items())
             return ops, f"{_described(ops)}, the fastest here: a small step took {steps}"
-        why = f"; {' '.join(missing)}" if missing else ", the fastest engine installed"
+        why = f"; {' '.join(missing).removesuffix('.')}" if missing else ", the fastest engine installed"
         return ops, _described(ops) + why
     raise InputError(f"No engine that computes in {dtype} is installed. {' '.join(missing)}")
 

@@ -95,7 +95,7 @@ def _chosen(name: str, threads: int | None) -> dict[str, Any]:
 def _jax_devices() -> dict[str, str] | str:
     """What JAX would compute on, or why on nothing. Where it is not there nothing tries to import it."""
     if importlib.util.find_spec("jax") is None:
-        return "not installed: pip install 'minibert-scratch[jax]'"
+        return f"not installed: {backends.TABLE['jax'].lacking}"
     try:
         return import_module("minibert.backends.jax_devices").devices()
     except (ImportError, RuntimeError) as error:  # ours, or JAX's of a jaxlib of another version

@@ -44,7 +44,7 @@ def load() -> Any | None:
     except ImportError as error:
         warnings.warn(
             f"the C core of the tokenizer is not available ({error}): its Python twin gives the same "
-            "results, many times slower; install a C compiler and Python's headers, then minibert anew.",
+            "results, many times slower; install a C compiler and Python's headers, then reinstall minibert.",
             stacklevel=3,
         )
         return None
@@ -73,7 +73,7 @@ def choose(engine: str) -> bool:
     if engine == "c" and not available():
         raise InputError(
             "engine='c' needs the C core of the tokenizer, which is not built here; install a C compiler and "
-            "Python's headers, then minibert anew, or choose engine='python'."
+            "Python's headers, then reinstall minibert, or choose engine='python'."
         )
     return engine != "python" and load() is not None
 
