@@ -25,6 +25,17 @@ LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one st
 # What is kept of a .gz or .xz has at most so many times its bytes, or so many: text becomes 3 to 20 times as
 # long, and a file made to fill the memory 1,000 to 7,000 times.
 MOST_TIMES, LEAST_UNFOLDED = 100, 1 << 26
+# How files begin that hold no UTF-8, what they are, and what to do.
+_OTHERWISE = {
+    b"PK\x03\x04": "a ZIP archive, as spreadsheets (.xlsx, .ods) and .docx are; save it as CSV or plain text",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet or document of an old Office; save it as CSV or plain text",
+    b"%PDF-": "a PDF; save its text",
+    b"PAR1\x15": "a Parquet file; save it as CSV or JSON Lines",
+    b"\x1f\x8b": "compressed by gzip; let its name end in .gz",
+    b"\xfd7zXZ\0": "compressed by xz; let its name end in .xz",
+    b"\xff\xfe": "UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8",
+}
 
 
 def byte_pieces(
@@ -41,8 +52,10 @@ def byte_pieces(
     Raises
     ------
     InputError
-        When the file can't be read, is a socket or a device, is damaged, or gives more than it may.
+        When the file can't be read, is a socket or a device, is damaged, begins as a file that is no text,
+        such as a spreadsheet, or gives more than it may.
     """
+    begun = False
     try:
         with open_file(file, streams=True) as raw:
             packed = _PACKED.get(file.suffix.lower())
@@ -54,6 +67,9 @@ def byte_pieces(
                     raise too_much(file, most)
                 if progress and raw.seekable():
                     progress(raw.tell())
+                if not begun:
+                    _require_text(data, file)
+                begun = True
                 yield data
             yield b""
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
@@ -70,6 +86,13 @@ def _most_kept(raw: BinaryIO, is_packed: bool) -> float:
     if not stat.S_ISREG(status.st_mode):
         return LARGEST_WHOLE
     return max(LEAST_UNFOLDED, MOST_TIMES * status.st_size) if is_packed else math.inf
+
+
+def _require_text(head: bytes, file: Path) -> None:
+    """Raise InputError when a file begins as one that holds no text in UTF-8."""
+    for begin, what in _OTHERWISE.items():
+        if head.startswith(begin):
+            raise InputError(f"{file} is {what}.")
 
 
 def too_much(source: str | Path, most: float) -> InputError:

@@ -483,6 +483,9 @@ def test_tasks_that_divide_a_dev_file_are_advised(tmp_path):
 def test_own_files_are_one_for_each_split(tmp_path):
     with pytest.raises(InputError, match="has no train.csv"):
         own_file(tmp_path, "train")
+    (tmp_path / "train.xlsx").touch()
+    with pytest.raises(InputError, match=r"has no train\.csv but train\.xlsx; there should be one file of"):
+        own_file(tmp_path, "train")
     for name in ("train.csv", "train.jsonl"):
         (tmp_path / name).touch()
     with pytest.raises(InputError, match="has train.csv and train.jsonl"):

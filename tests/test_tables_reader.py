@@ -5,18 +5,22 @@ import gzip
 import io
 import json
 import lzma
+import zipfile
 
 import pytest
 from hypothesis import given, strategies as st
 from real_data import real_data
 
 from minibert.data import tables
+from minibert.data.corpus import sentences
 from minibert.data.glue import TextExample
 from minibert.data.lines import numbered_lines
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question
 from minibert.errors import InputError
 from minibert.reading import LONGEST_LINE
+from minibert.tokenizer import BasicTokenizer
+from minibert.tokenizer.counting import count_files
 
 TEXT = st.text(max_size=12).filter(str.strip)  # an empty text is refused
 ROWS = st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=5)
@@ -145,6 +149,44 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
 def test_a_table_that_is_wrong_is_refused_with_its_line(tmp_path, name, text, options, sentence):
     with pytest.raises(InputError, match=sentence):
         tables.read_texts(write(tmp_path, text, name), **options)
+
+
+def spreadsheet(path):
+    """A file as Excel makes them: a ZIP archive of XML."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("xl/worksheets/sheet1.xml", "<worksheet/>")
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.csv", "a.tsv", "a.jsonl", "a.txt"])
+def test_a_spreadsheet_is_named_as_what_it_is_whatever_it_is_called(tmp_path, name):
+    path = spreadsheet(tmp_path / name)
+    with pytest.raises(
+        InputError, match=rf"{name} is a ZIP archive, as spreadsheets \(.xlsx.* save it as CSV"
+    ):
+        tables.read_texts(path)
+    with pytest.raises(InputError, match=rf"{name} is a ZIP archive, as spreadsheets"):
+        list(sentences(path))
+    with pytest.raises(InputError, match=rf"{name} is a ZIP archive, as spreadsheets"):
+        count_files([path], BasicTokenizer())
+
+
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", "a spreadsheet or document of an old Office"),
+        (b"%PDF-1.7\n", "a PDF"),
+        (b"PAR1\x15\x04", "a Parquet file"),
+        (gzip.compress(b"text,label\n"), r"compressed by gzip; let its name end in \.gz"),
+        (lzma.compress(b"text,label\n"), r"compressed by xz; let its name end in \.xz"),
+        ("text,label\n".encode("utf-16"), "UTF-16; convert it"),
+    ],
+)
+def test_other_files_than_text_are_named_as_what_they_are(tmp_path, head, what):
+    (tmp_path / "a.csv").write_bytes(head)
+    with pytest.raises(InputError, match=f"a.csv is {what}"):
+        tables.read_texts(tmp_path / "a.csv")
 
 
 def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path):

@@ -19,6 +19,7 @@ from minibert.data.lines import json_lines, rows, shown
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question, locate
 from minibert.errors import InputError
+from minibert.reading import byte_pieces
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -319,6 +320,7 @@ def _delimiter(path: Path, delimiter: str | None) -> str:
     if delimiter is None:
         delimiter = DELIMITERS.get(_suffix(path))
     if delimiter is None:
+        next(byte_pieces(path))  # names a spreadsheet as what it is
         known = " ".join([*DELIMITERS, *JSON_LINES])
         raise InputError(
             f"{path.name} has none of the suffixes {known}; give its delimiter (--column delimiter=,)."

@@ -60,7 +60,10 @@ def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     names = [name + packed for name in known for packed in PACKED]
     found = [data / name for name in names if (data / name).is_file()]
     if len(found) != 1:
-        there = f"has {' and '.join(path.name for path in found)}" if found else f"has no {split}.csv"
+        there = f"has {' and '.join(path.name for path in found)}"
+        if not found:
+            others = [path.name for path in sorted(data.glob(f"{split}.*")) if path.is_file()]
+            there = f"has no {split}.csv" + (f" but {' and '.join(others)}" if others else "")
         raise (InputError if found else MissingFile)(
             f"{data} {there}; there should be one file of the split {split!r}: {', '.join(known[:-1])} or "
             f"{known[-1]}."
