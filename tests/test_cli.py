@@ -511,7 +511,9 @@ def test_vocab_leaves_the_vocabulary_of_a_model_alone(corpus, run, capsys):
     assert (run / "vocab.txt").read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.json", "tokenizer_config.json", "vocab-report.json"])
+@pytest.mark.parametrize(
+    "name", ["vocab.txt", "tokenizer.json", "tokenizer_config.json", "vocab-report.json"]
+)
 def test_vocab_does_not_write_over_another_vocabulary(name, corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("minibert.pretraining.preparation.count_files", None)  # found before the counting
     (tmp_path / name).write_text("mine")
