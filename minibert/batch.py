@@ -218,6 +218,7 @@ class Batch:
                 f"A sequence of {longest} tokens is longer than the model's {config.P} positions; "
                 f"shorten the input or pre-train with max_positions={longest}."
             )
+        config.warn_untrained(longest)
 
 
 @dataclass(frozen=True)

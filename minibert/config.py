@@ -2,7 +2,9 @@
 
 import dataclasses
 import sys
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -56,6 +58,7 @@ class BertConfig:
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     is_decoder: bool = False  # True: causal attention, the paper's left-to-right ablation
+    trained_length: int | None = field(default=None, compare=False)  # of pre-training; None: not known
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -69,6 +72,7 @@ class BertConfig:
             "intermediate_size",
             "max_position_embeddings",
             "type_vocab_size",
+            *(("trained_length",) if self.trained_length is not None else ()),
         ):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -131,13 +135,21 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields of a `config.json` that `transformers` reads as a `BertForPreTraining`."""
-        return {
+        fields = {
             "architectures": ["BertForPreTraining"],
             "model_type": "bert",
             **dataclasses.asdict(self),
             "pad_token_id": 0,
             "tie_word_embeddings": True,
         }
+        if self.trained_length is None:
+            del fields["trained_length"]
+        return fields
+
+    def warn_untrained(self, longest: int) -> None:
+        """Warn, once in a process, when a sequence is longer than any that the model was pre-trained on."""
+        if self.trained_length and longest > self.trained_length:
+            _warn_untrained(self.trained_length)
 
     @property
     def size(self) -> str:
@@ -185,3 +197,12 @@ class BertConfig:
     def P(self) -> int:
         """Learned positions, the longest sequence there can be."""
         return self.max_position_embeddings
+
+
+@cache  # once in a process
+def _warn_untrained(trained_length: int) -> None:
+    warnings.warn(
+        f"This model was pre-trained on sequences of up to {trained_length} tokens and makes less of longer "
+        "ones; shorten them, or pre-train for longer, or with a seq_length as long as they are.",
+        stacklevel=3,
+    )

@@ -26,13 +26,13 @@ from minibert.files import atomic_text, remove_leftovers, require_own, sole_writ
 from minibert.hub import save_hf
 from minibert.machine import cores
 from minibert.model import Bert
-from minibert.pretraining.budget import next_review, plan_steps, review, timetable_of
+from minibert.pretraining.budget import WORTH_TELLING, next_review, plan_steps, review, settle, timetable_of
 from minibert.pretraining.evaluation import TARGETS, entropy_of_counts, score_shuffled
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import Guess, fill_masks, held_out_gaps
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.recipes import Timetable
-from minibert.pretraining.task import Pretraining
+from minibert.pretraining.task import Pretraining, held_out_targets
 from minibert.runlog import NoLog, RunLog, say
 from minibert.terminal import printable
 from minibert.trace import Trace, watch
@@ -84,6 +84,8 @@ def pretrain(
         After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
     run, began = Path(out), time.monotonic() if began is None else began
+    if resume:
+        options = options.settled_as(PretrainOptions.load(run / "training.json"))
     options = backends.settled(options.resolved())
     ops, engine = backends.choose(options.backend, options.threads, options.dtype, **options.extras)
     ops.meet("options", dataclasses.asdict(options) | {"threads": None})
@@ -107,7 +109,7 @@ def pretrain(
             if ops.leads:
                 ops.meet("text")
             tell(f"Engine {engine}.")
-            state = _train(task, run, resume, show, tell, began, trace)
+            task, state = _train(task, run, resume, show, tell, began, trace)
             report = _finish(task, state, run, tell, began) if ops.leads else {}
             ops.meet("end")
             return report
@@ -146,17 +148,21 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
 
 def _train(
     task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, began: float, trace: bool
-) -> State:
-    options, folder = task.options, run / "checkpoints"
+) -> tuple[Pretraining, State]:
+    folder = run / "checkpoints"
     task.require_instances()
     checkpoint = latest(folder, task.config, say) if resume else None  # damage is told of to everyone
     state = task.start(checkpoint)
     if checkpoint:
         tell(f"Going on from step {state.step:,}.")
     task.ops.meet("checkpoint")
+    settled = settle(task, state, began, tell)
+    if task.ops.leads and settled.options != task.options:  # before the first checkpoint
+        settled.options.save(run / "training.json")
+    task = settled
     timetable = plan_steps(task, state, folder, began, tell)
     if task.ops.leads:
-        options.save(run / "training.json")  # with a new length, now that it is known to do
+        task.options.save(run / "training.json")  # with a new length, now that it is known to do
     tell(_headline(task, state, timetable))
     if state.step == timetable.total:
         tell("All of these steps are done; --steps or --minutes other than before makes the run longer.")
@@ -169,7 +175,7 @@ def _train(
         watched = partial(seen.as_one, LOOKS) if seen else lambda look: look
         batches, loop = _ahead(task, state, timetable, run, watched, log)
         train(task.ops, state, batches, task.gradients(state.params.config), loop, log)
-    return state
+    return task, state
 
 
 def _ahead(
@@ -180,7 +186,7 @@ def _ahead(
     since = state.step, state.seconds
 
     def reviewed(state: State) -> tuple[Iterable, Loop]:
-        now = review(task, state, timetable, since, log.tell)
+        now = review(task, state, timetable, since)
         log.end_at(now.total)
         return _ahead(task, state, now, run, watched, log)
 
@@ -194,16 +200,16 @@ def _ahead(
         keep=options.keep,
         look_steps=-(-timetable.planned_total // options.evaluations) if options.evaluations else 0,
         look=watched(task.looker(timetable)),
-        after_checkpoint=lambda state: _saved(task, state, run),
+        after_checkpoint=lambda state: _saved(task, state, timetable, run),
         operations=task.operations(config),
         review_step=next_review(state, timetable),
         review=reviewed,
     )
 
 
-def _saved(task: Pretraining, state: State, run: Path) -> None:
+def _saved(task: Pretraining, state: State, timetable: Timetable, run: Path) -> None:
     """Write the model beside a new checkpoint, and see that the text is still there to go on with."""
-    save_hf(run, state.params.config, state.params)
+    save_hf(run, task.config_after(state, timetable), state.params)
     for folder in (run / "shards", task.text.shards.folder):
         if not folder.exists():
             raise RunError(
@@ -249,10 +255,10 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
 
 def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float) -> dict[str, Any]:
     """Measure, write down, draw."""
-    options, params = task.options, state.params
-    save_hf(run, params.config, params)
+    options, params, timetable = task.options, state.params, timetable_of(state)
+    save_hf(run, task.config_after(state, timetable), params)
     tell("Measuring the held-out loss.")
-    batches = task.held_out_batches(options.longest, TARGETS)
+    batches = task.held_out_batches(options.longest, held_out_targets(state, TARGETS))
     held_out = task.score(params, batches)
     held_out = dataclasses.replace(held_out, text_unigram=entropy_of_counts(task.text.piece_counts()))
     shuffled = score_shuffled(
@@ -265,7 +271,9 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
         "parameters": params.count(),
         "vocab_size": params.config.vocab_size,
         "steps": state.step,
-        "stages": [(stage.begin, stage.seq_length) for stage in task.stages(timetable_of(state))],
+        "planned_steps": timetable.planned_total,
+        "stages": [(stage.begin, stage.seq_length) for stage in task.stages(timetable)],
+        "trained_length": options.longest,
         "tokens": state.tokens,
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
@@ -304,6 +312,13 @@ def report_text(report: dict[str, Any]) -> str:
         f"{report['steps']:,} steps, {report['tokens']:,} tokens, {speed:,.0f} tokens/s; "
         f"{report['seconds'] / 60:.1f} minutes for this command."
     )
+    more = report["steps"] - report["planned_steps"]
+    if abs(more) > WORTH_TELLING * report["planned_steps"]:
+        lines.append(
+            f"The machine became {'faster' if more > 0 else 'slower'} on the way: "
+            f"{report['planned_steps']:,} steps were planned."
+        )
+    lines.append(f"Trained on sequences of up to {report['trained_length']} tokens.")
     for example in report["examples"]:
         answer = f" ({example['answer']})" if example["answer"] else ""
         lines.append(f"  {printable(example['text'] + answer)}\n      {guesses_text(example['guesses'])}")

@@ -636,7 +636,7 @@ def test_what_is_left_of_a_schedule_ends_with_the_run():
 @pytest.mark.parametrize(("slower", "total"), [(0.5, 26), (1.0, 16), (1.05, 15), (2.0, 11), (100.0, 7)])
 def test_at_a_review_the_rest_of_a_run_is_as_long_as_its_time(run, slower, total):
     task = loaded_task(run)  # half of the steps at length 8, half at 16
-    state, said = task.start(), []
+    state = task.start()
     state.plan = {"until_seconds": 8 * 1.0 + 8 * 3.0, "per_step": [[8, 1.0], [16, 3.0]]}
     before = Timetable.of(16)
     assert budget.next_review(state, before) == 3
@@ -645,9 +645,8 @@ def test_at_a_review_the_rest_of_a_run_is_as_long_as_its_time(run, slower, total
         assert state.seconds > state.plan["until_seconds"]
     else:  # what has passed is not counted again
         state.plan["until_seconds"] = state.seconds + 2 * 1.0 + 8 * 3.0
-    after = budget.review(task, state, before, (2, 2.0), said.append)
+    after = budget.review(task, state, before, (2, 2.0))
     assert after.total == state.plan.get("total_steps", 16) == total
-    assert len(said) == (abs(total - 16) > 1)
     assert after.planned(6) == 6 and after.planned(after.total) == 16
     if slower == 0.5:
         assert task.stages(after) == [Stage(8, 0, 10), Stage(16, 10, 26)]
@@ -661,7 +660,7 @@ def test_a_run_that_was_reviewed_goes_on_exactly_from_a_checkpoint_between_revie
 
     looked = []
 
-    def longer_at_first(task, state, timetable, since, tell):
+    def longer_at_first(task, state, timetable, since):
         looked.append(state.step)
         if state.step < 5:
             timetable = timetable.ending(at=timetable.total + 3, seen_from=state.step)
@@ -709,9 +708,37 @@ def test_the_steps_that_fit_leave_time_for_the_looks_and_the_end(run, monkeypatc
     monkeypatch.setattr(budget, "seconds_per_step", lambda task, state, length, *_: rates[length])
     monkeypatch.setattr(budget, "looking_seconds", lambda *_: (3.0, 1.0))
     monkeypatch.setattr(time, "monotonic", lambda: 1010.0)
-    found = budget.affordable_steps(task, None, 1000.0, lambda text: None)
+    said = []
+    found = budget.affordable_steps(task, None, 1000.0, said.append)
     left = budget.MARGIN * 50 - 1 - budget.FINISHING_SECONDS
-    assert found == (int((left - 3) / 0.2), left, rates)
+    assert found == (int((left - 3) / 0.2), left, rates, 1.0)
+    assert said[0].endswith("fit into 1 minutes; 4 s of these are for measuring held-out text.")
+
+
+def test_of_the_minutes_held_out_text_takes_no_more_than_its_share(run, monkeypatch):
+    task = loaded_task(run)
+    task = dataclasses.replace(task, options=dataclasses.replace(task.options, steps=None, minutes=1.5))
+    monkeypatch.setattr(budget, "seconds_per_step", lambda *_: 1.41)
+    monkeypatch.setattr(budget, "looking_seconds", lambda *_: (20.0, 48.0))
+    monkeypatch.setattr(time, "monotonic", lambda: 1010.0)
+    said = []
+    found = budget.affordable_steps(task, None, 1000.0, said.append)
+    assert found.held_out_share == pytest.approx(0.15 * 90 / 68)
+    assert found.steps > 40  # where there were 7
+    assert said[0].endswith("14 s of these are for measuring held-out text, on 20% of the usual targets.")
+
+
+def test_a_run_with_few_minutes_measures_fewer_targets_and_goes_on_so(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "affordable_steps", lambda *_: afforded(12)()._replace(held_out_share=0.01))
+    monkeypatch.setattr(budget, "REVIEWS", ())
+    out = tmp_path / "run"
+    report = pretrain(small_options(corpus, steps=None, minutes=1.0), out, show=False)
+    assert 200 <= report["held_out"]["targets"] < 300  # of 20,000; a batch is read whole
+    resumed = PretrainOptions.resumed(out / "training.json")
+    again = pretrain(resumed, out, resume=True, show=False)
+    assert again["held_out"] == report["held_out"]
+    longer = PretrainOptions.resumed(out / "training.json", steps=14)
+    assert pretrain(longer, out, resume=True, show=False)["held_out"]["targets"] > 300
 
 
 def test_rehearsing_leaves_the_parameters_alone(run):
@@ -780,12 +807,13 @@ def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(r
 
 def test_weights_to_start_from_are_changed_slowly_unless_a_size_says_otherwise(run, corpus, tmp_path):
     further = PretrainOptions(init_from="some-bert").resolved()
-    assert (further.learning_rate, further.seq_length, further.dropout) == (2e-5, "128", 0.1)
+    assert (further.rate_from(), further.seq_length, further.dropout) == (2e-5, "128", 0.1)
     assert PretrainOptions(init_from="some-bert", size="tiny").resolved().learning_rate == 2e-3
     assert PretrainOptions().resolved() == PretrainOptions(size="tiny").resolved()
     options = PretrainOptions((str(corpus),), init_from=str(run), seq_length="16", batch_size=8, steps=3)
     out = tmp_path / "further"
     pretrain(options, out, show=False)
+    assert PretrainOptions.load(out / "training.json").learning_rate == 2e-5
     changes = np.abs(load_hf(out)[1].flat - load_hf(run)[1].flat)
     assert 0 < changes.max() < 3 * 3e-5  # a step of Adam changes a number by about the rate
     longer = PretrainOptions.resumed(out / "training.json", steps=4)

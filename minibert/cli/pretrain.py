@@ -28,7 +28,7 @@ from minibert.config import GELU_FORMS, SIZES
 from minibert.errors import InputError
 from minibert.options import DTYPES
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES
+from minibert.pretraining.recipes import FURTHER, MINUTES, NEW_HEAD_RATE, RECIPES, SCHEDULES
 from minibert.terminal import emit, json_text
 
 RUNS = Path("runs")  # where run folders go that were given no name
@@ -236,7 +236,7 @@ def _batch_flags(group: Any) -> None:
         "--seq-length",
         metavar="LENGTHS",
         help="tokens in a sequence: 128, or lengths with their shares of the steps, like the paper's "
-        "128:0.9,512:0.1 (default: by size)",
+        "128:0.9,512:0.1 (default: by size, and by how many tokens the run will read, see below)",
     )
     FLAGS.number(
         group, "--batch-size", int, "sequences in a step at the longest length; more where they are shorter"
@@ -296,7 +296,13 @@ def _recipe_table() -> str:
     for size, recipe in (RECIPES | {"further": FURTHER}).items():
         rate, warmup, dropout, lengths = (
             re.sub(r"\b0\.", ".", f"{value}")
-            for value in (recipe.learning_rate, recipe.warmup, recipe.dropout, recipe.seq_length)
+            for value in (recipe.learning_rate, recipe.warmup, recipe.dropout, recipe.seq_length or "*")
         )
         lines.append(f"  {size:<7} {rate:<5} {recipe.batch_size:<12} {warmup:<8} {dropout:<9} {lengths}")
-    return "\n".join([*lines, "  further: with --init-from and no --size, whatever the size of that model"])
+    lines.append("  further: with --init-from and no --size, whatever the size of that model;")
+    lines.append(f"           --lr {NEW_HEAD_RATE:g} where that has no masked-LM head")
+    lines.append("  *: by the tokens that the run will read")
+    for schedule in SCHEDULES:
+        lengths = re.sub(r"\b0\.", ".", schedule.lengths)
+        lines.append(f"     from {schedule.tokens / 1e6:>2.0f} million: {lengths}")
+    return "\n".join(lines)

@@ -92,6 +92,7 @@ def outputs(
     tree = ops.place(params.tree)
     for numbers in token_budget_batches(tokens, budget):
         batch = TaskBatch.pack_features([features[i] for i in numbers.tolist()], params.head)
+        config.warn_untrained(int(batch.lengths.max()))
         with ops.step():
             said = heads.outputs(ops, config, params.head, tree, batch)
         for number, one in zip(numbers.tolist(), said, strict=True):

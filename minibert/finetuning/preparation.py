@@ -81,6 +81,8 @@ def prepare(options: FinetuneOptions) -> Prepared:
         dev_features = gathered(task.features(dev, tokenizer, labels, max_length, training=False))
     if not len(features):
         raise InputError(f"{options.data} holds nothing that {options.task} could be learnt from.")
+    if config.trained_length:  # for other models nothing is said, and no feature need be made already
+        config.warn_untrained(max(len(one.input_ids) for feature in features for one in feature.sequences))
     if config.type_vocab_size < 2 and features[0].sequences[0].token_type_ids.any():
         raise InputError(
             f"{options.task} asks about two texts at a time, but {options.model} knows one segment only "

@@ -1,14 +1,16 @@
 """How many steps a run takes: a number that was given, or as many as fit into a number of minutes.
 
 For minutes, some first steps of every stage are rehearsed on a copy of the parameters and thrown away; from
-the rates that they show the steps are counted out. On the way the clock is looked at again, a few times:
-where the machine has become faster or slower by then, what is left of the schedule becomes longer or shorter.
-What was decided stands in every checkpoint, and nothing else depends on a clock.
+the rates that they show the steps are counted out, and before that, where no lengths were given, what lengths
+so many tokens pay for. On the way the clock is looked at again, a few times: where the machine has become
+faster or slower by then, what is left of the schedule becomes longer or shorter. What was decided stands in
+`training.json` and in every checkpoint, and nothing else depends on a clock.
 """
 
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -22,6 +24,7 @@ from minibert.pretraining.task import GLANCE_TARGETS, Pretraining
 from minibert.train import Loop, State, Steps, compiling_text, memory_explained, prefetch
 
 REHEARSAL = 0.03  # share of the minutes that measuring may take
+HELD_OUT = 0.15  # share of the minutes that may go to held-out text, on the way and at the end
 MARGIN = 0.97  # a machine is not equally fast all the time
 REVIEWS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # of the schedule, where the clock is looked at again
 NO_CHANGE = 0.01  # of the steps left, for which the schedule stays as it is
@@ -37,11 +40,40 @@ class Afforded(NamedTuple):
     steps : how many steps.
     seconds : what they may take, looks at held-out text included.
     per_step : seconds of a step at each sequence length.
+    held_out_share : of the usual held-out targets, what there is time to measure.
     """
 
     steps: int
     seconds: float
     per_step: dict[int, float]
+    held_out_share: float = 1.0
+
+
+def settle(task: Pretraining, state: State, began: float, tell: Callable[[str], None]) -> Pretraining:
+    """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for.
+
+    Parameters are those of `plan_steps`. The tokens that there is time for follow from the rate of steps at
+    the longest of all lengths.
+    """
+    options = task.options
+    rate, lengths = options.rate_from(state.plan.get("new_head", False)), options.seq_length
+    if lengths is None:
+        _require_one_clock(task)
+        seconds = 60 * options.minutes
+        trial = REHEARSAL * seconds / len(options.lengths)
+        per_step = seconds_per_step(task, state, options.longest, trial, tell)
+        left = (MARGIN - HELD_OUT) * seconds - (time.monotonic() - began)
+        tokens = left / per_step * options.tokens_per_step
+        lengths = options.schedule_for(lambda longest: tokens)
+    return replace(task, options=replace(options, learning_rate=rate, seq_length=lengths))
+
+
+def _require_one_clock(task: Pretraining) -> None:
+    if task.ops.part[1] > 1:
+        raise InputError(
+            f"minutes={task.options.minutes:g} with {task.ops.part[1]} processes, whose clocks differ; "
+            "give --steps instead."
+        )
 
 
 def plan_steps(
@@ -61,19 +93,16 @@ def plan_steps(
     """
     budget = {"steps": task.options.steps, "minutes": task.options.minutes}
     if state.plan.get("budget") != budget:
-        if task.ops.part[1] > 1 and not task.options.steps:
-            raise InputError(
-                f"minutes={task.options.minutes:g} with {task.ops.part[1]} processes, whose clocks differ; "
-                "give --steps instead."
-            )
         state.plan = {"budget": budget}
         if task.options.steps:
             timetable = Timetable.of(task.options.steps)
         else:
+            _require_one_clock(task)
             found = affordable_steps(task, state, began, tell)
             timetable = Timetable.of(state.step + found.steps)
             state.plan["until_seconds"] = state.seconds + found.seconds
             state.plan["per_step"] = [[length, seconds] for length, seconds in found.per_step.items()]
+            state.plan["held_out_share"] = found.held_out_share
         if timetable.total < state.step:
             raise InputError(
                 f"steps={timetable.total} is less than the {state.step:,} steps that this run has done; give "
@@ -108,7 +137,6 @@ def review(
     state: State,
     timetable: Timetable,
     since: tuple[int, float],
-    tell: Callable[[str], None],
 ) -> Timetable:
     """Let a run end when its time does, at the pace of its last steps.
 
@@ -116,7 +144,6 @@ def review(
     ----------
     task, state, timetable : what is trained, where it stands, and what was decided so far.
     since : step, and seconds of training, from which on the pace counts.
-    tell : called with a sentence where much changes.
 
     Returns
     -------
@@ -129,9 +156,6 @@ def review(
     if abs(steps - (total - step)) > NO_CHANGE * (total - step):
         timetable = timetable.ending(at=step + steps, seen_from=step)
         _decide(state, timetable)
-    if abs(timetable.total - total) > WORTH_TELLING * (total - step):
-        which = "faster" if timetable.total > total else "slower"
-        tell(f"The machine has become {which}: {timetable.total:,} steps fit instead of {total:,}.")
     return timetable
 
 
@@ -145,16 +169,25 @@ def _expected(task: Pretraining, state: State, timetable: Timetable, begin: int,
 
 
 def affordable_steps(task: Pretraining, state: State, began: float, tell: Callable[[str], None]) -> Afforded:
-    """How many steps fit into what is left of the minutes, the last evaluation included."""
-    seconds, lengths = 60 * task.options.minutes, task.options.lengths
-    trial = REHEARSAL * seconds / len(lengths)
+    """How many steps fit into what is left of the minutes, the last evaluation included.
+
+    Where measuring the usual number of held-out targets would take more than its share, there are fewer.
+    """
+    minutes, lengths = task.options.minutes, task.options.lengths
+    trial = REHEARSAL * 60 * minutes / len(lengths)
     rates = {length: seconds_per_step(task, state, length, trial, tell) for length, _ in lengths}
     per_step = sum(share * rates[length] for length, share in lengths)
     on_the_way, at_the_end = looking_seconds(task, state)
-    left = MARGIN * (seconds - (time.monotonic() - began)) - at_the_end - FINISHING_SECONDS
-    steps = max(len(lengths), int((left - on_the_way) / per_step))
-    tell(f"{steps:,} steps of {1000 * per_step:.0f} ms fit into {task.options.minutes:g} minutes.")
-    return Afforded(steps, left, rates)
+    measuring = on_the_way + at_the_end
+    share = min(1.0, HELD_OUT * 60 * minutes / measuring)
+    left = MARGIN * (60 * minutes - (time.monotonic() - began)) - share * at_the_end - FINISHING_SECONDS
+    steps = max(len(lengths), int((left - share * on_the_way) / per_step))
+    fewer = f", on {share:.0%} of the usual targets" if share < 1 else ""
+    tell(
+        f"{steps:,} steps of {1000 * per_step:.0f} ms fit into {minutes:g} minutes; "
+        f"{share * measuring:.0f} s of these are for measuring held-out text{fewer}."
+    )
+    return Afforded(steps, left, rates, share)
 
 
 def seconds_per_step(

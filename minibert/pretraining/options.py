@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -12,7 +13,16 @@ from minibert.config import SIZES, BertConfig
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
 from minibert.options import DTYPES, LAMB_RATE, MOST, OPTIMIZERS, RunOptions
-from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, SizeRecipe, Stage, parse_lengths
+from minibert.pretraining.recipes import (
+    FURTHER,
+    MINUTES,
+    NEW_HEAD_RATE,
+    RECIPES,
+    SizeRecipe,
+    Stage,
+    parse_lengths,
+    schedule_for,
+)
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
 IN_SHARDS = ("corpus", "layout", "vocab", "vocab_size", "lower_case")  # what token shards have settled
@@ -23,8 +33,10 @@ class PretrainOptions(RunOptions):
     """Everything a pre-training run is a function of; stored in its folder as `training.json`.
 
     `None` means "what the recipe says" (`resolved` fills it in): that of the size, or for weights from
-    `init_from` without a size `recipes.FURTHER`. Two runs with equal options, engine, threads and number of
-    steps end with the same bytes.
+    `init_from` without a size `recipes.FURTHER`. What only the run itself can decide stays None until then:
+    `seq_length` where `minutes` have to be measured first, `learning_rate` until weights from `init_from`
+    are known to have a masked-LM head. Two runs with equal options, engine, threads and number of steps end
+    with the same bytes.
 
     Raises
     ------
@@ -159,7 +171,7 @@ class PretrainOptions(RunOptions):
         recipe, lamb = self.recipe, self.optimizer == "lamb"
         answers = {
             "size": None if self.init_from else "tiny",
-            "learning_rate": recipe.learning_rate * (LAMB_RATE if lamb else 1),
+            "learning_rate": None if recipe is FURTHER else self.rate_from(),
             "seq_length": recipe.seq_length,
             "batch_size": recipe.batch_size,
             "accumulate": recipe.accumulate,
@@ -171,7 +183,24 @@ class PretrainOptions(RunOptions):
         }
         if self.steps is None and self.minutes is None:
             answers["minutes"] = MINUTES
+        if self.steps and not recipe.seq_length:
+            batch_size = self.batch_size or recipe.batch_size
+            answers["seq_length"] = self.schedule_for(lambda longest: self.steps * batch_size * longest)
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
+
+    def schedule_for(self, tokens: Callable[[int], float]) -> str:
+        """What `seq_length` becomes where nobody gave it; `tokens` as in `recipes.schedule_for`."""
+        return self.recipe.seq_length or schedule_for(tokens, self.max_positions)
+
+    def settled_as(self, stored: "PretrainOptions") -> "PretrainOptions":
+        """The same with what only a run could decide as the run with the `stored` options did."""
+        open_ones = [name for name in ("learning_rate", "seq_length") if getattr(self, name) is None]
+        return dataclasses.replace(self, **{name: getattr(stored, name) for name in open_ones})
+
+    def rate_from(self, new_head: bool = False) -> float:
+        """The learning rate given, or the recipe's; `new_head`: for weights without a masked-LM head."""
+        usual = NEW_HEAD_RATE if new_head and self.recipe is FURTHER else self.recipe.learning_rate
+        return self.learning_rate or usual * (LAMB_RATE if self.optimizer == "lamb" else 1)
 
     @property
     def recipe(self) -> SizeRecipe:
@@ -182,8 +211,8 @@ class PretrainOptions(RunOptions):
 
     @property
     def lengths(self) -> list[tuple[int, float]]:
-        """Sequence lengths and their shares of the steps, in order."""
-        return parse_lengths(self.seq_length)
+        """Sequence lengths and their shares of the steps, in order; until decided, those of most tokens."""
+        return parse_lengths(self.seq_length or self.schedule_for(lambda longest: math.inf))
 
     @property
     def longest(self) -> int:

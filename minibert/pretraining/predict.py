@@ -152,7 +152,7 @@ def evaluate(
     backend: str = "auto",
     threads: int | None = None,
 ) -> tuple[HeldOut, HeldOut | None]:
-    """Held-out figures of a run: the very ones of its report, or those of another text.
+    """Held-out figures of a run, the very ones of its report if it had time for all targets, or of a text.
 
     Parameters
     ----------

@@ -1,5 +1,6 @@
 """What goes with a size when the user does not say otherwise, and schedules of sequence lengths."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ class SizeRecipe(NamedTuple):
     """What goes with a size when the user does not say otherwise."""
 
     learning_rate: float
-    seq_length: str  # share of the steps at each length
+    seq_length: str | None  # share of the steps at each length; None: of SCHEDULES what the tokens pay for
     batch_size: int  # sequences a step at the longest length; shorter ones are more, the tokens stay the same
     accumulate: int  # micro-batches a step, so that activations fit into memory
     warmup: float  # share of the steps
@@ -30,27 +31,60 @@ class SizeRecipe(NamedTuple):
 # pairs, with a high rate, few tokens a step (many updates), no dropout (each text is seen a few times at
 # most), and the output bias at the log-unigram, which spares the first hundred steps.
 # `base` and larger are the paper's: 256 x 512 tokens a step, 128 for nine tenths of the steps.
-# How much of a run short sequences need depends on how long the run is: `tiny` is for a few million tokens,
-# `2-128-4` for 25 to 65 in ten minutes with the engine in C++, some two of them at length 10. After so many,
-# 4,096 tokens a step are better than 2,048, and the last of them are worth more at 128 than at 64; after
-# seven million the length of 128 costs a whole nat.
 # NumPy's library gains a fifth from a second thread at these small matrices when the machine is idle, and
 # loses far more by waiting when it is busy.
 # Measured: `tiny` and `2-128-4`. `mini`, `small` and `medium` are the same idea carried over, not measured.
-#                         rate  lengths                         batch accumulate warm-up dropout paper threads
+#                         rate  lengths          batch accumulate warm-up dropout paper threads
 RECIPES = {
-    "tiny":    SizeRecipe(2e-3, "10:0.25,16:0.2,32:0.55",              32,   1,    0.10,   0.0,  False, 1),
-    "2-128-4": SizeRecipe(2e-3, "10:0.06,16:0.04,32:0.2,64:0.3,128:0.4", 32, 1,    0.05,   0.0,  False, None),
-    "mini":    SizeRecipe(1e-3, "10:0.1,16:0.1,32:0.3,64:0.5",         32,   1,    0.10,   0.0,  False, None),
-    "small":   SizeRecipe(7e-4, "10:0.05,32:0.35,128:0.6",             32,   2,    0.10,   0.1,  False, None),
-    "medium":  SizeRecipe(4e-4, "10:0.05,32:0.35,128:0.6",             64,   4,    0.10,   0.1,  False, None),
-    "base":    SizeRecipe(1e-4, "128:0.9,512:0.1",                    256,  64,    0.01,   0.1,  True,  None),
-    "large":   SizeRecipe(1e-4, "128:0.9,512:0.1",                    256, 128,    0.01,   0.1,  True,  None),
+    "tiny":    SizeRecipe(2e-3, None,               32,   1,    0.10,   0.0,  False, 1),
+    "2-128-4": SizeRecipe(2e-3, None,               32,   1,    0.05,   0.0,  False, None),
+    "mini":    SizeRecipe(1e-3, None,               32,   1,    0.10,   0.0,  False, None),
+    "small":   SizeRecipe(7e-4, None,               32,   2,    0.10,   0.1,  False, None),
+    "medium":  SizeRecipe(4e-4, None,               64,   4,    0.10,   0.1,  False, None),
+    "base":    SizeRecipe(1e-4, "128:0.9,512:0.1", 256,  64,    0.01,   0.1,  True,  None),
+    "large":   SizeRecipe(1e-4, "128:0.9,512:0.1", 256, 128,    0.01,   0.1,  True,  None),
 }  # fmt: skip
 
 # Of a run that begins with trained weights, whatever their size: the rate that the README of Google's code
 # advises for more pre-training of a released BERT, which higher ones make forget what it knows.
 FURTHER = SizeRecipe(2e-5, "128", 32, 1, 0.10, 0.1, False, None)
+NEW_HEAD_RATE = 3e-4  # instead, where these weights have no masked-LM head: at 2e-5 a new one learns little
+
+
+class Schedule(NamedTuple):
+    """Lengths of sequences with their shares of the steps, for a run of at least so many tokens."""
+
+    tokens: float
+    lengths: str
+
+
+SCHEDULES = (
+    Schedule(0, "10:0.25,16:0.2,32:0.55"),
+    Schedule(1.5e6, "10:0.25,16:0.2,32:0.25,64:0.3"),
+    Schedule(6e6, "10:0.06,16:0.04,32:0.2,64:0.7"),
+    Schedule(25e6, "10:0.06,16:0.04,32:0.2,64:0.3,128:0.4"),
+)
+
+
+def schedule_for(tokens: Callable[[int], float], positions: int) -> str:
+    """Return the lengths of `SCHEDULES` that the tokens of a run pay for.
+
+    Parameters
+    ----------
+    tokens : of the whole run, as a function of its longest length.
+    positions : of the model; a schedule that is longer does not count, unless all are.
+
+    Examples
+    --------
+    >>> schedule_for(lambda longest: 30e6, 512)
+    '10:0.06,16:0.04,32:0.2,64:0.3,128:0.4'
+    """
+    best = SCHEDULES[0]
+    for schedule in SCHEDULES[1:]:
+        longest = parse_lengths(schedule.lengths)[-1][0]
+        if longest <= positions and tokens(longest) >= schedule.tokens:
+            best = schedule
+    return best.lengths
 
 
 class Stage(NamedTuple):

@@ -1,7 +1,9 @@
 """Masked words and next sentences as a task for the training loop (Devlin et al. 2019, section 3.1)."""
 
+import math
+import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -46,14 +48,18 @@ class Pretraining:
         return None if o.init_from else o.model_config(self.text.tokenizer.vocab_size)
 
     def start(self, checkpoint: Any = None) -> State:
-        """A checkpoint's state; without one the paper's initial values, or the weights of `init_from`."""
+        """A checkpoint's state; without one the paper's initial values, or the weights of `init_from`.
+
+        In the latter case the state's plan says whether their masked-LM head is new.
+        """
+        plan = {}
         if checkpoint is not None:
             params = checkpoint.params
         elif self.options.init_from:
-            params = _loaded(self.options, self.text)
+            params, plan["new_head"] = _loaded(self.options, self.text)
         else:
             params = _fresh(self.options, self.text)
-        state = State(params, self.optimizer(params))
+        state = State(params, self.optimizer(params), plan=plan)
         if checkpoint is not None:
             state.restore(checkpoint)
         return state
@@ -148,6 +154,17 @@ class Pretraining:
         """Held-out figures of some parameters."""
         return score(self.ops, params.config, params.tree, batches, self.mask_id)
 
+    def config_after(self, state: State, timetable: Timetable) -> BertConfig:
+        """The model's configuration, with the longest sequences that it has been trained on so far.
+
+        With `init_from` that is known from the beginning, or, of a model from elsewhere, not at all.
+        """
+        config = state.params.config
+        if self.options.init_from:
+            return config
+        seen = [stage.seq_length for stage in self.stages(timetable) if stage.begin < max(1, state.step)]
+        return replace(config, trained_length=max(seen))
+
     def looker(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
         """A glance at a little held-out text, at the sequence length that is being trained."""
         batches: dict[int, list[Batch]] = {}
@@ -155,11 +172,16 @@ class Pretraining:
         def look(state: State) -> dict[str, float]:
             length = next(s.seq_length for s in self.stages(timetable) if state.step <= s.end)
             if length not in batches:
-                batches[length] = self.held_out_batches(length, GLANCE_TARGETS)
+                batches[length] = self.held_out_batches(length, held_out_targets(state, GLANCE_TARGETS))
             found = self.score(state.params, batches[length])
             return {"held_out_loss": found.loss, "held_out_accuracy": found.accuracy, "seq_length": length}
 
         return look
+
+
+def held_out_targets(state: State, targets: int) -> int:
+    """What is left of a number of held-out targets where the run's minutes are too few for all of them."""
+    return math.ceil(targets * state.plan.get("held_out_share", 1))
 
 
 @cache
@@ -192,9 +214,10 @@ def _fresh(options: PretrainOptions, text: Text) -> Parameters:
     return params
 
 
-def _loaded(options: PretrainOptions, text: Text) -> Parameters:
-    """Weights and shape of `init_from`; dropout and direction are those of the options."""
-    stored, params, _ = load(Path(options.init_from), head=PRETRAINING)
+def _loaded(options: PretrainOptions, text: Text) -> tuple[Parameters, bool]:
+    """Weights and shape of `init_from`, and whether their masked-LM head is new; dropout and direction are
+    those of the options."""
+    stored, params, report = load(Path(options.init_from), head=PRETRAINING)
     if stored.vocab_size != text.tokenizer.vocab_size:
         raise InputError(
             f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {options.init_from} was trained "
@@ -202,7 +225,7 @@ def _loaded(options: PretrainOptions, text: Text) -> Parameters:
         )
     if stored.max_position_embeddings < options.longest:
         raise InputError(
-            f"seq_length={options.seq_length} is longer than the {stored.max_position_embeddings} positions "
+            f"seq_length={options.longest} is longer than the {stored.max_position_embeddings} positions "
             f"of {options.init_from}; choose shorter sequences."
         )
     for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", stored.max_position_embeddings)):
@@ -211,5 +234,14 @@ def _loaded(options: PretrainOptions, text: Text) -> Parameters:
             raise InputError(
                 f"{name}={asked} is not what {options.init_from} has, {kept}, which stays; leave it out."
             )
-    config = stored.to_dict() | options.dropouts | {"is_decoder": options.left_to_right}
-    return Parameters(BertConfig.from_dict(config), params.flat.astype(precision_for(options.dtype)))
+    if new_head := any(name.startswith("cls.predictions") for name in report.missing):
+        params["mlm.output_bias"][...] = text.log_unigram()
+        warnings.warn(
+            f"{options.init_from} has no masked-LM head: a new one begins with the frequencies of the text's "
+            f"pieces as its output bias, and all is trained at a rate of {options.rate_from(True):g}.",
+            stacklevel=2,
+        )
+    trained = stored.trained_length and max(stored.trained_length, options.longest)
+    fields = {"is_decoder": options.left_to_right, "trained_length": trained}
+    config = BertConfig.from_dict(stored.to_dict() | options.dropouts | fields)
+    return Parameters(config, params.flat.astype(precision_for(options.dtype))), new_head
