@@ -142,9 +142,7 @@ class BertConfig:
             "pad_token_id": 0,
             "tie_word_embeddings": True,
         }
-        if self.trained_length is None:
-            del fields["trained_length"]
-        return fields
+        return {name: value for name, value in fields.items() if value is not None}
 
     def warn_untrained(self, longest: int) -> None:
         """Warn, once in a process, when a sequence is longer than any that the model was pre-trained on."""

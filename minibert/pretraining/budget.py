@@ -62,7 +62,7 @@ def settle(task: Pretraining, state: State, began: float, tell: Callable[[str], 
         seconds = 60 * options.minutes
         trial = REHEARSAL * seconds / len(options.lengths)
         per_step = seconds_per_step(task, state, options.longest, trial, tell)
-        left = (MARGIN - HELD_OUT) * seconds - (time.monotonic() - began)
+        left = MARGIN * (seconds - (time.monotonic() - began))
         tokens = left / per_step * options.tokens_per_step
         lengths = options.schedule_for(lambda longest: tokens)
     return replace(task, options=replace(options, learning_rate=rate, seq_length=lengths))
