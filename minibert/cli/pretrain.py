@@ -304,5 +304,5 @@ def _recipe_table() -> str:
     lines.append("  *: by the tokens that the run will read")
     for schedule in SCHEDULES:
         lengths = re.sub(r"\b0\.", ".", schedule.lengths)
-        lines.append(f"     from {schedule.tokens / 1e6:>2.0f} million: {lengths}")
+        lines.append(f"     from {schedule.tokens / 1e6:>3g} million: {lengths}")
     return "\n".join(lines)
