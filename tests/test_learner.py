@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 
 from minibert.data.corpus import embedded_corpus
 from minibert.errors import InputError
-from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, learn_vocab, native
+from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, count_words, learn_vocab, native
 from minibert.tokenizer.counting import count_files
 from minibert.tokenizer.learner import OBJECTIVES
 from minibert.tokenizer.merging import fall, logarithm
@@ -34,8 +34,8 @@ WORD_COUNTS = st.dictionaries(
 
 def merges(word_counts, n_pieces=10**6, **options):
     """The learned pieces after special tokens and alphabet."""
-    alphabet = {piece for word in word_counts for piece in characters(word)}
-    return learn_vocab(word_counts, n_pieces, **options)[5 + len(alphabet) :]
+    letters = set("".join(word_counts))
+    return learn_vocab(word_counts, n_pieces, **options)[5 + 2 * len(letters) :]
 
 
 def characters(word):
@@ -106,8 +106,8 @@ def test_likelihood_prefers_parts_that_only_occur_together():
 
 
 def test_likelihood_is_the_default():
-    assert learn_vocab(LOW, 25) == learn_vocab(LOW, 25, objective="likelihood")
-    assert learn_vocab(LOW, 25) != learn_vocab(LOW, 25, objective="frequency")
+    assert learn_vocab(LOW, 34) == learn_vocab(LOW, 34, objective="likelihood")
+    assert learn_vocab(LOW, 34) != learn_vocab(LOW, 34, objective="frequency")
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -268,14 +268,42 @@ def test_the_hash_seed_does_not_matter(objective):
 
 
 def test_special_tokens_then_unused_then_the_sorted_alphabet_then_merges():
-    vocab = learn_vocab({"ba": 3, "b,": 1}, 12, unused=2)
+    vocab = learn_vocab({"ba": 3, "b,": 1}, 14, unused=2)
     assert vocab[:5] == list(SPECIAL_TOKENS)
     assert vocab[5:7] == ["[unused0]", "[unused1]"]
-    assert vocab[7:] == ["##,", "##a", "b", "ba"]
+    assert vocab[7:] == ["##,", "##a", "##b", ",", "a", "b", "ba"]
 
 
-def test_characters_get_the_forms_in_which_they_occur():
-    assert learn_vocab({"aab": 1, "c": 1}, 100, min_frequency=2)[5:] == ["##a", "##b", "a", "c"]
+@pytest.mark.parametrize("engine", ENGINES)
+def test_words_of_known_letters_can_be_written_wherever_the_letters_stood(engine):
+    words = count_words(["roses are red"], BasicTokenizer())
+    tokenizer = Tokenizer(learn_vocab(words, 100, engine=engine))
+    assert tokenizer("odes", add_special_tokens=False).tokens == ["o", "##d", "##e", "##s"]
+
+
+@given(st.lists(st.text("aé我ß,가", min_size=1, max_size=6), min_size=1), st.randoms(use_true_random=False))
+def test_no_new_word_of_known_letters_is_unknown(texts, random):
+    tokenizer = BasicTokenizer()
+    vocab = Tokenizer(learn_vocab(count_words(texts, tokenizer), 100))
+    known = sorted(set("".join(texts)))
+    assert vocab.unk_id not in vocab(" ".join(random.choices([*known, " "], k=50))).ids
+
+
+def test_letters_get_both_forms_and_what_is_a_word_of_its_own_the_first():
+    learned = learn_vocab(count_words(["ab c, d. 我x"], BasicTokenizer()), 100)[5:]
+    assert learned == ["##a", "##b", "##c", "##d", "##x", ",", ".", "a", "b", "c", "d", "x", "我"]
+
+
+def test_where_room_is_short_the_forms_that_nothing_is_made_of_go_first_and_of_the_rarest_letters():
+    words = {"ab": 5, "cd": 1, "ef": 9, "g": 7}
+    everything = ["##a", "##b", "##c", "##d", "##e", "##f", "##g", "a", "b", "c", "d", "e", "f", "g"]
+    dropped = ["d", "##c", "b", "##a", "##g", "f", "##e"]  # of equals, the last
+    for short in range(len(dropped) + 1):
+        vocab = learn_vocab(words, 5 + len(everything) - short)
+        assert vocab[5:] == [piece for piece in everything if piece not in dropped[:short]]
+    with pytest.raises(InputError, match="alphabet alone take 12"):
+        learn_vocab(words, 11)
+    assert learn_vocab(words, 13, alphabet_limit=5)[5:] == ["##b", "##e", "##f", "##g", "a", "e", "f", "g"]
 
 
 @given(WORD_COUNTS, st.integers(9, 30))
@@ -302,7 +330,7 @@ def test_no_pair_is_as_frequent_as_the_largest_number(engine):
 
 
 def test_words_with_rare_characters_are_left_out_under_an_alphabet_limit():
-    assert learn_vocab({"ab": 5, "azb": 2}, 100, alphabet_limit=2)[5:] == ["##b", "a", "ab"]
+    assert learn_vocab({"ab": 5, "azb": 2}, 100, alphabet_limit=2)[5:] == ["##a", "##b", "a", "b", "ab"]
 
 
 @pytest.mark.parametrize("rare, told", [(1, False), (2, True)])
@@ -316,26 +344,26 @@ def test_words_that_become_unknown_are_told_of_where_they_are_many(rare, told):
 
 def test_alphabets_of_thousands_of_characters_are_learned_from():
     words = {"a" + chr(code): 2 for code in range(0x4E00, 0x4E00 + 3000)}
-    vocab = learn_vocab(words, 7000, alphabet_limit=5000)
-    assert len(vocab) == 5 + 3001 + 3000
+    vocab = learn_vocab(words, 10_000, alphabet_limit=5000)
+    assert len(vocab) == 5 + 3001 + 1 + 3000 + 3000
     assert set(words) <= set(vocab)
 
 
 def test_words_that_could_never_be_matched_are_left_out():
-    assert learn_vocab({"ab": 5, "c" * 201: 9, "d\ud800": 9, "": 3, "e": 0}, 100)[5:] == ["##b", "a", "ab"]
+    assert learn_vocab({"ab": 5, "c" * 201: 9, "d\ud800": 9, "": 3, "e": 0}, 100)[5:] == ["##a", "##b", "a", "b", "ab"]
 
 
 def test_user_tokens_stand_after_the_unused_ones_and_change_no_merge():
-    plain = learn_vocab(LOW, 25, objective="frequency")
-    vocab = learn_vocab(LOW, 28, objective="frequency", unused=1, user_tokens=["##est", "<user>", "q"])
+    plain = learn_vocab(LOW, 34, objective="frequency")
+    vocab = learn_vocab(LOW, 37, objective="frequency", unused=1, user_tokens=["##est", "<user>", "q"])
     assert vocab[5:9] == ["[unused0]", "##est", "<user>", "q"]
     # A piece that is merged to one of them is not repeated, so one more merge fits in.
     assert vocab[9:] == [piece for piece in plain[5:] if piece != "##est"]
-    assert "##est" in plain and len(set(vocab)) == 28
+    assert "##est" in plain and len(set(vocab)) == 37
 
 
 def test_user_tokens_may_be_characters_of_the_text():
-    assert learn_vocab({"ab": 2}, 9, user_tokens=["##b"])[5:] == ["##b", "a", "ab"]
+    assert learn_vocab({"ab": 2}, 10, user_tokens=["##b"])[5:] == ["##b", "##a", "a", "b", "ab"]
 
 
 def test_no_piece_stands_in_the_vocabulary_twice():
@@ -347,7 +375,7 @@ def test_no_piece_stands_in_the_vocabulary_twice():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_words_of_one_character_have_nothing_to_merge(engine):
-    assert learn_vocab({"a": 5, "b": 1}, 100, engine=engine)[5:] == ["a", "b"]
+    assert learn_vocab({"a": 5, "b": 1}, 100, engine=engine)[5:] == ["##a", "##b", "a", "b"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from minibert.errors import InputError
-from minibert.tokenizer import native
+from minibert.tokenizer import native, unicode
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.formats import SPECIAL_TOKENS
@@ -26,6 +26,7 @@ WORTH_TELLING = 0.01  # of the words, that are left out for their characters
 
 PROGRESS_PIECES = 64  # from one call of `progress` to the next
 _TOGETHER = 1 << 16  # words, or characters, that are looked at together
+_ALONE = unicode.PUNCTUATION | unicode.IDEOGRAPH
 _MAX_COUNT = 2**63 - 1
 _MAX_TOTAL = 2.0**60  # of characters in the text: a sum of two such numbers fits into 64 bits
 
@@ -45,7 +46,8 @@ def learn_vocab(
     """Learn a vocabulary of word pieces from words and their counts.
 
     Every word starts as its characters, all but the first marked with "##". Then the best pair of
-    neighbouring pieces is joined everywhere, again and again.
+    neighbouring pieces is joined everywhere, again and again. A letter that the text has in one of the two
+    forms only enters in the other as well, so that any word of known letters can be written.
 
     With `objective="frequency"` the best pair is the one that occurs most often. With
     `objective="likelihood"` it is the one whose merge raises the log-likelihood of the segmented text most,
@@ -74,8 +76,9 @@ def learn_vocab(
         200 characters, or with lone surrogates, are left out.
     vocab_size : number of pieces wanted, special tokens included.
     objective : "likelihood" or "frequency".
-    alphabet_limit : keep that many different characters, the most frequent; words with others are left
-        out, as they will be [UNK] anyway. A warning tells when that is one word in a hundred or more.
+    alphabet_limit : keep that many different characters, the most frequent, whatever their forms; words with
+        others are left out, as they will be [UNK] anyway. A warning tells when that is one word in a hundred
+        or more.
     min_frequency : a pair that occurs less often is never merged.
     unused : number of reserved pieces "[unused0]", "[unused1]", ... after the special tokens.
     user_tokens : pieces of your own, after the unused ones. They change no merge; what is merged to such a
@@ -87,6 +90,8 @@ def learn_vocab(
     -------
     vocab : [PAD] [UNK] [CLS] [SEP] [MASK], the unused pieces, the user's, the alphabet sorted, the merges in
         order. `vocab_size` pieces, or fewer when the text has no more pairs that occur `min_frequency` times.
+        Where not all of the alphabet fits in, forms that the text does not have are left out, those of the
+        rarest letters first.
 
     Raises
     ------
@@ -102,8 +107,8 @@ def learn_vocab(
 
     Examples
     --------
-    >>> learn_vocab({"low": 5, "lower": 2}, 12, objective="frequency")[5:]
-    ['##e', '##o', '##r', '##w', 'l', '##ow', 'low']
+    >>> learn_vocab({"low": 5, "lower": 2}, 17, objective="frequency")[5:]
+    ['##e', '##l', '##o', '##r', '##w', 'e', 'l', 'o', 'r', 'w', '##ow', 'low']
     """
     if objective not in OBJECTIVES:
         raise InputError(f"objective={objective!r} is unknown; choose one of {', '.join(OBJECTIVES)}.")
@@ -114,15 +119,17 @@ def learn_vocab(
     vocab = first_pieces(unused, user_tokens)
     make_merger = native.Merger if native.choose(engine) else Merger
 
-    pieces, symbols, bounds, counts = _segment(WordCounts.of(word_counts), alphabet_limit)
+    pieces, unseen, symbols, bounds, counts = _segment(WordCounts.of(word_counts), alphabet_limit)
     taken = set(vocab)
-    vocab += [piece for piece in pieces if piece not in taken]
-    if len(vocab) > vocab_size:
+    seen, unseen = ([piece for piece in forms if piece not in taken] for forms in (pieces, unseen))
+    room = vocab_size - len(vocab) - len(seen)
+    if room < 0:
         raise InputError(
-            f"vocab_size={vocab_size} is too small: special tokens and alphabet alone take {len(vocab)}; "
-            f"ask for more pieces or lower alphabet_limit={alphabet_limit}."
+            f"vocab_size={vocab_size} is too small: special tokens and alphabet alone take "
+            f"{vocab_size - room}; ask for more pieces or lower alphabet_limit={alphabet_limit}."
         )
-    taken.update(pieces)
+    vocab += sorted(seen + unseen[:room])
+    taken.update(vocab)
     merger = make_merger(symbols, bounds, counts, len(pieces), min_frequency, objective)
     del symbols, bounds, counts
     while len(vocab) < vocab_size:
@@ -158,12 +165,16 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
     return pieces
 
 
-def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+def _segment(
+    words: WordCounts, alphabet_limit: int
+) -> tuple[list[str], list[str], np.ndarray, np.ndarray, np.ndarray]:
     """The words that the tokenizer will be able to match, as symbols: places in the sorted alphabet.
 
     Returns
     -------
     alphabet : pieces of one character, sorted.
+    unseen : the other forms of its letters, the most frequent first. Of what always is a word of its own,
+        punctuation and ideographs, there is no "##".
     symbols, bounds, counts : as `Merger` takes them.
     """
     kept, n_characters = _alphabet(words, alphabet_limit)
@@ -202,13 +213,23 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], np.ndar
     symbols = symbols[:n]
     found = np.zeros(2 * 0x110000, bool)
     found[symbols] = True
-    alphabet = {("##" if form % 2 else "") + chr(form // 2): form for form in np.flatnonzero(found).tolist()}
+    unseen = [
+        _piece(form)
+        for code in kept.tolist()
+        for form in (2 * code, 2 * code + 1)
+        if found[form ^ 1] and not found[form] and not (form % 2 and unicode.flags(code) & _ALONE)
+    ]
+    alphabet = {_piece(form): form for form in np.flatnonzero(found).tolist()}
     pieces = sorted(alphabet)
     number = np.zeros(2 * 0x110000, np.int32)
     number[[alphabet[piece] for piece in pieces]] = np.arange(len(pieces))
     for first in range(0, n, _TOGETHER):
         symbols[first : first + _TOGETHER] = number[symbols[first : first + _TOGETHER]]
-    return pieces, symbols, np.concatenate([[0], *lengths]).cumsum(), np.concatenate(counts)
+    return pieces, unseen, symbols, np.concatenate([[0], *lengths]).cumsum(), np.concatenate(counts)
+
+
+def _piece(form: int) -> str:
+    return ("##" if form % 2 else "") + chr(form // 2)
 
 
 def _alphabet(words: WordCounts, limit: int) -> tuple[np.ndarray, int]:  # -> (K,) code points
