@@ -1,7 +1,7 @@
-"""The class that the cross-entropy kernels in C++ find most likely, against NumPy's argmax: the first of equals.
+"""The class that the C++ cross-entropy finds most likely, against NumPy's argmax: the first of equals.
 
-A row of logits is read strip by strip, and each strip leaves its largest behind. So the largest stands in each
-column of several strips in turn, with the label at it, beside it or far from it.
+A row of logits is read strip by strip, and each strip leaves its largest behind. So the largest stands in
+each column of several strips in turn, with the label at it, beside it or far from it.
 """
 
 import numpy as np
