@@ -178,7 +178,7 @@ def test_a_spreadsheet_is_named_as_what_it_is_whatever_it_is_called(tmp_path, na
         (b"\xd0\xcf\x11\xe0\xa1\xb1", "a spreadsheet or document of an old Office"),
         (b"%PDF-1.7\n", "a PDF"),
         (b"PAR1\x15\x04", "a Parquet file"),
-        (gzip.compress(b"text,label\n"), r"compressed by gzip; let its name end in \.gz"),
+        (gzip.compress(b"text,label\n", mtime=0), r"compressed by gzip; let its name end in \.gz"),
         (lzma.compress(b"text,label\n"), r"compressed by xz; let its name end in \.xz"),
         ("text,label\n".encode("utf-16"), "UTF-16; convert it"),
     ],
