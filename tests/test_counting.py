@@ -334,6 +334,17 @@ def test_a_counter_in_c_holds_out_lines_of_a_positive_number_only():
             words.count_split(held_out, modulus, b"one line\n")
 
 
+@pytest.mark.parametrize("held_out", [0, 20])
+def test_a_stretch_without_white_space_has_a_longest_length(tmp_path, held_out):
+    path, begin = tmp_path / "a.txt.xz", b"one two\n"
+    path.write_bytes(lzma.compress(begin + b"a" * counting.LONGEST_STRETCH, preset=0))
+    n_bytes = count_files(path, BasicTokenizer(), held_out=held_out).n_bytes
+    assert n_bytes == len(begin) + counting.LONGEST_STRETCH
+    path.write_bytes(lzma.compress(begin + b"a" * (counting.LONGEST_STRETCH + 1), preset=0))
+    with pytest.raises(InputError, match="a.txt.xz has more than 64 MiB without .* from offset 8 of"):
+        count_files(path, BasicTokenizer(), held_out=held_out)
+
+
 def test_files_that_cannot_be_read_are_said_in_a_sentence(tmp_path):
     with pytest.raises(InputError, match=r"none\.txt can't be read: No such file"):
         count_files([tmp_path / "none.txt"], BasicTokenizer())

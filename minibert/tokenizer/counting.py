@@ -24,6 +24,7 @@ from minibert.tokenizer import native
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whitespace
 
 PIECE_BYTES = 1 << 22  # of text, counted at once
+LONGEST_STRETCH = 1 << 26  # bytes without any white space, which are held together
 CRC_BYTES = 256  # of a line, by which it is held out or not
 MAX_MODULUS = 1 << 31  # one line of more than that is none
 _TRAINING, _HELD_OUT, _BY_LINE = 0, 1, 2  # where the words of a piece go
@@ -204,7 +205,8 @@ def count_files(
     """Count the words of text files of any size: plain, .gz or .xz.
 
     Files are read as bytes in pieces that end at white space, so a file needs no memory for its length; a
-    stretch without any white space is held whole. About `2 * threads` pieces of 4 MiB are under way at once.
+    stretch without any white space is held whole, up to 64 MiB. About `2 * threads` pieces of 4 MiB are under
+    way at once.
 
     Parameters
     ----------
@@ -219,8 +221,9 @@ def count_files(
     Raises
     ------
     InputError
-        A file that is missing or damaged, an argument out of range; under `strict`, bytes that are not UTF-8,
-        with the file and the offset of the first one (after decompression).
+        A file that is missing or damaged, or has a longer stretch without white space; an argument out of
+        range; under `strict`, bytes that are not UTF-8, with the file and the offset of the first one (after
+        decompression).
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     if not isinstance(held_out, int | np.integer) or held_out > MAX_MODULUS:
@@ -299,6 +302,11 @@ def _pieces_of_file(file: Path, held_out: int) -> Iterator[_Piece]:
             yield taken(b"".join([*waiting, block[:cut]]))
             waiting = []
         waiting.append(block[cut:])
+        if sum(map(len, waiting)) > LONGEST_STRETCH:
+            raise InputError(
+                f"{file} has more than {LONGEST_STRETCH >> 20} MiB without any white space, from offset "
+                f"{offset:,} of the text on; check that it is text, or put line ends into it."
+            )
         if side == _BY_LINE and sum(map(len, waiting)) >= max(PIECE_BYTES, CRC_BYTES):
             line = b"".join(waiting)
             waiting = [line]
