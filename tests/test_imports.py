@@ -55,7 +55,8 @@ tokenizer/counting      | tokenizer/normalize tokenizer/native reading        | 
 tokenizer/merging       |                                                     | numpy
 tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/formats tokenizer/normalize               |
-                        | tokenizer/encoding tokenizer/native                 | numpy
+                        | tokenizer/encoding tokenizer/native                 |
+                        | tokenizer/unicode                                   | numpy
 tokenizer/report        | tokenizer/counting tokenizer/wordpiece              | numpy
 data/*                  | data/* tokenizer/* batch reading                    | numpy
 corpora/*               | data/*                                              |

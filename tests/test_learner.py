@@ -350,7 +350,8 @@ def test_alphabets_of_thousands_of_characters_are_learned_from():
 
 
 def test_words_that_could_never_be_matched_are_left_out():
-    assert learn_vocab({"ab": 5, "c" * 201: 9, "d\ud800": 9, "": 3, "e": 0}, 100)[5:] == ["##a", "##b", "a", "b", "ab"]
+    words = {"ab": 5, "c" * 201: 9, "d\ud800": 9, "": 3, "e": 0}
+    assert learn_vocab(words, 100)[5:] == ["##a", "##b", "a", "b", "ab"]
 
 
 def test_user_tokens_stand_after_the_unused_ones_and_change_no_merge():
