@@ -87,7 +87,7 @@ def undisturbed(request, tmp_path_factory):
         commands.process.stdin.close()
 
 
-def chosen(calls, seed, count=10):
+def chosen(calls, seed, count=4):
     """Some numbers of calls: the first and the last of each kind, and others by chance."""
     first = {calls.index(kind) for kind in calls}
     last = {len(calls) - 1 - calls[::-1].index(kind) for kind in calls}
