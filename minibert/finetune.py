@@ -31,6 +31,7 @@ from minibert.finetuning.results import (
     figure_lines,
     finished_report,
     measured_text,
+    mistakes_as_read,
     report_of,
     report_text,
 )
@@ -189,8 +190,8 @@ def evaluate(
     with backends.limited_threads(threads, first.ops):
         source = _source(first, data, split)
         predictions = list(predict_examples(models, examples, budget, show, source, cuts))
-    reading = first.tokenizer, first.max_length
-    report = report_of(first.task, first.labels, examples, predictions, reading=reading)
+    mistakes = mistakes_as_read(first.task, examples, predictions, first.tokenizer, first.max_length)
+    report = report_of(first.task, first.labels, examples, predictions, mistakes)
     if truncated := warn_of_cuts({split: cuts}, first.config.P):
         report["truncated"] = truncated
     return report | {"split": split, "models": [str(folder) for folder in folders]}

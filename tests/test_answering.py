@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import re
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from minibert import backends, cli, heads, hub
 from minibert.batch import TaskBatch
 from minibert.config import BertConfig
 from minibert.errors import InputError
-from minibert.finetuning import models
+from minibert.finetuning import models, progress
 from minibert.finetuning.answering import NULL_THRESHOLD, answer, best_threshold, create, find, passage
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.spans import best_spans, decode, probabilities
@@ -362,7 +363,7 @@ class Scripted:
 
     labels = ()
 
-    def outputs(self, features):
+    def outputs(self, features, done):
         found = []
         for feature in features:
             ids = feature.sequences[0].input_ids
@@ -371,6 +372,7 @@ class Scripted:
             if self.word is not None:
                 output[4:][ids[4:] == TOKENIZER.ids[self.word]] = 5.0
             found.append(output)
+            done(len(ids))
         return found
 
 
@@ -500,6 +502,21 @@ def test_command_prints_answers_in_their_passages(squad2_run, tmp_path, capsys):
     assert first == f"{100 * told['probability']:5.1f}%  {' '.join(told['text'].split())}"
     assert f">>{' '.join(told['text'].split())}<<" in " ".join(line.strip() for line in passages)
     assert max(map(len, passages)) <= 78
+
+
+def test_command_shows_how_far_it_is_in_a_long_text(squad2_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)  # a line after every batch
+    file = tmp_path / "book.txt"
+    file.write_text(words(0, 90) * 100)
+    run(squad2_run, "w3 w4", "--text", file)
+    lines = capsys.readouterr().err.splitlines()
+    seen = [
+        re.fullmatch(r"([\d,]+) of ([\d,]+) tokens, [\d,]+ a second, [\d:]+ left", line) for line in lines
+    ]
+    done, totals = zip(*(one.groups() for one in seen), strict=True)
+    assert len(done) > 2 and done[-1] == totals[0] and len({*totals}) == 1
+    run(squad2_run, "w3 w4", "--text", file, "--json")
+    assert capsys.readouterr().err == ""
 
 
 def test_command_reads_the_standard_input_and_may_find_nothing(squad2_run, monkeypatch, capsys):

@@ -60,7 +60,7 @@ def run_answer(arguments: argparse.Namespace) -> int:
     text = _text(arguments.text)
     backends.limit_threads(arguments.threads)
     model = Finetuned.from_pretrained(arguments.folder, arguments.backend, arguments.threads)
-    found = answer(model, arguments.question, text)
+    found = answer(model, arguments.question, text, show=not arguments.json)
     # What was decided stands first, whatever has the highest probability.
     decided = found["begin"], found["end"]
     answers = sorted(found["n_best"], key=lambda one: (one["begin"], one["end"]) != decided)[: arguments.top]

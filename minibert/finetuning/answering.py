@@ -19,6 +19,7 @@ from minibert.data.squad import Question
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
 from minibert.finetuning.own_files import read_own
+from minibert.finetuning.progress import Progress
 from minibert.finetuning.registry import TASKS
 from minibert.finetuning.spans import Answers, Candidate, decode, probabilities
 from minibert.finetuning.task import Mistake, Task
@@ -267,13 +268,14 @@ def create(name: str, columns: Mapping[str, Any]) -> Answering:
     return OwnQuestions(columns) if name == "qa" else {t.name: t for t in (Squad1, Squad2, TriviaQA)}[name]()
 
 
-def answer(model: Any, question: str, text: str) -> dict[str, Any]:
+def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str, Any]:
     """What a fine-tuned model answers to a question about a text of any length.
 
     Parameters
     ----------
     model : of a task of this module.
     question, text : as they are.
+    show : progress on the error stream.
 
     Returns
     -------
@@ -294,7 +296,9 @@ def answer(model: Any, question: str, text: str) -> dict[str, Any]:
             raise InputError(f"The {name} is empty; there is nothing to answer.")
     asked = [Question("question", question, text, (), None)]
     windows = model.features(asked)
-    return model.task.predict(asked, windows, model.outputs(windows), model.labels, model.tuned)[0]
+    with Progress(int(windows.lengths.sum()), "tokens", show) as progress:
+        outputs = model.outputs(windows, done=progress.add)
+    return model.task.predict(asked, windows, outputs, model.labels, model.tuned)[0]
 
 
 # odds (Q,) answered (Q,) silent (Q,) -> threshold

@@ -306,7 +306,8 @@ def _finish(
     stored.save(folder)
     predictions = found.pop("predictions")
     atomic_text(folder / DEV_PREDICTIONS, json.dumps(predictions, ensure_ascii=False) + "\n")
-    report = report_of(task, labels, dev_examples, predictions, found.pop("scores"))
+    mistakes = task.mistakes(dev_examples, predictions)
+    report = report_of(task, labels, dev_examples, predictions, mistakes, found.pop("scores"))
     report |= {"best_epoch": found.pop("epoch"), "best_step": found.pop("step")} | found
     report |= {
         "feature_based": options.feature_based,
@@ -315,7 +316,7 @@ def _finish(
         "seconds": round(time.monotonic() - began, 1),
         "crc32": {WEIGHTS_FILE: crc32_of(folder / WEIGHTS_FILE)},
     }
-    save_report(folder, options, task, dev_examples, predictions, report)
+    save_report(folder, options, task, dev_examples, predictions, mistakes, report)
     remove_spent(folder)
     return report
 

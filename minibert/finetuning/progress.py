@@ -7,6 +7,8 @@ from tqdm import tqdm
 
 from minibert.runlog import QUIET_SECONDS, say
 
+BAR = "{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {}, {{rate_fmt}}, {{remaining}} left"
+
 
 class Progress:
     """How much is done, and how long the rest will take.
@@ -21,7 +23,12 @@ class Progress:
     def __init__(self, total: int | None, unit: str, show: bool = True) -> None:
         self._unit = unit
         self._bar = tqdm(
-            total=total, unit=f" {unit}", unit_scale=True, disable=None if show else True, leave=False
+            total=total,
+            unit="" if total else f" {unit}",
+            unit_scale=True,
+            bar_format=BAR.format(unit) if total else None,
+            disable=None if show else True,
+            leave=False,
         )
         self._lines = show and self._bar.disable  # no terminal
         self._total, self._done = total, 0
@@ -40,9 +47,9 @@ class Progress:
         now = time.monotonic()
         if self._lines and now - self._said > QUIET_SECONDS:
             self._said = now
-            share = f" of {self._total:,}" if self._total else ""
-            left = (now - self._began) / max(1, self._done) * (self._total - self._done) if self._total else 0
-            say(
-                f"{self._done:,}{share} {self._unit}"
-                + (f"  {tqdm.format_interval(left)} left" if self._total else "")
-            )
+            rate = self._done / (now - self._began)
+            share, left = "", ""
+            if self._total and self._done:
+                share = f" of {self._total:,}"
+                left = f", {tqdm.format_interval((self._total - self._done) / rate)} left"
+            say(f"{self._done:,}{share} {self._unit}, {rate:,.0f} a second{left}")

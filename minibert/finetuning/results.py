@@ -19,7 +19,6 @@ from minibert.terminal import printable
 
 REPORT = "report.json"
 SPENT = ("checkpoints", "best", "activations")  # what a run has in its folder until it is finished
-Reading = tuple[Any, int]  # tokenizer, most tokens of a sequence
 WORST = 10  # mistakes in report.json
 IN_A_LINE, CLASSES_IN_A_LINE = 3, 6  # figures, classes
 PLAIN = ("total", "thresh")  # how figures end that are no shares of one
@@ -65,13 +64,22 @@ def figures_text(scores: Mapping[str, float]) -> str:
     return ", ".join(shares[:IN_A_LINE])
 
 
+def mistakes_as_read(
+    task: Task, examples: Sequence[Any], predictions: Sequence[Any], tokenizer: Any, max_length: int
+) -> list[Mistake]:
+    """Every mistake, the worst first; these have marks where the model stopped reading."""
+    found = task.mistakes(examples, predictions)
+    found[:WORST] = [task.as_read(one, examples[one.example], tokenizer, max_length) for one in found[:WORST]]
+    return found
+
+
 def report_of(
     task: Task,
     labels: Sequence[str],
     examples: Sequence[Any],
     predictions: Sequence[Any],
+    mistakes: Sequence[Mistake],
     scores: Mapping[str, float] | None = None,
-    reading: Reading | None = None,
 ) -> dict[str, Any]:
     """Figures, interval and the worst mistakes of some predictions, for JSON.
 
@@ -79,8 +87,8 @@ def report_of(
     ----------
     task, labels : what was asked, and the classes.
     examples, predictions : one prediction for each example.
+    mistakes : every one, the worst first.
     scores : the official figures where they are known already.
-    reading : how the model read them, for marks in the mistakes where it stopped.
     """
     interval = metrics.bootstrap(task.statistic(examples, predictions), len(examples))
     scores = dict(task.score(examples, predictions) if scores is None else scores)
@@ -92,7 +100,7 @@ def report_of(
         "interval": [float(end) for end in interval],  # 95%, of the metric
         "examples": len(examples),
         "labels": list(labels),
-        "mistakes": [one._asdict() for one in _mistakes(task, examples, predictions, reading)[:WORST]],
+        "mistakes": [one._asdict() for one in mistakes[:WORST]],
     }
     return report | compared_with_majority(task, labels, examples, predictions)
 
@@ -123,24 +131,14 @@ def compared_with_majority(
     }
 
 
-def _mistakes(
-    task: Task, examples: Sequence[Any], predictions: Sequence[Any], reading: Reading | None
-) -> list[Mistake]:
-    """Every mistake, the worst of them as the model read them."""
-    found = task.mistakes(examples, predictions)
-    if reading is not None:
-        found[:WORST] = [task.as_read(one, examples[one.example], *reading) for one in found[:WORST]]
-    return found
-
-
 def save_report(
     folder: Path,
     options: FinetuneOptions,
     task: Task,
     examples: Sequence[Any],
     predictions: Sequence[Any],
+    mistakes: Sequence[Mistake],
     report: dict[str, Any],
-    reading: Reading | None = None,
 ) -> None:
     """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
     from minibert.finetuning.report import Facts, write_report
@@ -159,7 +157,7 @@ def save_report(
         labels=report["labels"],
         classes=task.classes(examples, predictions),
         curve=curve(folder, task.metric),
-        mistakes=_mistakes(task, examples, predictions, reading),
+        mistakes=mistakes,
         seconds=report["training_seconds"],
         note=report.get("truncated", {}).get("warning", ""),
     )

@@ -27,7 +27,7 @@ from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, require_same_data
 from minibert.finetuning.progress import Progress
-from minibert.finetuning.results import remove_spent, report_of, save_report
+from minibert.finetuning.results import mistakes_as_read, remove_spent, report_of, save_report
 from minibert.finetuning.stored import OPTIONS_FILE, TaskFile
 from minibert.flops import task_operations
 from minibert.optim import Optimizer, optimizer_for, warmup_linear
@@ -167,7 +167,21 @@ class Run:
             f"{o.model}: {layers}{frozen}, {state.params.count() / 1e6:.1f}M parameters; "
             + (f"{' and '.join(fresh)} with initial values.\n" if fresh else "its output layer is kept.\n")
             + f"{o.epochs:g} epochs of {self.epoch_steps:,} steps of {o.batch_size}: {self.total_steps:,} "
-            f"steps, learning rate {o.learning_rate:g}, seed {o.seed}."
+            f"steps, learning rate {o.learning_rate:g}, seed {o.seed}." + self._measuring
+        )
+
+    @property
+    def _measuring(self) -> str:
+        """A line that warns where measuring takes longer than training, whose steps cost about three times
+        as much for each token."""
+        looks, dev = -(-self.total_steps // self.epoch_steps), int(lengths(self.prepared.dev).sum())
+        learnt = round(self.total_steps * self.options.batch_size * lengths(self.prepared.train).mean())
+        if looks * dev <= 3 * learnt:
+            return ""
+        times = f", {looks} times," if looks > 1 else ""
+        return (
+            f"\nMeasuring takes most of the time: {dev:,} tokens of dev{times} beside {learnt:,} to learn "
+            "from; --dev-examples N measures on fewer."
         )
 
 
@@ -243,9 +257,10 @@ def _finish(run: Run, state: State, began: float) -> dict[str, Any]:
     }
     if data.truncated:
         facts["truncated"] = data.truncated
-    reading = data.tokenizer, data.max_length
-    report = report_of(data.task, data.labels, data.dev_examples, predictions, best["scores"], reading)
+    task, examples = data.task, data.dev_examples
+    mistakes = mistakes_as_read(task, examples, predictions, data.tokenizer, data.max_length)
+    report = report_of(task, data.labels, examples, predictions, mistakes, best["scores"])
     report |= {"best_epoch": best["epoch"], "best_step": best["step"]} | facts
-    save_report(folder, run.options, data.task, data.dev_examples, predictions, report, reading)
+    save_report(folder, run.options, task, examples, predictions, mistakes, report)
     remove_spent(folder)
     return report
