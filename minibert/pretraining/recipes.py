@@ -59,8 +59,8 @@ class Schedule(NamedTuple):
 
 
 # Where each row begins was measured ("lengths that the tokens pay for" in the log): with fewer tokens the
-# second does not leave the plateau, the third learns less than the second, and the fourth less at 128 than the
-# third at 64. The tokens of a step grow with the length, which suits longer runs, too.
+# second does not leave the plateau, the third learns less than the second, and the fourth less at 128 than
+# the third at 64. The tokens of a step grow with the length, which suits longer runs, too.
 SCHEDULES = (
     Schedule(0, "10:0.25,16:0.2,32:0.55"),
     Schedule(1.5e6, "10:0.25,16:0.2,32:0.25,64:0.3"),
