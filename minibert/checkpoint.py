@@ -132,12 +132,12 @@ def _require_config(path: str | Path, stored: Any, config: Any) -> None:
         )
 
 
-def _read(path: Path, warn: Callable[[str], Any]) -> Checkpoint:
+def _read(path: Path, warn: Callable[[str], Any], numbers: int | None = None) -> Checkpoint:
     """A checkpoint that is whole and at one with itself, or InputError."""
     header, tensors = _contents(path)
     try:
         signed = _require_whole(header, tensors)
-        _require_state(path, header)
+        _require_state(path, header, numbers)
         params = _parameters(header, tensors["params"])
     except (ValueError, TypeError, RecursionError) as error:
         reason = str(error).rstrip(".")
@@ -200,12 +200,15 @@ def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bo
     return own is not None
 
 
-def _require_state(path: Path, header: dict[str, Any]) -> None:
+def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> None:
     """Raise ValueError when the state in a header is none that a run can be in, or not that of its name."""
     state = header["state"]
     for name, value in state.items():
         if name not in STATE or not STATE[name](value):
             raise ValueError(f"{name}={value!r:.60} in its state is nothing that a run stores")
+    place = state.get("position")
+    if None not in (numbers, place) and not (isinstance(place, list) and len(place) == numbers):
+        raise ValueError(f"position={place!r:.60} in its state is not one of {numbers} numbers")
     step, named = state.get("step"), _NAME.fullmatch(path.name)
     if step != header["updates"] or (named and step != int(named[1])):
         raise ValueError(f"its state is that of step {step}, after {header['updates']} updates")
@@ -248,7 +251,9 @@ def _step(path: Path) -> int:
     return int(_NAME.fullmatch(path.name)[1])
 
 
-def latest(folder: str | Path, config: Any = None, warn: Any = emit) -> Checkpoint | None:
+def latest(
+    folder: str | Path, config: Any = None, warn: Any = emit, numbers: int | None = None
+) -> Checkpoint | None:
     """The newest checkpoint that can be read; None when there is no checkpoint at all.
 
     Parameters
@@ -256,6 +261,7 @@ def latest(folder: str | Path, config: Any = None, warn: Any = emit) -> Checkpoi
     folder : where the checkpoints are.
     config : as for `load_checkpoint`.
     warn : called with one sentence for every damaged file that is passed over, and as by `load_checkpoint`.
+    numbers : when given, how many numbers a position in the data has to consist of.
 
     Raises
     ------
@@ -265,7 +271,7 @@ def latest(folder: str | Path, config: Any = None, warn: Any = emit) -> Checkpoi
     paths = checkpoints(folder)
     for path in reversed(paths):
         try:
-            found = _read(path, warn)
+            found = _read(path, warn, numbers)
         except InputError as error:
             warn(f"Passed over a damaged checkpoint: {error}")
         else:

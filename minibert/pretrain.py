@@ -151,7 +151,8 @@ def _train(
 ) -> tuple[Pretraining, State]:
     folder = run / "checkpoints"
     task.require_instances()
-    checkpoint = latest(folder, task.config, say) if resume else None  # damage is told of to everyone
+    # Damage is told of to everyone.
+    checkpoint = latest(folder, task.config, say, numbers=4) if resume else None
     state = task.start(checkpoint)
     if checkpoint:
         tell(f"Going on from step {state.step:,}.")

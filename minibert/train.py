@@ -60,8 +60,7 @@ class State:
         """Take over everything from a checkpoint."""
         self.params, self.optimizer.updates = checkpoint.params, checkpoint.updates
         self.optimizer.m, self.optimizer.v = checkpoint.m, checkpoint.v
-        for name, value in checkpoint.state.items():
-            setattr(self, name, value)
+        vars(self).update(checkpoint.state)
 
 
 @dataclass(frozen=True)

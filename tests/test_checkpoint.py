@@ -156,6 +156,15 @@ def test_what_no_run_stores_is_damage_and_the_checkpoint_before_it_is_taken(tmp_
     assert len(said) == 1 and re.search(f"{path.name} is damaged: .*{sentence}.*; remove it or use", said[0])
 
 
+@pytest.mark.parametrize("place", [[16, 0, 3], [], 7])
+def test_a_position_of_fewer_numbers_than_the_run_has_is_damage(tmp_path, place):
+    saved(tmp_path, 3)
+    rewritten(saved(tmp_path, 12)[0], stated({"position": place}))
+    said = []
+    assert latest(tmp_path, CONFIG, said.append, numbers=4).state["step"] == 3
+    assert f"position={place} in its state is not one of 4 numbers" in said[0]
+
+
 def test_a_checkpoint_under_the_name_of_another_step_is_damage(tmp_path):
     saved(tmp_path, 3)
     saved(tmp_path, 12)[0].rename(checkpoint_path(tmp_path, 1000))

@@ -157,7 +157,7 @@ class Training:
         return found | done | {"parameters": state.params.count()}
 
     def _start(self) -> State:
-        checkpoint = latest(self.folder / CHECKPOINTS, self.config, say)
+        checkpoint = latest(self.folder / CHECKPOINTS, self.config, say, numbers=2)
         o = self.options
         params = bilstm.initialise(self.config, o.seed) if checkpoint is None else checkpoint.params
         now = fingerprint(self.labels, self.train.examples, self.dev.examples)
