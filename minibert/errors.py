@@ -12,7 +12,7 @@ class InputError(ValueError):
 
 
 class MissingFile(InputError):
-    """A folder has no file of a split: another matter than one that is there and can't be read."""
+    """A file is not there: another matter than one that is there and can't be read."""
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import re
 import shutil
 import stat
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -262,6 +263,15 @@ def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
             return file
         file.close()
     raise OSError(errno.EINVAL, f"it is {_SPECIAL[kind]}, and a file is expected", str(path))
+
+
+def crc32_of(path: str | Path) -> int:
+    """Return the checksum of a file, read piece by piece; raises what `open_file` does."""
+    found = 0
+    with open_file(path) as file:
+        while piece := file.read(1 << 20):
+            found = zlib.crc32(piece, found)
+    return found
 
 
 def read_bytes(path: str | Path) -> bytes:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from minibert.errors import InputError
-from minibert.files import atomic_text, read_text
+from minibert.errors import InputError, MissingFile
+from minibert.files import atomic_text
+from minibert.json_files import misfit_of, read_json
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
 DTYPES = ("auto", "float32", "bfloat16", "float64")
@@ -71,30 +72,20 @@ class RunOptions:
             When there is no such file or it is not one of these.
         """
         try:
-            return cls(**cls._fields(json.loads(read_text(path))))
-        except FileNotFoundError as error:
+            found = read_json(path, advice="name the folder of a run")
+        except MissingFile as error:
             raise InputError(
                 f"{path} is missing: there is no run to go on with; leave out --resume."
             ) from error
-        except OSError as error:
-            raise InputError(f"{path} can't be read ({error.strerror}); check the file.") from error
-        except (ValueError, TypeError, RecursionError) as error:
+        try:
+            if wrong := misfit_of(cls, found):
+                raise InputError(wrong)
+            return cls(**found)
+        except InputError as error:
             reason = str(error).rstrip(".")
             raise InputError(
                 f"{path} does not hold the options of a run ({reason}); name the folder of one."
             ) from error
-
-    @classmethod
-    def _fields(cls, found: Any) -> dict[str, Any]:
-        """What a file holds, if these are options by their names."""
-        if not isinstance(found, dict):
-            raise InputError(f"it is {found!r:.60} and no object")
-        known = {field.name: field.default is dataclasses.MISSING for field in dataclasses.fields(cls)}
-        if unknown := [name for name in found if name not in known]:
-            raise InputError(f"{unknown[0]!r} is no option")
-        if lacking := [name for name, needed in known.items() if needed and name not in found]:
-            raise InputError(f"{lacking[0]!r} is missing")
-        return found
 
     def resolved(self) -> Self:
         """The same with every `None` that a recipe answers filled in."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from minibert.errors import InputError
+from minibert.errors import InputError, MissingFile
 from minibert.files import LARGEST_WHOLE, open_file
 
 PIECE_BYTES = 1 << 16  # read at once
@@ -39,7 +39,11 @@ _OTHERWISE = {
 
 
 def byte_pieces(
-    file: Path, size: int = PIECE_BYTES, progress: Callable[[int], None] | None = None, kept: bool = False
+    file: Path,
+    size: int = PIECE_BYTES,
+    progress: Callable[[int], None] | None = None,
+    kept: bool = False,
+    streams: bool = True,
 ) -> Iterator[bytes]:
     """The bytes of a file in pieces of at most `size`, decompressed if it is a .gz or .xz; the last is empty.
 
@@ -48,16 +52,19 @@ def byte_pieces(
     progress : hears how many bytes on the disk are read, compressed ones if they are; of a pipe nothing.
     kept : whether the caller keeps them, or what it makes of them, in memory. A compressed file may then give
         MOST_TIMES its size or LEAST_UNFOLDED bytes, whichever is more, and a pipe LARGEST_WHOLE.
+    streams : read a pipe or a terminal, too.
 
     Raises
     ------
+    MissingFile
+        When there is no such file.
     InputError
         When the file can't be read, is a socket or a device, is damaged, begins as a file that is no text,
         such as a spreadsheet, or gives more than it may.
     """
     begun = False
     try:
-        with open_file(file, streams=True) as raw:
+        with open_file(file, streams) as raw:
             packed = _PACKED.get(file.suffix.lower())
             most = _most_kept(raw, packed is not None) if kept else math.inf
             given = 0
@@ -77,7 +84,8 @@ def byte_pieces(
         what = f"needs over {XZ_MEMORY >> 20} MiB to unfold" if needs_memory else "is damaged or cut short"
         raise InputError(f"{file} {what} ({error}); fetch or compress it again.") from error
     except OSError as error:
-        raise InputError(f"{file} can't be read: {error.strerror or error}; check the file.") from error
+        kind = MissingFile if isinstance(error, FileNotFoundError) else InputError
+        raise kind(f"{file} can't be read: {error.strerror or error}; check the file.") from error
 
 
 def _most_kept(raw: BinaryIO, is_packed: bool) -> float:

@@ -13,7 +13,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from minibert.files import atomic_text, read_text, require_same, writing
+from minibert.files import atomic_text, require_same, writing
+from minibert.json_files import fits, parse_json
+from minibert.reading import byte_pieces
 from minibert.terminal import printable_text
 
 METRICS = "metrics.jsonl"
@@ -178,15 +180,19 @@ def say(text: str) -> None:
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
-    """The lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out."""
+    """Return the lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out.
+
+    Raises
+    ------
+    InputError
+        When it can't be read; a `MissingFile` when it is not there.
+    """
     lines = []
-    for line in read_text(Path(folder) / METRICS, errors="replace").splitlines():
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict) and isinstance(found.get("step"), int):
-            lines.append(found)
+    for line in b"".join(byte_pieces(Path(folder) / METRICS, streams=False)).split(b"\n"):
+        with suppress(ValueError):
+            found = parse_json(line.decode("utf-8"))
+            if fits(found, dict[str, float]) and fits(found, {"step": int}):
+                lines.append(found)
     return lines
 
 

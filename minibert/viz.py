@@ -1,18 +1,22 @@
 """Pictures. matplotlib is imported when one is drawn; without it these functions raise ImportError."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minibert.files import read_text, write_atomically
+from minibert.files import write_atomically
+from minibert.json_files import read_json
 from minibert.runlog import read_metrics
 
 INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
 PIECE_COLOURS = ("#dbe7f3", "#f6e3c5", "#dcefd9", "#f3d9e1", "#e4def2")
 ROW_CHARACTERS = 60  # of pieces in a row
+REPORTED = {  # of a report of pre-training
+    **{"held_out": {"loss": float, "unigram": float}, "stages": list[tuple[int, int]]},
+    **{"steps": int, "tokens": int, "size": str},
+}
 STAGE_WIDTH = 56.0  # points that "length 512" takes, with some room
 
 
@@ -67,7 +71,7 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     -------
     The matplotlib figure.
     """
-    report = json.loads(read_text(Path(run) / "report.json"))
+    report = read_json(Path(run) / "report.json", REPORTED, "go on with the run by --resume")
     metrics = read_metrics(run)
     held_out, last = report["held_out"], report["steps"]
     axes = (figure or _new_figure(8, 4.8)).subplots()

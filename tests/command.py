@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibert import cli
+from minibert.errors import MissingFile
 from minibert.runlog import read_metrics
 from minibert.tokenizer import native
 
@@ -54,7 +55,7 @@ def steps_done(out):
     """The last step in the record of a run; 0 where there is none."""
     try:
         return read_metrics(out)[-1]["step"]
-    except (FileNotFoundError, IndexError):
+    except (MissingFile, IndexError):
         return 0
 
 

@@ -391,8 +391,8 @@ def test_a_task_file_that_cannot_be_read_is_found_before_anything_is_written(run
     model = tmp_path / "model"
     shutil.copytree(run, model)
     (model / "task.json").write_text("{")
-    fails(small_options(model, sst2), tmp_path / "run", "task.json can't be read: it is no JSON")
-    fails(small_options(model, sst2, restarts=2), tmp_path / "run", "task.json can't be read: it is no JSON")
+    fails(small_options(model, sst2), tmp_path / "run", "task.json can't be read as JSON")
+    fails(small_options(model, sst2, restarts=2), tmp_path / "run", "task.json can't be read as JSON")
 
 
 def test_a_checkpoint_of_tensorflow_is_begun_with_by_its_folder_or_its_path(run, sst2, tmp_path):

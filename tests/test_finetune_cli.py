@@ -419,10 +419,10 @@ def test_messages_leave_alone_what_is_no_argument():
 
 
 def closed(name, real):
-    """`real`, a method of Path, for a user who may not look at a file or into a folder of that name."""
+    """`real`, which opens or looks, for a user who may not do that to a file or folder of that name."""
 
     def method(path, *words, **named):
-        if name in path.parts:
+        if name in Path(str(path)).parts:
             raise PermissionError(13, "Permission denied", str(path))
         return real(path, *words, **named)
 
@@ -440,23 +440,23 @@ def closed(name, real):
         (
             "task.json",
             "predict --model {run} --out {new}",
-            "task.json can't be read (Permission denied); check",
+            "task.json can't be read: Permission denied; check",
         ),
         (
             "finetune.json",
             "predict --model {run} --out {new}",
-            "finetune.json can't be read (Permission denie",
+            "finetune.json can't be read: Permission denie",
         ),
         (
             "tokenizer_config.json",
             "predict --model {run} --out {new}",
-            "tokenizer_config.json can't be read (Permission denied); check",
+            "tokenizer_config.json can't be read: Permission denied; check",
         ),
     ],
 )
 def test_what_may_not_be_read_is_told(name, words, message, capsys, monkeypatch, tmp_path, model, sst2, run):
     monkeypatch.setattr(Path, "is_dir", closed("SST-2", Path.is_dir))
-    monkeypatch.setattr(Path, "read_text", closed(name, Path.read_text))
+    monkeypatch.setattr("builtins.open", closed(name, open))
     given = {"new": tmp_path / "new", "model": model, "sst2": sst2, "run": run}
     line = ends_badly(capsys, 2, *words.format(**given).split())
     assert message.format(**given) in line

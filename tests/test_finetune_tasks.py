@@ -81,12 +81,20 @@ def test_options_survive_json(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ([1], r"it is \[1\] and no object"),
-        ({"task": "rte"}, "'data' is missing"),
-        ({"batchsize": 3}, "'batchsize' is no option"),
+        ({"task": "rte"}, "'data' is missing, expected a string"),
+        ({"batchsize": 3}, "'batchsize' is none of its fields"),
         (
             {"task": "rte", "data": "d", "model": "m", "batch_size": "x"},
-            "batch_size='x' is not valid; give a w.*",
+            "'batch_size' is 'x', expected a whole number or null",
+        ),
+        ({"task": "rte", "data": "d", "model": "m", "beta2": {}}, "'beta2' is {}, expected a number"),
+        (
+            {"task": "rte", "data": "d", "model": "m", "learning_rates": [1, "x"]},
+            r"'learning_rates' is \[1, 'x.*",
+        ),
+        (
+            {"task": "rte", "data": "d", "model": "m", "beta2": -1},
+            "beta2=-1 is not valid; give at least 0 and below 1",
         ),
     ],
 )

@@ -262,7 +262,7 @@ def test_weights_of_whole_numbers_are_named(tmp_path):
 
 
 def test_missing_files_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"config\.json cannot be read"):
+    with pytest.raises(InputError, match=r"config\.json is missing; give the folder of a BERT"):
         load_hf(tmp_path / "nowhere")
     write_model(tmp_path)
     (tmp_path / "model.safetensors").unlink()
@@ -304,8 +304,8 @@ def test_weights_in_several_files_are_those_in_one(tmp_path):
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        ({}, "no weight_map"),
-        ({"weight_map": {"x": 1}}, "no weight_map"),
+        ({}, "'weight_map' is missing, expected an object of strings; copy the model's folder again"),
+        ({"weight_map": {"x": 1}}, "'weight_map' is {.*}, expected an object of strings"),
         ({"weight_map": {"x": "../model.safetensors"}}, "not one of its folder"),
         ({"weight_map": {"x": ""}}, "cannot be read"),
         ({"weight_map": {"x": "third.safetensors"}}, "third.safetensors cannot be read"),

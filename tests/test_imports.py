@@ -12,10 +12,11 @@ PACKAGE = Path(__file__).parent.parent / "minibert"
 
 # File (without .py; * stands for any name) -> what it may import of minibert | of other libraries.
 # A row without a name continues the one above; of two rows that match, the first counts. Open to
-# everyone: `errors`, `files`, `machine`, `terminal`, the standard library.
+# everyone: `errors`, `files`, `json_files`, `machine`, `reading`, `terminal`, the standard library.
 TABLE = """
 errors                  |                                                     |
 files                   |                                                     |
+json_files              |                                                     |
 machine                 |                                                     |
 options                 |                                                     | numpy
 reading                 |                                                     |
@@ -51,14 +52,14 @@ tokenizer/formats       |                                                     |
 tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
                         | tokenizer/greedy tokenizer/normalize                |
                         | tokenizer/native                                    | numpy
-tokenizer/counting      | tokenizer/normalize tokenizer/native reading        | numpy
+tokenizer/counting      | tokenizer/normalize tokenizer/native                | numpy
 tokenizer/merging       |                                                     | numpy
 tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/formats tokenizer/normalize               |
                         | tokenizer/encoding tokenizer/native                 |
                         | tokenizer/unicode                                   | numpy
 tokenizer/report        | tokenizer/counting tokenizer/wordpiece              | numpy
-data/*                  | data/* tokenizer/* batch reading                    | numpy
+data/*                  | data/* tokenizer/* batch                            | numpy
 corpora/*               | data/*                                              |
 checkpoint              | bilstm params config                                | numpy safetensors
 hub/*                   | hub/* params config                                 | numpy safetensors
@@ -111,7 +112,7 @@ experiments/*           | experiments/* pretrain pretraining/* finetune       |
 corpora/make_books      | data/*                                              |
 cli/*                   | any                                                 | numpy
 """
-OPEN_TO_ALL = {"errors", "files", "machine", "terminal"}
+OPEN_TO_ALL = {"errors", "files", "json_files", "machine", "reading", "terminal"}
 # Compiled, each with the one file that imports it; no * stands for one of them.
 EXTENSIONS = {"tokenizer/_wordpiece": "tokenizer/native", "backends/_kernels": "backends/cpp_primitives"}
 

@@ -510,10 +510,10 @@ def test_command_draws_intervals_from_what_the_threshold_leaves(files, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[1]", "is a JSON list; an object"),
-        ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ('{"q1": ' + "9" * 5000 + "}", "is not JSON"),
+        ("[1]", 'it is [1], expected an object; give an object {"id": ...}'),
+        ("{", "can't be read as JSON"),
+        ("[" * 100_000, "it is nested more than 64 deep"),
+        ('{"q1": ' + "9" * 5000 + "}", "a number has 5,000 digits"),
         ('{"q1": 12}', "prediction for question q1 is 12"),
         ('{"other": "x"}', "None of the 1 predictions"),
     ],

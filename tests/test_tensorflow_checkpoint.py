@@ -384,7 +384,7 @@ def test_missing_weights_and_configuration_are_named(tmp_path):
     with pytest.raises(InputError, match=r"lacks .* encoder: bert\.encoder\.layer\.1\.output"):
         hub.load(tmp_path)
     (tmp_path / "bert_config.json").unlink()
-    with pytest.raises(InputError, match=r"bert_config\.json cannot be read"):
+    with pytest.raises(InputError, match=r"bert_config\.json is missing"):
         hub.load(tmp_path)
 
 

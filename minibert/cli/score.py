@@ -1,11 +1,9 @@
 """`minibert score`: files of predictions against gold ones, by the rules of the official scorers."""
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +13,14 @@ from minibert.cli.flags import add_json
 from minibert.data.glue import TASKS, GlueTask, read_file
 from minibert.data.lines import numbered_lines, rows, shown
 from minibert.errors import InputError
+from minibert.json_files import read_json
 from minibert.metrics import entities, squad
 from minibert.metrics.intervals import Statistic
-from minibert.reading import byte_pieces
 from minibert.terminal import emit, json_text
 
 BOUNDARY = "-X-"  # where it is the first column, the line parts sentences, as a blank one does
 HEADER = ["index", "prediction"]  # of what is handed in to GLUE
+BY_ID = 'give an object {"id": ...}'  # of SQuAD's predictions
 LONGEST_SHOWN = 60  # characters of a sentence in an error
 
 
@@ -95,8 +94,9 @@ def run_squad(arguments: argparse.Namespace) -> int:
     threshold = 1.0 if arguments.threshold is None else arguments.threshold
     if math.isnan(threshold):
         raise InputError("--threshold nan is no number; give one to hold the null odds against.")
-    questions, predictions = read(arguments.gold, listed=True), _json_object(arguments.predictions)
-    odds = _json_object(arguments.null_odds) if arguments.null_odds else None
+    questions = read(arguments.gold, listed=True)
+    predictions = read_json(arguments.predictions, advice=BY_ID, streams=True)
+    odds = read_json(arguments.null_odds, advice=BY_ID, streams=True) if arguments.null_odds else None
     version = squad.version_of(questions, arguments.version)
     official = squad.score(questions, predictions, odds, threshold, version)
     scores = squad.question_scores(questions, predictions, version)
@@ -113,18 +113,6 @@ def run_squad(arguments: argparse.Namespace) -> int:
         emit(squad.official_text(official) + "\n")
         _print_figures(f"SQuAD {version}, {len(questions):,} questions", figures)
     return 0
-
-
-def _json_object(file: str) -> dict[str, Any]:
-    """The one object in a JSON file."""
-    data = b"".join(byte_pieces(Path(file), kept=True))
-    try:
-        value = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f'{file} is not JSON ({error}); an object {{"id": ...}} is expected.') from error
-    if not isinstance(value, dict):
-        raise InputError(f'{file} is a JSON {type(value).__name__}; an object {{"id": ...}} is expected.')
-    return value
 
 
 def _add_conll(kinds: Any) -> None:

@@ -1,12 +1,12 @@
 """Files of rows, one line after another and each with its number: tables, quoted or not, and JSON lines."""
 
 import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from minibert.errors import InputError
+from minibert.json_files import parse_json
 from minibert.reading import byte_pieces, whole_lines
 
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
@@ -92,8 +92,8 @@ def json_lines(file: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            value = parse_json(line)
+        except ValueError as error:
             raise InputError(
                 f"{file}, line {number} is not JSON ({error}); one object a line is expected."
             ) from error

@@ -9,6 +9,7 @@ import itertools
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def stream(path: str | Path, evidence: str | Path | None = None, tokens: int = T
             found = _of_article(item, where, tokens)
         else:
             documents = _documents(item, folder, where)
-            there = {name: page for name, page in documents.items() if page[1].is_file()}
+            there = {name: page for name, page in documents.items() if isfile(page[1])}
             absent += [file for name, (_, file) in documents.items() if name not in there]
             present += len(there)
             found = _of_item(item, there, where, tokens)

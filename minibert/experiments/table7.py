@@ -7,15 +7,17 @@ one that diverged, which is marked there, as it would only diverge again.
 import dataclasses
 import functools
 import json
+import re
 import statistics
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from minibert import backends
-from minibert.errors import DivergedError, InputError
-from minibert.files import atomic_text, read_text, sole_writer
+from minibert.errors import DivergedError, InputError, MissingFile
+from minibert.files import atomic_text, sole_writer
 from minibert.finetune import finetune
 from minibert.finetuning import registry
 from minibert.finetuning.activations import COMBINATIONS, numbers_of
@@ -24,9 +26,11 @@ from minibert.finetuning.options import FEATURE_BASED, GENERAL, RECIPES, Finetun
 from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.results import remove_spent
 from minibert.finetuning.stored import OPTIONS_FILE
+from minibert.json_files import misfit, read_json
 from minibert.runlog import say
 
 RESULTS, TABLE = "table7.json", "table7.txt"
+FIELDS = {"settings": dict, "cells": dict[str, dict]}
 FINE_TUNED = "fine-tuned"
 PAPER = {  # dev F1 of BERT BASE, cased, on all of CoNLL-2003
     FINE_TUNED: 96.4,
@@ -124,16 +128,18 @@ def _begun(options: FinetuneOptions, out: Path) -> dict[str, Any]:
     settings = {name: value for name, value in given.items() if name not in FREE}
     path = out / RESULTS
     try:
-        found = json.loads(read_text(path))
-    except FileNotFoundError:
+        found = read_json(path, FIELDS, "remove it or choose another --out")
+    except MissingFile:
         return {"settings": settings, "cells": {}}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} can't be read ({error}); remove it or choose another --out.") from error
-    there = found.get("settings") if isinstance(found, dict) else None
-    if there != settings or not isinstance(found.get("cells"), dict):
-        names = [
-            name for name in settings if not isinstance(there, dict) or there.get(name) != settings[name]
-        ]
+    for name, cell in found["cells"].items():
+        row, _, seed = name.rpartition("-seed")
+        wrong = misfit(cell, {"failed": str} if "failed" in cell else {"f1": float})
+        if wrong or row not in PAPER or not re.fullmatch("[0-9]{1,20}", seed):
+            reason = wrong or "there is no such row and seed"
+            raise InputError(f"{path}: of {short(name)} {reason}; remove it or choose another --out.")
+    there = found["settings"]
+    if there != settings:
+        names = [name for name in settings | there if there.get(name) != settings.get(name)]
         raise InputError(
             f"{path} holds a table with other settings ({', '.join(names)}); choose another --out, or the "
             "same settings to go on with it."

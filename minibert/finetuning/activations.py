@@ -3,6 +3,7 @@
 The vector of a word is that of its first piece, in the window in which the word is asked about.
 """
 
+import io
 import json
 import math
 import os
@@ -15,11 +16,12 @@ import numpy as np
 
 from minibert.batch import Batch, Feature
 from minibert.errors import InputError
-from minibert.files import require_readable, write_folder_atomically
+from minibert.files import crc32_of, open_file, write_folder_atomically
 from minibert.finetuning.batches import lengths, token_budget_batches
-from minibert.finetuning.best import crc32_of, require_intact
+from minibert.finetuning.best import require_intact
 from minibert.finetuning.features import layer_numbers
 from minibert.finetuning.tagging import NOTHING
+from minibert.json_files import read_json
 from minibert.model import Bert
 
 TOKEN_BUDGET = 4096  # of a batch
@@ -166,25 +168,10 @@ def stored_vectors(
     if not folder.exists():
         write_folder_atomically(folder, fill)
     elif (folder / CHECKSUMS).exists():  # folders that were begun earlier have none
-        require_intact(folder, _checksums(folder / CHECKSUMS))
-    layers = {number: _mapped(folder / file_of(number)) for number in numbers}
-    for number, layer in layers.items():
-        if layer.shape != shape or layer.dtype != dtype:
-            raise InputError(
-                f"{folder / file_of(number)} holds {layer.dtype} {layer.shape}, not {dtype} {shape}: it is "
-                f"of other data or another model; remove {folder}."
-            )
+        checksums = read_json(folder / CHECKSUMS, advice=f"remove {folder}")
+        require_intact(folder, {file_of(number): checksums.get(file_of(number)) for number in numbers})
+    layers = {number: _mapped(folder / file_of(number), dtype, shape) for number in numbers}
     return WordVectors(layers, bounds, _seen(features))
-
-
-def _checksums(path: Path) -> dict[str, int]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} can't be read ({error}); remove {path.parent}.") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} is {found!r:.60}, expected an object; remove {path.parent}.")
-    return found
 
 
 # -> (T,) bool
@@ -202,12 +189,23 @@ def _new_file(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray
     return array
 
 
-def _mapped(file: Path) -> np.ndarray:
+def _mapped(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
+    """Return the array in a file of `_new_file`, of whose header there is one only: none has to be parsed."""
+    header = io.BytesIO()
+    fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, fields)
     try:
-        require_readable(file)
-        return np.lib.format.open_memmap(file, "r")
-    except (OSError, ValueError) as error:
+        with open_file(file) as raw:
+            is_known = raw.read(header.tell()) == header.getvalue()
+        layer = np.memmap(file, dtype, "r", header.tell(), shape) if is_known else None
+    except (OSError, ValueError) as error:  # a ValueError is NumPy's, of a file that is too short
         raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error
+    if layer is None:
+        raise InputError(
+            f"{file} does not hold {dtype} {shape}: it is damaged, or of other data or another model; remove "
+            f"{file.parent}."
+        )
+    return layer
 
 
 def file_of(number: int) -> str:

@@ -5,20 +5,23 @@ anything is delivered, and so before anything is deleted.
 """
 
 import json
-import zlib
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from minibert.errors import InputError
-from minibert.files import atomic_text, open_file, read_text
+from minibert.files import atomic_text, crc32_of
 from minibert.finetuning.results import figures_text
+from minibert.json_files import read_json
 from minibert.runlog import say
 from minibert.train import State
 
 BEST, BEST_FILE = "best", "dev.json"
 CHECKSUMS = "best_crc32"  # in the plan; runs that began before there were any have none
-FIELDS = {"step": int, "epoch": int | float, "scores": dict, "predictions": list}  # of BEST_FILE
+FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions": list}  # of BEST_FILE
+ADVICE = "put an intact copy there and go on with --resume, or start again in another --out"
 
 
 def note_epoch(
@@ -117,36 +120,17 @@ def _where(folder: Path, name: str) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _undeliverable(path, f"can't be read ({error})") from error
-    fields = found if isinstance(found, dict) else {}
-    if lacking := [name for name, kind in FIELDS.items() if not isinstance(fields.get(name), kind)]:
-        raise _undeliverable(path, f"lacks {', '.join(lacking)}")
-    return found
+    return read_json(path, FIELDS, ADVICE, largest=sys.maxsize)  # as much as there are examples
 
 
 def _undeliverable(path: Path, what: str) -> InputError:
-    return InputError(
-        f"{path} {what}, so the best epoch can't be delivered; put an intact copy there and go on with "
-        "--resume, or start again in another --out."
-    )
+    return InputError(f"{path} {what}, so the best epoch can't be delivered; {ADVICE}.")
 
 
 def require_intact(folder: Path, checksums: Mapping[str, int]) -> None:
     """Raise InputError when a file of a folder that was finished is missing, or was altered since."""
     for name, expected in checksums.items():
         path = folder / name
-        if not path.is_file() or crc32_of(path) != expected:
-            what = "is damaged: its checksum differs" if path.is_file() else "is missing"
+        if not (is_there := os.path.isfile(path)) or crc32_of(path) != expected:
+            what = "is damaged: its checksum differs" if is_there else "is missing"
             raise InputError(f"{path} {what}; remove {folder} and go on with --resume, which makes it again.")
-
-
-def crc32_of(path: Path) -> int:
-    """The checksum of a file, read piece by piece."""
-    found = 0
-    with open_file(path) as file:
-        while piece := file.read(1 << 20):
-            found = zlib.crc32(piece, found)
-    return found

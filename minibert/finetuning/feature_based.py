@@ -22,7 +22,7 @@ from minibert.batch import VectorBatch
 from minibert.bilstm import BilstmConfig
 from minibert.checkpoint import latest
 from minibert.errors import InputError, naming
-from minibert.files import atomic_text, remove_leftovers, require_own
+from minibert.files import atomic_text, crc32_of, remove_leftovers, require_own
 from minibert.finetuning import registry
 from minibert.finetuning.activations import (
     MOST_MEMORY,
@@ -34,7 +34,7 @@ from minibert.finetuning.activations import (
     word_vectors,
 )
 from minibert.finetuning.batches import BEGINNING, epoch_order, lengths, require_finite
-from minibert.finetuning.best import BEST, best_epoch, check_resumed, crc32_of, note_epoch
+from minibert.finetuning.best import BEST, best_epoch, check_resumed, note_epoch
 from minibert.finetuning.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.finetuning.models import check_vocabulary, read_tokenizer
 from minibert.finetuning.options import FinetuneOptions

@@ -1,8 +1,9 @@
 """A tagger of LSTMs together with its frozen BERT, on disk and in use."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from minibert.finetuning.activations import (
     word_vectors,
 )
 from minibert.finetuning.models import check_vocabulary
-from minibert.finetuning.stored import TAGGER_FILE, Stored, is_name
+from minibert.finetuning.stored import TAGGER_FILE, Stored
 from minibert.finetuning.tagging import Tagging, sentence_bounds
 from minibert.model import Bert
 from minibert.params import PRETRAINING, Head, precision_for
@@ -33,39 +34,26 @@ WEIGHTS_FILE = "tagger.safetensors"
 WORD_BUDGET = 2048  # of a batch
 
 
-def _are_pairs(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(one, list) and len(one) == 2 and all(map(is_name, one)) for one in value
-    )
-
-
-def _tags_words(name: Any) -> bool:
-    return is_name(name) and name in registry.TASKS and registry.create(name).kind == "tag"
-
-
 @dataclass(frozen=True)
 class TaggerFile(Stored):
     """What `tagger.json` says about the tagger beside it."""
 
-    columns: Sequence[tuple[str, str]]
+    columns: tuple[tuple[str, str], ...]
     combination: str
-    config: Mapping[str, Any]
+    config: dict  # of the LSTMs
 
     FILE = TAGGER_FILE
     AGAIN = "train the tagger again"
-    EXPECTED = Stored.EXPECTED | {
-        "task": ("the name of a task that tags words", _tags_words),
-        "columns": ("a list of pairs of names", _are_pairs),
-        "combination": (f"one of {', '.join(COMBINATIONS)}", lambda x: is_name(x) and x in COMBINATIONS),
-        "config": ("an object", lambda x: isinstance(x, dict)),
-    }
 
-    @classmethod
-    def _wrong(cls, fields: Any) -> str | None:
-        if wrong := super()._wrong(fields):
+    def _wrong(self) -> str | None:
+        if wrong := super()._wrong():
             return wrong
+        if registry.create(self.task).kind != "tag":
+            return f"'task' is {self.task!r}, expected the name of a task that tags words"
+        if self.combination not in COMBINATIONS:
+            return f"'combination' is {short(self.combination)}, expected one of {', '.join(COMBINATIONS)}"
         try:
-            BilstmConfig.from_dict(fields["config"])
+            BilstmConfig.from_dict(self.config)
         except InputError as error:
             return str(error).rstrip(".")
         return None
@@ -99,6 +87,10 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
             params = BilstmParameters(config)
             for name, value in params.items():
                 value[...] = file.get_tensor(name)
+                if not np.isfinite(value).all():
+                    raise InputError(
+                        f"{path}: {name} has values that are not finite numbers; {TaggerFile.AGAIN}."
+                    )
     except OSError as error:
         raise InputError(f"{path} can't be read ({error.strerror or error}); check the file.") from error
     except SafetensorError as error:

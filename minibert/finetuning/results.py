@@ -10,15 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from minibert import metrics
-from minibert.files import atomic_text, read_text
+from minibert.errors import InputError, MissingFile
+from minibert.files import atomic_text
 from minibert.finetuning import submissions
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.task import Mistake, Task
+from minibert.json_files import misfit, read_json
 from minibert.runlog import METRICS, read_metrics
 from minibert.terminal import printable
 
 REPORT = "report.json"
 SPENT = ("checkpoints", "best", "activations")  # what a run has in its folder until it is finished
+FIELDS = {
+    **dict.fromkeys(("title", "metric", "page"), str),
+    **dict.fromkeys(("examples", "steps", "tokens", "seed"), int),
+    **dict.fromkeys(("learning_rate", "best_epoch", "training_seconds", "seconds"), float),
+    "scores": dict[str, float],
+    "interval": tuple[float, float],
+}
+MORE = {  # of some reports
+    **dict.fromkeys(("crc32", "classes", "train_classes"), dict[str, int]),
+    "majority": {"label": str, "macro_f1": float},
+    "runs": list[dict],  # of a sweep
+}
+RUN = {"learning_rate": float, "seed": int, "folder": str}
+ADVICE = "remove it and go on with --resume"
 WORST = 10  # mistakes in report.json
 IN_A_LINE, CLASSES_IN_A_LINE = 3, 6  # figures, classes
 PLAIN = ("total", "thresh")  # how figures end that are no shares of one
@@ -172,15 +188,38 @@ def save_report(
 
 
 def load_report(folder: Path) -> dict[str, Any] | None:
-    """The report of a finished run, with paths to where it is now; None where it is not finished."""
+    """Return the report of a finished run, with paths to where it is now; None where it is not finished.
+
+    Raises
+    ------
+    InputError
+        When it is damaged.
+    """
     try:
-        report = json.loads(read_text(folder / REPORT))
-    except (OSError, ValueError):
+        report = read_json(folder / REPORT, FIELDS, ADVICE)
+    except MissingFile:
         return None
+    if wrong := _wrong(report):
+        raise InputError(f"{folder / REPORT} can't be read: {wrong}; {ADVICE}.")
     report |= {"folder": str(folder), "page": str(folder / Path(report["page"]).name)}
     for one in report.get("runs", ()):
         one["folder"] = str(folder / Path(one["folder"]).name)
     return report
+
+
+def _wrong(report: dict[str, Any]) -> str | None:
+    """Return what is wrong with a report that has all of `FIELDS`; None if nothing is."""
+    scored = {"scores": {report["metric"]: float}}
+    if wrong := misfit(report, scored | {name: kind for name, kind in MORE.items() if name in report}):
+        return wrong
+    same = {"scores": dict.fromkeys(report["scores"], float)}
+    if "majority" in report and (wrong := misfit(report, {"macro_f1": float, "majority": same})):
+        return wrong
+    runs = report.get("runs", [report])
+    if all("failed" in one for one in runs):
+        return "'runs' has none that is finished"
+    finished = RUN | scored | {"best_epoch": float}
+    return next(filter(None, (misfit(one, RUN if "failed" in one else finished) for one in runs)), None)
 
 
 def finished_report(folder: Path) -> dict[str, Any] | None:

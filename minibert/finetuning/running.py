@@ -20,9 +20,9 @@ from minibert import heads, hub
 from minibert.batch import TaskBatch
 from minibert.checkpoint import Checkpoint, latest
 from minibert.errors import InputError
-from minibert.files import atomic_text, remove_leftovers
+from minibert.files import atomic_text, crc32_of, remove_leftovers
 from minibert.finetuning.batches import lengths, outputs, require_finite, training_batches
-from minibert.finetuning.best import BEST, best_epoch, check_resumed, crc32_of, note_epoch
+from minibert.finetuning.best import BEST, best_epoch, check_resumed, note_epoch
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, require_same_data

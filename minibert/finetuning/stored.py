@@ -3,35 +3,20 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from reprlib import repr as short
+from typing import ClassVar, Self
 
-from minibert.errors import InputError
-from minibert.files import atomic_text, read_text
+from minibert.errors import InputError, MissingFile
+from minibert.files import atomic_text
 from minibert.finetuning import registry
+from minibert.json_files import misfit_of, read_json
 from minibert.params import OUTPUTS
 
 TASK_FILE = "task.json"
 OPTIONS_FILE = "finetune.json"
 TAGGER_FILE = "tagger.json"  # of the feature-based approach
-
-# What a field has to be, and how that is seen.
-Expected = Mapping[str, tuple[str, Callable[[Any], bool]]]
-
-
-def is_name(value: Any) -> bool:
-    """Whether a value of JSON is a string."""
-    return isinstance(value, str)
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_name, value)) and len(set(value)) == len(value)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -49,11 +34,6 @@ class Stored:
 
     FILE: ClassVar[str]
     AGAIN: ClassVar[str]  # what to do where it can't be read
-    EXPECTED: ClassVar[Expected] = {
-        "task": ("the name of a task", lambda x: is_name(x) and x in registry.TASKS),
-        "labels": ("a list of names, each once", _are_names),
-        "max_length": ("a whole number of at least 4", lambda x: type(x) is int and x >= 4),
-    }
 
     def save(self, folder: Path) -> None:
         """Write it."""
@@ -71,8 +51,8 @@ class Stored:
         """
         path = folder / cls.FILE
         try:
-            fields = json.loads(read_text(path))
-        except FileNotFoundError as error:
+            fields = read_json(path, advice=cls.AGAIN)
+        except MissingFile as error:
             if (folder / OPTIONS_FILE).exists():
                 advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
             else:
@@ -80,40 +60,23 @@ class Stored:
             raise InputError(
                 f"{folder} holds no fine-tuned model ({cls.FILE} is missing); {advice}."
             ) from error
-        except OSError as error:
-            raise InputError(f"{path} can't be read ({error.strerror}); check the file.") from error
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} can't be read: it is no JSON ({error}); {cls.AGAIN}.") from error
-        if wrong := cls._wrong(fields):
+        wrong = misfit_of(cls, fields)
+        stored = None if wrong else cls(**fields | {"labels": tuple(fields["labels"])})
+        if wrong := wrong or stored._wrong():
             raise InputError(f"{path} can't be read: {wrong}; {cls.AGAIN}.")
-        return cls(**fields | {"labels": tuple(fields["labels"])})
+        return stored
 
-    @classmethod
-    def _wrong(cls, fields: Any) -> str | None:
-        """What is wrong with what a file holds; None if nothing is."""
-        has_default = {
-            field.name
-            for field in dataclasses.fields(cls)
-            if (field.default, field.default_factory) != 2 * (dataclasses.MISSING,)
-        }
-        needed = [name for name in cls.EXPECTED if name not in has_default]
-        if not isinstance(fields, dict):
-            names = f"{', '.join(needed[:-1])} and {needed[-1]}"
-            return f"it is {fields!r:.60}, expected an object with {names}"
-        for name in fields:
-            if name not in cls.EXPECTED:
-                return f"{name!r} is none of {', '.join(cls.EXPECTED)}"
-        for name, (what, holds) in cls.EXPECTED.items():
-            if name not in fields:
-                if name in needed:
-                    return f"{name!r} is missing"
-            elif not holds(fields[name]):
-                return f"{name!r} is {fields[name]!r:.60}, expected {what}"
+    def _wrong(self) -> str | None:
+        """Return what is wrong with values that are of the right types; None if nothing is."""
+        if len(set(self.labels)) < len(self.labels):
+            return f"'labels' is {short(list(self.labels))}, expected each name once"
+        if self.max_length < 4:
+            return f"'max_length' is {self.max_length}, expected at least 4"
         try:
-            task = registry.create(fields["task"], dict(fields.get("columns", ())))
+            task = registry.create(self.task, dict(self.columns))
         except InputError as error:
             return str(error).rstrip(".")
-        if task.kind not in OUTPUTS and not fields["labels"]:
+        if task.kind not in OUTPUTS and not self.labels:
             return f"'labels' is [], expected a name for each class of {task.name}"
         return None
 
@@ -130,12 +93,13 @@ class Stored:
 class TaskFile(Stored):
     """What `task.json` says about the model beside it."""
 
-    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    tuned: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    columns: dict[str, str] = dataclasses.field(default_factory=dict)
+    tuned: dict[str, float] = dataclasses.field(default_factory=dict)
 
     FILE = TASK_FILE
     AGAIN = "fine-tune the model again"
-    EXPECTED = Stored.EXPECTED | {
-        "columns": ("an object of names", lambda x: isinstance(x, dict) and all(map(is_name, x.values()))),
-        "tuned": ("an object of numbers", lambda x: isinstance(x, dict) and all(map(_is_number, x.values()))),
-    }
+
+    def _wrong(self) -> str | None:
+        if not all(map(math.isfinite, self.tuned.values())):
+            return f"'tuned' is {short(self.tuned)}, expected finite numbers"
+        return super()._wrong()

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import DivergedError, InputError, RunError
-from minibert.files import atomic_text, read_text, write_atomically
+from minibert.errors import DivergedError, InputError, MissingFile, RunError
+from minibert.files import atomic_text, write_atomically
 from minibert.finetuning.best import require_intact
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.results import REPORT, finished_report, remove_spent
+from minibert.finetuning.results import REPORT, RUN, finished_report, remove_spent
 from minibert.finetuning.stored import OPTIONS_FILE
+from minibert.json_files import read_json
 from minibert.runlog import METRICS, say
 
 # options of one run, its folder, when it began -> report
@@ -108,11 +109,12 @@ def _give_up(options: FinetuneOptions, folder: Path, why: str) -> dict[str, Any]
 
 
 def _failure(folder: Path) -> dict[str, Any] | None:
-    """What was noted of a run that diverged; None of any other."""
+    """Return what was noted of a run that diverged; None of any other."""
     try:
-        return json.loads(read_text(folder / FAILED)) | {"folder": str(folder)}
-    except (OSError, ValueError):
+        found = read_json(folder / FAILED, RUN | {"failed": str}, "remove it, and the run is done again")
+    except MissingFile:
         return None
+    return found | {"folder": str(folder)}
 
 
 def _link(source: Path, target: Path) -> None:

@@ -11,9 +11,10 @@ from safetensors import SafetensorError, safe_open
 from minibert.config import BertConfig
 from minibert.errors import InputError
 from minibert.files import atomic_tensors, atomic_text, require_readable
-from minibert.hub.loading import LoadReport, Source, Tensors, labels_of, load_source, read_json
+from minibert.hub.loading import COPY_AGAIN, LoadReport, Source, Tensors, labels_of, load_source, read_config
 from minibert.hub.names import ARCHITECTURES, to_hf
 from minibert.hub.precisions import narrowed, widened
+from minibert.json_files import read_json
 from minibert.params import Head, Parameters
 
 CONFIG_FILE = "config.json"
@@ -108,7 +109,7 @@ def load_hf(
     either may be in several files, with an index that says which tensor is in which.
     """
     folder = Path(folder)
-    fields = read_json(folder / CONFIG_FILE)
+    fields = read_config(folder / CONFIG_FILE)
     path, tensors, others = _read_weights(folder)
     return load_source(Source(path, folder / CONFIG_FILE, fields, tensors, others), dtype, head, seed)
 
@@ -124,7 +125,7 @@ def load_labels(folder: str | Path) -> tuple[str, ...]:
     folder = Path(folder)
     path = next((p for name in (CONFIG_FILE, "bert_config.json") if (p := folder / name).exists()), None)
     path = path or folder / CONFIG_FILE
-    return labels_of(read_json(path), path)
+    return labels_of(read_config(path), path)
 
 
 def _read_weights(folder: Path) -> tuple[Path, Tensors, dict[str, str]]:
@@ -145,9 +146,7 @@ def weights_in(folder: Path) -> Path | None:
 
 def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
     """Weights in several files, each tensor from the file in which the index has it."""
-    places = read_json(index).get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise InputError(f"{index} has no weight_map from tensors to files; copy the model's folder again.")
+    places = read_json(index, {"weight_map": dict[str, str]}, COPY_AGAIN)["weight_map"]
     tensors: Tensors = {}
     others: dict[str, str] = {}
     for name in sorted(set(places.values())):

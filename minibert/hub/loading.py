@@ -1,6 +1,5 @@
 """From tensors under Hugging Face's names, whatever file they are from, to the parameters of a BERT."""
 
-import json
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.config import BertConfig
-from minibert.errors import InputError
-from minibert.files import read_text
+from minibert.errors import InputError, MissingFile
 from minibert.hub.names import (
     ARCHITECTURES,
     LSTM,
@@ -22,6 +20,7 @@ from minibert.hub.names import (
     parts,
     shapes,
 )
+from minibert.json_files import fits, read_json
 from minibert.machine import cores
 from minibert.params import OUTPUTS, PRETRAINING, Head, Parameters, check_head, parameter_table, reset
 
@@ -39,6 +38,7 @@ _FOREIGN = {
     "bert.encoder.transformer.": "ALBERT",
 }
 # What lies in the folder of a run from its beginning on, before there is a model, and what goes on with it.
+COPY_AGAIN = "copy the model's folder again"
 RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetune"}
 
 
@@ -60,28 +60,22 @@ class Source(NamedTuple):
     others: dict[str, str]  # names and types of tensors that are not read, as they hold no such numbers
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The fields of a configuration.
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the fields of a configuration.
 
     Raises
     ------
     InputError
-        When the file cannot be read or does not hold a JSON object.
+        When the file can't be read or does not hold a JSON object.
     """
     try:
-        fields = json.loads(read_text(path))
-    except OSError as error:
+        return read_json(path, advice=COPY_AGAIN)
+    except MissingFile as error:
         commands = [command for file, command in RUNS.items() if (path.parent / file).exists()]
-        if commands and isinstance(error, FileNotFoundError):
+        advice = "give the folder of a BERT"
+        if commands:
             advice = f"the run there is not finished: {commands[0]} --resume --out {path.parent}"
-        else:
-            advice = "give the folder of a BERT"
-        raise InputError(f"{path} cannot be read ({error.strerror}); {advice}.") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON ({error}); copy the model's folder again.") from error
-    if not isinstance(fields, dict):
-        raise InputError(f"{path} holds a {type(fields).__name__}, not a JSON object of fields.")
-    return fields
+        raise InputError(f"{path} is missing; {advice}.") from error
 
 
 def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
@@ -95,14 +89,9 @@ def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
     stored = fields.get("id2label")
     if stored is None:
         return ()
-    try:
-        by_number = {int(number): label for number, label in stored.items()}
-        labels = tuple(by_number[number] for number in range(len(stored)))
-    except (AttributeError, TypeError, ValueError, KeyError) as error:
-        raise InputError(f"{path}: id2label={short(stored)} does not number labels from 0 on.") from error
-    if not all(isinstance(label, str) for label in labels):
-        raise InputError(f"{path}: id2label={short(stored)} has a label that is no string.")
-    return labels
+    if not fits(stored, dict[str, str]) or stored.keys() != set(map(str, range(len(stored)))):
+        raise InputError(f"{path}: id2label={short(stored)} does not number labels, strings, from 0 on.")
+    return tuple(stored[str(number)] for number in range(len(stored)))
 
 
 def load_source(

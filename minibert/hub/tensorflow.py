@@ -18,7 +18,7 @@ from minibert.errors import InputError
 from minibert.files import atomic_text, read_text
 from minibert.hub.bundle import Bundle, write_bundle
 from minibert.hub.hugging_face import CONFIG_FILE, fields_of
-from minibert.hub.loading import LoadReport, Source, load_source, read_json
+from minibert.hub.loading import LoadReport, Source, load_source, read_config
 from minibert.hub.names import to_hf
 from minibert.params import Head, Parameters
 
@@ -101,7 +101,7 @@ def load_tf(
     config_path = prefix.with_name(TF_CONFIG_FILE)
     if not config_path.exists() and prefix.with_name(CONFIG_FILE).exists():
         config_path = prefix.with_name(CONFIG_FILE)
-    fields = read_json(config_path)
+    fields = read_config(config_path)
     if _ACTIVATION in fields:
         fields["hidden_act"] = fields.pop(_ACTIVATION)
     tensors, others, names, changed = {}, {}, {}, []

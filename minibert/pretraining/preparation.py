@@ -13,7 +13,7 @@ from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards import TokenShards, write_shards
 from minibert.errors import InputError
-from minibert.hub.loading import read_json
+from minibert.hub.loading import read_config
 from minibert.pretraining.options import PretrainOptions
 from minibert.runlog import say
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
@@ -90,13 +90,15 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
     """
     tokenizer = _vocabulary(options, run, show)
     if options.shards:
-        link_shards(run / "shards", open_shards(options.shards, tokenizer))
+        shards = open_shards(options.shards, tokenizer)
+        link_shards(run / "shards", shards)
     elif not (run / "shards").exists():
         stream = corpus_stream(options)
         shards = write_shards(watched(stream, "writing shards", show), tokenizer, run / "shards")
         if show and stream.found:
             say(f"{shards.n_documents:,} documents. {layouts_text(stream.found)}")
-    shards = open_shards(run / "shards", tokenizer)
+    else:
+        shards = open_shards(run / "shards", tokenizer)
     return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))
 
 
@@ -131,7 +133,7 @@ def _configuration(folder: str) -> dict[str, Any]:
     """That of a trained BERT to start from, as it stands there; it is checked when the weights are loaded."""
     for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
         if (path := Path(folder) / name).is_file():
-            return read_json(path)
+            return read_config(path)
     raise InputError(
         f"init_from={folder!r} has no config.json or bert_config.json; give a run folder or another BERT's."
     )

@@ -12,7 +12,8 @@ from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError, RunError
-from minibert.files import atomic_text, read_bytes, read_text
+from minibert.files import atomic_text, read_bytes
+from minibert.json_files import fits, read_json, words
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -59,7 +60,7 @@ def read(path: Path) -> Stored:
         if path.suffix == ".json":
             return Stored(path, *_read_tokenizer_json(path))
         return Stored(path, _read_vocab(path), {})
-    config = _read_json(path / _CONFIG) if (path / _CONFIG).exists() else {}
+    config = read_json(path / _CONFIG) if (path / _CONFIG).exists() else {}
     options = _options_of_config(config, path / _CONFIG)
     text, hugging_face = path / "vocab.txt", path / "tokenizer.json"
     if not text.exists() and not hugging_face.exists():
@@ -110,17 +111,17 @@ def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
         return [
             {
                 **_of_kind(token, dict, f"{path / _CONFIG}: added token {number}"),
-                "id": int(number) if number.isdecimal() else number,
+                "id": int(number) if re.fullmatch("[0-9]{1,18}", number) else number,
             }
             for number, token in decoder.items()
         ]
     if not (path / _ADDED).exists():
         return []
-    special = _read_json(path / _SPECIAL) if (path / _SPECIAL).exists() else {}
+    special = read_json(path / _SPECIAL) if (path / _SPECIAL).exists() else {}
     names = _options_of_config({**config, **special}, path / _SPECIAL).get("additional_special_tokens", ())
     return [
         {"content": text, "id": number, "special": text in (*SPECIAL_TOKENS, *names)}
-        for text, number in _read_json(path / _ADDED).items()
+        for text, number in read_json(path / _ADDED).items()
     ]
 
 
@@ -179,7 +180,7 @@ def _options_of_config(config: dict, path: Path) -> dict[str, Any]:
 
 def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     """Pieces by id, and arguments of `Tokenizer`, from a `tokenizer.json` of a BERT."""
-    content = _read_json(path)
+    content = read_json(path)
     model = _part(content, "model", path)
     kind = model.get("type", "WordPiece")  # files of before 2020 don't say it
     if kind != "WordPiece":
@@ -256,24 +257,9 @@ def _part(content: dict, name: str, path: Path) -> dict:
 
 
 def _of_kind(value: Any, kind: type, where: str) -> Any:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InputError(f"{where} is {short(value)}; expected {_KINDS[kind]}.")
+    if not fits(value, kind):
+        raise InputError(f"{where} is {short(value)}; expected {words(kind)}.")
     return value
-
-
-_KINDS = {bool: "true or false", int: "a whole number", str: "a string", list: "a list", dict: "an object"}
-
-
-def _read_json(path: Path) -> dict:
-    try:
-        content = json.loads(read_text(path))
-    except OSError as error:
-        raise InputError(f"{path} can't be read ({error.strerror}); check the file.") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} can't be read as JSON ({error}); restore the file or remove it.") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} holds {type(content).__name__}; expected a JSON object.")
-    return content
 
 
 # Writing
