@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from mutations import spoiled
 
 from minibert.data import shards as shards_module
 from minibert.data.corpus import embedded_corpus, sentences
@@ -202,37 +203,86 @@ def test_a_file_of_the_wrong_size_is_noticed_on_opening(tmp_path, tokenizer, nam
         TokenShards(tmp_path / "shards")
 
 
+def without_checksums(folder):
+    """The shards as version 0.1 wrote them."""
+    meta = folder / "meta.json"
+    fields = json.loads(meta.read_text())
+    assert sorted(fields.pop("crc32")) == ["documents.bin", "meta.json", "sentences.bin", "tokens.bin"]
+    meta.write_text(json.dumps(fields, indent=2) + "\n")
+    return folder
+
+
+def test_shards_without_checksums_are_read(tmp_path, tokenizer):
+    documents = [["ab c.", "d."], ["e f g."]]
+    write_shards(stream_of(documents), tokenizer, tmp_path / "shards")
+    assert list(read_back(TokenShards(without_checksums(tmp_path / "shards")))) == encoded(
+        tokenizer, documents
+    )
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "sentences.bin", "documents.bin", "meta.json"])
+def test_any_other_bit_is_noticed(tmp_path, tokenizer, name):
+    write_shards(stream_of([["ab c.", "d."], ["e f g."]]), tokenizer, tmp_path / "shards")
+    file = tmp_path / "shards" / name
+    sound = file.read_bytes()
+    meaning = json.loads(sound) if name == "meta.json" else sound
+    for place in range(8 * len(sound)):
+        data = bytearray(sound)
+        data[place // 8] ^= 1 << place % 8
+        file.write_bytes(data)
+        try:
+            TokenShards(tmp_path / "shards")
+        except InputError:
+            continue
+        fields = json.loads(data)  # white space, or the name "crc32", without which nothing is compared
+        assert name == "meta.json" and ("crc32" not in fields or fields == meaning)
+
+
+def test_a_part_of_the_tokens_in_another_place_is_noticed(tmp_path, tokenizer):
+    write_shards(stream_of([["ab c.", "d."], ["e f g."]] * 40), tokenizer, tmp_path / "shards")
+    file = tmp_path / "shards" / "tokens.bin"
+    sound = file.read_bytes()
+    for data in [*spoiled(sound, "tokens.bin", 600), sound[8:] + sound[:8], bytes(len(sound))]:
+        if data != sound:
+            file.write_bytes(data)
+            with pytest.raises(
+                InputError, match="are damaged: (the checksum of tokens.bin differs|.* bytes)"
+            ):
+                TokenShards(tmp_path / "shards")
+
+
 @pytest.mark.parametrize(
     "change, words",
     [
         ({"format": "other"}, "holds no token shards"),
         ({"version": 2}, "version 2, this minibert reads 1"),
         ({"tokens": -4}, "tokens=-4 in meta.json is not a count"),
-        ({"documents": 1.5}, "documents=1.5 in meta.json"),
+        ({"documents": 1.5}, "in meta.json 'documents' is 1.5, expected a whole number"),
         ({"sentences": 10**18}, "sentences.bin has 6 bytes where"),
-        ({"vocab_size": True}, "vocab_size=True"),
-        ({"vocab_sha256": None}, "SHA-256"),
+        ({"vocab_size": True}, "'vocab_size' is True"),
+        ({"vocab_sha256": None}, "'vocab_sha256' is None, expected a string"),
     ],
 )
 def test_a_foreign_or_altered_description_is_noticed(tmp_path, tokenizer, change, words):
     write_shards(["a b", "c", None, "d"], tokenizer, tmp_path / "shards")
-    meta = tmp_path / "shards" / "meta.json"
+    meta = without_checksums(tmp_path / "shards") / "meta.json"
     meta.write_text(json.dumps(json.loads(meta.read_text()) | change))
     with pytest.raises(InputError, match=words):
         TokenShards(tmp_path / "shards")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", None])
+@pytest.mark.parametrize("text", ["", "[]", "{", "{}", "[" * 100_000, None])
 def test_a_folder_of_something_else_is_noticed(tmp_path, text):
     if text is not None:
         (tmp_path / "meta.json").write_text(text)
-    with pytest.raises(InputError, match="holds no token shards"):
+    words = "holds no token shards" if text in ("{}", None) else "meta.json can't be read"
+    with pytest.raises(InputError, match=words):
         TokenShards(tmp_path)
 
 
 def test_contents_that_contradict_each_other_are_noticed(tmp_path, tokenizer):
     write_shards(["a b", "c", None, "d"], tokenizer, tmp_path / "shards")
-    folder = tmp_path / "shards"
+    folder = without_checksums(tmp_path / "shards")
 
     def altered(name, values, dtype):
         original = (folder / name).read_bytes()

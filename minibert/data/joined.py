@@ -1,17 +1,18 @@
 """Token shards wherever they are and in however many parts, opened as one."""
 
 import json
+import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from reprlib import repr as short
 
 import numpy as np
 
 from minibert.data.parts import MANIFEST, Manifest, Part, parts_in
-from minibert.data.shards import TokenShards
+from minibert.data.shards import META, TokenShards
 from minibert.errors import InputError
-from minibert.files import atomic_text, read_text
+from minibert.files import atomic_text
+from minibert.json_files import read_json
 from minibert.tokenizer import Tokenizer
 
 ELSEWHERE = "elsewhere.json"  # in a folder that stands for shards in another
@@ -33,7 +34,7 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> Token
         When there are no shards, a part is missing or damaged, or they belong to another vocabulary.
     """
     folder = Path(folder)
-    if not folder.exists():
+    if not os.path.exists(folder):  # unlike `Path.exists` of whatever name a link may hold
         raise InputError(
             f"{folder} is not there, so it holds no token shards; make them with minibert data, or tell with "
             "--shards where they are."
@@ -114,7 +115,13 @@ class JoinedShards(TokenShards):
         first, *rest = manifests.items()
         for place, manifest in rest:
             first[1].require_same_source(manifest, place)
-        opened = [TokenShards(place, tokenizer) for place, told in manifests.items() if told.documents]
+        opened = []
+        for (part, place), manifest in zip(parts.items(), manifests.values(), strict=True):
+            shards = TokenShards(place, tokenizer) if (place / META).exists() else None
+            made = (shards.n_documents if shards else 0), *part
+            if made != (manifest.documents, manifest.part, manifest.parts):
+                raise self._damaged(f"{place / MANIFEST} is not of the part that lies beside it")
+            opened += [shards] if shards else []
         if not opened:
             raise InputError(f"The {one} parts in {self.folder} hold no token; make them of files with text.")
         for shards in opened[1:]:
@@ -185,7 +192,7 @@ def link_shards(folder: Path, shards: TokenShards) -> None:
 def _linked(folder: Path, tokenizer: Tokenizer | None) -> TokenShards:
     told = _read_link(folder)
     place = Path(told["folder"])
-    if (place / ELSEWHERE).exists():  # `link_shards` never does that, and it may lead in a circle
+    if os.path.exists(place / ELSEWHERE):  # `link_shards` never does that, and it may lead in a circle
         raise InputError(
             f"{folder / ELSEWHERE} names {place}, which holds no shards but names another folder; tell with "
             "--shards where they are."
@@ -196,17 +203,9 @@ def _linked(folder: Path, tokenizer: Tokenizer | None) -> TokenShards:
 
 
 def _read_link(folder: Path) -> dict:
-    try:
-        told = json.loads(read_text(folder / ELSEWHERE))
-        told = {name: told[name] for name in (*COUNTS, "vocab_sha256", "folder")}
-        for name, value in told.items():
-            if not isinstance(value, int if name in COUNTS else str):
-                raise ValueError(f"{name} is {short(value)}")
-        return told
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InputError(
-            f"{folder / ELSEWHERE} does not say where token shards are ({error}); start the run again."
-        ) from error
+    fields = dict.fromkeys(COUNTS, int) | {"vocab_sha256": str, "folder": str}
+    told = read_json(folder / ELSEWHERE, fields, "remove it and say with --shards where token shards are")
+    return {name: told[name] for name in fields}
 
 
 def _require_same(told: dict, shards: TokenShards) -> None:

@@ -20,7 +20,8 @@ from typing import NamedTuple
 from minibert.data.corpus import EmptyCorpusError
 from minibert.data.shards import fill_with_shards
 from minibert.errors import InputError
-from minibert.files import read_text, remove_unfinished, write_folder_atomically
+from minibert.files import remove_unfinished, write_folder_atomically
+from minibert.json_files import misfit_of, read_json
 from minibert.tokenizer import Tokenizer
 
 FORMAT, VERSION = "minibert-part", 1
@@ -86,18 +87,13 @@ class Manifest:
         InputError
             When there is none, or it says something else.
         """
-        try:
-            told = json.loads(read_text(folder / MANIFEST))
-            if (told.pop("format"), told.pop("version")) != (FORMAT, VERSION):
-                raise ValueError("of another format or version")
-            told["files"] = tuple((str(name), int(size)) for name, size in told["files"])
-            return cls(**told)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(
-                f"{folder} holds no finished part of token shards ({MANIFEST}: {reason}); remove it and make "
-                "it again with minibert data."
-            ) from error
+        path, again = folder / MANIFEST, f"remove {folder} and make that part again with minibert data"
+        told = read_json(path, advice=again)
+        if (told.pop("format", None), told.pop("version", None)) != (FORMAT, VERSION):
+            raise InputError(f"{path} is of another format or version; {again}.")
+        if wrong := misfit_of(cls, told):
+            raise InputError(f"{path} can't be read: {wrong}; {again}.")
+        return cls(**told | {"files": tuple(map(tuple, told["files"]))})
 
     def write(self, folder: Path) -> None:
         """Write it into a folder."""

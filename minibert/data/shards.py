@@ -3,13 +3,15 @@
     tokens.bin     every token, uint16 (uint32 from 65,536 pieces on)
     sentences.bin  tokens in each sentence, uint16
     documents.bin  for each document where it ends: (tokens, sentences) before that point, two uint64
-    meta.json      version, counts, and the SHA-256 of the vocabulary that the ids belong to
+    meta.json      version, counts, the SHA-256 of the vocabulary that the ids belong to, and the CRC-32 of
+                   every file; of its own it is that of all the rest
 
 Numbers are little-endian. With English sentences that is about 2.1 bytes a token.
 """
 
 import hashlib
 import json
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,12 +21,16 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from minibert.data.corpus import EmptyCorpusError, SentenceStream
-from minibert.errors import InputError
-from minibert.files import read_text, write_folder_atomically
+from minibert.errors import InputError, MissingFile
+from minibert.files import crc32_of, write_folder_atomically
+from minibert.json_files import misfit, read_json
 from minibert.tokenizer import Tokenizer
 
 FORMAT = "minibert-shards"
 VERSION = 1
+META = "meta.json"
+COUNTS = ("tokens", "sentences", "documents", "vocab_size")
+FIELDS = dict.fromkeys(COUNTS, int) | {"vocab_sha256": str, "crc32": dict[str, int] | None}
 LONGEST_SENTENCE = (1 << 16) - 1  # what uint16 can count; a longer one is stored in parts
 LONGEST_DOCUMENT = 1 << 17  # tokens; a longer one is stored as several, which bounds the memory of a reader
 BUFFERED = 1 << 20  # characters that are encoded together, and tokens between two calls of `progress`
@@ -91,7 +97,8 @@ def fill_with_shards(
         open(place / "sentences.bin", "wb") as sentences,
         open(place / "documents.bin", "wb") as documents,
     ):
-        writer = _Writer(tokens, sentences, documents, token_type(tokenizer.vocab_size))
+        files = [_Summed(file) for file in (tokens, sentences, documents)]
+        writer = _Writer(*files, token_type(tokenizer.vocab_size))
         told = 0
         for group, ids, ends in _encoded(stream, tokenizer):
             writer.add(ids, ends, group.borders)
@@ -112,8 +119,16 @@ def fill_with_shards(
         "vocab_size": tokenizer.vocab_size,
         "vocab_sha256": vocabulary_hash(tokenizer.vocab),
     }
-    (place / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    crc32 = {Path(file.name).name: file.crc32 for file in files}
+    meta["crc32"] = crc32 | {META: _crc32_of_meta(meta)}
+    (place / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     return writer.n_documents
+
+
+def _crc32_of_meta(meta: dict[str, Any]) -> int:
+    """Return the checksum of all that meta.json says but the checksums."""
+    rest = {name: value for name, value in meta.items() if name != "crc32"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
 
 
 class _Group(NamedTuple):
@@ -176,10 +191,23 @@ def token_type(vocab_size: int) -> np.dtype:
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
+class _Summed:
+    """A growing file and its checksum."""
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.name, self.crc32 = file, file.name, 0
+
+    def write(self, array: np.ndarray) -> None:
+        """Append the bytes of an array."""
+        data = array.tobytes()
+        self.crc32 = zlib.crc32(data, self.crc32)
+        self.file.write(data)
+
+
 class _Writer:
     """Three growing files and the counts."""
 
-    def __init__(self, tokens: BinaryIO, sentences: BinaryIO, documents: BinaryIO, dtype: np.dtype):
+    def __init__(self, tokens: _Summed, sentences: _Summed, documents: _Summed, dtype: np.dtype):
         self.tokens, self.sentences, self.documents = tokens, sentences, documents
         self.dtype = dtype
         self.n_tokens = self.n_sentences = self.n_documents = 0
@@ -208,9 +236,9 @@ class _Writer:
             self._write(np.array([], int), np.array([], int), [self.n_tokens], [self.n_sentences])
 
     def _write(self, ids: np.ndarray, lengths: np.ndarray, token_ends: Any, sentence_ends: Any) -> None:
-        self.tokens.write(ids.astype(self.dtype).tobytes())
-        self.sentences.write(lengths.astype("<u2").tobytes())
-        self.documents.write(np.stack([token_ends, sentence_ends], axis=1).astype("<u8").tobytes())
+        self.tokens.write(ids.astype(self.dtype))
+        self.sentences.write(lengths.astype("<u2"))
+        self.documents.write(np.stack([token_ends, sentence_ends], axis=1).astype("<u8"))
         self.n_tokens += len(ids)
         self.n_sentences += len(lengths)
         self.n_documents += len(token_ends)
@@ -225,7 +253,10 @@ def _in_parts(ends: np.ndarray) -> np.ndarray:
 
 
 class TokenShards:
-    """A folder of shards, memory-mapped: opening costs nothing, and pages come in as they are read.
+    """A folder of shards, memory-mapped: pages come in as they are read.
+
+    Opening reads every file once to compare its checksum, some 2 GB a second where the system has them in
+    memory already. Shards of version 0.1 have no checksums and are taken as they are.
 
     Parameters
     ----------
@@ -247,11 +278,10 @@ class TokenShards:
     def __init__(self, folder: str | Path, tokenizer: Tokenizer | None = None):
         self.folder = Path(folder)
         meta = self._read_meta()
-        self.n_tokens, self.n_sentences, self.n_documents = (
-            meta[name] for name in ("tokens", "sentences", "documents")
-        )
+        self.n_tokens, self.n_sentences, self.n_documents = (meta[name] for name in COUNTS[:3])
         self.vocab_size: int = meta["vocab_size"]
         self.vocab_sha256: str = meta["vocab_sha256"]
+        self._crc32: dict[str, int] = meta.get("crc32") or {}
         if tokenizer is not None:
             self.check_vocabulary(tokenizer)
         self.tokens = self._map("tokens.bin", token_type(self.vocab_size), self.n_tokens)
@@ -312,28 +342,27 @@ class TokenShards:
 
     def _read_meta(self) -> dict:
         try:
-            meta = json.loads(read_text(self.folder / "meta.json"))
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(
-                f"{self.folder} holds no token shards (meta.json: {reason}); make them with minibert data."
-            ) from error
-        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+            meta = read_json(self.folder / META, advice="write the shards again")
+        except MissingFile:
+            meta = {}
+        if meta.get("format") != FORMAT:
             raise InputError(f"{self.folder} holds no token shards; make them with minibert data.")
         if meta.get("version") != VERSION:
             raise InputError(
                 f"The token shards in {self.folder} have version {meta.get('version')!r}, "
                 f"this minibert reads {VERSION}; write them again."
             )
-        for name in ("tokens", "sentences", "documents", "vocab_size"):
-            if type(meta.get(name)) is not int or meta[name] < 1:
-                raise self._damaged(f"{name}={meta.get(name)!r} in meta.json is not a count")
-        if not isinstance(meta.get("vocab_sha256"), str):
-            raise self._damaged("meta.json lacks the vocabulary's SHA-256")
+        if wrong := misfit(meta, FIELDS):
+            raise self._damaged(f"in {META} {wrong}")
+        for name in COUNTS:
+            if meta[name] < 1:
+                raise self._damaged(f"{name}={meta[name]} in {META} is not a count")
+        if meta.get("crc32") and meta["crc32"].get(META) != _crc32_of_meta(meta):
+            raise self._damaged(f"the checksum of {META} differs")
         return meta
 
     def _map(self, name: str, dtype: np.dtype, count: int) -> np.ndarray:
-        """A file as an array, after its real size was compared with what meta.json says."""
+        """Return a file as an array, after its size and checksum were compared with what meta.json says."""
         path = self.folder / name
         try:
             size = path.stat().st_size
@@ -342,6 +371,9 @@ class TokenShards:
         if size != count * dtype.itemsize:
             expected = count * dtype.itemsize
             raise self._damaged(f"{name} has {size:,} bytes where meta.json means {expected:,}")
+        # By reading it: pages of the map that were looked at would count as memory of this process.
+        if self._crc32 and crc32_of(path) != self._crc32.get(name):
+            raise self._damaged(f"the checksum of {name} differs")
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
 
     def _check_ends(self, ends: np.ndarray, total: int) -> None:
