@@ -1,0 +1,453 @@
+"""Every reader, on any bytes, returns or says in one sentence what is wrong with the file."""
+
+import ast
+import gzip
+import json
+import lzma
+import shutil
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import small_entities
+from mutations import spoiled
+from small_corpus import write_corpus
+from small_tasks import write_model, write_table
+
+from minibert import cli, hub, viz
+from minibert.checkpoint import checkpoint_path, latest, save_checkpoint
+from minibert.data import choice, glue, ner, pairs, squad, tables, trivia
+from minibert.data.corpus import sentences
+from minibert.data.joined import link_shards, open_shards, vocabulary_of
+from minibert.errors import InputError, RunError
+from minibert.experiments import table7
+from minibert.finetune import finetune, report_text
+from minibert.finetuning import feature_based, sweep
+from minibert.finetuning.activations import stored_vectors
+from minibert.finetuning.feature_tagger import FeatureTagger
+from minibert.finetuning.models import Finetuned
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.results import curve
+from minibert.finetuning.stored import TaskFile
+from minibert.finetuning.tagging import Tagging, sentence_bounds
+from minibert.model import Bert
+from minibert.params import Head
+from minibert.pretrain import pretrain
+from minibert.pretraining import evaluation
+from minibert.pretraining.options import PretrainOptions
+from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer
+from minibert.tokenizer.counting import count_files
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "minibert"
+MUTATIONS = 120  # of every file; tests that are marked slow make more
+MANY = 1_000
+SHARDS = ("meta.json", "part.json", "tokens.bin", "sentences.bin", "documents.bin")
+GLUE = ("SST-2", "QQP", "QNLI")
+
+
+class Reader(NamedTuple):
+    """A file of the folder of genuine ones, and what reads it."""
+
+    file: str
+    read: Callable[[Path], Any]  # called with the folder
+
+
+# The genuine files
+
+
+@pytest.fixture(scope="module")
+def genuine(tmp_path_factory, run) -> Path:
+    """A folder with one of everything."""
+    at = tmp_path_factory.mktemp("genuine") / "all"
+    shutil.copytree(TESTS / "fixtures" / "tasks", at)
+    write_texts(at)
+    write_models(at)
+    write_tasks(at)
+    shutil.copytree(run, at / "tuned")
+    write_runs(at)
+    return at
+
+
+def write_texts(at: Path) -> None:
+    text = write_corpus(at / "animals.txt", 6, 4).read_bytes()
+    (at / "animals.txt.gz").write_bytes(gzip.compress(text))
+    (at / "animals.txt.xz").write_bytes(lzma.compress(text))
+
+
+def write_models(at: Path) -> None:
+    folder = write_model(at / "model")
+    config, params, _ = hub.load(folder)
+    hub.save_tf(at / "tf", config, params)
+    shutil.copy(at / "tf/bert_model.ckpt.index", at / "tf/other.index")
+    (at / "tf/bert_model.ckpt.index").rename(at / "tf/some.index")
+    (at / "tf/bert_model.ckpt.data-00000-of-00001").rename(at / "tf/some.data-00000-of-00001")
+    (at / "tf/checkpoint").write_text('model_checkpoint_path: "some"\n')
+    hub.save_hf(at / "half", config, params, dtype="bfloat16")
+    (at / "divided").mkdir()
+    shutil.copy(folder / "config.json", at / "divided")
+    shutil.copy(folder / "model.safetensors", at / "divided/model-1.safetensors")
+    names = list(hub.to_hf(params))
+    index = {"metadata": {}, "weight_map": dict.fromkeys(names, "model-1.safetensors")}
+    (at / "divided/model.safetensors.index.json").write_text(json.dumps(index))
+    for name in ("hf_tiny.bin", "hf_tiny_older.bin"):
+        (at / name).mkdir()
+        shutil.copy(TESTS / "golden/hf_tiny/config.json", at / name)
+        shutil.copy(TESTS / "golden" / name, at / name / "pytorch_model.bin")
+    write_model(at / "asked", Head("span", 2))
+    TaskFile("squad1", (), 24).save(at / "asked")
+    write_vocabularies(at, folder)
+    save_checkpoint(
+        checkpoint_path(at / "checkpoints", 12),
+        params,
+        SimpleNamespace(m=params.flat, v=params.flat, updates=12),
+        {"step": 12, "position": [16, 0, 3], "seconds": 1.25, "plan": {"total_steps": 40}},
+    )
+
+
+def write_vocabularies(at: Path, folder: Path) -> None:
+    """As other libraries leave them: without `vocab.txt`, with tokens that were added later in two ways."""
+    (at / "fast").mkdir()
+    shutil.copy(folder / "tokenizer.json", at / "fast")
+    vocab = "\n".join([*SPECIAL_TOKENS, "a", "b", ""])
+    for name in ("slow", "slower"):
+        (at / name).mkdir()
+        (at / name / "vocab.txt").write_text(vocab)
+    token = {"content": "[X]", "special": True, "single_word": False}
+    added = {"added_tokens_decoder": {"7": token}, "additional_special_tokens": ["[X]"]}
+    (at / "slow/tokenizer_config.json").write_text(json.dumps(added | {"do_lower_case": False}))
+    (at / "slower/added_tokens.json").write_text(json.dumps({"[X]": 7}))
+    special = {"additional_special_tokens": ["[X]"], "unk_token": {"content": "[UNK]"}}
+    (at / "slower/special_tokens_map.json").write_text(json.dumps(special))
+
+
+def write_tasks(at: Path) -> None:
+    rows = [("a good film", "1"), ("a dull film", "0"), ("a warm one", "1")]
+    write_table(at / "SST-2/dev.tsv", ("sentence", "label"), rows)
+    (at / "own.csv").write_text('text,label\n"a film, good",1\na dull one,0\n')
+    (at / "own.jsonl").write_text("".join(json.dumps({"text": a, "label": b}) + "\n" for a, b in rows))
+    words = [{"words": ["a", "b"], "tags": ["O", "B-X"]}, {"words": ["c"], "tags": ["O"]}]
+    (at / "tags.jsonl").write_text("".join(json.dumps(row) + "\n" for row in words))
+    answers = {"text": ["Ann"], "answer_start": [0]}
+    question = {"id": "q", "question": "who?", "context": "Ann is here.", "answer": answers}
+    (at / "questions.jsonl").write_text(json.dumps(question) + "\n")
+    swag = {"ind": 1, "ctx_a": "He runs.", "ctx_b": "he", "endings": list("abcd"), "label": 2}
+    (at / "hellaswag.jsonl").write_text(json.dumps(swag) + "\n")
+    copa = {"premise": "It rains.", "choice1": "wet", "choice2": "dry", "question": "effect", "idx": 0}
+    (at / "copa.jsonl").write_text(json.dumps(copa) + "\n")
+    choices = [{"label": label, "text": label.lower()} for label in "ABCDE"]
+    csqa = {"id": "1", "question": {"stem": "what?", "choices": choices}, "answerKey": "A"}
+    (at / "csqa.jsonl").write_text(json.dumps(csqa) + "\n")
+    (at / "SST-2.tsv").write_text("index\tprediction\n0\t1\n1\t0\n2\t0\n")
+    (at / "answers.json").write_text(json.dumps(dict.fromkeys(("5001", "5002", "5003"), "the ferry")))
+    (at / "odds.json").write_text(json.dumps(dict.fromkeys(("5001", "5002", "5003"), 0.5)))
+    (at / "tagged.txt").write_text("Ann B-PER B-PER\nis O O\n\nhere O B-LOC\n")
+    (at / "msr").mkdir()
+    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
+    write_table(at / "msr/msr_paraphrase_train.txt", header, [(1, 10, 11, "a", "b"), (0, 12, 13, "c", "d")])
+    (at / "msr/dev_ids.tsv").write_text("10\t11\n")
+    rows = [("a", "b", "0"), ("c", "d", "1")]
+    write_table(at / "scitail/dev.txt", rows[0], rows[1:])
+
+
+def write_runs(at: Path) -> None:
+    corpus = write_corpus(at / "corpus.txt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "PASSES", 1)
+        options = PretrainOptions(
+            corpus=(str(corpus),), vocab_size=90, seq_length="8:0.5,16:0.5", batch_size=8, max_positions=16,
+            steps=4, evaluations=1, held_out=0.2, backend="numpy", threads=1,
+        )  # fmt: skip
+        pretrain(options, at / "pretrained", show=False)
+    words = ["data", str(at / "corpus.txt"), str(at / "animals.txt"), "--vocab", str(at / "pretrained")]
+    for part in ("1/2", "2/2"):
+        with redirect_stdout(StringIO()):
+            assert cli.main([*words, "--out", str(at / "parts"), "--part", part]) == 0
+    link_shards(at / "linked", open_shards(at / "parts"))
+    write_frozen_run(at)
+
+
+def write_frozen_run(at: Path) -> None:
+    """A feature-based run, finished, and what it leaves while it is on its way."""
+    data, model = small_entities.write_data(at / "conll"), small_entities.write_model(at / "encoder")
+    options = FinetuneOptions(
+        task="ner", data=data, model=model, feature_based="last", width=4, epochs=1.0, batch_size=4,
+        learning_rates=(1e-2,), backend="numpy", threads=1, max_length=16,
+    ).resolved()  # fmt: skip
+    feature_based.run(options, at / "frozen", show=False)
+    features, bounds = asked_words(at)
+    stored_vectors(Bert.from_pretrained(model, "numpy"), features, bounds, [1], at / "layers")
+    note = {"learning_rate": 1e-2, "seed": 0, "folder": "failed", "failed": "The loss is nan."}
+    (at / "failed").mkdir()
+    (at / "failed" / sweep.FAILED).write_text(json.dumps(note))
+    (at / "cells").mkdir()
+    settings = {
+        k: v for k, v in json.loads((at / "frozen/finetune.json").read_text()).items() if k not in table7.FREE
+    }
+    cell = {
+        "f1": 0.5,
+        "precision": 0.5,
+        "recall": 0.5,
+        "epoch": 1.0,
+        "parameters": 9,
+        "training_seconds": 1.0,
+    }
+    results = {
+        "settings": settings,
+        "cells": {"last-seed0": cell, "last-seed1": {"failed": "The loss is nan."}},
+    }
+    (at / "cells" / table7.RESULTS).write_text(json.dumps(results))
+
+
+# What reads them
+def asked_words(at: Path) -> tuple:
+    """What `stored_vectors` is asked, of the model in `encoder`."""
+    task, tokenizer = Tagging(), Tokenizer.from_pretrained(at / "encoder")
+    examples = task.read(at / "conll", "dev")
+    features = list(task.features(examples, tokenizer, task.labels(examples), 16, training=False))
+    return features, sentence_bounds(examples)
+
+
+def command(*words: Any) -> None:
+    """Run `minibert`; what it says of a bad file is one line, and the status is that of bad input."""
+    said = StringIO()
+    with redirect_stdout(StringIO()), redirect_stderr(said):
+        status = cli.main(list(map(str, words)))
+    assert status in (0, 2), said.getvalue()
+    assert status == 0 or said.getvalue().count("\n") == 1, said.getvalue()
+
+
+def whole_run(at: Path) -> Any:
+    """A fine-tuning that is finished, asked to go on."""
+    report = finetune(
+        FinetuneOptions.resumed(at / "tuned/finetune.json"), at / "tuned", resume=True, show=False
+    )
+    return report_text(report), curve(at / "tuned", report["metric"])
+
+
+def draw(at: Path) -> Any:
+    Figure = pytest.importorskip("matplotlib.figure").Figure
+    return viz.draw_run(at / "pretrained", Figure())
+
+
+def table_of_cells(at: Path) -> str:
+    options = FinetuneOptions.load(at / "frozen/finetune.json")
+    return table7.table_text(table7.table7(options, at / "cells", seeds=(0, 1), rows=["last"], show=False))
+
+
+def layers(at: Path) -> Any:
+    model = Bert.from_pretrained(at / "encoder", "numpy")
+    return stored_vectors(model, *asked_words(at), [1], at / "layers")
+
+
+def answered(at: Path) -> None:
+    command(
+        "score", "squad", at / "squad/dev-v2.0.json", at / "answers.json", "--null-odds", at / "odds.json"
+    )
+
+
+def every_document(at: Path) -> list:
+    shards = open_shards(at)
+    return [shards.document(number) for number in range(shards.n_documents)]
+
+
+def words_in(file: Path) -> Any:
+    return count_files([file], BasicTokenizer())
+
+
+def text_in(file: Path) -> Any:
+    return list(sentences(file)), words_in(file)
+
+
+READERS = [
+    # models and their tokenizers
+    Reader("model/config.json", lambda at: (hub.load(at / "model"), hub.load_labels(at / "model"))),
+    Reader("model/model.safetensors", lambda at: hub.load(at / "model")),
+    Reader("half/model.safetensors", lambda at: hub.load(at / "half")),
+    Reader("divided/model.safetensors.index.json", lambda at: hub.load(at / "divided")),
+    Reader("hf_tiny.bin/pytorch_model.bin", lambda at: hub.load(at / "hf_tiny.bin")),
+    Reader("hf_tiny_older.bin/pytorch_model.bin", lambda at: hub.load(at / "hf_tiny_older.bin")),
+    Reader("tf/checkpoint", lambda at: hub.load(at / "tf")),
+    Reader("tf/bert_config.json", lambda at: hub.load(at / "tf/some.index")),
+    Reader("tf/some.index", lambda at: hub.load(at / "tf/some.index")),
+    Reader("tf/some.data-00000-of-00001", lambda at: hub.load(at / "tf/some.index")),
+    Reader("model/vocab.txt", lambda at: Tokenizer.from_pretrained(at / "model")),
+    Reader("model/tokenizer_config.json", lambda at: Tokenizer.from_pretrained(at / "model")),
+    Reader("fast/tokenizer.json", lambda at: Tokenizer.from_pretrained(at / "fast")),
+    Reader("slow/tokenizer_config.json", lambda at: Tokenizer.from_pretrained(at / "slow")),
+    Reader("slower/added_tokens.json", lambda at: Tokenizer.from_pretrained(at / "slower")),
+    Reader("slower/special_tokens_map.json", lambda at: Tokenizer.from_pretrained(at / "slower")),
+    Reader("model/tokenizer.json", lambda at: command("convert", at / "model", at / "converted")),
+    # runs
+    Reader("pretrained/training.json", lambda at: PretrainOptions.resumed(at / "pretrained/training.json")),
+    Reader("pretrained/report.json", lambda at: draw(at)),
+    Reader("pretrained/metrics.jsonl", lambda at: draw(at)),
+    Reader("checkpoints/step-000000012.safetensors", lambda at: latest(at / "checkpoints", warn=str)),
+    Reader("tuned/finetune.json", whole_run),
+    Reader("tuned/report.json", whole_run),
+    Reader("tuned/metrics.jsonl", whole_run),
+    Reader("tuned/task.json", lambda at: Finetuned.from_pretrained(at / "tuned", "numpy")),
+    Reader("frozen/tagger.json", lambda at: FeatureTagger.from_pretrained(at / "frozen", "numpy")),
+    Reader("frozen/tagger.safetensors", lambda at: FeatureTagger.from_pretrained(at / "frozen", "numpy")),
+    Reader("layers/layer-01.npy", layers),
+    Reader("failed/failed.json", lambda at: sweep._failure(at / "failed")),
+    Reader("cells/table7.json", table_of_cells),
+    # token shards
+    *(Reader(f"parts/00001-of-00002/{name}", lambda at: every_document(at / "parts")) for name in SHARDS),
+    Reader("parts/00002-of-00002/part.json", lambda at: vocabulary_of(at / "parts")),
+    Reader("linked/elsewhere.json", lambda at: every_document(at / "linked")),
+    # texts
+    Reader("animals.txt", lambda at: text_in(at / "animals.txt")),
+    Reader("animals.txt.gz", lambda at: text_in(at / "animals.txt.gz")),
+    Reader("animals.txt.xz", lambda at: text_in(at / "animals.txt.xz")),
+    Reader(
+        "animals.txt", lambda at: command("tokenize", "--vocab", at / "model", "--file", at / "animals.txt")
+    ),
+    Reader("animals.txt", lambda at: command("answer", at / "asked", "who?", "--text", at / "animals.txt")),
+    Reader("animals.txt", lambda at: command("tag", at / "frozen", "--text", at / "animals.txt")),
+    # tasks
+    *(
+        Reader(f"{name}/dev.tsv", lambda at, name=name: glue.read(name.lower().replace("-", ""), at, "dev"))
+        for name in GLUE
+    ),
+    Reader("MNLI/dev_matched.tsv", lambda at: glue.read("mnli", at, "dev")),
+    Reader("AX/diagnostic.tsv", lambda at: glue.read("ax", at, "test")),
+    Reader("msr/dev_ids.tsv", lambda at: glue.read("mrpc", at / "msr", "dev")),
+    Reader("msr/msr_paraphrase_train.txt", lambda at: glue.read("mrpc", at / "msr", "train")),
+    Reader("scitail/dev.txt", lambda at: pairs.read("scitail", at, "dev")),
+    Reader("swag/val.csv", lambda at: choice.read_swag(at / "swag/val.csv")),
+    Reader("hellaswag.jsonl", lambda at: choice.read_hellaswag(at / "hellaswag.jsonl")),
+    Reader("copa.jsonl", lambda at: choice.read_copa(at / "copa.jsonl")),
+    Reader("csqa.jsonl", lambda at: choice.read_commonsense_qa(at / "csqa.jsonl")),
+    Reader("ner/eng.train", lambda at: ner.read(at / "ner/eng.train")),
+    Reader("squad/dev-v2.0.json", lambda at: squad.read(at / "squad/dev-v2.0.json")),
+    Reader("triviaqa/squad-like.json", lambda at: trivia.read(at / "triviaqa/squad-like.json")),
+    Reader(
+        "triviaqa/qa/wikipedia-train.json", lambda at: trivia.read(at / "triviaqa/qa/wikipedia-train.json")
+    ),
+    Reader(
+        "triviaqa/evidence/wikipedia/River_Willow.txt",
+        lambda at: trivia.read(at / "triviaqa/qa/wikipedia-train.json"),
+    ),
+    Reader("own.csv", lambda at: tables.read_texts(at / "own.csv", "text", label="label")),
+    Reader("own.jsonl", lambda at: tables.read_texts(at / "own.jsonl", "text", label="label")),
+    Reader("tags.jsonl", lambda at: tables.read_tags(at / "tags.jsonl")),
+    Reader("questions.jsonl", lambda at: tables.read_questions(at / "questions.jsonl")),
+    # predictions
+    Reader("answers.json", answered),
+    Reader("odds.json", answered),
+    Reader("tagged.txt", lambda at: command("score", "conll", at / "tagged.txt")),
+    Reader("SST-2.tsv", lambda at: command("score", "glue", "sst2", at / "SST-2/dev.tsv", at / "SST-2.tsv")),
+]
+
+
+def numbered(reader: Reader) -> str:
+    same = [one for one in READERS if one.file == reader.file]
+    return reader.file + f"-{same.index(reader)}" * (len(same) > 1)
+
+
+@pytest.fixture
+def place(genuine, request, tmp_path) -> Path:
+    """The folder of genuine files, of which one may be spoiled."""
+    at = tmp_path / "all"
+    shutil.copytree(genuine, at)
+    return at
+
+
+@pytest.mark.parametrize(
+    "count", [MUTATIONS, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+@pytest.mark.parametrize("reader", READERS, ids=numbered)
+def test_a_spoiled_file_is_read_or_refused_in_a_sentence(reader, count, place):
+    file = place / reader.file
+    sound = file.read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("error", RuntimeWarning)  # NumPy's, of what should have been refused
+        reader.read(place)
+        for number, data in enumerate(spoiled(sound, file.name, count)):
+            file.unlink()  # and not written over: it may be mapped
+            file.write_bytes(data)
+            try:
+                reader.read(place)
+            except (InputError, RunError) as error:
+                assert str(error) and "\n" not in str(error)
+            except BaseException as error:
+                error.add_note(f"mutation {number} of {reader.file}: {data[:300]!r}")
+                raise
+
+
+# Nothing is left out
+
+READING = {
+    *("open", "read_text", "read_bytes", "fromfile", "loads", "memmap", "open_memmap"),
+    *("open_file", "safe_open", "deserialize", "byte_pieces", "read_json", "parse_json", "raw_decode"),
+}
+OF_NO_USER = {
+    "__main__.py": "the null device",
+    "backends/numba_jit.py": "sources of the package",
+    "backends/jax_cluster.py": "what the processes of a run tell each other",
+    "corpora/make_books.py": "of the project, to make the books anew",
+    "machine.py": "the kernel's files",
+    "tokenizer/unicode.py": "a file of the package",
+}
+# Of runs that are on their way: what is read there has checksums, which have tests of their own.
+UNFINISHED = (
+    "finetuning/best.py: ",
+    "finetuning/running.py: _finish",
+    "finetuning/feature_based.py: Training.",
+)
+
+
+def reading_functions() -> set[str]:
+    """The functions of the package that call something of `READING`, as `file.py: Class.function`."""
+    found = set()
+
+    def visit(node: ast.AST, file: str, names: tuple[str, ...]) -> None:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = (*names, node.name, *(["<locals>"] if isinstance(node, ast.FunctionDef) else []))
+        if isinstance(node, ast.Call) and names and _reads(node):
+            found.add(f"{file}: {'.'.join(names[:-1])}")
+        for inner in ast.iter_child_nodes(node):
+            visit(inner, file, names)
+
+    for path in PACKAGE.rglob("*.py"):
+        visit(ast.parse(path.read_text(encoding="utf-8")), path.relative_to(PACKAGE).as_posix(), ())
+    return {name for name in found if name.partition(":")[0] not in OF_NO_USER}
+
+
+def _reads(call: ast.Call) -> bool:
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    owner = getattr(getattr(call.func, "value", None), "id", "")
+    modes = [one.value for one in call.args[1:2] if isinstance(one, ast.Constant)]
+    writes = name.startswith("open") and modes and modes[0] not in ("r", "rb")
+    return name in READING and owner != "os" and not writes
+
+
+def test_every_function_that_reads_a_file_is_called_by_a_reader_of_these(place):
+    called = set()
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and PACKAGE in path.parents:
+            called.add(f"{path.relative_to(PACKAGE).as_posix()}: {frame.f_code.co_qualname}")
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            for reader in READERS:
+                reader.read(place)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    missing = [name for name in sorted(reading_functions() - called) if not name.startswith(UNFINISHED)]
+    assert not missing
