@@ -138,9 +138,11 @@ def test_what_is_damaged_between_delivery_and_report_is_noticed(before_delivery,
 
 
 def scores(monkeypatch, *values):
-    """Let the epochs have these figures."""
+    """Let the epochs have these figures, and whatever else is scored 0."""
     said = iter(values)
-    monkeypatch.setattr("minibert.finetuning.sentences.Sentences.score", lambda *_: {"accuracy": next(said)})
+    monkeypatch.setattr(
+        "minibert.finetuning.sentences.Sentences.score", lambda *_: {"accuracy": next(said, 0.0)}
+    )
 
 
 def stop_at(monkeypatch, step, done):
