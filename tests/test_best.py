@@ -76,7 +76,7 @@ FILES = [
 @pytest.mark.parametrize("damage", [flip, halve, os.unlink], ids=["flipped", "cut", "missing"])
 @pytest.mark.parametrize(("approach", "name"), FILES)
 def test_a_damaged_best_epoch_is_not_delivered_and_nothing_is_deleted(
-    before_delivery, tmp_path, approach, name, damage
+    before_delivery, tmp_path, capsys, approach, name, damage
 ):
     options, run = before_delivery[approach]
     out = shutil.copytree(run, tmp_path / "run")
@@ -86,7 +86,7 @@ def test_a_damaged_best_epoch_is_not_delivered_and_nothing_is_deleted(
         InputError, match=rf"best/{name} .*; put an intact copy there and go on with --resume"
     ):
         finetune(options, out, resume=True, show=False)
-    assert names_in(out) == there
+    assert names_in(out) == there and "goes on" not in capsys.readouterr().err  # no epoch is left
     shutil.copy(run / "best" / name, out / "best")  # as the message has it
     assert finetune(options, out, resume=True, show=False)["steps"] and not (out / "best").exists()
 

@@ -131,7 +131,8 @@ class Training:
         folder, o, total = self.folder, self.options, self.total_steps
         remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
         state = self._start()
-        check_resumed(folder, state, [WEIGHTS_FILE], say)
+        if state.step < total:
+            check_resumed(folder, state, [WEIGHTS_FILE], say)
         if self.show:
             say(self._headline(state))
         loop = Loop(

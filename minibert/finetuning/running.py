@@ -202,7 +202,8 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         run.options.save(folder / OPTIONS_FILE)
     remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
     state = run.start(latest(folder / CHECKPOINTS, warn=say, numbers=2))
-    check_resumed(folder, state, MODEL_FILES, say)
+    if state.step < run.total_steps:
+        check_resumed(folder, state, MODEL_FILES, say)
     if run.show:
         say(run.headline(state))
         if state.step:
