@@ -359,7 +359,7 @@ class _Kernels:
 def _argument_names(kernel: Callable) -> list[str]:
     """As pybind11 writes them into the docstring, of the first overload: `name(self: T, a: T, b: T) -> T`."""
     line = next((line for line in (kernel.__doc__ or "").splitlines() if "(self: " in line), "")
-    return re.findall(r"(\w+): ", line)[1:] or [str(number) for number in range(ARGUMENTS)]
+    return re.findall(r"\b(\w+): ", line)[1:] or [str(number) for number in range(ARGUMENTS)]
 
 
 def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) -> int:

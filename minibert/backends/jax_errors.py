@@ -11,7 +11,7 @@ from minibert.backends.jax_devices import memory
 from minibert.errors import OutOfMemory, RunError
 
 # "Out of memory while trying to allocate 34359738368 bytes.", on some devices "... allocate 32.00GiB."
-WANTED = re.compile(r"allocat\w*\s+([\d.]+)\s*([KMGT]?)(?:iB|B|bytes)")
+WANTED = re.compile(r"allocat\w{,4}\s+([\d.]+)\s*([KMGT]?)(?:iB|B|bytes)")
 CODE = re.compile("[A-Z_]+: ")  # with which errors of XLA's begin, those without a class of their own as well
 LONGEST = 300  # characters of a message, which may be a page
 

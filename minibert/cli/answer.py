@@ -104,5 +104,7 @@ def _told(one: dict[str, Any], text: str) -> str:
         WIDTH,
         initial_indent=" " * 8,
         subsequent_indent=" " * 8,
+        break_long_words=False,  # nor at hyphens: `textwrap` takes quadratic time for that
+        break_on_hyphens=False,
     )
     return f"{chance}  {words}\n{shown}"

@@ -21,7 +21,7 @@ CORPUS_HELP = (
 
 
 # An argument as the library's messages name it, `batch_size=0`; not within a path or quotation marks.
-VALUE = r"('[^']*'|\"[^\"]*\"|\([^()]*\)|\[[^]]*\]|\{[^{}]*\}|[^\s,;()]*[^\s,;().:])"
+VALUE = r"('[^']*'|\"[^\"]*\"|\([^()]*\)|\[[^][]*\]|\{[^{}]*\}|[^\s,;()]*[^\s,;().:])"
 ASSIGNED = re.compile(rf"(?<![\w'\"/.=-])([a-z]\w*)={VALUE}(?: \(the run has {VALUE}\))?")
 # What --optimizer paper is two fields of the options of.
 PAPER = re.compile(
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
 def _as_typed(value: str) -> str:
     """A value without the marks of Python: (0.1, 0.2) as 0.1,0.2 and {'text': 'review'} as text=review."""
     if value[0] in "([{":
-        value = value[1:-1].rstrip(",").replace(", ", ",").replace(": ", "=").replace("'", "")
+        value = value[1:-1].rstrip(",").replace(", ", ",").replace(": ", "=").replace("'", "") or value
     plain = value[1:-1] if value[0] in "'\"" else value
     return plain if plain and " " not in plain else value
 

@@ -64,7 +64,7 @@ def documents_of(book: Book, text: str) -> list[list[str]]:
 
 def _at_headings(text: str, heading: str) -> list[str]:
     """Cut where a line is a heading between blank lines (a stage direction in capitals is not one)."""
-    return re.split(rf"(?m)(?<=\n\n)(?={heading} *$)", "\n\n" + re.sub(r"(?m)[ \t]+$", "", text))
+    return re.split(rf"(?m)(?<=\n\n)(?={heading} *$)", "\n\n" + re.sub(r"(?m)(?<![ \t])[ \t]+$", "", text))
 
 
 def _lines_of(book: Book, text: str) -> list[str]:

@@ -32,12 +32,13 @@ SNIFFED_CHARACTERS = 1 << 16  # the beginning from which "auto" tells the layout
 WIDEST_PAGE = 120  # characters in the longest line of hard-wrapped prose
 HEADING_CHARACTERS = 400  # prose shorter than this before a gap is a heading, and stays with what follows
 
-# Where a sentence may end: its last mark, closing quotes, then a space (none is written after 。！？), but
-# not before a word in lower case, another mark or the end. `stop` tells a lone full stop. The pattern begins
-# with a class of characters, not with alternatives: `re` then runs over the text five times as fast.
+# Where a sentence may end: its marks, closing quotes, then a space (none is written after 。！？), but not
+# before a word in lower case, another mark or the end. `stop` tells a lone full stop. Marks in a row stand or
+# fall together: only the first is tried, for from each one the whole row is run over. The pattern begins with
+# a class of characters, not with alternatives: `re` then runs over the text five times as fast.
 _END = re.compile(
-    r"""[.!?…؟۔।։።။។。！？]
-    (?>(?<=[。！？])[。！？]*[”’」』）]*\s* | (?<=\.)(?P<stop>)\s+ | [.!?…؟۔।։።။។]*["'”’»)\]_*]*\s+)
+    r"""[.!?…؟۔।։።။។。！？](?<![.!?…؟۔।։።။។]{2})(?<![。！？]{2})
+    (?>(?<=[。！？])[。！？]*[”’」』）]*\s* | (?<=\.)(?P<stop>)\s+ | [.!?…؟۔।։።။។]*+["'”’»)\]_*]*+\s+)
     (?!["'“‘«(\[_*\-—]{0,7}+[a-z.!?…؟۔।։።။។。！？] | \Z)""",
     re.VERBOSE,
 )

@@ -13,6 +13,8 @@ from minibert.data.json_items import array_items
 from minibert.data.lines import shown
 from minibert.errors import InputError
 
+_WORD = re.compile(r"\S+")
+
 
 class Answer(NamedTuple):
     """Words of a paragraph that answer a question."""
@@ -163,8 +165,19 @@ def locate(context: str, text: str, start: int) -> Answer:
             begin -= 1
         while end < len(context) and not context[end].isspace():
             end += 1
-        spaced = re.compile(r"\s+".join(map(re.escape, text.split())))
-        found = min(spaced.finditer(context, begin, end), key=lambda m: abs(m.start() - start), default=None)
-        if found:
-            return Answer(found.group(), found.start())
+        spans = _occurrences(context, begin, end, text.split())
+        if nearest := min(spans, key=lambda span: abs(span[0] - start), default=None):
+            return Answer(context[slice(*nearest)], nearest[0])
     return Answer(text, -1)
+
+
+def _occurrences(context: str, begin: int, end: int, words: list[str]) -> Iterator[tuple[int, int]]:
+    """Where some words stand within a part of a text, with any white space between them."""
+    # The part with one space between words, and where each character of that stands in the text.
+    found = _WORD.finditer(context, begin, end)
+    places = [at for word in found for at in range(word.start(), word.end() + 1)]
+    part, wanted = " ".join(context[begin:end].split()), " ".join(words)
+    at = part.find(wanted)
+    while at >= 0:
+        yield places[at], places[at + len(wanted) - 1] + 1
+        at = part.find(wanted, at + len(wanted))

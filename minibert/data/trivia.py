@@ -5,7 +5,6 @@ contain at least one of the provided possible answers". Where an answer stands i
 for, which is what TriviaQA calls distant supervision.
 """
 
-import itertools
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -139,14 +138,23 @@ def first_tokens(pieces: Iterable[str], tokens: int) -> str:
     >>> first_tokens(["Well, then."], 3)
     'Well, then'
     """
-    text = ""
+    parts: list[str] = []
+    count, in_word = 0, False  # of the text so far: its tokens, and whether it ends within a word
     for piece in pieces:
-        text += piece
-        # One more, because the border of a piece may cut the last one.
-        found = list(itertools.islice(_TOKEN.finditer(text), tokens + 1))
-        if len(found) > tokens:
-            return text[: found[tokens - 1].end()]
-    return text.rstrip()
+        for token in _TOKEN.finditer(piece):
+            goes_on = in_word and token.start() == 0 and _is_of_word(piece[0])
+            count += not goes_on
+            if count > tokens:
+                return "".join([*parts, piece[: token.start()]]).rstrip()
+        if piece:
+            parts.append(piece)
+            in_word = _is_of_word(piece[-1])
+    return "".join(parts).rstrip()
+
+
+def _is_of_word(character: str) -> bool:
+    """Whether a character is one of `_TOKEN`'s words."""
+    return character.isalnum() or character == "_"
 
 
 def find_answers(context: str, aliases: Iterable[str]) -> tuple[Answer, ...]:

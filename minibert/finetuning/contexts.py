@@ -64,7 +64,7 @@ def windows(pieces: np.ndarray, ends: np.ndarray, room: int) -> list[Window]:
 # before (n+1,)  ends (m,)
 def _border(before: np.ndarray, ends: np.ndarray, begin: int, stop: int) -> int:
     """The end of a sentence, or of a word where there is none, nearest to the middle of an overlap."""
-    borders = ends[(begin <= ends) & (ends <= stop)]
+    borders = ends[np.searchsorted(ends, begin) : np.searchsorted(ends, stop, side="right")]
     if not len(borders):
         borders = np.arange(begin, stop + 1)
     off_middle = np.abs(2 * before[borders] - before[begin] - before[stop])

@@ -31,15 +31,16 @@ def word_spans(tokenizer: Any, text: str) -> list[Span]:
         for first, last in zip(firsts, lasts, strict=False)
     ]
     found: list[Span] = []
-    while parts:
-        count = _count_of_word(text, parts, found[-1] if found else None)
-        found.append((parts[0][0], parts[count - 1][1]))
-        parts = parts[count:]
+    first = 0
+    while first < len(parts):
+        behind = _behind_word(text, parts, first, found[-1] if found else None)
+        found.append((parts[first][0], parts[behind - 1][1]))
+        first = behind
     return found
 
 
-def _count_of_word(text: str, parts: list[Span], before: Span | None) -> int:
-    """How many of the parts that follow are one word."""
+def _behind_word(text: str, parts: list[Span], first: int, before: Span | None) -> int:
+    """The number of the part behind the word that begins with the part `first`."""
 
     def is_mark(number: int, marks: str) -> bool:
         begin, end = parts[number]
@@ -51,22 +52,23 @@ def _count_of_word(text: str, parts: list[Span], before: Span | None) -> int:
     def is_near(number: int) -> bool:
         return number < len(parts) and parts[number - 1][1] == parts[number][0]
 
-    count = 1
-    if not is_letters(0):
-        if is_mark(0, APOSTROPHES) and before and before[1] == parts[0][0] and is_near(1) and is_letters(1):
-            begin, end = parts[1]
-            return 2 if end - begin <= LONGEST_ENDING else 1
-        sign = text[slice(*parts[0])]
-        while is_near(count) and text[slice(*parts[count])] == sign:  # "..." and "--"
-            count += 1
-        return count
-    while is_near(count) and is_near(count + 1) and is_letters(count + 1):
-        digits = text[parts[count][0] - 1].isdigit() and text[parts[count + 1][0]].isdigit()
-        if not is_mark(count, WITHIN) and not (digits and is_mark(count, IN_NUMBERS)):
+    behind = first + 1
+    if not is_letters(first):
+        near = is_near(behind) and is_letters(behind)
+        if is_mark(first, APOSTROPHES) and before and before[1] == parts[first][0] and near:
+            begin, end = parts[behind]
+            return behind + (end - begin <= LONGEST_ENDING)
+        sign = text[slice(*parts[first])]
+        while is_near(behind) and text[slice(*parts[behind])] == sign:  # "..." and "--"
+            behind += 1
+        return behind
+    while is_near(behind) and is_near(behind + 1) and is_letters(behind + 1):
+        digits = text[parts[behind][0] - 1].isdigit() and text[parts[behind + 1][0]].isdigit()
+        if not is_mark(behind, WITHIN) and not (digits and is_mark(behind, IN_NUMBERS)):
             break
-        count += 2
-    abbreviated = count > 1 and is_near(count) and is_mark(count, ".") and is_mark(count - 2, ".")
-    return count + abbreviated
+        behind += 2
+    several = behind > first + 1
+    return behind + (several and is_near(behind) and is_mark(behind, ".") and is_mark(behind - 2, "."))
 
 
 def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -77,18 +77,18 @@ def _exact_and_f1(prediction: str, answers: Sequence[str], version: str) -> tupl
     if not candidates:
         raise InputError("A question has no gold answer, as only in SQuAD 2.0; score it with version 2.0.")
     found = normalize(prediction)
-    words = found.split()
-    f1 = max(_overlap(answer.split(), words, version) for answer in set(candidates))
+    words = Counter(found.split())
+    f1 = max(_overlap(answer.split(), words, words.total(), version) for answer in set(candidates))
     return int(found in candidates), f1
 
 
-def _overlap(gold: list[str], found: list[str], version: str) -> float:
+def _overlap(gold: list[str], found: Counter[str], n_found: int, version: str) -> float:
     if not gold or not found:
-        return float(version == V2 and gold == found)
-    shared = sum((Counter(gold) & Counter(found)).values())
+        return float(version == V2 and not gold and not found)
+    shared = sum((Counter(gold) & found).values())
     if not shared:
         return 0.0
-    precision, recall = shared / len(found), shared / len(gold)
+    precision, recall = shared / n_found, shared / len(gold)
     return 2 * precision * recall / (precision + recall)
 
 

@@ -119,8 +119,9 @@ def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
         return []
     special = read_json(path / _SPECIAL) if (path / _SPECIAL).exists() else {}
     names = _options_of_config({**config, **special}, path / _SPECIAL).get("additional_special_tokens", ())
+    names = {*SPECIAL_TOKENS, *names}
     return [
-        {"content": text, "id": number, "special": text in (*SPECIAL_TOKENS, *names)}
+        {"content": text, "id": number, "special": text in names}
         for text, number in read_json(path / _ADDED).items()
     ]
 

@@ -1,0 +1,434 @@
+"""The time of every scanner and regular expression grows with its input, not with the square of it.
+
+A file decides what a scanner meets. Each is run on what would be worst for it, of n characters and of 8 n: a
+linear one takes 8 times as long, a quadratic one 64 times. CPU time counts, the least of three, whatever else
+the machine does. Regular expressions are found in the sources, and in each of them what is worst for it.
+"""
+
+import ast
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import re
+import time
+from collections import deque
+from itertools import islice, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minibert import runlog
+from minibert.cli import answer, flags, lines as cli_lines, tokenize
+from minibert.corpora import make_books
+from minibert.data import corpus, json_items, lines, ner, squad, tables, trivia
+from minibert.errors import InputError
+from minibert.finetuning import contexts, markup, words
+from minibert.finetuning.answering import passage
+from minibert.metrics import entities, squad as squad_metric
+from minibert.terminal import json_text, printable
+from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, formats, native
+from minibert.tokenizer.counting import count_files, count_words
+
+PACKAGE = Path(__file__).parent.parent / "minibert"
+RATIO = 20  # at most, from n to 8 n: linear is 8, n log n about 9, quadratic 64
+MEASURABLE = 0.02  # seconds of CPU that n takes at least, unless it is MOST characters
+LEAST = 0.005  # seconds that count as so many, where even MOST take less
+FEWEST, MOST = 1 << 10, 1 << 20  # characters
+PIECE = 1 << 16  # characters of a file that come at once
+
+
+def seconds(run):
+    """CPU time of one call; that it refuses its input is a result, too."""
+    begin = time.process_time()
+    with contextlib.suppress(InputError):
+        run()
+    return time.process_time() - begin
+
+
+def is_linear(prepare, n=FEWEST):
+    """Whether eight times the input takes less than RATIO times as long; `prepare(n)` is what to call.
+
+    The larger size is run again only where that can change the answer.
+    """
+    gc.collect()
+    gc.disable()  # what other tests left is not looked through meanwhile
+    try:
+        while (took := seconds(run := prepare(n))) < MEASURABLE and n < MOST:
+            n = min(MOST, int(n * min(8, 1.2 * MEASURABLE / max(took, LEAST))))
+        limit = RATIO * max(LEAST, min(took, seconds(run), seconds(run)))
+        run = prepare(8 * n)
+        for _ in range(3):
+            if not limit < (took := seconds(run)) < 2 * limit:
+                break
+        return took < limit
+    finally:
+        gc.enable()
+
+
+# Regular expressions
+
+METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split")
+# Those that are put together while the program runs; below, their functions are called.
+COMPUTED = {
+    "corpora/make_books.py": ["make_books"],
+    "data/trivia.py": ["trivia.find_answers"],
+    "files.py": [],  # of names of files, 255 characters at most
+    "tokenizer/greedy.py": ["python, google"],
+    "tokenizer/normalize.py": ["python, google"],
+    "tokenizer/unicode.py": ["python, google", "python, hf-slow"],
+}
+
+
+def expressions():
+    """Every regular expression of the package: its file, the method that uses it, the pattern or None."""
+    nodes = {
+        str(path.relative_to(PACKAGE)): list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+    used = {}  # name of a compiled one -> method
+    for node in (node for file in nodes.values() for node in file):
+        if isinstance(node, ast.Attribute) and node.attr in METHODS:
+            used.setdefault(ast.unparse(node.value).rpartition(".")[2], node.attr)
+    for file, own in nodes.items():
+        named = {id(node.value): ast.unparse(node.targets[0]) for node in own if isinstance(node, ast.Assign)}
+        for node in own:
+            function = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if re.fullmatch(rf"re\.(compile|{'|'.join(METHODS)})", function):
+                name = named.get(id(node), "")
+                method = used.get(name, "finditer") if function == "re.compile" else function[3:]
+                yield file, method, _pattern(node, name, file)
+
+
+def _pattern(call, name, file):
+    if isinstance(call.args[0], ast.Constant):
+        return re.compile(call.args[0].value, re.MULTILINE if ast.unparse(call.args[-1]) == "re.M" else 0)
+    if name.isupper():
+        return getattr(importlib.import_module(f"minibert.{file[:-3].replace('/', '.')}"), name)
+    return None
+
+
+def adversaries(pattern, n):
+    """Texts of about n characters: repetitions of what the expression looks for, with and without an end."""
+    known = re.findall(r"[A-Za-z_]{2,}|[^\\]", pattern.pattern)[:200]
+    parts = [*dict.fromkeys([*" a1.\n", *known])][:24]
+    for first, second in product(parts, parts):
+        yield (first + second) * (n // len(first + second)) + "#"
+        yield first + second * (n // len(second)) + "#"
+
+
+def is_linear_expression(pattern, method="finditer"):
+    """Whether an expression takes linear time on all of its adversaries; those are measured that are slow."""
+
+    def scan(text):
+        found = getattr(pattern, method)(*["-"] * (method == "sub"), text)
+        if method == "finditer":
+            deque(found, maxlen=0)
+
+    for number, text in enumerate(adversaries(pattern, 1 << 11)):
+        took = seconds(lambda text=text: scan(text))
+        longer = functools.partial(_longer, scan, pattern, number)
+        if took > 0.002 and not is_linear(longer, 1 << 11):
+            return False
+    return True
+
+
+def _longer(scan, pattern, number, n):
+    return functools.partial(scan, next(islice(adversaries(pattern, n), number, None)))
+
+
+FOUND = list(expressions())
+
+
+@pytest.mark.parametrize(("file", "method", "pattern"), [one for one in FOUND if one[2]])
+def test_regular_expression_takes_linear_time(file, method, pattern):
+    assert is_linear_expression(pattern, method)
+
+
+def test_every_other_regular_expression_is_run_by_a_case_below():
+    assert {file for file, _, pattern in FOUND if pattern is None} == COMPUTED.keys()
+    for name in (name for names in COMPUTED.values() for name in names):
+        assert any(case.startswith(name) for case in CASES), name
+
+
+@pytest.mark.parametrize("planted", [r"(?m)[ \t]+$", r"(\w+): ", r"[.!?]+\s", r"bytes\w*\s+\d", r"<[^>]*>"])
+def test_planted_quadratic_expression_is_found(planted):
+    assert not is_linear_expression(re.compile(planted), "finditer")
+
+
+# Scanners
+
+CASES = {}
+
+
+def case(name, *inputs):
+    """Add a function for each input, a string that is repeated up to n characters."""
+
+    def add(function):
+        for number, repeated in enumerate(inputs or [""]):
+            title = f"{name} {number} {ascii(repeated)}" if inputs else name
+            CASES[title] = functools.partial(_repeated, function, repeated)
+        return function
+
+    return add
+
+
+def _repeated(function, text, n, tmp):
+    return function(text * (n // max(1, len(text))), n, tmp)
+
+
+def written(tmp, text, name="file.txt"):
+    """A file with a text."""
+    path = tmp / name
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    return path
+
+
+def pieces(text):
+    """A text as files are read."""
+    return [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+
+
+MARKS = (".", "!?", "。", ".。", "。.", ".)", ". ", ".\u201d", "._", ". (", "。)", "…a ")
+NUMERALS = ("a.", "Mr. ", "I. ", "1.", "I")
+
+
+@case("corpus.split_sentences", *MARKS, *NUMERALS)
+def _(text, n, tmp):
+    return lambda: corpus.split_sentences(text)
+
+
+for layout in corpus.LAYOUTS:
+
+    @case(f"corpus {layout}", ".", "a", " ", "\n", "? a\n")
+    def _(text, n, tmp, layout=layout):
+        file = written(tmp, text)
+        return lambda: deque(corpus.sentences(file, layout), maxlen=0)
+
+
+@case("trivia.first_tokens", "a", "a ", " ", "!")
+def _(text, n, tmp):
+    return lambda: trivia.first_tokens(iter(pieces(text)), n)
+
+
+@case("trivia.find_answers", " ", "a ", "a")
+def _(text, n, tmp):
+    return lambda: trivia.find_answers(text, [f"a{text[: n // 2]}b", text[: n // 2] + "b"])
+
+
+@case("squad.locate", "a ", "a", "a  ", " ")
+def _(text, n, tmp):
+    return lambda: squad.locate(f"x {text}c {text}", text + "b", 3)
+
+
+@case("json_items.array_items", "1,", '"', "\\\\", "[", "a", "1", "1.", " ", "{},", "9")
+def _(text, n, tmp):
+    files = [written(tmp, f'{{"data": [{quote}{text}', f"{len(quote)}.json") for quote in ("", '"')]
+
+    def run():
+        for file in files:
+            with contextlib.suppress(InputError):
+                deque(json_items.array_items(file, ("data",)), maxlen=0)
+
+    return run
+
+
+@case("lines.rows", "\t", "\n", "\r", "a\n", "a\r\n", ",", '""', '"a",', '"\n', " ")
+def _(text, n, tmp):
+    file = written(tmp, text)
+
+    def run():
+        for delimiter in "\t,":
+            with contextlib.suppress(InputError):
+                deque(lines.rows(file, delimiter), maxlen=0)
+
+    return run
+
+
+@case("lines.json_lines", "{}\n", "[", "\n", " ", '{"a":', '{"a":1}\r')
+def _(text, n, tmp):
+    file = written(tmp, text)
+    return lambda: deque(lines.json_lines(file), maxlen=0)
+
+
+@case("ner.read", "a O\n", "a O\n\n", "a B-x\na I-y\n", "-DOCSTART- O\n\na O\n", "# a\n", "a ", "\t")
+def _(text, n, tmp):
+    file = written(tmp, text)
+    return lambda: ner.read(file)
+
+
+@case("tables", "a")
+def _(text, n, tmp):
+    count = n // 16
+    texts = written(tmp, "".join(f"a,{number}\n" for number in range(count)), "a.csv")
+    question = {"question": "a", "context": "b c", "answer": "c"}
+    asked = written(tmp, "".join(json.dumps(question | {"id": i}) + "\n" for i in range(count)), "a.jsonl")
+
+    def run():
+        tables.read_texts(texts, 1, label=2)
+        tables.read_questions(asked, id="id")
+
+    return run
+
+
+@case("squad metric, normalize", "a ", "the", "Σ", "'", "Σ'", " ", "a", "\u0130")
+def _(text, n, tmp):
+    return lambda: squad_metric.normalize(text)
+
+
+@case("squad metric, answers")
+def _(text, n, tmp):
+    prediction, answers = "b " * n, [f"c{number}" for number in range(n // 8)]
+    return lambda: squad_metric.f1_score(prediction, answers)
+
+
+@case("conlleval, one sentence", "B-a I-a ", "I-a ", "O ", "I-a I-b ")
+def _(text, n, tmp):
+    tags = text.split()
+    return lambda: entities.report(entities.conlleval([tags], [tags[::-1]]))
+
+
+@case("conlleval, types")
+def _(text, n, tmp):
+    tags = [[f"B-{number}"] for number in range(n // 8)]
+    return lambda: (entities.report(entities.conlleval(tags, tags)), entities.sentence_counts(tags, tags))
+
+
+@case("markup.plain", "<", "\x00", "&lt;", "a")
+def _(text, n, tmp):
+    return lambda: markup.plain(text)
+
+
+@case("terminal", "\x1b", "a", "\n", "\u202e")
+def _(text, n, tmp):
+    return lambda: (printable(text), json_text([text]))
+
+
+@case("arguments in messages", " seed=[", " seed=(", " seed={", " seed='", ' seed="', "a", " seed=.")
+def _(text, n, tmp):
+    parser = flags.Parser()
+    parser.add_argument("--seed")
+    return lambda: parser.as_typed(text)
+
+
+@case("passages", " ", "a-", "a", "-", "a ", "\u2014")
+def _(text, n, tmp):
+    found = {"begin": n // 4, "end": len(text), "probability": 1.0}
+    return lambda: (passage(text, n // 2, n // 2 + 1), answer._told(found, text))
+
+
+@case("lines of commands", "a", "\n", "a\n", "\r")
+def _(text, n, tmp):
+    file = written(tmp, text)
+    return lambda: deque(cli_lines.text_lines(str(file)), maxlen=0)
+
+
+@case("lines of tokenize", "a", "\n", "a\n", "\t")
+def _(text, n, tmp):
+    data = [piece.encode() for piece in pieces(text)]
+    return lambda: [tokenize._halves(whole.split(b"\n"), "", 0) for whole in tokenize._whole_lines(data)]
+
+
+@case("metrics of a run", '{"step": 1}\n', "\n", "{", "\u2028")
+def _(text, n, tmp):
+    written(tmp, text, runlog.METRICS)
+    return lambda: runlog.read_metrics(tmp)
+
+
+@case("make_books.documents_of", " ", "\n", "\n ", "A", "CHAPTER I ", "1:1 ", "[", "a\n")
+def _(text, n, tmp):
+    kinds = [make_books.Book("", "prose", r"(?:[A-Z][A-Z ,'-]+\.|(?:CHAPTER|SCENE) [IVX]+\.)")]
+    kinds += [make_books.Book("", "verse", r"(?:\}  .*|\[BOOK.*)"), make_books.Book("", "bible")]
+    return lambda: [make_books.documents_of(book, text + ".x") for book in kinds]
+
+
+# The tokenizer in both engines: letters, spaces, marks that change places, sigmas that look at neighbours,
+# what stands alone, what becomes more or nothing, special tokens and almost such; syllables to be composed.
+
+LETTERS = ("a", "a ", "Σ'", "aΣ", "中", "\u0390", "\x00")
+MARKED = ("\u0316\u0301", "a\u0301\u0316")
+COMPOSED = ("a", "\u1100\u1161\u11a8", "\ud800")
+VOCAB = [*SPECIAL_TOKENS, "a", "##a", "##aa", "##aaaa", ".", "中", "##\u0301"]
+ENGINES = ["python", *["c"] * native.available()]
+
+
+def encoded(tokenizer, text):
+    """What makes pieces of a text in both ways, without and with places."""
+    return lambda: (tokenizer(text, special=True), tokenizer.encode_batch([text], offsets=True, special=True))
+
+
+for engine in ENGINES:
+
+    @case(f"{engine}, google", *LETTERS, *MARKED, " ", ".", "[MASK]", "[MAS")
+    def _(text, n, tmp, engine=engine):
+        return encoded(Tokenizer(VOCAB, engine=engine), text)
+
+    @case(f"{engine}, hf-slow", *COMPOSED, *MARKED)
+    def _(text, n, tmp, engine=engine):
+        rules = {"compat": "hf-slow", "lower_case": False, "never_split": ["aa"]}
+        return encoded(Tokenizer(VOCAB, engine=engine, **rules), text)
+
+    @case(f"{engine}, longest match in one word", "a", "aab")
+    def _(text, n, tmp, engine=engine):
+        return encoded(Tokenizer(VOCAB, engine=engine, max_input_chars_per_word=10**9), text + "c")
+
+    @case(f"{engine}, counting", "a", "a ", " ", "a\n", "Σ'", "\u0316\u0301")
+    def _(text, n, tmp, engine=engine):
+        basic = BasicTokenizer()
+        file = written(tmp, text)
+
+        def run():
+            count_words([text], basic, engine=engine, threads=1)
+            count_files([file], basic, held_out=2, engine=engine, threads=1)
+
+        return run
+
+    @case(f"{engine}, counting different words")
+    def _(text, n, tmp, engine=engine):
+        text = " ".join(f"{number:x}" for number in range(n // 8))
+        return lambda: count_words([text], BasicTokenizer(), engine=engine, threads=1)
+
+
+@case("tokenizer.json, added tokens")
+def _(text, n, tmp):
+    names = [f"[{number}]" for number in range(n // 16)]
+    written(tmp, "\n".join(SPECIAL_TOKENS), "vocab.txt")
+    written(tmp, json.dumps({"additional_special_tokens": names}), "special_tokens_map.json")
+    added = {name: number for number, name in enumerate(names, len(SPECIAL_TOKENS))}
+    written(tmp, json.dumps(added), "added_tokens.json")
+    return lambda: formats.read(tmp)
+
+
+# Words of a text that is tagged
+
+WORD_TEXTS = (".", "a", "a ", "a-", "1,", "'s", "a.")
+
+
+@case("words.word_spans", *WORD_TEXTS)
+def _(text, n, tmp):
+    tokenizer = Tokenizer(VOCAB)
+    return lambda: words.word_spans(tokenizer, text)
+
+
+@case("contexts.windows")
+def _(text, n, tmp):
+    ends = np.arange(1, n + 1)
+    return lambda: contexts.windows(np.ones(n, np.int64), ends, 8)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_time_grows_with_the_input(name, tmp_path):
+    assert is_linear(lambda n: CASES[name](n, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        lambda text: sum(len(text[at:]) for at in range(len(text))),
+        lambda text: sum(text.count("b", at) for at in range(0, len(text), 8)),
+    ],
+)
+def test_planted_quadratic_scanner_is_found(planted):
+    assert not is_linear(lambda n: lambda: planted("a" * n))
