@@ -101,7 +101,7 @@ def _checksum(header: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(header, sort_keys=True).encode())
 
 
-def load_checkpoint(path: str | Path, config: Any = None, warn: Callable[[str], Any] = print) -> Checkpoint:
+def load_checkpoint(path: str | Path, config: Any = None, warn: Callable[[str], Any] = emit) -> Checkpoint:
     """Read a checkpoint back, bit for bit.
 
     Parameters

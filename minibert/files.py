@@ -200,7 +200,7 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
         began = os.stat(folder)
         try:
             yield
-        except OSError:  # of a file that is missing, perhaps
+        except Exception:  # because files are missing, perhaps
             require_same(folder, began)
             raise
         require_same(folder, began)

@@ -118,7 +118,7 @@ def pretrain(
             raise
         except InputError:
             if ops.leads and fresh and not checkpoints(run / "checkpoints"):
-                shutil.rmtree(run)  # nothing was trained: leave nothing behind
+                _remove(run.iterdir())  # nothing was trained: leave nothing behind, nor the empty folder
             raise
 
 
@@ -140,10 +140,14 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     if held and not (run / "training.json").exists():
         names = ", ".join(path.name for path in held)
         raise InputError(f"{run} holds {names} of something that is no run; choose another --out.")
-    for path in held:  # a run that never got to its first step left them, perhaps of another corpus
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    _remove(held)  # a run that never got to its first step left them, perhaps of another corpus
     remove_leftovers(run)
     options.save(run / "training.json")
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _train(
