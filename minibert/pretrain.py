@@ -84,7 +84,7 @@ def pretrain(
         After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
     run, began = Path(out), time.monotonic() if began is None else began
-    if resume:
+    if resume and (run / "training.json").exists():  # its absence is complained of once the folder is claimed
         options = options.settled_as(PretrainOptions.load(run / "training.json"))
     options = backends.settled(options.resolved())
     ops, engine = backends.choose(options.backend, options.threads, options.dtype, **options.extras)
