@@ -21,6 +21,7 @@ from minibert import bilstm
 from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_tensors, require_readable, writing
+from minibert.json_files import parse_json
 from minibert.params import PRETRAINING, Entry, FlatParameters, Head, Parameters, parameter_table
 from minibert.terminal import emit
 
@@ -159,7 +160,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get("minibert")
             if text is not None:
-                header = json.loads(text)
+                header = parse_json(text)
                 tensors = {name: file.get_tensor(name) for name in BUFFERS}
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(

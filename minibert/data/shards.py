@@ -366,13 +366,14 @@ class TokenShards:
         path = self.folder / name
         try:
             size = path.stat().st_size
+            # By reading it: pages of the map that were looked at would count as memory of this process.
+            crc32 = crc32_of(path) if self._crc32 else None
         except OSError as error:
-            raise self._damaged(f"{name} is missing") from error
+            raise self._damaged(f"{name} can't be read ({error.strerror})") from error
         if size != count * dtype.itemsize:
             expected = count * dtype.itemsize
             raise self._damaged(f"{name} has {size:,} bytes where meta.json means {expected:,}")
-        # By reading it: pages of the map that were looked at would count as memory of this process.
-        if self._crc32 and crc32_of(path) != self._crc32.get(name):
+        if crc32 != self._crc32.get(name):
             raise self._damaged(f"the checksum of {name} differs")
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
 

@@ -14,7 +14,7 @@ from minibert.files import atomic_tensors, atomic_text, require_readable
 from minibert.hub.loading import COPY_AGAIN, LoadReport, Source, Tensors, labels_of, load_source, read_config
 from minibert.hub.names import ARCHITECTURES, to_hf
 from minibert.hub.precisions import narrowed, widened
-from minibert.json_files import read_json
+from minibert.json_files import parse_json, read_json
 from minibert.params import Head, Parameters
 
 CONFIG_FILE = "config.json"
@@ -182,7 +182,7 @@ def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
             kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}
         data = np.memmap(path, np.uint8, mode="r")
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
-        header, tensors = json.loads(data[8:begin].tobytes()), {}
+        header, tensors = parse_json(data[8:begin].tobytes().decode()), {}
         for name, kind in kinds.items():
             if kind in FLOATS:
                 first, last = header[name]["data_offsets"]
