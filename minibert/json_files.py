@@ -52,7 +52,7 @@ def read_json(
         When it can't be read, is no JSON in UTF-8 as `parse_json` takes it, or no object with these fields.
     """
     data = bytearray()
-    for piece in byte_pieces(Path(path), streams=streams):
+    for piece in byte_pieces(Path(path), kept=True, streams=streams):
         data += piece
         if len(data) > largest:
             raise InputError(f"{path} has more than {largest >> 20} MiB, too many for such a file; {advice}.")

@@ -80,12 +80,17 @@ class RunOptions:
         try:
             if wrong := misfit_of(cls, found):
                 raise InputError(wrong)
-            return cls(**found)
+            return cls(**cls._meant(found))
         except InputError as error:
             reason = str(error).rstrip(".")
             raise InputError(
                 f"{path} does not hold the options of a run ({reason}); name the folder of one."
             ) from error
+
+    @staticmethod
+    def _meant(found: dict[str, Any]) -> dict[str, Any]:
+        """Return what a file means that may be of a version with fewer options."""
+        return found
 
     def resolved(self) -> Self:
         """The same with every `None` that a recipe answers filled in."""

@@ -229,7 +229,9 @@ def test_a_sweep_does_not_deliver_a_finished_run_that_was_damaged(model, sst2, t
     with monkeypatch.context() as patch, pytest.raises(Cut):
         patch.setattr("minibert.finetuning.sweep._link", cut)
         finetune(options, out, show=False)
-    best = max((results.load_report(path) for path in out.glob("lr*")), key=lambda r: r["scores"]["accuracy"])
+    best = max(
+        (results.load_report(path) for path in sorted(out.glob("lr*"))), key=lambda r: r["scores"]["accuracy"]
+    )
     folder = Path(best["folder"])
     sound = (folder / "model.safetensors").read_bytes()
     damage(folder / "model.safetensors")

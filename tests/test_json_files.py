@@ -84,7 +84,7 @@ def test_the_bounds_are_where_they_are_said_to_be(tmp_path):
 def test_a_large_file_is_left_before_it_is_whole(tmp_path, monkeypatch):
     pieces = []
 
-    def endless(path):
+    def endless(path, **_):
         while True:
             pieces.append(path)
             yield b" " * (1 << 20)

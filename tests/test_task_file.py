@@ -111,7 +111,7 @@ def test_what_a_tagger_s_file_can_not_hold_is_told_with_its_name(tmp_path, field
     assert str(error.value).endswith("; train the tagger again.")
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xff", b"[" * 100_000])
 def test_what_is_no_json_is_told(tmp_path, text):
     for one in (TaskFile, TaggerFile):
         (tmp_path / one.FILE).write_bytes(text)

@@ -13,6 +13,7 @@ from minibert.cli.flags import add_json
 from minibert.data.glue import TASKS, GlueTask, read_file
 from minibert.data.lines import numbered_lines, rows, shown
 from minibert.errors import InputError
+from minibert.files import LARGEST_WHOLE
 from minibert.json_files import read_json
 from minibert.metrics import entities, squad
 from minibert.metrics.intervals import Statistic
@@ -95,8 +96,9 @@ def run_squad(arguments: argparse.Namespace) -> int:
     if math.isnan(threshold):
         raise InputError("--threshold nan is no number; give one to hold the null odds against.")
     questions = read(arguments.gold, listed=True)
-    predictions = read_json(arguments.predictions, advice=BY_ID, streams=True)
-    odds = read_json(arguments.null_odds, advice=BY_ID, streams=True) if arguments.null_odds else None
+    given = {"advice": BY_ID, "largest": LARGEST_WHOLE, "streams": True}
+    predictions = read_json(arguments.predictions, **given)
+    odds = read_json(arguments.null_odds, **given) if arguments.null_odds else None
     version = squad.version_of(questions, arguments.version)
     official = squad.score(questions, predictions, odds, threshold, version)
     scores = squad.question_scores(questions, predictions, version)

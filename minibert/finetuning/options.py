@@ -146,9 +146,9 @@ class FinetuneOptions(RunOptions):
                 "whole model as it is; leave one of them out."
             )
 
-    @classmethod
-    def _fields(cls, found: Any) -> dict[str, Any]:
-        return {"stratified": False} | super()._fields(found)  # which no run was whose file does not say so
+    @staticmethod
+    def _meant(found: dict[str, Any]) -> dict[str, Any]:
+        return {"stratified": False} | found  # which no run was whose file does not say so
 
     def resolved(self) -> "FinetuneOptions":
         """The same with every `None` that the recipe of the task answers filled in."""
