@@ -31,6 +31,7 @@ from minibert.experiments import table7
 from minibert.finetune import finetune, report_text
 from minibert.finetuning import feature_based, sweep
 from minibert.finetuning.activations import stored_vectors
+from minibert.finetuning.best import best_epoch
 from minibert.finetuning.feature_tagger import FeatureTagger
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
@@ -187,6 +188,9 @@ def write_frozen_run(at: Path) -> None:
     note = {"learning_rate": 1e-2, "seed": 0, "folder": "failed", "failed": "The loss is nan."}
     (at / "failed").mkdir()
     (at / "failed" / sweep.FAILED).write_text(json.dumps(note))
+    found = {"step": 3, "epoch": 1.0, "scores": {"f1": 0.5}, "tuned": {}, "predictions": [["O", "B-PER"]]}
+    (at / "unfinished/best").mkdir(parents=True)
+    (at / "unfinished/best/dev.json").write_text(json.dumps(found))
     (at / "cells").mkdir()
     settings = {
         k: v for k, v in json.loads((at / "frozen/finetune.json").read_text()).items() if k not in table7.FREE
@@ -297,6 +301,10 @@ READERS = [
     Reader("frozen/tagger.json", lambda at: FeatureTagger.from_pretrained(at / "frozen", "numpy")),
     Reader("frozen/tagger.safetensors", lambda at: FeatureTagger.from_pretrained(at / "frozen", "numpy")),
     Reader("layers/layer-01.npy", layers),
+    Reader("layers/crc32.json", layers),
+    Reader(
+        "unfinished/best/dev.json", lambda at: best_epoch(at / "unfinished", SimpleNamespace(plan={}), [])
+    ),
     Reader("failed/failed.json", lambda at: sweep._failure(at / "failed")),
     Reader("cells/table7.json", table_of_cells),
     # token shards
@@ -398,12 +406,6 @@ OF_NO_USER = {
     "machine.py": "the kernel's files",
     "tokenizer/unicode.py": "a file of the package",
 }
-# Of runs that are on their way: what is read there has checksums, which have tests of their own.
-UNFINISHED = (
-    "finetuning/best.py: ",
-    "finetuning/running.py: _finish",
-    "finetuning/feature_based.py: Training.",
-)
 
 
 def reading_functions() -> set[str]:
@@ -427,8 +429,9 @@ def _reads(call: ast.Call) -> bool:
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     owner = getattr(getattr(call.func, "value", None), "id", "")
     modes = [one.value for one in call.args[1:2] if isinstance(one, ast.Constant)]
+    copies = call.args and getattr(getattr(call.args[0], "func", None), "attr", "") == "dumps"
     writes = name.startswith("open") and modes and modes[0] not in ("r", "rb")
-    return name in READING and owner != "os" and not writes
+    return name in READING and owner != "os" and not writes and not copies
 
 
 def test_every_function_that_reads_a_file_is_called_by_a_reader_of_these(place):
@@ -449,5 +452,4 @@ def test_every_function_that_reads_a_file_is_called_by_a_reader_of_these(place):
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    missing = [name for name in sorted(reading_functions() - called) if not name.startswith(UNFINISHED)]
-    assert not missing
+    assert not reading_functions() - called
