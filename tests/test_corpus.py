@@ -4,6 +4,7 @@ import gzip
 import itertools
 import lzma
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 from real_data import real_data
 
+from minibert.data import corpus
 from minibert.data.corpus import (
     SENTENCE_CHARACTERS,
     embedded_corpus,
@@ -278,6 +280,16 @@ def test_text_without_a_single_border_is_split_in_linear_time(text):
     began = time.process_time()
     assert split_sentences(text * 100_000) == [(text * 100_000).strip()]
     assert time.process_time() - began < 5  # 0.05; when every full stop looked back to the beginning: minutes
+
+
+@given(st.text(alphabet="aB.!?…。！ \n\"')”」(1", max_size=60))
+def test_marks_in_a_row_need_only_the_first_one_tried(text):
+    of_each = re.sub(r"\(\?<!\[[^]]*\]\{2\}\)", "", corpus._END.pattern)
+    assert of_each.count("(?<!") == 0 < corpus._END.pattern.count("(?<!")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "_END", re.compile(of_each, re.VERBOSE))
+        expected = split_sentences(text)
+    assert split_sentences(text) == expected
 
 
 @given(st.text(alphabet="aB.!? \"'。Mr", max_size=200))

@@ -416,6 +416,7 @@ def test_messages_leave_alone_what_is_no_argument():
     )
     assert parser.as_typed(paper) == "cannot go on with --optimizer paper (the run has adamw);"
     assert parser.as_typed("data='a b'.") == "--data 'a b'."
+    assert parser.as_typed("data=[] (the run has ()), seed={") == "--data [] (the run has ()), --seed {"
 
 
 def closed(name, real):

@@ -311,7 +311,7 @@ def test_trivia_in_the_layout_of_squad_reads_alike():
 
 @given(st.text("ab.' \n", max_size=60), st.integers(1, 12), st.integers(1, 7))
 def test_first_tokens_do_not_depend_on_the_pieces(text, tokens, size):
-    pieces = [text[i : i + size] for i in range(0, len(text), size)]
+    pieces = ["", *(piece for i in range(0, len(text), size) for piece in (text[i : i + size], ""))]
     cut = trivia.first_tokens(pieces, tokens)
     assert cut == trivia.first_tokens([text], tokens)
     assert text.startswith(cut) and len(trivia._TOKEN.findall(cut)) <= tokens
