@@ -22,6 +22,7 @@
 # %%
 # %matplotlib inline
 import tempfile
+import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -36,6 +37,7 @@ from minibert.params import Parameters, initialise
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 110, "axes.spines.top": False, "axes.spines.right": False}
+warnings.formatwarning = lambda message, *_, **__: f"{message}\n"  # the sentence alone
 
 # %% [markdown]
 # ## 1. A vocabulary of word pieces

@@ -25,6 +25,7 @@
 import json
 import string
 import tempfile
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -43,6 +44,7 @@ from minibert.pretrain import pretrain
 from minibert.pretraining.options import PretrainOptions
 
 plt.rcParams |= {"figure.dpi": 110, "axes.spines.top": False, "axes.spines.right": False}
+warnings.formatwarning = lambda message, *_, **__: f"{message}\n"  # the sentence alone
 work = Path(tempfile.mkdtemp())
 
 # %% [markdown]
@@ -232,9 +234,9 @@ axes.set(xlabel="step", ylabel="right on dev", ylim=(0, 1), title="Who wrote it?
 axes.legend(frameon=False, loc="lower right");
 
 # %% [markdown]
-# Reading pays: the model that has read is far ahead of the one that has not. But **who only counts words does as
-# well or better**. Who wrote a sentence can be told from its words, whatever their order; there is nothing for
-# attention to add, and after a minute of reading BERT knows the words less well than nine columns of counts do.
+# Reading pays: the model that has read is far ahead of the one that has not. But **who only counts words does no
+# worse**. Who wrote a sentence can be told from its words, whatever their order; attention has little to add, and a
+# minute of reading teaches no more about the words than nine columns of counts know.
 # Without the rival's line, the blue curve alone would have looked like understanding.
 
 # %% [markdown]
@@ -299,8 +301,8 @@ axes.set(xlabel="right on dev, with 95% intervals", xlim=(0.4, 1), title="As wri
 
 # %% [markdown]
 # Here is what a minute of reading was for. The words alone tell nothing, and six thousand examples are far too few
-# to learn English from: the unread model hardly gets beyond a guess. The model that has read knows which words follow
-# which, and one output layer is enough to ask it.
+# to learn English from: the unread model is behind even those who count pairs. The model that has read knows which
+# words follow which, and one output layer is enough to ask it.
 
 # %% [markdown]
 # ## 8. Ask it
