@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import small_entities
-from mutations import spoiled
+from mutations import DEEP, spoiled
 from small_corpus import write_corpus
 from small_tasks import write_model, write_table
 
@@ -29,7 +29,7 @@ from minibert.data.joined import link_shards, open_shards, vocabulary_of
 from minibert.errors import InputError, RunError
 from minibert.experiments import table7
 from minibert.finetune import finetune, report_text
-from minibert.finetuning import feature_based, sweep
+from minibert.finetuning import activations, feature_based, sweep
 from minibert.finetuning.activations import stored_vectors
 from minibert.finetuning.best import best_epoch
 from minibert.finetuning.feature_tagger import FeatureTagger
@@ -43,6 +43,7 @@ from minibert.params import Head
 from minibert.pretrain import pretrain
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
+from minibert.runlog import read_metrics
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer
 from minibert.tokenizer.counting import count_files
 
@@ -185,12 +186,14 @@ def write_frozen_run(at: Path) -> None:
     feature_based.run(options, at / "frozen", show=False)
     features, bounds = asked_words(at)
     stored_vectors(Bert.from_pretrained(model, "numpy"), features, bounds, [1], at / "layers")
+    shutil.copytree(at / "layers", at / "older")
+    (at / "older" / activations.CHECKSUMS).unlink()
     note = {"learning_rate": 1e-2, "seed": 0, "folder": "failed", "failed": "The loss is nan."}
     (at / "failed").mkdir()
     (at / "failed" / sweep.FAILED).write_text(json.dumps(note))
     found = {"step": 3, "epoch": 1.0, "scores": {"f1": 0.5}, "tuned": {}, "predictions": [["O", "B-PER"]]}
-    (at / "unfinished/best").mkdir(parents=True)
-    (at / "unfinished/best/dev.json").write_text(json.dumps(found))
+    (at / "run/best").mkdir(parents=True)
+    (at / "run/best/dev.json").write_text(json.dumps(found))
     (at / "cells").mkdir()
     settings = {
         k: v for k, v in json.loads((at / "frozen/finetune.json").read_text()).items() if k not in table7.FREE
@@ -246,9 +249,9 @@ def table_of_cells(at: Path) -> str:
     return table7.table_text(table7.table7(options, at / "cells", seeds=(0, 1), rows=["last"], show=False))
 
 
-def layers(at: Path) -> Any:
+def layers(at: Path, name: str = "layers") -> Any:
     model = Bert.from_pretrained(at / "encoder", "numpy")
-    return stored_vectors(model, *asked_words(at), [1], at / "layers")
+    return stored_vectors(model, *asked_words(at), [1], at / name)
 
 
 def answered(at: Path) -> None:
@@ -302,9 +305,8 @@ READERS = [
     Reader("frozen/tagger.safetensors", lambda at: FeatureTagger.from_pretrained(at / "frozen", "numpy")),
     Reader("layers/layer-01.npy", layers),
     Reader("layers/crc32.json", layers),
-    Reader(
-        "unfinished/best/dev.json", lambda at: best_epoch(at / "unfinished", SimpleNamespace(plan={}), [])
-    ),
+    Reader("older/layer-01.npy", lambda at: layers(at, "older")),
+    Reader("run/best/dev.json", lambda at: best_epoch(at / "run", SimpleNamespace(plan={}), [])),
     Reader("failed/failed.json", lambda at: sweep._failure(at / "failed")),
     Reader("cells/table7.json", table_of_cells),
     # token shards
@@ -390,6 +392,49 @@ def test_a_spoiled_file_is_read_or_refused_in_a_sentence(reader, count, place):
             except BaseException as error:
                 error.add_note(f"mutation {number} of {reader.file}: {data[:300]!r}")
                 raise
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        (
+            "slow/tokenizer_config.json",
+            '{"added_tokens_decoder": {"%s": {"content": "[X]"}}}' % ("9" * 5_000),
+        ),
+        ("parts/00001-of-00002/meta.json", "[" * DEEP + "]" * DEEP),
+        ("parts/00001-of-00002/part.json", "[" * DEEP + "]" * DEEP),
+        *(
+            ("tuned/report.json", text)
+            for text in ("[]", "null", "{}", '{"page": 5}', "[" * DEEP + "]" * DEEP)
+        ),
+        *(("cells/table7.json", text) for text in ("[" * 100_000, '{"settings": {}, "cells": {"x": 1}}')),
+        ("failed/failed.json", "[]"),
+        ("tuned/finetune.json", {"beta2": {}}),
+        ("tuned/finetune.json", {"task": {}}),
+        ("tuned/task.json", {"tuned": {"threshold": 10**400}}),
+        ("pretrained/training.json", {"mask_rates": [0.8, 1e40, 0.1]}),
+        ("pretrained/training.json", {"dropout": "9"}),
+        ("linked/elsewhere.json", {"folder": "long" * 2_000}),
+    ],
+)
+def test_what_was_seen_to_end_in_a_traceback_is_refused(file, text, place):
+    path = place / file
+    path.write_text(text if isinstance(text, str) else json.dumps(json.loads(path.read_text()) | text))
+    with pytest.raises(InputError):
+        next(reader for reader in READERS if reader.file == file).read(place)
+
+
+def test_a_line_of_the_record_that_is_none_is_left_out(place):
+    path = place / "tuned" / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    for strange in (
+        "[" * 100_000,
+        '{"step": %s}' % ("9" * 5_000),
+        '{"step": 1, "loss": {}}',
+        '{"step": true}',
+    ):
+        path.write_text("\n".join([*lines, strange]))
+        assert read_metrics(place / "tuned") == [json.loads(line) for line in lines]
 
 
 # Nothing is left out
