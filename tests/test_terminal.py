@@ -190,6 +190,8 @@ def test_classes_of_a_text(finetuned, capsys):
     text, as_json = printed(capsys, "classify", run, "the film")
     assert sorted(line[9:] for line in text.splitlines()) == sorted(map(printable, labels))
     assert json.loads(as_json)["probabilities"].keys() == {*labels}
+    text, _ = printed(capsys, "evaluate", run)
+    assert r"\x1b[31mred\n100%  x" in text
 
 
 def test_tags_and_entities_of_a_text(finetuned, capsys):
