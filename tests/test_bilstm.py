@@ -12,6 +12,7 @@ from minibert.batch import VectorBatch
 from minibert.bilstm import BilstmConfig, BilstmParameters
 from minibert.checkpoint import load_checkpoint
 from minibert.errors import InputError
+from minibert.finetuning.feature_tagger import load_tagger, save_tagger
 from minibert.gradcheck import distance
 from minibert.ops import Ops
 from minibert.optim import AdamW
@@ -267,3 +268,15 @@ def test_a_configuration_comes_back_from_json_and_another_s_does_not():
     for other in ({}, {"model_type": "bert"}, {"model_type": "bilstm", "inputs": 3}):
         with pytest.raises(InputError, match="is no tagger of LSTMs; expected 'bilstm' with inputs"):
             BilstmConfig.from_dict(other)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_a_tagger_with_a_weight_that_is_no_number_is_refused(odd, tmp_path):
+    config = BilstmConfig(inputs=4, outputs=2, width=3)
+    params = bilstm.initialise(config, seed=0)
+    save_tagger(tmp_path, params)
+    assert np.array_equal(load_tagger(tmp_path, config).flat, params.flat)
+    params["head.weight"][1, 1] = odd
+    save_tagger(tmp_path, params)
+    with pytest.raises(InputError, match=r"tagger\.safetensors: head\.weight has values that are not finite"):
+        load_tagger(tmp_path, config)
