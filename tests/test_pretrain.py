@@ -224,7 +224,7 @@ def test_going_on_where_there_is_no_run_is_bad_input(tmp_path):
     with pytest.raises(InputError, match="training.json is missing"):
         PretrainOptions.resumed(tmp_path / "training.json")
     (tmp_path / "training.json").write_text("{]")
-    with pytest.raises(InputError, match="does not hold the options of a run"):
+    with pytest.raises(InputError, match="training.json can't be read as JSON .*; name the folder of a run"):
         PretrainOptions.resumed(tmp_path / "training.json")
 
 
