@@ -1,11 +1,13 @@
 """Pictures. matplotlib is imported when one is drawn; without it these functions raise ImportError."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from minibert.errors import InputError
 from minibert.files import write_atomically
 from minibert.json_files import read_json
 from minibert.runlog import read_metrics
@@ -71,9 +73,12 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     -------
     The matplotlib figure.
     """
-    report = read_json(Path(run) / "report.json", REPORTED, "go on with the run by --resume")
+    path, again = Path(run) / "report.json", "go on with the run by --resume"
+    report = read_json(path, REPORTED, again)
     metrics = read_metrics(run)
     held_out, last = report["held_out"], report["steps"]
+    if not math.isfinite(held_out["loss"] + held_out["unigram"]):
+        raise InputError(f"{path} has a held-out loss that is not finite, which no axis shows; {again}.")
     axes = (figure or _new_figure(8, 4.8)).subplots()
     begins = [begin for begin, _ in report["stages"]]
     curve = _draw_training(axes, [line for line in metrics if "mlm_loss" in line], begins)
