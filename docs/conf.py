@@ -1,0 +1,87 @@
+"""The site that `make docs` builds, offline: Markdown, the notebooks with their stored outputs, API pages."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+import minibert
+
+HERE = Path(__file__).parent
+
+project = "minibert"
+copyright = "the authors of minibert, Apache-2.0"
+version = release = minibert.__version__
+extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+
+nb_execution_mode = "off"  # `make notebooks` runs them
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # numpydoc's sections say them
+maximum_signature_line_length = 90
+numpydoc_show_class_members = False
+default_role = "code"
+
+html_theme = "furo"
+html_title = "minibert"
+html_static_path = ["_static"]
+html_css_files = ["minibert.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+highlight_language = "text"  # of a fence that names no language
+pygments_style, pygments_dark_style = "friendly", "monokai"
+
+
+def formula(writer: Any, node: nodes.Element) -> None:
+    """Write MathML, which browsers set by themselves."""
+    block = isinstance(node, nodes.math_block)
+    writer.body.append(tex2mathml(node.astext(), as_block=block))
+    raise nodes.SkipNode
+
+
+def find_notebooks_here(app: Any, page: str, content: list[str]) -> None:
+    """Lead links to the notebooks, which are right in the repository, to their copies."""
+    content[0] = re.sub(r"\]\(\.\./notebooks/(\w+\.ipynb)\)", r"](notebooks/\1)", content[0])
+
+
+def describe_below(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Put what stands behind "name : " on the line below, where numpydoc takes it for a description."""
+    section, found = "", []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if following.strip() and set(following.strip()) == {"-"}:
+            section = line.strip()
+        entry = re.match(r"(\w[\w, *]*) : (.*)", line)
+        if entry and section in ("Parameters", "Attributes", "Returns", "Yields"):
+            found += [entry[1], f"    {entry[2]}"]
+        else:
+            found.append(line)
+    lines[:] = found
+
+
+def require_nothing_fetched(app: Any, exception: Exception | None) -> None:
+    """Raise where a page loads a script, a style or a picture from elsewhere."""
+    if exception or app.builder.format != "html":
+        return
+    fetched = re.compile(r'<(?:script|img|iframe|source)[^>]*\bsrc="https?:|<link[^>]*\bhref="https?:')
+    pages = [page for page in Path(app.outdir).rglob("*.html") if fetched.search(page.read_text("utf-8"))]
+    if pages:
+        raise RuntimeError(
+            f"Pages that load something from elsewhere: {', '.join(page.name for page in pages)}."
+        )
+
+
+def setup(app: Any) -> None:
+    """Copy the notebooks to where Sphinx looks, and register the formulas."""
+    (HERE / "notebooks").mkdir(exist_ok=True)
+    for notebook in (HERE.parent / "notebooks").glob("*.ipynb"):
+        shutil.copy(notebook, HERE / "notebooks")
+    app.add_html_math_renderer("mathml", (formula, None), (formula, None))
+    app.connect("source-read", find_notebooks_here)
+    app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
+    app.connect("build-finished", require_nothing_fetched)
