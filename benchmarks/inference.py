@@ -2,7 +2,7 @@
 
     python benchmarks/inference.py [--quick] [--size base] [--seq 128] [--batch 1 32] [--dtype float32]
         [--lengths full phrases] [--threads 1 2] [--only cpp "ONNX Runtime"] [--rounds 5]
-        [--json] [--rows FILE] [--write-readme]
+        [--json] [--rows FILE] [--write-results]
 
 From ids to the last hidden states and the pooled vectors. Everyone is a process of its own with the same
 weights, batch and number of threads. First, the hidden states have to be the reference's; then everyone takes
@@ -17,7 +17,7 @@ from peers.bench import Case, Kind, main, parser
 from peers.report import INFERENCE_LIMITS
 from peers.work import Work
 
-from minibert.flops import encoder_operations, pooler_operations
+from minibert.model.flops import encoder_operations, pooler_operations
 
 SLOW = ("numpy", "numba")
 PLAN = (
@@ -28,7 +28,7 @@ PLAN = (
 QUICK = (Case(Work("tiny", 32, 4)), Case(Work("tiny", 64, 8, "phrases")))
 # Largest difference in units of the largest value. bfloat16 has eight bits, and every layer rounds often.
 TOLERANCES = {"float32": 1e-4, "bfloat16": 1e-1}
-MARK = "<!-- written by `python benchmarks/inference.py --write-readme` -->"
+MARK = "<!-- written by `python benchmarks/inference.py --write-results` -->"
 
 
 def operations(work: Work) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert import Bert, Tokenizer, backends
+from minibert import Bert, Tokenizer, engines
 from minibert.machine import cores
 
 SENTENCE = "Call me Ishmael."
@@ -30,7 +30,7 @@ ROUNDS, QUICK_ROUNDS = 15, 3
 def of_minibert(folder: str) -> Callable[[], np.ndarray]:
     """What loads a model with minibert and encodes."""
     tokenizer = Tokenizer.from_pretrained(folder)
-    backends.create("cpp")  # the library of kernels is loaded, as PyTorch is
+    engines.create("cpp")  # the library of kernels is loaded, as PyTorch is
 
     def load_and_encode() -> np.ndarray:
         model = Bert.from_pretrained(folder, "cpp")

@@ -27,11 +27,11 @@ from peers.children import Child, NoJob, Unavailable, take_turns
 from peers.operations import Case, plan
 from peers.ops_minibert import Reference
 
-from minibert import backends
+from minibert import engines
 from minibert.machine import cores
 
 MARK = "<!-- written by `python benchmarks/ops.py --write-results` -->"
-RESULTS = Path(__file__).with_name("RESULTS.md")
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results-operations.md"
 ROUNDS = {False: (7, 0.2), True: (2, 0.01)}  # quick -> rounds, seconds of everyone in a round
 WIDE = {"float32": 4, "bfloat16": 2}  # bytes
 # Largest relative error, of all elements together and of the largest one. float32 rounds by 6e-8, bfloat16 by
@@ -54,7 +54,7 @@ class Way(NamedTuple):
     @property
     def own_dropout(self) -> bool:
         """Whether its dropout is minibert's, bit for bit."""
-        return self.engine in backends.ENGINES
+        return self.engine in engines.ENGINES
 
     def does(self, case: Case) -> bool:
         """Numba multiplies rows with rows only and leaves other products to NumPy's library.
@@ -277,7 +277,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--json", action="store_true", help="print a list of rows")
     found.add_argument("--rows", metavar="FILE", help="measure nothing: tables of what --json has printed")
     found.add_argument(
-        "--write-results", dest="write", action="store_true", help="put the tables into benchmarks/RESULTS.md"
+        "--write-results",
+        dest="write",
+        action="store_true",
+        help="put the tables into docs/results-operations.md",
     )
     return found
 

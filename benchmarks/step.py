@@ -2,7 +2,7 @@
 
     python benchmarks/step.py [--quick] [--size tiny mini] [--seq 128] [--batch 32] [--dtype float32]
         [--lengths full phrases] [--threads 1 2] [--engine jax "PyTorch tuned"] [--rounds 5]
-        [--attention-dropout 0.1 0] [--device gpu] [--json] [--rows FILE] [--write-readme]
+        [--attention-dropout 0.1 0] [--device gpu] [--json] [--rows FILE] [--write-results]
 
 A step is forward, backward, clipping and AdamW, with dropout 0.1, a vocabulary of 30,522 and 15% of the
 positions masked. Everyone is a process of its own with the same weights, batch and number of threads. First,
@@ -20,7 +20,7 @@ from peers.bench import Case, Kind, main, parser
 from peers.report import STEP_LIMITS
 from peers.work import Work
 
-from minibert.flops import step_operations
+from minibert.model.flops import step_operations
 
 SLOW = ("numpy", "Hugging Face")  # beyond mini
 PLAN = (
@@ -38,7 +38,7 @@ QUICK = (Case(Work("tiny", 32, 4)), Case(Work("tiny", 64, 8, "phrases"), without
 # Largest relative error of losses and of gradient norms. Losses in float32 differ by 1e-7 to 1e-6, norms by
 # 1e-4, because PyTorch adds up millions of squares in float32. In bfloat16 it is 2e-3 and 5e-3 for base.
 TOLERANCES = {"float32": (2e-6, 1e-3), "bfloat16": (5e-3, 5e-2)}
-MARK = "<!-- written by `python benchmarks/step.py --write-readme` -->"
+MARK = "<!-- written by `python benchmarks/step.py --write-results` -->"
 
 
 def operations(work: Work) -> int:

@@ -31,10 +31,10 @@ from tokenizer_jobs.tables import table, times
 from tokenizer_jobs.texts import WIKIPEDIA
 
 from minibert import viz
-from minibert.config import SIZES
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_text, write_atomically
 from minibert.machine import cores
+from minibert.model.config import SIZES
 from minibert.pretraining.evaluation import entropy
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text

@@ -1,6 +1,6 @@
 """The tokenizer and its learner side by side with Hugging Face's `tokenizers`, in one run on this machine.
 
-    python benchmarks/tokenizer.py [--quick] [--only PART] [--rounds N] [--json] [--write-readme]
+    python benchmarks/tokenizer.py [--quick] [--only PART] [--rounds N] [--json] [--write-results]
 
 Encoding: batches of lines with 1 and 2 threads, ids alone and with offsets, and one short string from Python.
 Learning: 30,000 pieces from English text, each run in a process of its own, so that its peak of memory and
@@ -27,7 +27,7 @@ from minibert.errors import InputError, RunError
 from minibert.machine import cores
 from minibert.tokenizer import native
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results.md"
 PARTS = ("encode", "learn", "shards")
 THREADS = (1, 2)
 PIECES = 30_000
@@ -186,8 +186,8 @@ def run(options: argparse.Namespace) -> None:
     missing = texts.what_is_missing()
     for sentence in missing:
         say(sentence)
-    if options.write_readme and (options.only or options.quick or missing):
-        raise InputError("--write-readme needs the whole benchmark with its data; leave out other options.")
+    if options.write_results and (options.only or options.quick or missing):
+        raise InputError("--write-results needs the whole benchmark with its data; leave out other options.")
     size, found = QUICK if options.quick else FULL, {"machine": machine(), "quick": options.quick}
     if options.rounds is not None:
         if options.rounds < 1:
@@ -203,8 +203,8 @@ def run(options: argparse.Namespace) -> None:
             found |= measure_shards(size, Path(folder))
     text = Tables(found).text()
     print(json.dumps(found, indent=1) if options.json else text)
-    if options.write_readme:
-        README.write_text(replace_between_marks(README.read_text("utf-8"), text), "utf-8")
+    if options.write_results:
+        RESULTS.write_text(replace_between_marks(RESULTS.read_text("utf-8"), text), "utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -213,7 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", choices=PARTS, help="a part of it")
     parser.add_argument("--rounds", type=int, help="of everything; by default 5 of encoding, 3 of learning")
     parser.add_argument("--json", action="store_true", help="print everything that was measured as JSON")
-    parser.add_argument("--write-readme", action="store_true", help="put the tables into README.md")
+    parser.add_argument("--write-results", action="store_true", help="put the tables into docs/results.md")
     parser.add_argument("--task", metavar="JOB", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.task:

@@ -4,7 +4,8 @@
         [--dtype bfloat16] [--threads 2] [--rounds 30] [--json]
 
 Each folder holds a checkout whose kernels are built (`python setup.py build_ext --inplace`), and is a process
-of its own that takes a few pre-training steps whenever it is its turn. A machine that is lent to others is
+of its own that takes a few pre-training steps whenever it is its turn. The model and the batch come from the
+checkout's own benchmarks, so its rooms may be the old or the new ones. A machine that is lent to others is
 twice as fast in one minute as in the next; so no time is compared but with that of the same round, and the
 ratio is the median over rounds, its quartiles beside it. First everyone says the loss and the gradient norm
 of the same step: versions that differ there compute something else.
@@ -46,12 +47,13 @@ class Checkout:
 
     def __init__(self, folder: str, shape: dict[str, Any]) -> None:
         path = Path(folder).resolve()
-        if not list(path.glob("minibert/backends/_kernels.*")):
+        if not list(path.glob("minibert/**/_kernels.*")):
             raise SystemExit(
                 f"{folder} is no checkout of minibert with kernels; build them there: "
                 "python setup.py build_ext --inplace."
             )
-        command = [sys.executable, __file__, "--serve", json.dumps(shape)]
+        # -P, or the peers beside this file would come before the checkout's own.
+        command = [sys.executable, "-P", __file__, "--serve", json.dumps(shape)]
         variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(path), str(path / "benchmarks")])}
         self._process = subprocess.Popen(
             command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -116,10 +118,9 @@ def table(found: list[Version]) -> str:
 
 def serve(shape: dict[str, Any]) -> None:
     """The process of a checkout: a step's loss and gradient norm, then times whenever a line comes."""
-    config_of = import_module("minibert.config").BertConfig.from_size
     work = import_module("peers.work")
     dropout = shape["dropout"]
-    config = config_of(
+    config = work.BertConfig.from_size(
         shape["size"],
         vocab_size=shape["vocab_size"],
         hidden_dropout_prob=dropout,

@@ -4,20 +4,27 @@ What a user imports stands in `_HOME`, and is loaded when first asked for: `impo
 nothing, so that `minibert --help` and a script that only wants the tokenizer start at once.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:  # what an editor is to know
+    from minibert.errors import InputError, RunError
+    from minibert.inference import Bert
+    from minibert.model.batch import Batch
+    from minibert.model.config import BertConfig
+    from minibert.tokenizer import Tokenizer
+
+__version__ = "0.2.0.dev0"
 
 # Public name -> the module that defines it.
 _HOME = {
-    "Bert": "minibert.model",
-    "Batch": "minibert.batch",
-    "BertConfig": "minibert.config",
+    "Bert": "minibert.inference",
+    "Batch": "minibert.model.batch",
+    "BertConfig": "minibert.model.config",
     "InputError": "minibert.errors",
     "RunError": "minibert.errors",
     "Tokenizer": "minibert.tokenizer",
 }
-__all__ = [*_HOME, "__version__"]
+__all__ = ["Batch", "Bert", "BertConfig", "InputError", "RunError", "Tokenizer", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """How a command can end badly: errors, told apart by whose fault it was, and signals."""
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -7,12 +8,44 @@ from contextlib import contextmanager
 from typing import Any
 
 
+class Differences(dict[str, tuple[Any, Any]]):
+    """Options that a run can't go on with, by name: what is wished, and what the run has."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={one!r} (the run has {its!r})" for name, (one, its) in self.items())
+
+
 class InputError(ValueError):
-    """What was given can't be used: a file, an argument, a configuration. The command line exits with 2."""
+    """What was given can't be used: a file, an argument, a configuration. The command line exits with 2.
+
+    Parameters
+    ----------
+    message : a sentence. `$name` in it stands for an argument with its value, as `name=value` in Python,
+        as its flag on the command line.
+    arguments : these values, by name.
+    """
+
+    def __init__(self, message: str = "", /, **arguments: Any) -> None:
+        self.message, self.arguments = message, arguments
+        super().__init__(self.told(in_python))
+
+    def told(self, shown: Callable[[str, Any], str]) -> str:
+        """Return the message with each argument as `shown` writes its name and value."""
+
+        def put(found: re.Match[str]) -> str:
+            name = found[1]
+            return shown(name, self.arguments[name]) if name in self.arguments else found[0]
+
+        return re.sub(r"\$(\w+)", put, self.message)
 
 
 class MissingFile(InputError):
     """A file is not there: another matter than one that is there and can't be read."""
+
+
+def in_python(name: str, value: Any) -> str:
+    """Write an argument as Python has it."""
+    return str(value) if isinstance(value, Differences) else f"{name}={value!r}"
 
 
 @contextmanager
@@ -21,7 +54,8 @@ def naming(source: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{source}: {error}" if source else str(error)) from error
+        message = f"{source}: {error.message}" if source else error.message
+        raise InputError(message, **error.arguments) from error
 
 
 class RunError(RuntimeError):
@@ -46,18 +80,10 @@ STOPPED_BY = {"SIGTERM": 143, "SIGHUP": 129}
 def handle_signals(
     names: Iterable[str], handler: Callable[[int, Any], Any], replaces: Callable[[Any], bool]
 ) -> dict[int, Any]:
-    """Let a function handle some signals, as far as this thread may.
+    """Let a function handle some signals in place of what `replaces` says may go.
 
-    Parameters
-    ----------
-    names : of the signals; one that this system lacks is passed over.
-    handler : called with the number of the signal, and a frame.
-    replaces : whether to take the place of what handles a signal now.
-
-    Returns
-    -------
-    What handled each of them before, by number; nothing in other threads than the main one, as only there are
-    signals delivered.
+    Return what handled each of them before, by number: none in other threads than the main one, as only there
+    are signals delivered.
     """
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():

@@ -11,12 +11,13 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from minibert.arrays import Array
 from minibert.errors import InputError, RunError
 
 LARGEST_WHOLE = 1 << 30  # bytes of a file that is read as one; text of any length is read in pieces
@@ -47,20 +48,13 @@ def writing(path: str | Path, done: str = "written") -> Iterator[None]:
         raise RunError(f"{path} could not be {done}: {reason}; {advice}.") from error
 
 
-def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file, then give it the name `path` in one step.
 
     A reader, a crash or a full disk sees the old file or the new one, never a part of it.
 
-    Parameters
-    ----------
-    path : the name that the finished file gets; its folder is made if it does not exist.
-    write : called with the temporary path; whatever it raises removes the temporary file and new folders.
-
-    Raises
-    ------
-    RunError
-        When the operating system refuses (disk full, no permission); nothing is left behind.
+    Its folder is made if it does not exist. Whatever `write` raises, or a RunError where the operating system
+    refuses (disk full, no permission), leaves nothing behind.
     """
     path = Path(path)
     with writing(path), _made(path.parent), _temporary_file(path) as temporary:
@@ -81,22 +75,13 @@ def _temporary_file(path: Path) -> Iterator[Path]:
         Path(name).unlink(missing_ok=True)
 
 
-def write_folder_atomically(folder: str | Path, fill: Callable[[Path], None]) -> None:
+def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` put files into a temporary folder, then give it the name `folder` in one step.
 
     An empty folder that can't be replaced gets the files one by one, in the order in which they were written:
     the one in which the process works, one where a drive is mounted, and one whose parent is closed.
 
-    Parameters
-    ----------
-    folder : a name that is free, or an empty folder, or a link to one; its parent is made if it does not
-        exist.
-    fill : called with the temporary folder; whatever it raises removes that folder and what is in it.
-
-    Raises
-    ------
-    RunError
-        When the operating system refuses (disk full, no permission, name taken); nothing is left behind.
+    The name is free, or that of an empty folder, or of a link to one; otherwise as `write_atomically`.
     """
     with writing(folder):
         folder = Path(os.path.realpath(folder))  # a link stays one
@@ -117,7 +102,7 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], None]) ->
 
 
 def _has_to_stay(folder: Path) -> bool:
-    """Whether no other folder can be put in the place of this one."""
+    """Return whether no other folder can be put in the place of this one."""
     if not folder.is_dir():
         return False
     is_here = os.path.samefile(folder, os.curdir)  # whoever works in it would be left in one that is gone
@@ -126,7 +111,7 @@ def _has_to_stay(folder: Path) -> bool:
 
 @contextmanager
 def _temporary_folder(name: str, place: Path) -> Iterator[Path]:
-    """A folder in `place` for what will be called `name`, locked as long as it is filled."""
+    """Make a folder in `place` for what will be called `name`, locked as long as it is filled."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=place))
     try:
         with _locked(temporary):
@@ -159,13 +144,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 
 def require_folder(folder: str | Path) -> None:
-    """See that files could be written into a folder, be it there yet or not; nothing is left behind.
-
-    Raises
-    ------
-    InputError
-        When it is no folder, can't be made, or can't be written into.
-    """
+    """Check that files could be written into a folder, be it there yet or not; nothing is left behind."""
     folder = Path(folder)
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
@@ -258,7 +237,7 @@ def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
     if kind not in _SPECIAL or (streams and kind == stat.S_IFIFO):
         return open(path, "rb")
     if streams and kind == stat.S_IFCHR:
-        file = open(path, "rb")
+        file = open(path, "rb")  # noqa: SIM115
         if file.isatty():
             return file
         file.close()
@@ -272,6 +251,15 @@ def crc32_of(path: str | Path) -> int:
         while piece := file.read(1 << 20):
             found = zlib.crc32(piece, found)
     return found
+
+
+def require_intact(folder: Path, checksums: Mapping[str, int]) -> None:
+    """Raise InputError when a file of a folder that was finished is missing, or was altered since."""
+    for name, expected in checksums.items():
+        path = folder / name
+        if not (is_there := os.path.isfile(path)) or crc32_of(path) != expected:
+            what = "is damaged: its checksum differs" if is_there else "is missing"
+            raise InputError(f"{path} {what}; remove {folder} and go on with --resume, which makes it again.")
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -310,13 +298,7 @@ def remove_leftovers(*folders: Path) -> None:
 
 
 def require_own(folder: str | Path) -> None:
-    """See that what a run keeps in its folder really is there; the folder itself may be a link.
-
-    Raises
-    ------
-    InputError
-        When a link leads out of it: a run would write into, and remove, what is not its own.
-    """
+    """Check that what a run keeps in its folder really is there; the folder itself may be a link."""
     home = Path(os.path.realpath(folder))
     for name in OWN:
         place = Path(os.path.realpath(home / name))
@@ -336,7 +318,7 @@ def atomic_text(path: str | Path, text: str) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8", "backslashreplace"))
 
 
-def atomic_tensors(path: str | Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
+def atomic_tensors(path: str | Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
     """Write contiguous arrays, and strings beside them, as safetensors to `path`, whole or not at all.
 
     The format is the length of a header in 8 bytes, the header as JSON, then the arrays end to end, the

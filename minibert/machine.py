@@ -8,7 +8,7 @@ CGROUPS = Path("/sys/fs/cgroup")  # where Linux shows a container its limits
 
 
 def cores() -> int:
-    """Cores that this process may use, the default number of threads.
+    """Count the cores that this process may use, the default number of threads.
 
     As many as the machine has, but no more than taskset or a batch system lets it run on, nor than the
     processor time that its container is given (`docker run --cpus`, a limit of Kubernetes), rounded up:
@@ -20,7 +20,7 @@ def cores() -> int:
 
 
 def _quota() -> float:
-    """Processor time that the container has, in cores; inf where there is no limit."""
+    """Read the processor time that the container has, in cores; inf where there is no limit."""
     try:
         quota, period = map(int, _limits())
     except (OSError, ValueError):  # "max" is no limit
@@ -29,7 +29,7 @@ def _quota() -> float:
 
 
 def _limits() -> list[str]:
-    """Microseconds of processor time, and those in which they may be used."""
+    """Read microseconds of processor time, and those in which they may be used."""
     if (new := CGROUPS / "cpu.max").exists():
         return new.read_text().split()
     return [(CGROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")]

@@ -2,13 +2,15 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from minibert.errors import InputError, MissingFile
+from minibert.errors import Differences, InputError, MissingFile
 from minibert.files import atomic_text
 from minibert.json_files import misfit_of, read_json
 
@@ -21,15 +23,115 @@ LAMB_RATE = 10
 EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # of an engine that has many devices
 
 
+# What a value has to be: in words, and as a test.
+Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
+AT_MOST: Rules = ((f"at most {MOST:,}", lambda x: x <= MOST),)
+COUNT: Rules = (("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0),)
+WHOLE: Rules = (("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1), *AT_MOST)
+POSITIVE: Rules = (("a finite number above 0", lambda x: 0 < x < math.inf),)
+NOT_NEGATIVE: Rules = (("0 or more", lambda x: x >= 0),)
+FINITE: Rules = (("a finite number, 0 or more", lambda x: 0 <= x < math.inf),)
+RATE: Rules = (("at least 0 and below 1", lambda x: 0 <= x < 1),)
+SHARE: Rules = (("above 0 and below 1", lambda x: 0 < x < 1),)
+
+
+def one_of(names: tuple[str, ...]) -> Rules:
+    """Make the rule that a value is one of several names."""
+    return ((f"one of {', '.join(names)}", lambda x: x in names),)
+
+
+def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
+    """Declare a field of a run's options, once for Python and for the command line.
+
+    Parameters
+    ----------
+    default : its default value.
+    help : what the command line says of it.
+    rules : what its value has to be.
+    shown : of its flag, where name, type and default do not say it: `flag`, `metavar`, `choices`, `both_ways`
+        (--flag and --no-flag), `numbers` (several, and what they are), `default` in words.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "rules": rules, **shown})
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Everything that a run is a function of; the options of one kind of run are a dataclass under this."""
 
+    # model
+    attention_dropout: float | None = option(
+        None,
+        "dropout rate of the attention probabilities alone; 0 lets --engine jax use the fastest kernel on a "
+        "GPU",
+        RATE,
+        default="that of --dropout",
+    )
+    dtype: str = option(
+        "float32",
+        "precision: float32 or float64 throughout; bfloat16 for products and activations, with weights, sums "
+        "and losses in float32 (engines cpp and jax); auto: the faster one, bfloat16 on processors with "
+        "AMX or (AMD) AVX512-BF16 and with jax on a GPU or TPU",
+        one_of(DTYPES),
+        choices=DTYPES,
+    )
+    # batches and optimizer
+    accumulate: int | None = option(None, "micro-batches in a step: the same result in less memory", WHOLE)
+    optimizer: str = option("adamw", "", one_of(OPTIMIZERS))
+    warmup: float | None = option(
+        None, "share of the steps in which the rate rises; afterwards it falls to zero", RATE
+    )
+    weight_decay: float = option(0.01, "weight decay of everything but biases and LayerNorm", FINITE)
+    clip_norm: float = option(1.0, "largest norm of the gradient; 0: no limit", NOT_NEGATIVE)
+    beta1: float = option(0.9, "decay of the mean of gradients", RATE)
+    beta2: float = option(0.999, "decay of the mean of their squares", RATE)
+    adam_eps: float = option(1e-6, "added to the root of the mean of squares", POSITIVE)
+    bias_correction: bool | None = None
+    google_decay: bool | None = None
+    # the run
+    seed: int = option(0, "seed of everything that is drawn at random", COUNT)
+    engine: str = "auto"
+    threads: int | None = option(None, "", WHOLE)
+    devices: int | None = option(
+        None,
+        "number of devices, each of which computes a part of the batch; the result is that of one",
+        WHOLE,
+        default="all that JAX finds",
+    )
+    fsdp: bool = option(
+        False,
+        "keep only a part of the parameters and moments on each device, for models that are too large for "
+        "one",
+        both_ways=True,
+    )
+    recompute: bool = option(
+        False,
+        "keep only the input of each layer and compute the rest again in the backward pass: much less memory "
+        "for a third more arithmetic",
+        both_ways=True,
+    )
+    checkpoint_steps: int = option(
+        0, "steps between checkpoints; 0: only by --save-seconds", COUNT, flag="--save-every"
+    )
+    checkpoint_seconds: float = option(
+        300.0, "seconds between checkpoints", NOT_NEGATIVE, flag="--save-seconds"
+    )
+    keep: int = option(1, "checkpoints to keep; 0: all", COUNT)
+
+    UNDECIDED: ClassVar[str] = ""  # what the command line calls a default that is None
+    # Fields of version 0.1, as runs have stored them, and what they are called now.
+    RENAMED: ClassVar[dict[str, str]] = {"backend": "engine"}
     # What may differ when a run goes on, having no influence on the weights.
-    FREE: ClassVar[frozenset[str]] = frozenset()
+    FREE: ClassVar[frozenset[str]] = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
     # So may what computes, and in how many pieces: no more than the rounding of sums depends on it.
     MACHINE: ClassVar[frozenset[str]] = frozenset(
-        {"backend", "threads", "accumulate", "devices", "fsdp", "recompute"}
+        {"engine", "threads", "accumulate", "devices", "fsdp", "recompute"}
     )
+
+    @classmethod
+    def about(cls, name: str) -> Mapping[str, Any]:
+        """What `option` was told of a field, by this class or the nearest one above."""
+        fields = (getattr(one, "__dataclass_fields__", {}).get(name) for one in cls.__mro__)
+        return next((field.metadata for field in fields if field is not None and field.metadata), {})
 
     def _make_plain(self) -> None:
         """Paths and NumPy's numbers as JSON has them, in every field."""
@@ -37,16 +139,17 @@ class RunOptions:
             if isinstance(value, Path | np.generic):
                 object.__setattr__(self, name, str(value) if isinstance(value, Path) else value.item())
 
-    def _require(self, what: str, holds: Callable[[Any], bool], *names: str) -> None:
-        """Raise InputError when one of these fields is neither None nor what it should be."""
-        for name in names:
-            value = getattr(self, name)
-            try:
-                valid = value is None or holds(value)
-            except (TypeError, ValueError):  # a string where a number should be
-                valid = False
-            if not valid:
-                raise InputError(f"{name}={value!r} is not valid; give {what}.")
+    def _check(self) -> None:
+        """Raise InputError when a field is neither None nor what its rules say."""
+        for name, value in vars(self).items():
+            for what, holds in self.about(name).get("rules", ()):
+                try:
+                    valid = value is None or holds(value)
+                except (TypeError, ValueError):  # a string where a number should be
+                    valid = False
+                if not valid:
+                    raise InputError(f"${name} is not valid; give {what}.", **{name: value})
+        self._require_spreadable()
 
     def _require_spreadable(self) -> None:
         """Raise InputError when tensors are to be cut that the update needs whole."""
@@ -54,8 +157,9 @@ class RunOptions:
         for name, asked in whole.items():
             if self.fsdp and asked:
                 raise InputError(
-                    f"{name}={getattr(self, name)!r} can't be had with fsdp=True, which leaves each device a "
-                    "piece of every tensor; leave one of them out."
+                    f"${name} can't be had with $fsdp, which leaves each device a piece of every tensor; "
+                    "leave one of them out.",
+                    **{name: getattr(self, name), "fsdp": True},
                 )
 
     def save(self, path: str | Path) -> None:
@@ -78,6 +182,7 @@ class RunOptions:
                 f"{path} is missing: there is no run to go on with; leave out --resume."
             ) from error
         try:
+            found = {cls.RENAMED.get(name, name): value for name, value in found.items()}
             if wrong := misfit_of(cls, found):
                 raise InputError(wrong)
             return cls(**cls._meant(found))
@@ -125,7 +230,7 @@ class RunOptions:
         stored = cls.load(path)
         if given.get("dtype") == "auto":  # what it came to is stored
             given = {name: value for name, value in given.items() if name != "dtype"}
-        if given.get("backend", stored.backend) != stored.backend:  # the other did not hear of these
+        if given.get("engine", stored.engine) != stored.engine:  # the other did not hear of these
             given = EXTRAS | given
         wished = dataclasses.replace(stored, **cls._instead(given)).resolved()
         wished.require_same_run(stored)
@@ -139,14 +244,11 @@ class RunOptions:
     def require_same_run(self, stored: Self) -> None:
         """Raise InputError when a run with the `stored` options can't go on with these."""
         free = self.FREE | self.MACHINE
-        names = [field.name for field in dataclasses.fields(self) if field.name not in free]
-        differing = [
-            f"{name}={getattr(self, name)!r} (the run has {getattr(stored, name)!r})"
-            for name in names
-            if getattr(self, name) != getattr(stored, name)
-        ]
-        if differing:
+        common = RunOptions.__dataclass_fields__
+        names = sorted(vars(self).keys() - free, key=lambda name: (name in common, [*vars(self)].index(name)))
+        pairs = {name: (getattr(self, name), getattr(stored, name)) for name in names}
+        if differing := Differences({name: pair for name, pair in pairs.items() if pair[0] != pair[1]}):
             raise InputError(
-                f"The run cannot go on with {', '.join(differing)}; leave that out, "
-                "or start a new run in another folder."
+                "The run cannot go on with $differing; leave that out, or start a new run in another folder.",
+                differing=differing,
             )

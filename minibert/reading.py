@@ -45,7 +45,7 @@ def byte_pieces(
     kept: bool = False,
     streams: bool = True,
 ) -> Iterator[bytes]:
-    """The bytes of a file in pieces of at most `size`, decompressed if it is a .gz or .xz; the last is empty.
+    """Yield a file in pieces of at most `size` bytes, decompressed if it is .gz or .xz; the last is empty.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def too_much(source: str | Path, most: float) -> InputError:
     )
 
 
-def _plain(raw: BinaryIO, size: int) -> Iterator[bytes]:
+def _plain(raw: BinaryIO | gzip.GzipFile, size: int) -> Iterator[bytes]:
     return iter(lambda: raw.read(size), b"")
 
 
@@ -150,18 +150,7 @@ _PACKED = {".gz": _of_gz, ".xz": _of_xz}
 
 
 def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = True) -> Iterator[bytes]:
-    """The same bytes in pieces that end where a line does.
-
-    Parameters
-    ----------
-    source : what the message of an error calls it.
-    returns : whether a \\r without a \\n behind it ends a line as well.
-
-    Raises
-    ------
-    InputError
-        When a line has more bytes than LONGEST_LINE.
-    """
+    """Yield the bytes in pieces that end where a line does; if `returns`, a lone \\r ends one as well."""
     waiting: list[bytes] = []
     size, number = 0, 1  # of what waits; of the line that it belongs to
     for piece in pieces:
@@ -185,22 +174,14 @@ def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = Tru
 
 
 def text_pieces(file: Path, progress: Callable[[int], None], kept: bool = False) -> Iterator[str]:
-    """The characters of a file in pieces, as `decoded`; the rest as `byte_pieces`."""
+    """Return the characters of a file in pieces, as `decoded`; the rest as `byte_pieces`."""
     return decoded(byte_pieces(file, progress=progress, kept=kept), file)
 
 
 def decoded(pieces: Iterable[bytes], source: str | Path) -> Iterator[str]:
-    """The characters of UTF-8 in pieces, \\r\\n and \\r as \\n, without a byte order mark.
+    """Yield the characters of UTF-8 in pieces, \\r\\n and \\r as \\n, without a byte order mark.
 
-    Parameters
-    ----------
-    pieces : of any length; an empty one is the last.
-    source : what the message of an error calls it.
-
-    Raises
-    ------
-    InputError
-        When it is not UTF-8.
+    Pieces are of any length; an empty one is the last.
     """
     utf8 = codecs.getincrementaldecoder("utf-8")()
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)

@@ -83,5 +83,6 @@ def _as_in_json(found: re.Match[str]) -> str:
 
 
 def _not_encoded(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)  # nothing is read with this handler
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)), error.end

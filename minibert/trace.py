@@ -9,8 +9,7 @@ the arrays alone.
 import functools
 import inspect
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,28 +19,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.files import atomic_text
-from minibert.flops import attention_pairs
+from minibert.model.flops import attention_pairs
 
 FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
 UPDATES = ("global_norm", "adamw", "lamb")
 OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
 # Nothing is computed in these themselves; a cast belongs to whoever changes precision.
-GLUE = ("layers", "layers_backward", "cast", "step", "prepare", "restored", "place", "call", "parts", "enter")
-GLUE += ("leave", "train", "tree", "accumulators", "collected", "fold", "summed", "only_if_finite", "spliced")
+GLUE = ("layers", "layers_backward", "cast")
 OUTSIDE, ITSELF = "outside (data, files, Python)", "this trace itself"
-ARGUMENTS = 40  # at most, of a kernel that does not tell their names
 SMALL = 0.005  # share of the time under which rows are shown together
 
 Arguments = dict[str, Any]
 
 
 def _product(a: str, b: str) -> Callable[[Arguments], int]:
-    """2 M N K of a (M,K) times b (K,N)."""
+    """Count 2 M N K of a (M,K) times b (K,N)."""
     return lambda given: 2 * given[a].size * given[b].shape[-1]
 
 
 def _attention(products: int) -> Callable[[Arguments], int]:
-    """So many products of queries with keys, of real lengths; two forward, four backward."""
+    """Count so many products of queries with keys, of real lengths; two forward, four backward."""
 
     def count(given: Arguments) -> int:
         lengths, (_, A, D) = np.diff(given["cu_seqlens"]), given["q"].shape
@@ -152,15 +149,16 @@ class Trace:
         self._running: list[_Frame] = []
         self._forward: dict[int, int] = {}  # id of what was saved -> operations of who saved it
         self._itself = 0.0
-        self._began, self._ended = perf_counter(), None
+        self._began = perf_counter()
+        self._ended: float | None = None
 
     @property
     def seconds(self) -> float:
         """How long the engine has been watched."""
         return (self._ended or perf_counter()) - self._began
 
-    def as_one(self, op: str, function: Callable) -> Callable:
-        """The same function, with a row of its own that takes in every operation it calls."""
+    def as_one(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Give a function a row of its own, which takes in every operation it calls."""
 
         @functools.wraps(function)
         def whole(*args: Any, **kwargs: Any) -> Any:
@@ -169,7 +167,7 @@ class Trace:
         return whole
 
     def rows(self) -> list[Row]:
-        """What took longest first; at the end what is in no operation."""
+        """List what took longest first; at the end what is in no operation."""
         total = self.seconds
         found = [
             Row(*key, s.calls, s.seconds, s.seconds / total, s.operations, s.moved)
@@ -181,7 +179,7 @@ class Trace:
         return found + [Row(name, "", 0, seconds, seconds / total, 0, 0) for name, seconds in outside]
 
     def table(self, peak: float | None = None) -> str:
-        """The rows as a table.
+        """Write the rows as a table.
 
         Parameters
         ----------
@@ -225,8 +223,10 @@ class Trace:
         ]
         atomic_text(path, json.dumps(facts | {"seconds": self.seconds, "rows": rows}, indent=1) + "\n")
 
-    def _around(self, name: str, function: Callable, names: list[str], kernel: bool, saves: bool) -> Callable:
-        """The same operation, seen.
+    def _around(
+        self, name: str, function: Callable[..., Any], names: Sequence[str], kernel: bool, saves: bool
+    ) -> Callable[..., Any]:
+        """Watch an operation.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class Trace:
         saves : whether it returns (y, saved).
         """
 
-        def work(args: tuple, kwargs: dict, result: Any) -> tuple[int, int]:
+        def work(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> tuple[int, int]:
             given = dict(zip(names, args, strict=False)) | kwargs
             try:
                 return self._operations(name, given, result), _moved(name, given, result, kernel, saves)
@@ -251,10 +251,10 @@ class Trace:
     def _timed(
         self,
         key: tuple[str, str],
-        function: Callable,
-        args: tuple,
-        kwargs: dict,
-        work: Callable | None,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        work: Callable[..., Any] | None,
         closed: bool = False,
     ) -> Any:
         """Call a function, and add what it took to the row of `key`."""
@@ -296,7 +296,7 @@ class Trace:
         return name, caller or (BACKWARD if name in OF_BACKWARD else FORWARD)
 
     def _operations(self, name: str, given: Arguments, result: Any) -> int:
-        """Floating-point operations of a call in which no other was seen."""
+        """Count the floating-point operations of a call in which no other was seen."""
         if "saved" in given:
             known = name.removesuffix("_backward") in OPERATIONS
             return 2 * self._forward.pop(id(given["saved"]), 0) if known else 0
@@ -350,20 +350,14 @@ class _Kernels:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._kernels, name)
-        if callable(found):
-            found = self._trace._around(name, found, _argument_names(found), True, False)
+        if names := self._kernels.arguments.get(name):
+            found = self._trace._around(name, found, names, True, False)
             setattr(self, name, found)
         return found
 
 
-def _argument_names(kernel: Callable) -> list[str]:
-    """As pybind11 writes them into the docstring, of the first overload: `name(self: T, a: T, b: T) -> T`."""
-    line = next((line for line in (kernel.__doc__ or "").splitlines() if "(self: " in line), "")
-    return re.findall(r"\b(\w+): ", line)[1:] or [str(number) for number in range(ARGUMENTS)]
-
-
 def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) -> int:
-    """Bytes of all arrays that go into a call and come out of it, of tables the rows that are asked for."""
+    """Count the bytes of all arrays that go into a call and come out; of tables the rows asked for."""
     tables, total = TABLES.get(name, {}), 0
     for argument, value in given.items():
         if argument in tables:
@@ -385,7 +379,7 @@ def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) 
 
 
 def _arrays(value: Any) -> Iterator[Any]:
-    """The arrays in nested tuples and lists."""
+    """Yield the arrays in nested tuples and lists."""
     if isinstance(value, tuple | list):
         for one in value:
             yield from _arrays(one)
@@ -394,7 +388,7 @@ def _arrays(value: Any) -> Iterator[Any]:
 
 
 def _cells(row: Row, peak: float | None) -> list[str]:
-    """A line of the table."""
+    """Write a line of the table."""
     return [
         row.op,
         row.direction,

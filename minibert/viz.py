@@ -10,7 +10,7 @@ import numpy as np
 from minibert.errors import InputError
 from minibert.files import write_atomically
 from minibert.json_files import read_json
-from minibert.runlog import read_metrics
+from minibert.training.runlog import read_metrics
 
 INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
 PIECE_COLOURS = ("#dbe7f3", "#f6e3c5", "#dcefd9", "#f3d9e1", "#e4def2")
@@ -24,7 +24,7 @@ STAGE_WIDTH = 56.0  # points that "length 512" takes, with some room
 
 # values (n,) -> (n,)
 def smoothed(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean over a centred window that shrinks at both ends; an even one reaches further back than ahead.
+    """Average over a centred window that shrinks at both ends; an even one reaches further back than ahead.
 
     Where a window holds a value that is not finite, the mean is not a number.
 
@@ -58,7 +58,7 @@ def save_run_picture(run: str | Path) -> Path:
 
 
 def draw_run(run: str | Path, figure: Any = None) -> Any:
-    """The loss curve of a finished pre-training run.
+    """Draw the loss curve of a finished pre-training run.
 
     Drawn are the masked-LM loss of training, or left to right that of the next words, the looks at the
     held-out text on the way, the last held-out loss, and the unigram entropy of its targets, which a model
@@ -104,7 +104,7 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
 
 
 def _draw_training(axes: Any, metrics: Sequence[dict[str, float]], begins: Sequence[int]) -> np.ndarray:
-    """Every step, faintly, and the curve, smoothed within each stage, which is returned."""
+    """Draw every step, faintly, and the curve, smoothed within each stage, which is returned."""
     steps = np.array([line["step"] for line in metrics])
     losses = np.array([line["mlm_loss"] for line in metrics])
     axes.plot(steps, losses, color=PALE, linewidth=0.5, alpha=0.4)
@@ -125,7 +125,7 @@ def _draw_floor(axes: Any, unigram: float, last: int) -> None:
 
 
 def _mark_stages(axes: Any, stages: Sequence[tuple[int, int]]) -> None:
-    """A thin line where each stage begins, its sequence length beside it, lower where another stands."""
+    """Draw a thin line where each stage begins, its length beside it, lower where another stands."""
     low, high = axes.get_xlim()
     width = axes.get_window_extent().width * 72 / axes.figure.dpi  # in points
     ends: list[float] = []  # of the last label of each line
@@ -145,7 +145,7 @@ def _mark_stages(axes: Any, stages: Sequence[tuple[int, int]]) -> None:
 def draw_attention(
     maps: np.ndarray, tokens: Sequence[str], title: str = "", darkest: float | None = None
 ) -> Any:
-    """The attention of every head of one layer for one sequence.
+    """Draw the attention of every head of one layer for one sequence.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def draw_attention(
 
 
 def draw_pieces(tokenizer: Any, text: str) -> Any:
-    """A text as the pieces it falls into, one colour a word, each with its id.
+    """Draw a text as the pieces it falls into, one colour a word, each with its id.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def draw_pieces(tokenizer: Any, text: str) -> Any:
 
 
 def _rows_of_pieces(ids: Sequence[int], vocab: Sequence[str]) -> list[list[tuple[str, int, int, int, int]]]:
-    """(piece, id, number of its word, left edge, width) of every piece, broken into rows between words."""
+    """Break (piece, id, number of its word, left edge, width) of every piece into rows between words."""
     rows: list[list[tuple[str, int, int, int, int]]] = [[]]
     left, word = 0, -1
     for number in ids:

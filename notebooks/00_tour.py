@@ -28,12 +28,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from minibert import Bert, BertConfig, Tokenizer, bert, viz
-from minibert.batch import Batch, Sequence
+from minibert import Bert, BertConfig, Tokenizer, viz
 from minibert.data.corpus import embedded_corpus, sentences
-from minibert.gradcheck import complex_step
+from minibert.gradcheck.sheet import complex_step
+from minibert.model import bert
+from minibert.model.batch import Batch, Sequence
+from minibert.model.params import Parameters, initialise
 from minibert.ops import Ops
-from minibert.params import Parameters, initialise
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 110, "axes.spines.top": False, "axes.spines.right": False}
@@ -153,9 +154,9 @@ axes.legend();
 # found.
 
 # %%
-from minibert.pretrain import figures_text, pretrain
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import fill_mask
+from minibert.pretraining.run import metrics_text, pretrain
 
 folder = Path(tempfile.mkdtemp())
 run = folder / "tour"
@@ -164,7 +165,7 @@ options = PretrainOptions(
     vocab=folder / "vocabulary", minutes=1.75, seq_length="10", batch_size=100, next_sentence=False, evaluations=5
 )
 report = pretrain(options, run)
-print(figures_text(report["held_out"]))
+print(metrics_text(report["held_out"]))
 
 # %% [markdown]
 # The dashed line is the **unigram floor**: the best that anyone can do who looks at no context at all. Whatever is
@@ -206,6 +207,6 @@ viz.draw_attention(seen.attentions[0][0], pair.tokens, "Layer 1, after a minute"
 # ## Where to go from here
 #
 # * The folder of a run is a Hugging Face folder: `transformers.AutoModelForPreTraining.from_pretrained(run)` loads it.
-# * `minibert/ops/` has the mathematics, forward directly above backward; `minibert/bert.py` puts it together in
+# * `minibert/ops/` has the mathematics, forward directly above backward; `minibert/model/bert.py` puts it together in
 #   200 lines.
 # * `minibert pretrain --help` lists what else can be varied: sizes, masking rates, whole words, left-to-right.

@@ -32,16 +32,17 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from minibert import Bert, Tokenizer, heads
-from minibert.batch import Feature, Sequence, TaskBatch
+from minibert import Bert, Tokenizer
 from minibert.data.corpus import embedded_corpus, sentences
-from minibert.finetune import classify, finetune
 from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.run import classify, finetune
 from minibert.metrics import bootstrap, confusion, paired_bootstrap
+from minibert.model import heads
+from minibert.model.batch import Feature, Sequence, TaskBatch
+from minibert.model.params import Head, initialise
 from minibert.ops import Ops
-from minibert.params import Head, initialise
-from minibert.pretrain import pretrain
 from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.run import pretrain
 
 plt.rcParams |= {"figure.dpi": 110, "axes.spines.top": False, "axes.spines.right": False}
 warnings.formatwarning = lambda message, *_, **__: f"{message}\n"  # the sentence alone
@@ -101,7 +102,7 @@ print(f"{config.L} layers of {config.H}, {tokenizer.vocab_size:,} pieces")
 # ## 3. One output layer
 #
 # The pooled vector of `[CLS]`, $c = \tanh(W h_{\text{[CLS]}} + b)$, is multiplied by one new matrix, a column
-# for each author, and the softmax of that is the answer. `minibert/heads.py` has it, forward and backward, in some
+# for each author, and the softmax of that is the answer. `minibert/model/heads.py` has it, forward and backward, in some
 # 200 lines with the heads of the other tasks. Before training the answer is no better than a guess: the loss is
 # about $\ln 9$.
 

@@ -56,7 +56,7 @@ def run(model, sst2, tmp_path_factory):
     """A run folder, finished, that has learnt its task."""
     from small_tasks import small_options
 
-    from minibert.finetune import finetune
+    from minibert.finetuning.run import finetune
 
     out = tmp_path_factory.mktemp("runs") / "sst2"
     finetune(small_options(model, sst2), out, show=False)
@@ -69,6 +69,13 @@ def pytest_addoption(parser):
         action="store_true",
         help="fail when a test was skipped because a dependency is not installed (continuous integration)",
     )
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the notebooks as slow."""
+    for item in items:
+        if item.path.suffix == ".ipynb":
+            item.add_marker("slow")
 
 
 @pytest.hookimpl(hookwrapper=True)

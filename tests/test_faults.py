@@ -12,15 +12,15 @@ from command import ROOT, environment
 from faults import KILLED
 from small_tasks import reviews, write_model, write_sst2
 
-from minibert.checkpoint import load_checkpoint
-from minibert.runlog import SPEEDS, read_metrics
+from minibert.training.checkpoint import load_checkpoint
+from minibert.training.runlog import SPEEDS, read_metrics
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 PRETRAIN = [
     "--seq-length=8:0.4,16:0.6", "--batch-size=2", "--held-out=0.2", "--evaluations=2", "--steps=5",
-    "--save-every=2", "--backend=numpy", "--layout=sentences",
+    "--save-every=2", "--engine=numpy", "--layout=sentences",
 ]  # fmt: skip
-FINETUNE = ["--epochs=2", "--max-steps=5", "--batch-size=16", "--save-every=2", "--backend=numpy"]
+FINETUNE = ["--epochs=2", "--max-steps=5", "--batch-size=16", "--save-every=2", "--engine=numpy"]
 TIMES = {"seconds", "training_seconds", *SPEEDS}
 
 
@@ -30,7 +30,7 @@ class Commands:
     def __init__(self, folder, words):
         self.folder, self.words, self.out = folder, words, folder / "run"
         self.errors, self.calls = folder / "errors", folder / "calls"
-        command = [sys.executable, str(ROOT / "tests" / "faults.py")]
+        command = [sys.executable, str(ROOT / "tests" / "support" / "faults.py")]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=environment(), **pipes)
 
@@ -73,7 +73,7 @@ def words_of(command, folder):
         return ["finetune", "sst2", f"--model={model}", f"--data={data}", *FINETUNE]
     documents = ("\n".join(text for text, _ in reviews(6, seed)) for seed in range(8))
     (folder / "text").write_text("\n\n".join(documents))
-    return ["pretrain", str(folder / "text"), f"--init-from={model}", *PRETRAIN]
+    return ["pretrain", str(folder / "text"), f"--model={model}", *PRETRAIN]
 
 
 @pytest.fixture(scope="module", params=["pretrain", "finetune"])
@@ -119,6 +119,7 @@ def test_after_a_fault_at_some_calls_a_run_goes_on_to_the_same_bytes(undisturbed
         meet(undisturbed, kind, at)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["once", "full", "kill"])
 def test_after_a_fault_at_any_call_a_run_goes_on_to_the_same_bytes(undisturbed, kind):

@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+
+from paths import TESTS as HERE
 
 TESTS = {
     "test_whole.py": "import pytest\npytest.importorskip('no_such_library')\ndef test(): pass\n",
@@ -15,7 +16,7 @@ TESTS = {
 
 
 def test_a_missing_library_fails_the_run_and_missing_data_are_told_of(tmp_path):
-    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    shutil.copy(HERE / "conftest.py", tmp_path)
     for name, text in TESTS.items():
         (tmp_path / name).write_text(text)
     # In processes, as `make test` has it: what they find has to reach the one that ends the run.

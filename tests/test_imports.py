@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-PACKAGE = Path(__file__).parent.parent / "minibert"
+from paths import PACKAGE
 
 # File (without .py; * stands for any name) -> what it may import of minibert | of other libraries.
 # A row without a name continues the one above; of two rows that match, the first counts. Open to
-# everyone: `errors`, `files`, `json_files`, `machine`, `reading`, `terminal`, the standard library.
+# everyone: `arrays`, `errors`, `files`, `json_files`, `machine`, `reading`, `terminal`, the standard library.
 TABLE = """
+arrays                  |                                                     |
 errors                  |                                                     |
 files                   |                                                     |
 json_files              |                                                     |
@@ -24,97 +24,104 @@ terminal                |                                                     |
 __init__                | any                                                 |
 __main__                | cli/__init__                                        |
 
-config                  |                                                     | numpy
-params                  | config                                              | numpy
-batch                   | config params                                       | numpy
 ops/*                   | ops/*                                               | numpy
-
-bert                    | config batch                                        |
-heads                   | bert config batch params                            | numpy
-bilstm                  | heads params batch                                  | numpy
-optim                   | ops/updates                                         | numpy
-flops                   | config                                              | numpy
-backends/__init__       | ops/* backends/*                                    | numpy threadpoolctl
-backends/trial          | bert batch config params                            | numpy
-backends/numba_*        | ops/* backends/numba_*                              | numpy numba
-backends/jax_*          | ops/* batch params backends/jax_* errors            | numpy jax
-backends/cpp_primitives | ops/* backends/_kernels                             | numpy
-backends/cpp_ops        | ops/* backends/cpp_primitives                       | numpy
-backends/jax_devices    |                                                     | jax
+model/__init__          |                                                     |
+model/config            |                                                     | numpy
+model/head_kinds        |                                                     |
+model/params            | model/config model/head_kinds                        | numpy
+model/batch             | model/config model/params model/head_kinds          | numpy
+model/bert              | model/config model/batch ops/*                      |
+model/heads             | model/bert model/config model/batch model/params    |
+                        | model/head_kinds ops/*                              | numpy
+model/bilstm            | model/heads model/params model/batch ops/*          | numpy
+model/flops             | model/config                                        | numpy
 
 tokenizer/__init__      | tokenizer/*                                         |
+tokenizer/simple        |                                                     |
 tokenizer/unicode       |                                                     |
 tokenizer/normalize     | tokenizer/unicode                                   |
 tokenizer/native        | tokenizer/_wordpiece                                | numpy
 tokenizer/greedy        | tokenizer/normalize tokenizer/native                | numpy
 tokenizer/encoding      | tokenizer/native                                    | numpy
-tokenizer/formats       |                                                     |
+tokenizer/formats       | tokenizer/simple                                    |
 tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
                         | tokenizer/greedy tokenizer/normalize                |
-                        | tokenizer/native                                    | numpy
-tokenizer/counting      | tokenizer/normalize tokenizer/native                | numpy
-tokenizer/merging       |                                                     | numpy
-tokenizer/learner       | tokenizer/counting tokenizer/merging                |
-                        | tokenizer/formats tokenizer/normalize               |
+                        | tokenizer/native tokenizer/simple                   | numpy
+tokenizer/word_counts   | tokenizer/native                                    | numpy
+tokenizer/text_pieces   |                                                     |
+tokenizer/counting      | tokenizer/normalize tokenizer/native                |
+                        | tokenizer/text_pieces tokenizer/word_counts         | numpy
+tokenizer/merging       | tokenizer/simple                                    | numpy
+tokenizer/learner       | tokenizer/word_counts tokenizer/merging             |
+                        | tokenizer/simple tokenizer/normalize                |
                         | tokenizer/encoding tokenizer/native                 |
                         | tokenizer/unicode                                   | numpy
-tokenizer/report        | tokenizer/counting tokenizer/wordpiece              | numpy
-data/*                  | data/* tokenizer/* batch                            | numpy
-corpora/*               | data/*                                              |
-checkpoint              | bilstm params config                                | numpy safetensors
-hub/*                   | hub/* params config                                 | numpy safetensors
-model                   | bert hub/* params config batch backends/__init__    |
+tokenizer/report        | tokenizer/word_counts tokenizer/wordpiece           | numpy
+metrics/*               | metrics/*                                           | numpy
+
+engines/__init__        | engines/registry engines/hardware                   |
+engines/registry        | ops/* engines/*                                     | numpy
+engines/hardware        | ops/* engines/cpp/primitives engines/jax/devices    | threadpoolctl
+engines/runtime         |                                                     | numpy
+engines/trial           | model/* engines/runtime                             | numpy
+engines/numba/*         | ops/* engines/numba/*                               | numpy numba
+engines/jax/devices     |                                                     | jax
+engines/jax/*           | ops/* model/batch model/params engines/jax/*        |
+                        | engines/runtime                                     | numpy jax
+engines/cpp/__init__    |                                                     |
+engines/cpp/primitives  | ops/* engines/cpp/_kernels                          | numpy
+engines/cpp/ops         | ops/* engines/cpp/primitives                        | numpy
+data/*                  | data/* tokenizer/* model/batch                      | numpy
+hub/*                   | hub/* model/params model/config model/head_kinds    | numpy safetensors
+trace                   | model/flops                                         | numpy
+inference               | model/* hub/* engines/__init__ engines/runtime      |
                         | tokenizer/*                                         | numpy
 
-metrics/*               | metrics/*                                           | numpy
-trace                   | flops                                               | numpy
-gradcases/*             | gradcases/* bert heads bilstm params config batch   | numpy
-gradcheck               | ops/* gradcases/* params                            | numpy
+training/optim          | ops/updates                                         | numpy
+training/runlog         |                                                     | tqdm tensorboardX
+training/progress       | training/runlog                                     | tqdm
+training/checkpoint     | model/*                                             | numpy safetensors
+training/*              | training/* model/* engines/runtime                  | numpy
+gradcheck/*             | gradcheck/* ops/* model/* engines/runtime           | numpy
+viz                     | training/runlog                                     | numpy matplotlib
+tasks/*                 | tasks/* data/* model/* metrics/* tokenizer/*        |
+                        | training/progress engines/runtime                   | numpy
+reports/*               | reports/* tasks/* metrics/* viz training/runlog     | numpy jinja2 markupsafe
 
-runlog                  |                                                     | tqdm tensorboardX
-viz                     | runlog                                              | numpy matplotlib
-train                   | optim checkpoint metrics/* runlog params config     |
-                        | batch                                               | numpy
-pretraining/recipes     |                                                     | numpy
-pretraining/options     | pretraining/recipes config data/* options           |
-pretraining/preparation | pretraining/options data/* tokenizer/* hub/* runlog | numpy tqdm
-pretraining/evaluation  | bert config batch data/*                            | numpy
-pretraining/task        | pretraining/preparation pretraining/evaluation      |
-                        | pretraining/options pretraining/recipes train bert  |
-                        | optim hub/* params config batch data/* flops        | numpy
-pretraining/budget      | pretraining/task pretraining/evaluation             |
-                        | pretraining/recipes train params                    |
-pretraining/predict     | pretraining/preparation pretraining/evaluation      |
-                        | pretraining/options model backends/__init__         |
-                        | data/* tokenizer/*                                  | numpy
 pretraining/__init__    |                                                     |
-pretrain                | pretraining/* train runlog viz model hub/* trace    |
-                        | checkpoint backends/__init__ data/* tokenizer/*     | numpy
-finetuning/task         | batch params                                        | numpy
-finetuning/report       | metrics/* finetuning/results finetuning/markup      | numpy
-                        | finetuning/pictures                                 |
-finetuning/pictures     | viz finetuning/markup                               | numpy
-finetuning/markup       |                                                     | numpy
-finetuning/feature_tagger | finetuning/* bilstm hub/* model backends/__init__  |
-                        | tokenizer/* params batch                            | numpy safetensors
-finetuning/*            | finetuning/* train runlog heads bert bilstm optim   |
-                        | metrics/* viz model hub/* checkpoint flops          |
-                        | backends/__init__ data/* tokenizer/* params         |
-                        | config batch options                                | numpy tqdm
-finetune                | finetuning/* train runlog heads optim metrics/* viz |
-                        | model hub/* checkpoint                              |
-                        | backends/__init__ data/* tokenizer/* params         |
-                        | config batch options                                | numpy tqdm
-experiments/*           | experiments/* pretrain pretraining/* finetune       |
-                        | finetuning/* backends/__init__ runlog               |
-                        | metrics/* viz model config data/* tokenizer/*       | numpy tqdm
+pretraining/recipes     |                                                     | numpy
+pretraining/options     | pretraining/recipes model/config data/* options     |
+pretraining/preparation | pretraining/options data/* tokenizer/* hub/*        |
+                        | training/runlog                                     | numpy tqdm
+pretraining/evaluation  | model/* data/* engines/runtime                      | numpy
+pretraining/objective   | pretraining/preparation pretraining/evaluation      |
+                        | pretraining/options pretraining/recipes             |
+                        | training/* model/* hub/* data/* engines/runtime     | numpy
+pretraining/budget      | pretraining/objective pretraining/evaluation        |
+                        | pretraining/recipes training/* model/params         |
+                        | engines/runtime                                     |
+pretraining/predict     | pretraining/preparation pretraining/evaluation      |
+                        | pretraining/options inference engines/__init__      |
+                        | data/* tokenizer/*                                  | numpy
+pretraining/run         | pretraining/* training/* viz inference hub/* trace  |
+                        | engines/__init__ engines/runtime data/* tokenizer/* |
+                        | model/batch model/params                            | numpy
+frozen/*                | frozen/* tasks/* training/progress training/runlog  |
+                        | model/* inference hub/* engines/__init__            |
+                        | engines/runtime tokenizer/*                         | numpy safetensors
+finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
+                        | model/* inference hub/* engines/__init__ data/*     |
+                        | tokenizer/* options                                 | numpy
 
-corpora/make_books      | data/*                                              |
+experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |
+                        | tasks/* reports/* training/* metrics/* viz          |
+                        | inference model/* data/* tokenizer/*                |
+                        | engines/__init__                                    | numpy tqdm
 cli/*                   | any                                                 | numpy
 """
-OPEN_TO_ALL = {"errors", "files", "json_files", "machine", "reading", "terminal"}
+OPEN_TO_ALL = {"arrays", "errors", "files", "json_files", "machine", "reading", "terminal"}
 # Compiled, each with the one file that imports it; no * stands for one of them.
-EXTENSIONS = {"tokenizer/_wordpiece": "tokenizer/native", "backends/_kernels": "backends/cpp_primitives"}
+EXTENSIONS = {"tokenizer/_wordpiece": "tokenizer/native", "engines/cpp/_kernels": "engines/cpp/primitives"}
 
 
 class Row(NamedTuple):
@@ -224,6 +231,55 @@ def test_file_imports_only_what_its_row_allows(file):
     assert violations(source, file) == []
 
 
+def arrows(package: Path = PACKAGE) -> dict[str, set[str]]:
+    """What each file of the package imports of it, wherever the statement stands."""
+    found = {}
+    for path in package.rglob("*.py"):
+        file = path.relative_to(package).with_suffix("").as_posix()
+        said = imports(path.read_text(encoding="utf-8"), file, package)
+        found[file] = {file_of(one.name, package) for one in said if one.name.split(".")[0] == "minibert"}
+    return found
+
+
+def circle(arrows: dict[str, set[str]]) -> list[str]:
+    """Files that import one another in a circle, if there are any."""
+    done: set[str] = set()
+
+    def search(file: str, path: list[str]) -> list[str]:
+        if file in path:
+            return path[path.index(file) :]
+        if file not in done:
+            for other in sorted(arrows.get(file, ())):
+                if found := search(other, [*path, file]):
+                    return found
+            done.add(file)
+        return []
+
+    return next((found for file in sorted(arrows) if (found := search(file, []))), [])
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    assert circle(arrows()) == []
+
+
+def test_a_planted_circle_is_found_inside_a_room_and_in_a_function(tmp_path):
+    package = tmp_path / "minibert"
+    sources = {
+        "ops/__init__": "",
+        "ops/a": "from minibert.ops.b import B",
+        "ops/b": "from minibert.ops import c",
+        "ops/c": "def late():\n    from minibert.ops.a import A",
+        "ops/d": "import minibert.ops.a",
+    }
+    for file, source in sources.items():
+        path = package / f"{file}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    assert circle(arrows(package)) == ["ops/a", "ops/b", "ops/c"]
+    (package / "ops/c.py").write_text("")
+    assert circle(arrows(package)) == []
+
+
 def test_words_do_not_depend_on_the_unicode_of_the_running_python():
     for file in sources():
         if file.startswith("tokenizer/"):
@@ -238,7 +294,7 @@ def test_only_the_facade_computes_what_it_imports():
         for found in imports((PACKAGE / f"{file}.py").read_text(encoding="utf-8"), file)
         if found.name == "(computed)"
     }
-    assert computing <= {"__init__", "backends/__init__"}
+    assert computing <= {"__init__", "cli/shared/parser", "engines/registry"}
 
 
 @pytest.mark.parametrize("extension", sorted(EXTENSIONS))
@@ -269,19 +325,19 @@ def test_one_file_alone_imports_the_extension(extension):
         ("data/instances", "def draw():\n    from minibert import ops"),
         ("data/instances", "import importlib\nimportlib.import_module('minibert.ops.random')"),
         ("ops/primitives", "import scipy.special"),
-        ("ops/primitives", "from minibert.params import Parameters"),
+        ("ops/primitives", "from minibert.model.params import Parameters"),
         ("ops/primitives", "import jax.numpy"),
-        ("bert", "import numpy as np"),
-        ("bert", "from minibert.ops import Ops"),
-        ("backends/numba_ops", "from minibert.backends.jax_ops import JaxOps"),
-        ("backends/numba_ops", "from .jax_ops import JaxOps"),
-        ("backends/__init__", "from minibert.backends import _kernels"),
-        ("params", "from minibert.bert import encoder"),
-        ("pretrain", "from minibert.cli import main"),
-        ("pretrain", "from minibert import Tokenizer"),
-        ("train", "from minibert import pretrain"),
-        ("train", "import transformers"),
-        ("viz", "from minibert.data.shards import TokenShards"),
+        ("model/bert", "import numpy as np"),
+        ("model/bert", "from minibert.engines import create"),
+        ("engines/numba/ops", "from minibert.engines.jax.ops import JaxOps"),
+        ("engines/numba/ops", "from ..jax.ops import JaxOps"),
+        ("engines/__init__", "from minibert.engines.cpp import _kernels"),
+        ("model/params", "from minibert.model.bert import encoder"),
+        ("pretraining/run", "from minibert.cli import main"),
+        ("pretraining/run", "from minibert import Tokenizer"),
+        ("training/loop", "from minibert.pretraining import run"),
+        ("training/loop", "import transformers"),
+        ("viz", "from minibert.data.shards.store import TokenShards"),
         ("cli/__init__", "from matplotlib import pyplot"),
         ("helpers", ""),
     ],
@@ -295,10 +351,13 @@ def test_planted_wrong_import_is_found(file, source):
     [
         ("tokenizer/wordpiece", "from .normalize import BasicTokenizer\nimport json, numpy as np"),
         ("tokenizer/native", "from minibert.tokenizer import _wordpiece"),
-        ("data/instances", "from minibert.batch import Batch\nfrom minibert.tokenizer import Tokenizer"),
+        (
+            "data/instances",
+            "from minibert.model.batch import Batch\nfrom minibert.tokenizer import Tokenizer",
+        ),
         ("ops/primitives", "from minibert.ops import random\nfrom minibert.errors import InputError"),
         ("viz", "def picture():\n    from matplotlib import pyplot"),
-        ("cli/__init__", "def main():\n    from minibert import pretrain, __version__"),
+        ("cli/__init__", "def main():\n    from minibert.pretraining.run import pretrain"),
     ],
 )
 def test_proper_import_passes(file, source):
@@ -306,9 +365,9 @@ def test_proper_import_passes(file, source):
 
 
 def test_relative_and_lazy_imports_are_read_with_their_lines():
-    source = "import os\ndef f():\n    from ..config import BertConfig\n    from . import random\n"
+    source = "import os\ndef f():\n    from ..model.config import BertConfig\n    from . import random\n"
     assert imports(source, "ops/primitives") == [
         Import(1, "os"),
-        Import(3, "minibert.config"),
+        Import(3, "minibert.model.config"),
         Import(4, "minibert.ops.random"),
     ]

@@ -1,11 +1,10 @@
 """Notebooks and the sources they are made from."""
 
-from pathlib import Path
-
 import jupytext
 import pytest
+from paths import ROOT
 
-SOURCES = sorted((Path(__file__).parent.parent / "notebooks").glob("*.py"))
+SOURCES = sorted((ROOT / "notebooks").glob("*.py"))
 
 
 def cells(path):

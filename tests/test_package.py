@@ -1,6 +1,7 @@
 """The package as a newcomer meets it: quick to import, whole when installed, with a compiler and without."""
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -8,14 +9,14 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 import minibert
 
-ROOT = Path(__file__).parent.parent
-SHIPPED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "minibert", "csrc")
+LICENCES = ("LICENSE", "NOTICE", "LICENSES")
+SHIPPED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", *LICENCES, "minibert", "csrc")
 COMPILER = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
 CPP_COMPILER = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
 ENGINE = """
@@ -25,7 +26,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     tokenizer = Tokenizer([*SPECIAL_TOKENS, "un", "##aff", "##able"])
     tokenizer.encode("a"), Tokenizer(tokenizer.vocab)
-print(tokenizer.engine, tokenizer.encode("Unaffable"), len(caught), *[warning.message for warning in caught])
+print(tokenizer.core, tokenizer.encode("Unaffable"), len(caught), *[warning.message for warning in caught])
 """
 
 
@@ -43,7 +44,8 @@ def test_import_loads_no_library_and_takes_under_150_ms():
 import sys, time
 begin = time.process_time()  # by the clock others may be at work
 import minibert
-print(time.process_time() - begin, sorted({"numpy", "numba", "jax", "matplotlib"} & set(sys.modules)))
+libraries = {"numpy", "numba", "jax", "jinja2", "matplotlib"}
+print(time.process_time() - begin, sorted(libraries & set(sys.modules)))
 """
     spent, loaded = run_python("-c", script).split(maxsplit=1)
     assert loaded.strip() == "[]"
@@ -54,13 +56,13 @@ def test_every_public_name_resolves_to_the_object_of_its_module():
     for name in minibert.__all__:
         assert getattr(minibert, name) is not None
         assert name in dir(minibert)
-    from minibert.config import BertConfig
+    from minibert.model.config import BertConfig
 
     assert minibert.BertConfig is BertConfig
 
 
 def test_unknown_public_name_is_an_attribute_error_that_lists_what_there_is():
-    with pytest.raises(AttributeError, match="'Bart'; it offers Bert"):
+    with pytest.raises(AttributeError, match="'Bart'; it offers Batch, Bert"):
         minibert.Bart  # noqa: B018
 
 
@@ -82,6 +84,7 @@ def no_compiler(tmp_path_factory):
 
 def source_tree(folder):
     """A copy of what an installation is made from, with nothing that was built."""
+    folder.mkdir(exist_ok=True)
     for name in SHIPPED:
         if (ROOT / name).is_dir():
             built = shutil.ignore_patterns("__pycache__", "*.so", "*.pyd")
@@ -121,7 +124,7 @@ def sdist(tmp_path_factory, no_compiler):
 @pytest.fixture(scope="module")
 def quick_compilers(tmp_path_factory):
     """An environment in which compilers leave out what takes them most of a minute: to optimise."""
-    folder, environment = tmp_path_factory.mktemp("compilers"), {}
+    folder, environment = tmp_path_factory.mktemp("compilers"), {"MINIBERT_BUILD_ISAS": "portable,native"}
     for name, compiler in (("CC", COMPILER), ("CXX", CPP_COMPILER)):
         if compiler:
             environment[name] = str(folder / name)
@@ -142,19 +145,77 @@ def compiled_wheel(tmp_path_factory, sdist, quick_compilers):
     return build_wheel(source, target, env=quick_compilers)
 
 
+# It notes what it is told and compiles nothing. Tiles are beyond it, and programs run that are for AVX2.
+FAKE_COMPILER = """#!/bin/sh
+echo "$*" >> "{log}"
+for word; do [ "$word" != -mamx-tile ] || exit 1; done
+while [ "$1" != -o ]; do [ $# -gt 0 ] || exit 0; shift; done
+printf '#!/bin/sh\ncase $0 in *avx2) exit 0; esac; exit 1' > "$2"
+chmod +x "$2"
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="there is one instruction set")
+@pytest.mark.parametrize(
+    ("asked", "sets", "refused"),
+    [
+        ("", ["avx512_bf16", "avx512", "avx2", "portable"], True),
+        ("portable,native", ["avx2", "portable"], False),
+        ("amx, avx512", ["avx512", "portable"], True),
+    ],
+)
+def test_an_instruction_set_that_is_refused_costs_itself_alone(asked, sets, refused, tmp_path):
+    pytest.importorskip("pybind11")
+    source, compiler, log = source_tree(tmp_path / "source"), tmp_path / "compiler", tmp_path / "log"
+    compiler.write_text(FAKE_COMPILER.format(log=log))
+    compiler.chmod(0o755)
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path / "built")]
+    environment = os.environ | {"CC": str(compiler), "CXX": str(compiler), "MINIBERT_BUILD_ISAS": asked}
+    done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert ("this compiler can't do amx: no kernels for that" in done.stderr) == refused
+    assert len(list((tmp_path / "built").rglob("_kernels*"))) == 1
+    told = log.read_text()
+    assert f"-DMB_SETS={' '.join(f'MB_SET({name})' for name in sets)} " in told
+    assert {*re.findall(r"-DMB_ISA=(\w+) \S*.*gemm\.cpp", told)} == set(sets)
+
+
+def test_an_unknown_instruction_set_to_build_for_is_refused(tmp_path):
+    pytest.importorskip("pybind11")
+    environment = os.environ | {"MINIBERT_BUILD_ISAS": "portable,mmx"}
+    command = [sys.executable, "setup.py", "--version"]
+    done = subprocess.run(command, cwd=source_tree(tmp_path / "s"), env=environment, capture_output=True)
+    assert done.returncode == 1
+    assert b"minibert: MINIBERT_BUILD_ISAS names 'mmx'; choose from portable" in done.stderr
+
+
 def test_wheel_holds_every_source_the_corpus_and_the_unicode_table(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "minibert").rglob("*.py")}
     assert sources <= inside
     assert any(name.startswith("minibert/corpora/") for name in inside)
-    assert "minibert/tokenizer/unicode-15.0.0.txt" in inside
+    assert {"minibert/tokenizer/unicode-15.0.0.txt", "minibert/reports/templates/report.html.j2"} <= inside
 
 
-def test_wheel_carries_the_licence_and_no_tests(wheel):
+def test_wheel_carries_the_licences_and_no_tests(wheel):
     inside = zipfile.ZipFile(wheel).namelist()
-    assert any(name.endswith("licenses/LICENSE") for name in inside)
+    licences = {name.partition("dist-info/licenses/")[2] for name in inside} - {""}
+    assert licences == {"LICENSE", "NOTICE", "LICENSES/Unicode-3.0.txt"}
     outside = ("tests", "notebooks", "benchmarks", "csrc", "build")
     assert not [name for name in inside if name.startswith(outside)]
+
+
+def test_wheel_in_pure_python_is_for_every_platform(tmp_path, no_compiler):
+    source = source_tree(tmp_path / "source")
+    path = build_wheel(source, tmp_path / "wheel", env={**no_compiler, "MINIBERT_PURE": "1"})
+    assert path.name.endswith("-py3-none-any.whl")
+
+
+def test_what_is_cited_and_what_is_logged_is_this_version():
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {minibert.__version__}\n" in citation
+    number = minibert.__version__.partition(".dev")[0]
+    assert re.search(rf"^## {re.escape(number)}\b", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
 
 
 def test_installed_without_a_compiler_the_command_runs_and_says_what_is_missing(wheel, no_compiler, tmp_path):
@@ -177,13 +238,17 @@ def test_installed_without_a_compiler_the_tokenizer_works_and_warns_once(wheel, 
 def test_source_distribution_holds_what_the_extension_is_made_of(sdist):
     inside = {name.partition("/")[2] for name in tarfile.open(sdist).getnames()}
     files = (ROOT / "csrc").rglob("*")
-    sources = {str(file.relative_to(ROOT)) for file in files if file.suffix in (".c", ".cpp", ".h")}
+    sources = {
+        str(file.relative_to(ROOT)) for file in files if file.suffix in (".c", ".cpp", ".h", ".def", ".mk")
+    }
     assert len(sources) > 30
     assert {"csrc/wordpiece/build.py", "csrc/wordpiece/unicode_tables.py", *sources} <= inside
     assert "minibert/tokenizer/unicode-15.0.0.txt" in inside and "setup.py" in inside
+    assert {"NOTICE", "LICENSES/Unicode-3.0.txt"} <= inside
     assert not [name for name in inside if name.startswith("tests")]
 
 
+@pytest.mark.slow
 def test_installed_with_a_compiler_the_tokenizer_is_the_c_core(compiled_wheel, tmp_path):
     zipfile.ZipFile(compiled_wheel).extractall(tmp_path)
     assert len(list(tmp_path.rglob("minibert/tokenizer/_wordpiece*"))) == 1
@@ -193,14 +258,16 @@ def test_installed_with_a_compiler_the_tokenizer_is_the_c_core(compiled_wheel, t
     assert "core in C" in output and "core in Python" not in output
 
 
+@pytest.mark.slow
 def test_installed_with_a_compiler_auto_is_the_engine_in_cpp(compiled_wheel, tmp_path):
     pytest.importorskip("pybind11")
     zipfile.ZipFile(compiled_wheel).extractall(tmp_path)
-    assert len(list(tmp_path.rglob("minibert/backends/_kernels*"))) == 1
+    assert len(list(tmp_path.rglob("minibert/engines/cpp/_kernels*"))) == 1
     output = run_python("-m", "minibert", "info", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert "auto: cpp: kernels in C++" in output
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_clang_takes_the_kernels_as_gcc_does():
     if (clang := shutil.which("clang++")) is None:

@@ -19,38 +19,39 @@ from typing import Any, NamedTuple
 import pytest
 import small_entities
 from mutations import DEEP, spoiled
+from paths import TESTS
 from small_corpus import write_corpus
 from small_tasks import write_model, write_table
 
 from minibert import cli, hub, viz
-from minibert.checkpoint import checkpoint_path, latest, save_checkpoint
-from minibert.data import choice, glue, ner, pairs, squad, tables, trivia
+from minibert.data import choice, glue, ner, squad, stand_ins as pairs, tables, trivia
 from minibert.data.corpus import sentences
-from minibert.data.joined import link_shards, open_shards, vocabulary_of
+from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.errors import InputError, RunError
 from minibert.experiments import table7
-from minibert.finetune import finetune, report_text
-from minibert.finetuning import activations, feature_based, sweep
-from minibert.finetuning.activations import stored_vectors
+from minibert.finetuning import sweep
 from minibert.finetuning.best import best_epoch
-from minibert.finetuning.feature_tagger import FeatureTagger
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.results import curve
-from minibert.finetuning.stored import TaskFile
-from minibert.finetuning.tagging import Tagging, sentence_bounds
-from minibert.model import Bert
-from minibert.params import Head
-from minibert.pretrain import pretrain
+from minibert.finetuning.run import finetune, report_text
+from minibert.frozen import activations
+from minibert.frozen.activations import stored_vectors
+from minibert.frozen.feature_tagger import FeatureTagger
+from minibert.inference import Bert
+from minibert.model.params import Head
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
-from minibert.runlog import read_metrics
+from minibert.pretraining.run import pretrain
+from minibert.reports.results import curve
+from minibert.tasks.stored import TaskFile
+from minibert.tasks.tagging import Tagging, sentence_bounds
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer
 from minibert.tokenizer.counting import count_files
+from minibert.training.checkpoint import checkpoint_path, latest, save_checkpoint
+from minibert.training.runlog import read_metrics
 
-TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "minibert"
-MUTATIONS = 120  # of every file; tests that are marked slow make more
+MUTATIONS = 40  # of every file; tests that are marked slow make more
 MANY = 1_000
 SHARDS = ("meta.json", "part.json", "tokens.bin", "sentences.bin", "documents.bin")
 GLUE = ("SST-2", "QQP", "QNLI")
@@ -166,7 +167,7 @@ def write_runs(at: Path) -> None:
         patch.setattr(evaluation, "PASSES", 1)
         options = PretrainOptions(
             corpus=(str(corpus),), vocab_size=90, seq_length="8:0.5,16:0.5", batch_size=8, max_positions=16,
-            steps=4, evaluations=1, held_out=0.2, backend="numpy", threads=1,
+            steps=4, evaluations=1, held_out=0.2, engine="numpy", threads=1,
         )  # fmt: skip
         pretrain(options, at / "pretrained", show=False)
     words = ["data", str(at / "corpus.txt"), str(at / "animals.txt"), "--vocab", str(at / "pretrained")]
@@ -182,9 +183,9 @@ def write_frozen_run(at: Path) -> None:
     data, model = small_entities.write_data(at / "conll"), small_entities.write_model(at / "encoder")
     options = FinetuneOptions(
         task="ner", data=data, model=model, feature_based="last", width=4, epochs=1.0, batch_size=4,
-        learning_rates=(1e-2,), backend="numpy", threads=1, max_length=16,
+        learning_rates=(1e-2,), engine="numpy", threads=1, max_length=16,
     ).resolved()  # fmt: skip
-    feature_based.run(options, at / "frozen", show=False)
+    finetune(options, at / "frozen", show=False)
     features, bounds = asked_words(at)
     stored_vectors(Bert.from_pretrained(model, "numpy"), features, bounds, [1], at / "layers")
     shutil.copytree(at / "layers", at / "older")
@@ -292,7 +293,10 @@ READERS = [
     Reader("slow/tokenizer_config.json", lambda at: Tokenizer.from_pretrained(at / "slow")),
     Reader("slower/added_tokens.json", lambda at: Tokenizer.from_pretrained(at / "slower")),
     Reader("slower/special_tokens_map.json", lambda at: Tokenizer.from_pretrained(at / "slower")),
-    Reader("model/tokenizer.json", lambda at: command("convert", at / "model", at / "converted")),
+    Reader(
+        "model/tokenizer.json",
+        lambda at: command("convert", "--model", at / "model", "--out", at / "converted"),
+    ),
     # runs
     Reader("pretrained/training.json", lambda at: PretrainOptions.resumed(at / "pretrained/training.json")),
     Reader("pretrained/report.json", lambda at: draw(at)),
@@ -321,8 +325,11 @@ READERS = [
     Reader(
         "animals.txt", lambda at: command("tokenize", "--vocab", at / "model", "--file", at / "animals.txt")
     ),
-    Reader("animals.txt", lambda at: command("answer", at / "asked", "who?", "--text", at / "animals.txt")),
-    Reader("animals.txt", lambda at: command("tag", at / "frozen", "--text", at / "animals.txt")),
+    Reader(
+        "animals.txt",
+        lambda at: command("answer", "--model", at / "asked", "who?", "--file", at / "animals.txt"),
+    ),
+    Reader("animals.txt", lambda at: command("tag", "--model", at / "frozen", "--file", at / "animals.txt")),
     # tasks
     *(
         Reader(f"{name}/dev.tsv", lambda at, name=name: glue.read(name.lower().replace("-", ""), at, "dev"))
@@ -373,7 +380,9 @@ def place(genuine, request, tmp_path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "count", [MUTATIONS, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
+    "count",
+    [MUTATIONS, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.exhaustive])],
+    ids=["few", "many"],
 )
 @pytest.mark.parametrize("reader", READERS, ids=numbered)
 def test_a_spoiled_file_is_read_or_refused_in_a_sentence(reader, count, place):
@@ -447,9 +456,8 @@ READING = {
 }
 OF_NO_USER = {
     "__main__.py": "the null device",
-    "backends/numba_jit.py": "sources of the package",
-    "backends/jax_cluster.py": "what the processes of a run tell each other",
-    "corpora/make_books.py": "of the project, to make the books anew",
+    "engines/numba/jit.py": "sources of the package",
+    "engines/jax/cluster.py": "what the processes of a run tell each other",
     "machine.py": "the kernel's files",
     "tokenizer/unicode.py": "a file of the package",
 }
@@ -481,6 +489,7 @@ def _reads(call: ast.Call) -> bool:
     return name in READING and owner != "os" and not writes and not copies
 
 
+@pytest.mark.slow
 def test_every_function_that_reads_a_file_is_called_by_a_reader_of_these(place):
     called = set()
 

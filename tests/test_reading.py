@@ -18,31 +18,31 @@ import numpy as np
 import pytest
 from command import ends_badly
 from hypothesis import assume, given, strategies as st
+from paths import PACKAGE
 from small_tasks import write_model
 
-import minibert
 from minibert import Tokenizer, cli, files, hub, reading
-from minibert.bilstm import BilstmConfig
-from minibert.checkpoint import load_checkpoint
-from minibert.cli.lines import text_lines
+from minibert.cli.shared.texts import text_lines
 from minibert.data import ner, tables
 from minibert.data.corpus import embedded_corpus
-from minibert.data.joined import open_shards
 from minibert.data.json_items import array_items
 from minibert.data.lines import numbered_lines
-from minibert.data.parts import Manifest
-from minibert.data.shards import TokenShards
+from minibert.data.shards.joined import open_shards
+from minibert.data.shards.parts import Manifest
+from minibert.data.shards.store import TokenShards
 from minibert.errors import InputError
 from minibert.files import open_file, read_bytes, read_text
-from minibert.finetuning import activations, feature_tagger, registry
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.results import load_report
-from minibert.finetuning.stored import TaskFile
+from minibert.frozen import activations, feature_tagger
+from minibert.model.bilstm import BilstmConfig
 from minibert.pretraining.options import PretrainOptions
 from minibert.reading import _OTHERWISE, LEAST_UNFOLDED, LONGEST_LINE, byte_pieces, whole_lines
-from minibert.runlog import read_metrics
+from minibert.reports.results import load_report
+from minibert.tasks import registry
+from minibert.tasks.stored import TaskFile
+from minibert.training.checkpoint import load_checkpoint
+from minibert.training.runlog import read_metrics
 
-PACKAGE = Path(minibert.__file__).parent
 needs_fifo = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 
 
@@ -123,7 +123,7 @@ def test_commands_bound_what_they_keep_of_a_small_compressed_file(tmp_path, caps
     question = {"id": "1", "question": "q", "answers": [{"text": "a", "answer_start": 0}]}
     gold.write_text(json.dumps({"data": [{"paragraphs": [{"context": "a", "qas": [question]}]}]}))
     for words in (
-        ("answer", "no-run", "Who?", "--text", path),
+        ("answer", "--model", "no-run", "Who?", "--file", path),
         ("score", "squad", str(gold), path),
     ):
         message = ends_badly(capsys, 2, *words)
@@ -143,7 +143,7 @@ def test_what_is_kept_of_a_pipe_is_bounded(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(reading, "LARGEST_WHOLE", 100)
     monkeypatch.setattr("minibert.cli.answer.LARGEST_WHOLE", 100)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"word " * 21)))
-    message = ends_badly(capsys, 2, "answer", "no-run", "Who?")
+    message = ends_badly(capsys, 2, "answer", "--model", "no-run", "Who?")
     assert "the standard input gives more than 100 bytes" in message
     if not hasattr(os, "mkfifo"):
         return
@@ -349,8 +349,7 @@ def in_time(seconds=60):
 OWN = {
     "machine": "files of the system's",
     "tokenizer/unicode": "a table of the package's",
-    "corpora/make_books": "what the author of the books has fetched",
-    "backends/numba_jit": "the package's own sources",
+    "engines/numba/jit": "the package's own sources",
 }
 
 

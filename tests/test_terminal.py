@@ -1,23 +1,22 @@
 """What reaches a terminal: no character of a file that would act there, from any command, in any form."""
 
 import ast
-import doctest
 import json
 import re
 import sys
 import unicodedata
-from pathlib import Path
 
 import pytest
 from command import ends_badly, notice  # noqa: F401 (a fixture)
+from paths import PACKAGE
 from small_tasks import OTHERS, small_config
 
-from minibert import cli, hub, runlog, terminal
-from minibert.params import initialise
+from minibert import cli, hub
+from minibert.model.params import initialise
 from minibert.terminal import json_text, printable, printable_text
 from minibert.tokenizer import SPECIAL_TOKENS
+from minibert.training import runlog
 
-PACKAGE = Path(__file__).parent.parent / "minibert"
 # ESC, and the one byte of C1 for ESC [; a bell; direction and its isolates; what hides; another line end.
 HOSTILE = ["\x1b]0;x\x07", "\x9b31m", "a\u202eb", "\u2066c\u2069", "d\u200be", "f\u2028g", "\u061ch", "\x7f"]
 JOINERS = {"\u180e", "\u200c", "\u200d"}
@@ -72,10 +71,6 @@ def test_a_name_from_a_file_makes_no_line_and_no_column_of_its_own():
     assert printable("a\r\n\tb") == r"a\r\n\tb"
 
 
-def test_examples_in_docstrings_are_what_happens():
-    assert doctest.testmod(terminal) == (0, 2)
-
-
 def test_sentences_about_progress_go_the_same_way(capsys):
     runlog.say("Run 1, \x1b[31mred\u202e.\nNext")
     assert capsys.readouterr().err == "Run 1, \\x1b[31mred\\u202e.\nNext\n"
@@ -106,7 +101,7 @@ def printing(source):
 
 # Who may: the function itself; `say`, above progress bars; two that open or move the streams, and the one
 # sentence that is ready for an abort of JAX's.
-MAY_PRINT = {"terminal.py", "runlog.py", "__main__.py", "backends/jax_cluster.py"}
+MAY_PRINT = {"terminal.py", "training/runlog.py", "__main__.py", "engines/jax/cluster.py"}
 
 
 def test_nothing_prints_past_the_one_function():
@@ -160,7 +155,7 @@ def finetuned(model, tmp_path_factory):
             lines = [json.dumps(row) + "\n" for row in rows]
             (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
         words = ["finetune", task, "--model", str(model), "--data", str(folder), "--out", str(folder / "run")]
-        assert cli.main([*words, *"--max-steps 1 --batch-size 4 --backend numpy --quiet".split()]) == 0
+        assert cli.main([*words, *"--max-steps 1 --batch-size 4 --engine numpy --quiet".split()]) == 0
         return folder / "run"
 
     return make
@@ -178,7 +173,7 @@ def printed(capsys, *words):
 
 
 def test_pieces_of_a_vocabulary(model, capsys):
-    text, as_json = printed(capsys, "fill-mask", model, "the film is [MASK]", "--top", "24")
+    text, as_json = printed(capsys, "fill-mask", "--model", model, "the film is [MASK]", "--top", "24")
     assert r"%  \x1b]0;x\x07" in text and len(text.splitlines()) == 24
     assert {*HOSTILE} <= json.loads(as_json)[0].keys()
 
@@ -187,21 +182,21 @@ def test_classes_of_a_text(finetuned, capsys):
     labels = ["\x1b[31mred\n100%  x", "\u202eb\tc"]
     rows = [{"text": f"the {word}", "label": labels[number % 2]} for number, word in enumerate(OTHERS)]
     run = finetuned("classify", rows)
-    text, as_json = printed(capsys, "classify", run, "the film")
+    text, as_json = printed(capsys, "classify", "--model", run, "the film")
     assert sorted(line[9:] for line in text.splitlines()) == sorted(map(printable, labels))
     assert json.loads(as_json)["probabilities"].keys() == {*labels}
-    text, _ = printed(capsys, "evaluate", run)
+    text, _ = printed(capsys, "evaluate", "--model", run)
     assert r"\x1b[31mred\n100%  x" in text
 
 
 def test_tags_and_entities_of_a_text(finetuned, capsys):
     row = {"words": ["the", "film"], "tags": ["B-\x1b[31m\n", "I-\x9b31m"]}
     run = finetuned("tag", [row] * 4)
-    text, as_json = printed(capsys, "tag", run, "the\u202e film\x1b[2J")
+    text, as_json = printed(capsys, "tag", "--model", run, "the\u202e film\x1b[2J")
     words, _, entities = text.partition("\n\n")
     assert len(words.splitlines()) == len(json.loads(as_json)["words"])
     assert len(entities.splitlines()) == len(json.loads(as_json)["entities"])
-    text, _ = printed(capsys, "evaluate", run)
+    text, _ = printed(capsys, "evaluate", "--model", run)
     assert r"f1 \x1b[31m\n " in text
 
 
@@ -210,7 +205,7 @@ def test_answers_and_the_passages_around_them(finetuned, capsys, tmp_path):
     run = finetuned("qa", [{"question": "the film", "context": context, "answer": context[4:13]}] * 4)
     file = tmp_path / "text.txt"
     file.write_text(context, encoding="utf-8")
-    text, as_json = printed(capsys, "answer", run, "the \x1b[0mfilm", "--text", file, "--top", "3")
+    text, as_json = printed(capsys, "answer", "--model", run, "the \x1b[0mfilm", "--file", file, "--top", "3")
     assert r"\x1b[31mfilm\u202e" in text.replace(">>", "").replace("<<", "")
     assert json.loads(as_json)["question"] == "the \x1b[0mfilm"
 

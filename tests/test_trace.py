@@ -9,14 +9,22 @@ import numpy as np
 import pytest
 from command import PATIENCE, notice, start, wait_for_step  # noqa: F401 (a fixture)
 from engines import ENGINES
+from objectives import update_once
 from small_corpus import write_corpus
 
-from minibert import backends, bert, cli, flops, trace
-from minibert.gradcases import SIZES, config_of, dropout_of, random_batch, random_parameters
+from minibert import cli, engines, trace
+from minibert.gradcheck.cases import (
+    SIZES,
+    config_of,
+    dropout_of,
+    random_batch,
+    random_parameters,
+)
+from minibert.model import bert, flops
 from minibert.ops import Ops
-from minibert.optim import AdamW
-from minibert.runlog import RunLog, read_metrics
 from minibert.trace import watch
+from minibert.training.optim import AdamW
+from minibert.training.runlog import RunLog, read_metrics
 
 every_engine = pytest.mark.parametrize(
     "engine", [*ENGINES, "cpp without blocks", "cpp in bfloat16"], indirect=True
@@ -28,8 +36,8 @@ FLAGS = "--vocab-size 120 --seq-length 16 --batch-size 8 --held-out 0.2 --thread
 def engine(request):
     name, _, how = request.param.partition(" ")
     if not how:
-        return backends.create(name, threads=1)
-    made = pytest.importorskip("minibert.backends.cpp_ops", reason="the kernels in C++ are not built")
+        return engines.create(name, threads=1)
+    made = pytest.importorskip("minibert.engines.cpp.ops", reason="the kernels in C++ are not built")
     return made.CppOps(fuse=how != "without blocks", dtype="bfloat16" if "bfloat16" in how else "float32")
 
 
@@ -41,7 +49,7 @@ def one_step(ops, causal=False, size="ugly"):
     grads, optimizer = params.zeros_like(), AdamW(params.flat, params.decayed)
     _, saved = bert.pretraining_loss(ops, config, params.tree, batch, dropout_of(ops, batch))
     bert.pretraining_loss_backward(ops, config, saved, params.tree, grads.tree)
-    optimizer.step(ops, params.flat, grads.flat, 1e-3)
+    update_once(optimizer, ops, params.flat, grads.flat, 1e-3)
     return config, batch, params.flat, grads.flat
 
 
@@ -95,20 +103,14 @@ def test_of_tables_only_the_rows_taken_count(engine):
 
 
 class Kernels:
-    """Kernels as pybind11 shows them, which do nothing."""
+    """Kernels that do nothing, as the extension offers them: with the names of their arguments."""
+
+    arguments = {"gemm": ("a", "b", "out", "add"), "adamw": ("params", "grads", "m", "v"), "novelty": "abcd"}
 
     def gemm(self, *given):
-        """gemm(self: Engine, a: numpy.ndarray, b: numpy.ndarray, out: numpy.ndarray, add: bool) -> None"""
+        pass
 
-    def adamw(self, *given):
-        """adamw(*args, **kwargs)
-        Overloaded function.
-
-        1. adamw(self: Engine, params: numpy.ndarray, grads: numpy.ndarray, m: tuple[int, int], v: object)
-        """
-
-    def novelty(self, *given):
-        """Nobody knows its arguments."""
+    adamw = novelty = gemm
 
 
 def test_bytes_are_those_of_the_dtype_whatever_it_is():
@@ -123,6 +125,19 @@ def test_bytes_are_those_of_the_dtype_whatever_it_is():
     assert rows["gemm", "forward"].moved == 2 * (24 + 24) + 2 * 4 * 36  # added to: read and written
     assert rows["adamw", "update"].moved == 4 * 10 * (4 + 3)
     assert rows["novelty", "forward"].moved == 2 * (24 + 24) + 16
+
+
+def test_the_kernels_and_arguments_that_a_trace_knows_are_there():
+    kernels = pytest.importorskip("minibert.engines.cpp._kernels").Engine.arguments
+    assert {*trace.UPDATED, *trace.ADDED_TO} <= set(kernels)
+    for name, updated in trace.UPDATED.items():
+        assert set(updated) <= set(kernels[name])
+    for name, updated in trace.ADDED_TO.items():
+        assert {updated, "add"} <= set(kernels[name])
+    for name in {*trace.OPERATIONS, *trace.TABLES} - set(kernels):
+        assert callable(getattr(Ops, name))
+    for name in {*trace.OPERATIONS, *trace.TABLES} & set(kernels):
+        assert set(trace.TABLES.get(name, ())) & {*kernels[name]} or name in trace.OPERATIONS
 
 
 @every_engine
@@ -270,7 +285,7 @@ def corpus(tmp_path_factory):
 def test_pretrain_traces_and_ends_with_the_same_weights(name, corpus, tmp_path, capsys):
     command = ["pretrain", str(corpus), *FLAGS, "--steps", "6", "--evaluations", "2", "--quiet"]
     for out, more in (("plain", []), ("traced", ["--trace"])):
-        assert cli.main([*command, "--backend", name, "--out", str(tmp_path / out), *more]) == 0
+        assert cli.main([*command, "--engine", name, "--out", str(tmp_path / out), *more]) == 0
     weights = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("plain", "traced")]
     assert weights[0] == weights[1]
     errors = capsys.readouterr().err
@@ -279,7 +294,7 @@ def test_pretrain_traces_and_ends_with_the_same_weights(name, corpus, tmp_path, 
     assert (found["engine"], found["steps"]) == (name, 6)
     calls = {(row["op"], row["direction"]): row["calls"] for row in found["rows"]}
     assert calls["adamw", "update"] == 6 and calls["attention", "backward"] == 12
-    assert calls["looks at held-out text", ""] == 2
+    assert calls["evaluations of held-out text", ""] == 2
     assert sum(row["share"] for row in found["rows"]) == pytest.approx(1, abs=1e-4)
     assert not (tmp_path / "plain" / "trace.json").exists()
     assert cli.main(["pretrain", "--out", str(tmp_path / "traced"), "--resume", "--trace", "--quiet"]) == 0
@@ -291,7 +306,7 @@ def test_the_log_of_a_run_has_its_speed(corpus, tmp_path, capsys):
     assert "GFLOP/s" in capsys.readouterr().err
     lines = [line for line in read_metrics(tmp_path / "run") if "loss" in line]
     assert len(lines) == 2 and all(line["useful_gflops"] > 0 for line in lines)
-    if backends.peak(1):
+    if engines.peak(1):
         assert all(0 < line["peak_share"] < 1.5 for line in lines)
 
 
@@ -312,22 +327,22 @@ def test_ctrl_c_prints_the_trace_of_what_was_done(corpus, tmp_path):
 
 
 def test_the_peak_is_a_speed_that_a_processor_can_have():
-    one = backends.peak(1)
+    one = engines.peak(1)
     if one is None:
         pytest.skip("the kernels in C++ are not built")
     # Two units of 16 lanes, two operations each, 6 GHz: 384. bfloat16 does twice that with vectors, and with
     # tiles 16 x 16 x 32 products in 16 cycles: 6,144. A loop that the compiler took out shows more.
-    tiles = "amx" in backends.instruction_sets()
-    assert 0.1 < one < 400 and 0.1 < backends.peak(1, "bfloat16") < (6200 if tiles else 800)
-    assert backends.peak(1, "float64") < 200
+    tiles = "amx" in engines.instruction_sets()
+    assert 0.1 < one < 400 and 0.1 < engines.peak(1, "bfloat16") < (6200 if tiles else 800)
+    assert engines.peak(1, "float64") < 200
 
 
 def test_info_tells_of_the_engine_that_is_chosen(capsys):
-    assert cli.main(["info", "--json", "--backend", "numpy", "--threads", "1"]) == 0
+    assert cli.main(["info", "--json", "--engine", "numpy", "--threads", "1"]) == 0
     engine = json.loads(capsys.readouterr().out)["engine"]
     assert (engine["name"], engine["threads"]) == ("numpy", 1)
     assert "peak in float32, GFLOP/s" in engine
-    if sets := backends.instruction_sets():
-        assert cli.main(["info", "--json", "--backend", "cpp", "--threads", "2"]) == 0
+    if sets := engines.instruction_sets():
+        assert cli.main(["info", "--json", "--engine", "cpp", "--threads", "2"]) == 0
         engine = json.loads(capsys.readouterr().out)["engine"]
         assert engine["instruction set"] == sets[0]

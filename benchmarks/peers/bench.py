@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizer_jobs.tables import replace_between_marks
 
-from minibert.config import BertConfig
 from minibert.errors import InputError, RunError
 from minibert.machine import cores
-from minibert.params import parameter_table
+from minibert.model.config import BertConfig
+from minibert.model.params import parameter_table
 from peers import machine, report
 from peers.children import Child, Job, Unavailable, take_turns
 from peers.ways import REFERENCE, Way, on
 from peers.work import Work, weights
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results.md"
 VARIABLES = {  # for JAX, which otherwise takes whatever there is, and nearly all of its memory
     "cpu": {"JAX_PLATFORMS": "cpu"},
     "gpu": {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
@@ -52,7 +52,7 @@ class Kind(NamedTuple):
     operations: Callable[[Work], int]
     compare: Callable[[Any, Any, str], str | None]  # what a way found and the reference, dtype -> complaint
     limits: str
-    mark: str  # the line of README.md after which its tables stand
+    mark: str  # the line of docs/results.md after which its tables stand
 
 
 class Size(NamedTuple):
@@ -265,7 +265,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     found.add_argument("--json", action="store_true", help="print a list of rows")
     found.add_argument("--rows", metavar="FILE", help="measure nothing: tables of what --json has printed")
     found.add_argument(
-        "--write-readme", dest="write", action="store_true", help="put the tables into README.md"
+        "--write-results", dest="write", action="store_true", help="put the tables into docs/results.md"
     )
     found.set_defaults(device="cpu", attention_dropout=None)
     return found
@@ -307,7 +307,7 @@ def measured_or_read(
         where something was not right, `wrong`.
     tables : of rows, as Markdown.
     mark : the line of the page after which they stand.
-    page : where to write them, README.md when left out.
+    page : where to write them, docs/results.md when left out.
 
     Returns
     -------
@@ -338,7 +338,7 @@ def measured_or_read(
             f"--rows {options.rows} holds rows of something else ({error} is not there, or of another kind); "
             "name what this benchmark has printed with --json."
         ) from error
-    page = page or README
+    page = page or RESULTS
     if options.write and (status or disturbed):
         raise InputError(f"{page.name} takes only full rows from a quiet machine; it is as it was.")
     print(json.dumps(rows, indent=1) if options.json else text)

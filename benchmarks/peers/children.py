@@ -3,6 +3,7 @@
 All of them stay alive and take turns, so that a change of the machine's mood meets everyone.
 """
 
+import contextlib
 import math
 import multiprocessing
 import os
@@ -18,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizer_jobs.learn import peak_memory
 
-from minibert.batch import Batch
-from minibert.config import BertConfig
 from minibert.errors import RunError
+from minibert.model.batch import Batch
+from minibert.model.config import BertConfig
 from peers.work import Work
 
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -112,10 +113,8 @@ class Child:
 
     def close(self) -> None:
         """End the process."""
-        try:
+        with contextlib.suppress(OSError):  # it has ended already
             self._pipe.send(None)
-        except OSError:  # it has ended already
-            pass
         self._process.join(20)
         if self._process.is_alive():
             self._process.kill()
@@ -222,10 +221,8 @@ def resident_memory() -> int:
 
 def forget_peak() -> None:
     """Let the highest memory be counted from now; where the system cannot, from the beginning."""
-    try:
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass
 
 
 def take_turns(

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from minibert import backends
-from minibert.batch import Batch
-from minibert.config import BertConfig
-from minibert.model import Bert, Encoded
-from minibert.params import Parameters
+from minibert import engines
+from minibert.inference import Bert, Encoded
+from minibert.model.batch import Batch
+from minibert.model.config import BertConfig
+from minibert.model.params import Parameters
 
 
 class Minibert:
@@ -21,9 +21,9 @@ class Minibert:
         engine: str,
         dtype: str = "float32",
     ) -> None:
-        backends.keep_freed_memory()
-        ops = backends.create(engine, threads, dtype)
-        self._limits = backends.limit_threads(threads, ops)
+        engines.keep_freed_memory()
+        ops = engines.create(engine, threads, dtype)
+        self._limits = engines.limit_threads(threads, ops)
         self._model = Bert(config, Parameters(config, flat), ops)
         self._batch = batch
 

@@ -10,9 +10,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from minibert.batch import Batch
-from minibert.config import BertConfig
-from minibert.params import Parameters
+from minibert.model.batch import Batch
+from minibert.model.config import BertConfig
+from minibert.model.params import Parameters
 from peers.work import Rectangle
 
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 import transformers
 
-from minibert import backends
-from minibert.batch import Batch
-from minibert.config import BertConfig
+from minibert import engines
+from minibert.model.batch import Batch
+from minibert.model.config import BertConfig
 from peers.train_pytorch import load_weights
 from peers.work import Rectangle
 
@@ -23,7 +23,7 @@ class PyTorch:
         dtype: str,
         compiled: bool = False,
     ) -> None:
-        backends.keep_freed_memory()
+        engines.keep_freed_memory()
         torch.set_num_threads(threads)
         transformers.utils.logging.disable_progress_bar()
         whole = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))

@@ -28,7 +28,7 @@ class Case(NamedTuple):
     ----------
     op : its name, which is that of the method of everyone who does it.
     what : the same in words.
-    sizes : letters of the README and their values; `n` is the length of every sequence.
+    sizes : letters of the core (docs/architecture.md) and their values; `n` is the length of every sequence.
     dropout : whether it has any.
     seq : length of sequences where that matters.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert import backends
+from minibert import engines
 from minibert.ops import AdamRule, Ops, random
 from peers.operations import EPS, SITE, STEP, Arrays, Case, halves
 
@@ -45,9 +45,9 @@ class Reference(Contestant):
 
     def __init__(self, threads: int, engine: str = "numpy", dtype: str = "float32") -> None:
         super().__init__("float32", threads)
-        backends.keep_freed_memory()
-        self._ops: Ops = backends.create(engine, threads)
-        self._limits = backends.limit_threads(threads, self._ops)
+        engines.keep_freed_memory()
+        self._ops: Ops = engines.create(engine, threads)
+        self._limits = engines.limit_threads(threads, self._ops)
         self._float = np.dtype(dtype)
 
     def choose(self, case: Case, rounded_to: str = "float32") -> None:
@@ -67,8 +67,8 @@ class Reference(Contestant):
     # a (M,K)  b (N,K)
     def _numba_gemm(self, a: np.ndarray, b: np.ndarray) -> Run:
         """The engine's own product, which it uses for few rows; large ones are the library's."""
-        from minibert.backends import numba_products
-        from minibert.backends.numba_jit import Threads, cut
+        from minibert.engines.numba import products as numba_products
+        from minibert.engines.numba.jit import Threads, cut
 
         c, threads = np.empty((len(a), len(b)), self._float), Threads(self._threads)
         ranges = cut(len(b), a.size // 16, numba_products.TILE)
@@ -155,7 +155,7 @@ class Cpp(Contestant):
     """The kernels of csrc/kernels, called one by one with results laid out ahead."""
 
     def __init__(self, threads: int, dtype: str = "float32") -> None:
-        from minibert.backends import _kernels
+        from minibert.engines.cpp import _kernels
 
         super().__init__(dtype, threads)
         self._narrow = dtype == "bfloat16"

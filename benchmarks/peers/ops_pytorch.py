@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from minibert import backends
+from minibert import engines
 from peers.operations import ALWAYS_FLOAT, EPS, RATE, STATISTICS, STEP, Arrays, Case
 from peers.ops_minibert import Contestant, Run, turned
 
@@ -19,7 +19,7 @@ class PyTorch(Contestant):
 
     def __init__(self, threads: int, dtype: str = "float32") -> None:
         super().__init__(dtype, threads)
-        backends.keep_freed_memory()
+        engines.keep_freed_memory()
         torch.set_num_threads(threads)
 
     def choose(self, case: Case) -> None:

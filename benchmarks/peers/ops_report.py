@@ -1,4 +1,4 @@
-"""Rows of `benchmarks/ops.py` as Markdown, for the terminal and for RESULTS.md alike."""
+"""Rows of `benchmarks/ops.py` as Markdown, for the terminal and for docs/results-operations.md alike."""
 
 from typing import Any
 

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.batch import Batch
+from minibert.model.batch import Batch
 from minibert.ops import Ops
 from minibert.pretraining.evaluation import scored_positions
+from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.recipes import Timetable
-from minibert.pretraining.task import Pretraining
-from minibert.train import prefetch
+from minibert.training.loop import prefetch
 
 REHEARSED = 2  # steps of a length before its time counts
 
@@ -41,7 +41,7 @@ class Course(NamedTuple):
 
 
 class Runner:
-    """Steps of training with the time they take; looks at held-out text between them take none.
+    """Steps of training with the time they take; evaluations of held-out text between them take none.
 
     Subclasses train and look. Batches come from one thread that makes them a little ahead, for everyone the
     same; waiting for one counts.

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 import transformers
 
-from minibert.finetuning.batches import epoch_order
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, prepare, read_examples
-from minibert.finetuning.task import Task
+from minibert.tasks.batches import epoch_order
+from minibert.tasks.task import Task
 from peers import squad_features
 
 IGNORED = -100  # the label of a token that has none

@@ -1,4 +1,4 @@
-"""Rows of measurements as Markdown, for the terminal and for README.md alike."""
+"""Rows of measurements as Markdown, for the terminal and for docs/results.md alike."""
 
 import statistics
 from collections.abc import Callable, Iterable

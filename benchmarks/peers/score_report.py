@@ -1,4 +1,4 @@
-"""Scores of fine-tuning on both sides as rows with paired intervals, and as Markdown for README.md."""
+"""Scores of fine-tuning on both sides as rows with paired intervals, and as Markdown for docs/results.md."""
 
 import statistics
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ import numpy as np
 from tokenizer_jobs.tables import table
 
 from minibert import metrics
-from minibert.finetuning.task import Task
+from minibert.tasks.task import Task
 
 SIDES = {"minibert": "minibert", "huggingface": "Hugging Face"}
 CLOSE, NARROW = 1.0, 3.0  # points

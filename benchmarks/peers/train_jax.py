@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert import backends
-from minibert.batch import Batch
-from minibert.config import BertConfig
-from minibert.params import Parameters, nest
+from minibert import engines
+from minibert.model.batch import Batch
+from minibert.model.config import BertConfig
+from minibert.model.params import Parameters, nest
 from peers.schedule import BETAS, CLIP_NORM, EPS, RATE, WEIGHT_DECAY, TrainingStep
 from peers.work import Rectangle
 
@@ -21,7 +21,7 @@ class Jax:
     """Loss, gradients, clipping and AdamW compiled as one, parameters and moments donated."""
 
     def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int) -> None:
-        backends.keep_freed_memory()
+        engines.keep_freed_memory()
         parameters = Parameters(config, flat)
         decays = nest({entry.name: WEIGHT_DECAY if entry.decays else 0.0 for entry in parameters.table})
         self._step = jax.jit(partial(training_step, config, decays), donate_argnums=0)

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from minibert import backends
-from minibert.batch import Batch
-from minibert.config import BertConfig
+from minibert import engines
 from minibert.hub import to_hf
-from minibert.params import Parameters
+from minibert.model.batch import Batch
+from minibert.model.config import BertConfig
+from minibert.model.params import Parameters
 from peers.schedule import BETAS, CLIP_NORM, EPS, RATE, WEIGHT_DECAY, TrainingStep
 from peers.work import IGNORED, Rectangle
 
@@ -193,7 +193,7 @@ class Tuned(PyTorchStep):
         compiled: bool = False,
         device: str = "cpu",
     ) -> None:
-        backends.keep_freed_memory()
+        engines.keep_freed_memory()
         parameters = Parameters(config, flat)
         self._config = config
         self._named: Named = {}

@@ -9,7 +9,7 @@ import transformers
 from torch.utils.data import DataLoader
 
 from minibert.hub import to_hf
-from minibert.params import Parameters
+from minibert.model.params import Parameters
 from peers.tuning import CLIP_NORM, EPS, RATE, WEIGHT_DECAY, Epoch, Tuner
 
 MODELS = {"classify": "BertForSequenceClassification", "span": "BertForQuestionAnswering"}

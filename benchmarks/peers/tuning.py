@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.batch import Feature, Sequence
-from minibert.config import BertConfig
-from minibert.finetuning.batches import epoch_order
-from minibert.params import Head, Parameters, initialise
+from minibert.model.batch import Feature, Sequence
+from minibert.model.config import BertConfig
+from minibert.model.params import Head, Parameters, initialise
+from minibert.tasks.batches import epoch_order
 from peers.work import SPREAD
 
 SEED = 0

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from minibert import backends
+from minibert import engines
 
 REFERENCE = "numpy"
 GPU_ONLY = ("Hugging Face tuned",)
@@ -36,7 +36,7 @@ def on(device: str, found: list[Way]) -> list[Way]:
 def _minibert(factory: str) -> list[Way]:
     return [
         Way(name, dtype, factory, {"engine": name, "dtype": dtype}, {"devices": 1} if name == "jax" else None)
-        for name, engine in backends.TABLE.items()
+        for name, engine in engines.TABLE.items()
         for dtype in ("float32", "bfloat16")
         if dtype in engine.dtypes
     ]

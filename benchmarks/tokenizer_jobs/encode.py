@@ -33,7 +33,7 @@ def batch(case: list, megabytes: float, rounds: int, threads: int) -> dict[str, 
     """Seconds of every way to encode a text, after checking that ids are the same."""
     case = texts.Case(*case)
     vocab, lines = texts.vocab_of(case), texts.lines_of(case.name, megabytes)
-    ours = Tokenizer(vocab, case.lower_case, compat="hf-fast", engine="c")
+    ours = Tokenizer(vocab, case.lower_case, compat="hf-fast", core="c")
     theirs = hugging_face(vocab, case.lower_case)
     lines, n_dropped, moved = agreeing(ours, theirs, lines)
     ways: dict[str, Callable[[], Any]] = {
@@ -96,7 +96,7 @@ def short(rounds: int, calls: int) -> list[dict[str, Any]]:
     """Microseconds for one string from Python."""
     case = texts.cases()[0]
     vocab = texts.vocab_of(case)
-    ours = Tokenizer(vocab, case.lower_case, compat="hf-fast", engine="c")
+    ours = Tokenizer(vocab, case.lower_case, compat="hf-fast", core="c")
     theirs = hugging_face(vocab, case.lower_case)
     found = []
     for name, text in SHORT.items():

@@ -16,9 +16,9 @@ def minibert(path: str, pieces: int, objective: str, threads: int) -> dict[str, 
     from minibert.tokenizer.counting import count_files
 
     began, used = time.perf_counter(), time.process_time()
-    counted = count_files([path], BasicTokenizer(compat="hf-fast"), threads=threads, engine="c")
+    counted = count_files([path], BasicTokenizer(compat="hf-fast"), threads=threads, core="c")
     counting = time.perf_counter() - began
-    vocab = learn_vocab(counted.words, pieces, objective=objective, engine="c")
+    vocab = learn_vocab(counted.words, pieces, objective=objective, core="c")
     seconds = time.perf_counter() - began
     return {
         "seconds": seconds,
@@ -55,13 +55,13 @@ def hugging_face(path: str, pieces: int, threads: int) -> dict[str, Any]:
 def shards(path: str, vocab: list[str]) -> dict[str, Any]:
     """Write the shards of a file of paragraphs. They take the threads that this process may use."""
     from minibert.data.corpus import sentences
-    from minibert.data.shards import write_shards
+    from minibert.data.shards.store import write_shards
     from minibert.tokenizer import Tokenizer
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
         began, used = time.perf_counter(), time.process_time()
         written = write_shards(
-            sentences(path, "paragraphs"), Tokenizer(vocab, engine="c"), Path(folder) / "shards"
+            sentences(path, "paragraphs"), Tokenizer(vocab, core="c"), Path(folder) / "shards"
         )
         seconds = time.perf_counter() - began
         return {

@@ -1,4 +1,4 @@
-"""The measurements of the tokenizer's benchmark as Markdown, for the terminal and for README.md alike."""
+"""The measurements of the tokenizer's benchmark as Markdown, for the terminal and docs/results.md alike."""
 
 import statistics
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 from minibert.errors import InputError
 
-BEGIN = "<!-- written by `python benchmarks/tokenizer.py --write-readme` -->"
+BEGIN = "<!-- written by `python benchmarks/tokenizer.py --write-results` -->"
 END = "<!-- end of what is written -->"
 
 BATCHES = "encode|threads|ids|`encode_batch_fast`|ratio|with offsets|`encode_batch`|ratio"
@@ -130,7 +130,7 @@ def table(head: str, rows: Iterator[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def replace_between_marks(page: str, text: str, mark: str = BEGIN, name: str = "README.md") -> str:
+def replace_between_marks(page: str, text: str, mark: str = BEGIN, name: str = "results.md") -> str:
     """The text of a page with other tables after a mark; `name` is for the complaint.
 
     Raises

@@ -3,26 +3,6 @@
 // floats. Here tiles 0 to 3 are sums, 4 and 5 left operands, 6 and 7 right ones.
 #pragma once
 
-#if defined(__linux__) && defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-namespace mb {
-
-// Whether there are tiles for bfloat16, and the system lets this process have them: it saves their 8 KB only for those who
-// ask.
-static inline bool may_use_tiles() {
-    constexpr unsigned kTiles = 1u << 24, kOfBfloat16 = 1u << 22; // of EDX
-    constexpr long kAskFor = 0x1023, kTileData = 18;              // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTiles) && (d & kOfBfloat16) &&
-           syscall(SYS_arch_prctl, kAskFor, kTileData) == 0;
-}
-
-} // namespace mb
-#endif
-
 #if defined(__AMX_BF16__)
 
 #include <algorithm>

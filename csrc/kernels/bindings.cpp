@@ -47,12 +47,20 @@ py::array empty(const std::vector<py::ssize_t> &shape, bool narrow) {
     return narrow ? taken<uint16_t>(shape) : taken<float>(shape);
 }
 
+// A kernel under its name, and what its arguments are called, for who traces it.
+template <typename Method, typename... Args>
+void define(py::class_<Engine> &engine, py::dict &arguments, const char *name, Method method,
+            const Args &...args) {
+    engine.def(name, method, args...);
+    arguments[name] = py::make_tuple(args.name...);
+}
+
 } // namespace
 } // namespace mb
 
 PYBIND11_MODULE(_kernels, m) {
     using namespace mb;
-    m.doc() = "Kernels in C++ (csrc/kernels), for minibert.backends.cpp_primitives alone.";
+    m.doc() = "Kernels in C++ (csrc/kernels), for minibert.engines.cpp.primitives alone.";
     // Without a text, as Python itself says it; pybind11's own would be "std::bad_alloc".
     py::register_local_exception_translator([](std::exception_ptr error) {
         try {
@@ -71,50 +79,13 @@ PYBIND11_MODULE(_kernels, m) {
     m.def("empty", &empty, py::arg("shape"), py::arg("narrow") = false);
     m.def("release", &release);
     using namespace py::literals;
-    py::class_<Engine>(m, "Engine")
-        .def(py::init<const std::string &, int, bool>(), "isa"_a, "threads"_a, "narrow"_a = false)
+    py::class_<Engine> engine(m, "Engine");
+    engine.def(py::init<const std::string &, int, bool>(), "isa"_a, "threads"_a, "narrow"_a = false)
         .def_property_readonly("isa", &Engine::isa)
-        .def_property_readonly("threads", &Engine::threads)
-        .def("gemm", &Engine::gemm, "a"_a, "b"_a, "out"_a, "add"_a = false)
-        .def("linear", &Engine::linear, "x"_a, "weight"_a, "bias"_a, "y"_a)
-        .def("linear_gelu", &Engine::linear_gelu, "x"_a, "weight"_a, "bias"_a, "tanh_form"_a, "u"_a, "y"_a)
-        .def("linear_gelu_backward", &Engine::linear_gelu_backward, "dy"_a, "weight"_a, "tanh_form"_a, "u"_a,
-             "du"_a)
-        .def("linear_softmax_cross_entropy", &Engine::linear_softmax_cross_entropy, "x"_a, "weight"_a,
-             "bias"_a, "labels"_a, "gradient"_a, "nll"_a, "best"_a)
-        .def("attention", &Engine::attention, "q"_a, "k"_a, "v"_a, "cu_seqlens"_a, "causal"_a, "drop"_a,
-             "y"_a, "softmax"_a, "queries"_a = py::none())
-        .def("attention_backward", &Engine::attention_backward, "dy"_a, "q"_a, "k"_a, "v"_a, "cu_seqlens"_a,
-             "causal"_a, "drop"_a, "y"_a, "softmax"_a, "dq"_a, "dk"_a, "dv"_a, "queries"_a = py::none())
-        .def("gelu", &Engine::gelu, "x"_a, "y"_a, "tanh_form"_a)
-        .def("gelu_backward", &Engine::gelu_backward, "dy"_a, "x"_a, "dx"_a, "tanh_form"_a)
-        .def("tanh", &Engine::tanh, "x"_a, "y"_a)
-        .def("tanh_backward", &Engine::tanh_backward, "dy"_a, "y"_a, "dx"_a)
-        .def("dropout", &Engine::dropout, "x"_a, "y"_a, "drop"_a)
-        .def("column_sums", &Engine::column_sums, "x"_a, "weights"_a, "sums"_a, "add"_a)
-        .def("layer_norm", &Engine::layer_norm, "x"_a, "gamma"_a, "beta"_a, "eps"_a, "y"_a, "mean"_a,
-             "inverse"_a)
-        .def("layer_norm_backward", &Engine::layer_norm_backward, "dy"_a, "x"_a, "mean"_a, "inverse"_a,
-             "gamma"_a, "dx"_a, "dgamma"_a, "dbeta"_a, "add"_a)
-        .def("dropout_residual_layer_norm", &Engine::dropout_residual_layer_norm, "x"_a, "out"_a, "bias"_a,
-             "drop"_a, "gamma"_a, "beta"_a, "eps"_a, "sum"_a, "y"_a, "mean"_a, "inverse"_a)
-        .def("dropout_residual_layer_norm_backward", &Engine::dropout_residual_layer_norm_backward, "dy"_a,
-             "sum"_a, "mean"_a, "inverse"_a, "gamma"_a, "drop"_a, "dsum"_a, "dout"_a, "dgamma"_a, "dbeta"_a,
-             "dbias"_a)
-        .def("embedding_layer_norm", &Engine::embedding_layer_norm, "ids"_a, "word"_a, "positions"_a,
-             "position"_a, "segments"_a, "segment"_a, "gamma"_a, "beta"_a, "eps"_a, "drop"_a, "sum"_a, "y"_a,
-             "mean"_a, "inverse"_a)
-        .def("embedding_layer_norm_backward", &Engine::embedding_layer_norm_backward, "dy"_a, "sum"_a,
-             "mean"_a, "inverse"_a, "gamma"_a, "drop"_a, "dsum"_a, "dgamma"_a, "dbeta"_a)
-        .def("softmax_cross_entropy", &Engine::softmax_cross_entropy, "logits"_a, "labels"_a, "nll"_a,
-             "best"_a)
-        .def("scale_rows", &Engine::scale_rows, "x"_a, "weights"_a)
-        .def("gather", &Engine::gather, "ids"_a, "table"_a, "out"_a)
-        .def("scatter_add", &Engine::scatter_add, "ids"_a, "rows"_a, "table"_a)
-        .def("accumulate", &Engine::accumulate, "total"_a, "extra"_a)
-        .def("clear", &Engine::clear, "x"_a)
-        .def("global_norm", &Engine::global_norm, "x"_a)
-        .def("adamw", &Engine::adamw, "params"_a, "grads"_a, "m"_a, "v"_a, "decayed"_a, "lr"_a, "beta1"_a,
-             "beta2"_a, "eps"_a, "weight_decay"_a, "lr_scale"_a, "v_scale"_a, "clip"_a, "clears"_a = false)
-        .def("multiply_add_rate", &Engine::multiply_add_rate, "seconds"_a, "narrow"_a = false);
+        .def_property_readonly("threads", &Engine::threads);
+    py::dict arguments;
+#define MB_TYPED(name, ...) define(engine, arguments, #name, &Engine::name, __VA_ARGS__);
+#define MB_KERNEL(name, ...) define(engine, arguments, #name, &Engine::name, __VA_ARGS__);
+#include "kernels.def"
+    engine.attr("arguments") = arguments;
 }

@@ -10,7 +10,7 @@
 namespace mb {
 namespace {
 
-constexpr int kMostThreads = 4096; // as in minibert/backends; kernels take small multiples of it for granted
+constexpr int kMostThreads = 4096; // as in minibert/engines; kernels take small multiples of it for granted
 
 // An instruction set, a pool of threads, and whether matrix products are those of bfloat16.
 class Engine {

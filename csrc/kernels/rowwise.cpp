@@ -40,7 +40,7 @@ void gelu_backward(Pool &pool, int64_t n, const float *dy, const float *x, float
               : map(pool, n, dy, x, dx, [](vf d, vf v) { return d * gelu_slope_of<false>(v); });
 }
 
-void tanh_forward(Pool &pool, int64_t n, const float *x, float *y) {
+void tanh(Pool &pool, int64_t n, const float *x, float *y) {
     map(pool, n, x, y, [](vf v) { return tanh(v); });
 }
 

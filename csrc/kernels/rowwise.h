@@ -15,7 +15,7 @@ namespace MB_ISA {
 // x y dy dx (n,)
 void gelu(Pool &pool, int64_t n, const float *x, float *y, bool tanh_form);
 void gelu_backward(Pool &pool, int64_t n, const float *dy, const float *x, float *dx, bool tanh_form);
-void tanh_forward(Pool &pool, int64_t n, const float *x, float *y);
+void tanh(Pool &pool, int64_t n, const float *x, float *y);
 void tanh_backward(Pool &pool, int64_t n, const float *dy, const float *y, float *dx);
 
 // x y (T,N): kept elements times drop.scale, the others 0. Its backward is the same call with dy.

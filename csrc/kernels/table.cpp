@@ -10,40 +10,17 @@ extern const Kernels kernels;
 
 template <typename X>
 constexpr Typed<X> typed = {
-    linear<X>,
-    linear_gelu<X>,
-    linear_gelu_backward<X>,
-    attention<X>,
-    attention_backward<X>,
-    column_sums<X>,
-    dropout_residual_layer_norm<X>,
-    dropout_residual_layer_norm_backward<X>,
-    embedding_layer_norm<X>,
-    embedding_layer_norm_backward<X>,
-    linear_softmax_cross_entropy<X>,
-    gather<X>,
+#define MB_TYPED(name, ...) name<X>,
+#include "kernels.def"
 };
 
 const Kernels kernels = {
     MB_NAME(MB_ISA),
+    kNeeds,
     typed<float>,
     typed<bf16>,
-    gemm,
-    gelu,
-    gelu_backward,
-    tanh_forward,
-    tanh_backward,
-    dropout,
-    layer_norm,
-    layer_norm_backward,
-    softmax_cross_entropy,
-    scale_rows,
-    scatter_add,
-    accumulate,
-    clear,
-    global_norm,
-    adamw,
-    multiply_add_rate,
+#define MB_KERNEL(name, ...) name,
+#include "kernels.def"
 };
 
 } // namespace MB_ISA

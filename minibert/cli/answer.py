@@ -1,4 +1,4 @@
-"""`minibert answer`: a question about a text of any length, answered by a fine-tuned model."""
+"""Answer a question about a text of any length."""
 
 import argparse
 import codecs
@@ -7,8 +7,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import add_engine, add_json
-from minibert.cli.lines import STANDARD_INPUT, refuse_file
+from minibert.cli.shared.flags import add_engine, add_json, add_model
+from minibert.cli.shared.parser import renamed
+from minibert.cli.shared.texts import STANDARD_INPUT, refuse_file
 from minibert.errors import InputError
 from minibert.files import LARGEST_WHOLE
 from minibert.reading import byte_pieces, too_much
@@ -18,11 +19,10 @@ WIDTH = 78  # of the passages that are printed
 MARKS = ">>", "<<"  # around an answer in its passage
 
 
-def add_answer(commands: Any) -> None:
-    """The command's parser."""
-    parser = commands.add_parser(
-        "answer",
-        usage="minibert answer RUN QUESTION [--text FILE] [--top N] [--json] [...]",
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
+        usage="minibert answer --model MODEL QUESTION [TEXT | --file FILE] [--top N] [--json] [...]",
         description="""
 Answers a question about one text, however long: the likeliest answers, each
 with its probability among the best ones and the passage that it stands in. A
@@ -30,36 +30,38 @@ model of SQuAD 2.0 may say that there is no answer.
 """,
         epilog="""
 examples:
-  minibert answer runs/squad1 "Who was Ishmael's friend?" --text moby-dick.txt
-  minibert answer runs/squad2 "When was it built?" --text article.txt --top 5 --json
+  minibert answer --model runs/squad1 "Who was Ishmael's friend?" --file moby-dick.txt
+  minibert answer --model runs/squad2 "When was it built?" --file article.txt --top 5 --json
 """,
     )
-    parser.set_defaults(run=run_answer)
-    parser.add_argument("folder", metavar="RUN", help="a model fine-tuned for squad1, squad2, triviaqa or qa")
+    add_model(parser, "a model fine-tuned for squad1, squad2, triviaqa or qa")
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     parser.add_argument(
-        "--text",
-        default=STANDARD_INPUT,
-        metavar="FILE",
-        help="the text, .gz and .xz too (default: all of the standard input)",
+        "texts", nargs="*", metavar="TEXT", help="the text (default: all of the standard input)"
     )
+    parser.add_argument("--file", metavar="FILE", help="a file that is the text, .gz and .xz too")
+    renamed(parser, "--text", "--file")
     parser.add_argument("--top", type=int, default=1, metavar="N", help="answers to print (default: 1)")
     add_engine(parser)
     add_json(parser)
 
 
-def run_answer(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Answer, and print."""
-    from minibert import backends
-    from minibert.finetuning.answering import Answering, answer
+    from minibert import engines
     from minibert.finetuning.models import Finetuned
+    from minibert.tasks.answering import Answering, answer
 
     if not 1 <= arguments.top <= Answering.n_best:
         raise InputError(f"--top {arguments.top} is not possible; choose from 1 to {Answering.n_best}.")
-    refuse_file(arguments.question, "give the question itself, and --text FILE to ask about that")
-    text = _text(arguments.text)
-    backends.limit_threads(arguments.threads)
-    model = Finetuned.from_pretrained(arguments.folder, arguments.backend, arguments.threads)
+    refuse_file(arguments.question, "give the question itself, and --file FILE to ask about that")
+    if len(arguments.texts) + bool(arguments.file) > 1:
+        raise InputError("A question is asked of one text; give one, or one --file.")
+    for text in arguments.texts:
+        refuse_file(text, "name it with --file FILE to ask about that")
+    text = arguments.texts[0] if arguments.texts else _text(arguments.file or STANDARD_INPUT)
+    engines.limit_threads(arguments.threads)
+    model = Finetuned.from_pretrained(arguments.model, arguments.engine, arguments.threads)
     found = answer(model, arguments.question, text, show=not arguments.json)
     # What was decided stands first, whatever has the highest probability.
     decided = found["begin"], found["end"]
@@ -93,7 +95,7 @@ def _text(file: str) -> str:
 
 def _told(one: dict[str, Any], text: str) -> str:
     """An answer with its probability, and below it the passage that it stands in."""
-    from minibert.finetuning.answering import passage
+    from minibert.tasks.answering import passage
 
     chance = f"{100 * one['probability']:5.1f}%"
     if one["begin"] is None:

@@ -1,17 +1,16 @@
-"""`minibert convert`: a checkpoint from one format to another."""
+"""Write a checkpoint in Hugging Face's or TensorFlow's format."""
 
 import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import add_json
+from minibert.cli.shared.flags import add_json, add_model
 from minibert.errors import InputError
 from minibert.files import write_folder_atomically
 from minibert.reading import byte_pieces
 from minibert.terminal import emit, json_text, printable
 
-DONE = 0
 SHOWN = 8  # names of tensors in one line
 # What goes with a vocabulary, in any format.
 TOKENIZER_FILES = (
@@ -25,13 +24,12 @@ TOKENIZER_FILES = (
 TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors")
 
 
-def add_convert(commands: Any) -> None:
-    """The command's parser."""
-    parser = commands.add_parser(
-        "convert",
-        usage="minibert convert SOURCE DEST [--to FORMAT] [--dtype TYPE] [--json]",
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
+        usage="minibert convert --model MODEL --out DIR [--to FORMAT] [--dtype TYPE] [--json]",
         description="""
-Writes a BERT in another format. SOURCE is a folder with
+Writes a BERT in another format. MODEL is a folder with
   config.json       and model.safetensors, or pytorch_model.bin: its pickle is
                     read as data, nothing in it is run
   bert_config.json  and bert_model.ckpt.*, Google's checkpoint, read without
@@ -40,18 +38,19 @@ and may have any head: of pre-training, or for classes, tags, spans, choices.
 Says which tensors were missing, unused or changed. What was missing is not
 invented. The vocabulary is copied too, and so is the file that says which task
 a model was fine-tuned for. What Google's code would compute differently is
-noted. DEST appears whole or not at all.
+noted. The folder --out appears whole or not at all.
 """,
         epilog="""
 examples:
-  minibert convert uncased_L-12_H-768_A-12 bert-base
-  minibert convert runs/books books-tf --to tf
-  minibert convert bert-base half --dtype bfloat16
+  minibert convert --model uncased_L-12_H-768_A-12 --out bert-base
+  minibert convert --model runs/books --out books-tf --to tf
+  minibert convert --model bert-base --out half --dtype bfloat16
 """,
     )
-    parser.set_defaults(run=run_convert)
-    parser.add_argument("source", metavar="SOURCE", help="a folder, or TensorFlow's DIR/bert_model.ckpt")
-    parser.add_argument("dest", metavar="DEST", help="a folder that does not exist yet, or is empty")
+    add_model(parser, "a folder, or TensorFlow's DIR/bert_model.ckpt")
+    parser.add_argument(
+        "--out", metavar="DIR", required=True, help="a folder that does not exist yet, or is empty"
+    )
     parser.add_argument(
         "--to",
         choices=("hf", "tf"),
@@ -69,19 +68,19 @@ examples:
     add_json(parser)
 
 
-def run_convert(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Read, write, and say what was found."""
     from minibert import hub
 
-    source, dest = Path(arguments.source), Path(arguments.dest)
+    source, dest = Path(arguments.model), Path(arguments.out)
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
-        raise InputError(f"{dest} exists and is not empty; choose another DEST.")
+        raise InputError(f"{dest} exists and is not empty; choose another --out.")
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
     folder = weights.parent
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
     save = hub.save_tf if arguments.to == "tf" else hub.save_hf
-    beside = _files_beside(folder)  # read before DEST is begun: an error of reading is not one of writing
+    beside = _files_beside(folder)  # before the folder is begun: an error of reading is not one of writing
     said = hub.google_differences(config) if arguments.to == "tf" else []
     said += _complete_tokenizer(beside, folder)
 
@@ -108,7 +107,7 @@ def run_convert(arguments: argparse.Namespace) -> int:
         "written": written,
     }
     emit(json_text(facts) if arguments.json else _text(facts, dest))
-    return DONE
+    return 0
 
 
 def _files_beside(folder: Path) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""`minibert data`: text to token shards, all at once or in parts by many jobs."""
+"""Write text as token shards, in one job or in parts by many."""
 
 import argparse
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import add_corpus, add_layout
+from minibert.cli.shared.flags import add_corpus, add_layout
 from minibert.errors import InputError
 from minibert.files import require_folder
 from minibert.terminal import emit, printable
@@ -14,10 +14,9 @@ from minibert.terminal import emit, printable
 NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
 
-def add_data(commands: Any) -> None:
-    """The command's parser."""
-    parser = commands.add_parser(
-        "data",
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
         usage="minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]",
         description="""
 Turns text into token shards: a folder with every token as a number, about two
@@ -49,7 +48,6 @@ one large file would be left to a single part; split it first, between lines:
   split -n l/64 --additional-suffix=.txt articles.txt articles/
 """,
     )
-    parser.set_defaults(run=run_data)
     add_corpus(parser)
     parser.add_argument(
         "--vocab",
@@ -84,17 +82,17 @@ one large file would be left to a single part; split it first, between lines:
     )
 
 
-def run_data(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Make shards or a part of them, say what is there, show some instances."""
     from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
     from minibert.data.instances import InstanceOptions
-    from minibert.data.parts import Part, finished_part, plan_part, write_part
+    from minibert.data.shards.parts import Part, finished_part, plan_part, write_part
     from minibert.options import MOST
     from minibert.pretraining.preparation import watched
 
     part, out = Part.parse(arguments.part or "1/1"), Path(arguments.out)
     if not 0 <= arguments.show <= MOST:
-        raise InputError(f"show={arguments.show} is not a number of instances; give one from 0 to {MOST:,}.")
+        raise InputError(f"--show {arguments.show} is no number of instances; give from 0 to {MOST:,}.")
     if arguments.show and part.parts > 1:
         raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
@@ -128,7 +126,7 @@ def run_data(arguments: argparse.Namespace) -> int:
 
 def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
     """The one that was named, or that the folder has, or that the text teaches."""
-    from minibert.data.parts import MANIFEST, require_free
+    from minibert.data.shards.parts import MANIFEST, require_free
     from minibert.pretraining.preparation import learn_vocabulary
     from minibert.tokenizer import CASED, Tokenizer
 
@@ -149,7 +147,7 @@ def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
 
 def _told(place: Path, tokenizer: Any) -> str:
     """What is in shards."""
-    from minibert.data.shards import TokenShards
+    from minibert.data.shards.store import TokenShards
 
     shards = TokenShards(place, tokenizer)
     size = sum(path.stat().st_size for path in place.glob("*.bin"))
@@ -161,8 +159,8 @@ def _told(place: Path, tokenizer: Any) -> str:
 
 def _to_do(out: Path) -> str:
     """Which parts are still to be made."""
-    from minibert.data.joined import missing_parts
-    from minibert.data.parts import parts_in
+    from minibert.data.shards.joined import missing_parts
+    from minibert.data.shards.parts import parts_in
 
     parts = list(parts_in(out))
     if missing := missing_parts(parts):
@@ -173,7 +171,7 @@ def _to_do(out: Path) -> str:
 def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> Iterator[str]:
     """Some training instances as text: pieces with what is to be predicted in braces behind them."""
     from minibert.data.instances import Instances
-    from minibert.data.joined import open_shards
+    from minibert.data.shards.joined import open_shards
 
     shards = open_shards(out, tokenizer)
     instances = Instances(shards, range(shards.n_documents), tokenizer, options, seed)

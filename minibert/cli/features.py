@@ -1,4 +1,4 @@
-"""`minibert features`: lines of text to vectors, in a file."""
+"""Write vectors of texts or of their tokens, from any layers."""
 
 import argparse
 import re
@@ -6,39 +6,35 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.flags import add_engine, add_json
-from minibert.cli.lines import STANDARD_INPUT, text_lines
+from minibert.cli.shared.flags import add_engine, add_json, add_model
+from minibert.cli.shared.parser import renamed
+from minibert.cli.shared.texts import add_texts, given_texts
 from minibert.terminal import emit, json_text
 
 
-def add_features(commands: Any) -> None:
-    """The parser of `minibert features`."""
-    parser = commands.add_parser(
-        "features",
-        usage="minibert features RUN --out FILE [--text FILE] [--layers LAYERS] [--pool POOL] [...]",
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
+        usage="minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers LAYERS] [...]",
         description="""
-Writes what a BERT makes of every line of a text: one vector for each line, or
-for each of its tokens. A .npy file is one array with a row for each line; with
---pool none a row for each token, and beside it NAME.cu_seqlens.npy says at
-which row each line begins. A .jsonl file has a line for each line.
+Writes what a BERT makes of every text, a line of --file or of the standard
+input: one vector for each, or for each of its tokens. A .npy file is one array
+with a row for each text; with --pool none a row for each token, and beside it
+NAME.cu_seqlens.npy says at which row each text begins. A .jsonl file has a line
+for each text.
 """,
         epilog="""
 examples:
-  minibert features runs/books --text questions.txt --out questions.npy
-  minibert features all-MiniLM-L6-v2 --layers -1,-2,-3,-4 --pool none --out t.jsonl
+  minibert features --model runs/books --file questions.txt --out questions.npy
+  minibert features --model all-MiniLM-L6-v2 --layers -1,-2,-3,-4 --pool none --out t.jsonl
 """,
     )
     # To argparse "-1" is a value and "-1,-2" a flag.
     parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")
-    parser.set_defaults(run=run_features)
-    parser.add_argument("folder", metavar="RUN", help="a folder with a BERT, fine-tuned or not")
+    add_model(parser, "a folder with a BERT, fine-tuned or not")
+    add_texts(parser)
+    renamed(parser, "--text", "--file")
     parser.add_argument("--out", metavar="FILE", required=True, help="a .npy or .jsonl file to write")
-    parser.add_argument(
-        "--text",
-        default=STANDARD_INPUT,
-        metavar="FILE",
-        help="a file of texts, .gz and .xz too (default: the standard input)",
-    )
     parser.add_argument(
         "--layers",
         default="-1",
@@ -61,24 +57,24 @@ examples:
     add_json(parser)
 
 
-def run_features(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Compute, write, and say what was written."""
-    from minibert.backends import limited_threads
-    from minibert.finetuning.features import Extractor, check_format, load_encoder, write_features
-    from minibert.finetuning.progress import Progress
+    from minibert.engines import limited_threads
+    from minibert.frozen.features import Extractor, check_format, load_encoder, write_features
+    from minibert.training.progress import Progress
 
     out = Path(arguments.out)
     check_format(out)
-    model, tokenizer = load_encoder(arguments.folder, arguments.pool, arguments.backend, arguments.threads)
+    model, tokenizer = load_encoder(arguments.model, arguments.pool, arguments.engine, arguments.threads)
 
     extractor = Extractor(model, tokenizer, arguments.layers, arguments.pool, arguments.max_length)
-    is_file = arguments.text != STANDARD_INPUT
-    size = Path(arguments.text).stat().st_size if is_file and Path(arguments.text).is_file() else None
+    files = [] if arguments.texts else list(map(Path, arguments.file or ()))
+    size = sum(file.stat().st_size for file in files) if files and all(map(Path.is_file, files)) else None
     with (
         limited_threads(arguments.threads, model.ops),
-        Progress(size, "bytes" if is_file else "lines", not arguments.quiet) as progress,
+        Progress(size, "bytes" if size else "lines", not arguments.quiet) as progress,
     ):
-        found = write_features(extractor, _watched(arguments.text, progress), out)
+        found = write_features(extractor, _watched(arguments, progress, size is not None), out)
     found |= {"out": str(out)}
     if arguments.json:
         emit(json_text(found))
@@ -90,16 +86,16 @@ def run_features(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _watched(file: str, progress: Any) -> Iterator[str]:
-    """Lines, with what was read of the file told as progress; of the standard input their number."""
+def _watched(arguments: argparse.Namespace, progress: Any, by_bytes: bool) -> Iterator[str]:
+    """Texts, with what was read of the files told as progress, or the number of texts."""
     place = 0
 
     def told(now: int) -> None:
         nonlocal place
-        progress.add(now - place)
+        progress.add((now - place if now >= place else now) * by_bytes)  # a second file begins at 0
         place = now
 
-    for line in text_lines(file, told):
-        yield line
-        if file == STANDARD_INPUT:
+    for text in given_texts(arguments, told=told):
+        yield text
+        if not by_bytes:
             progress.add(1)

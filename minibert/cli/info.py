@@ -1,5 +1,6 @@
-"""What `minibert info` tells: the facts a bug report or a comparison of speeds needs."""
+"""Show what this machine and this installation offer."""
 
+import argparse
 import importlib.util
 import platform
 import warnings
@@ -8,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from minibert import __version__, backends
+from minibert import __version__, engines
+from minibert.cli.shared.flags import add_engine, add_json
 from minibert.data.corpus import embedded_corpus
 from minibert.errors import InputError
 from minibert.machine import cores
+from minibert.terminal import emit, json_text
 from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 
@@ -24,12 +27,44 @@ EXTRAS = {
 }
 
 
-def information(backend: str = "auto", threads: int | None = None) -> dict[str, Any]:
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
+        description="""
+Prints versions, cores, the matrix library, the engines, the tokenizer and the
+optional libraries; for one engine also its instruction set, its threads, and
+the machine's peak rate of floating-point operations with so many threads.
+""",
+        epilog="""
+examples:
+  minibert info
+  minibert info --threads 1 --json
+""",
+    )
+    add_engine(parser, device=False)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look around, and print."""
+    facts = information(arguments.engine, arguments.threads)
+    if arguments.json:
+        emit(json_text(facts))
+        return 0
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        lines = [f"{n}: {v}" for n, v in value.items()] if isinstance(value, dict) else [value]
+        for first, line in zip([name] + [""] * len(lines), lines, strict=False):
+            emit(f"{first:<{width}}  {line}")
+    return 0
+
+
+def information(engine: str = "auto", threads: int | None = None) -> dict[str, Any]:
     """Everything `minibert info` prints, by heading; also what --json prints.
 
     Parameters
     ----------
-    backend, threads : the engine that is told more of.
+    engine, threads : the engine that is told more of.
     """
     return {
         "minibert": __version__,
@@ -37,8 +72,8 @@ def information(backend: str = "auto", threads: int | None = None) -> dict[str, 
         "machine": f"{platform.system()} {platform.machine()}, {cores()} cores for this process",
         "libraries": {name: _version(name) or "missing: pip install " + name for name in REQUIRED},
         "matrix library": _blas(),
-        "engines": {name: _engine(name) for name in ("auto", *backends.ENGINES)},
-        "engine": _chosen(backend, threads),
+        "engines": {name: _engine(name) for name in ("auto", *engines.ENGINES)},
+        "engine": _chosen(engine, threads),
         "devices of JAX": _jax_devices(),
         "tokenizer": _tokenizer(),
         "extras": {
@@ -60,7 +95,7 @@ def _blas() -> str:
     found = [
         f"{one['internal_api']} {one.get('version') or ''} ({one.get('architecture', 'unknown')}), "
         f"{one['num_threads']} thread{'s' * (one['num_threads'] != 1)}"
-        for one in backends.blas_libraries()
+        for one in engines.blas_libraries()
         if one.get("user_api") == "blas"
     ]
     built = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
@@ -70,23 +105,23 @@ def _blas() -> str:
 def _engine(name: str) -> str:
     """What an engine would compute with, or what it lacks."""
     try:
-        _, text = backends.choose(name)
+        _, text = engines.choose(name)
     except InputError as error:
         return f"not available: {error}"
     return text if name == "auto" else f"ready ({text.partition(': ')[2]})"
 
 
 def _chosen(name: str, threads: int | None) -> dict[str, Any]:
-    """The engine that `--backend` chooses, and how fast the machine lets it be."""
-    ops, found = backends.create(name, threads), {}
-    if sets := backends.instruction_sets():
+    """The engine that `--engine` chooses, and how fast the machine lets it be."""
+    ops, found = engines.create(name, threads), {}
+    if sets := engines.instruction_sets():
         if ops.name == "cpp":
             found["instruction set"] = ops._run.isa
         found["instruction sets available"] = ", ".join(sets)
     threads = threads or cores()
     found = {"name": ops.name, "threads": threads} | found
     for dtype in PEAKS:
-        peak = backends.peak(threads, dtype)
+        peak = engines.peak(threads, dtype)
         title = f"peak in {dtype}, GFLOP/s"
         found[title] = round(peak, 1) if peak else "not measured: it needs the kernels in C++"
     return found
@@ -95,9 +130,9 @@ def _chosen(name: str, threads: int | None) -> dict[str, Any]:
 def _jax_devices() -> dict[str, str] | str:
     """What JAX would compute on, or why on nothing. Where it is not there nothing tries to import it."""
     if importlib.util.find_spec("jax") is None:
-        return f"not installed: {backends.TABLE['jax'].lacking}"
+        return f"not installed: {engines.TABLE['jax'].lacking}"
     try:
-        return import_module("minibert.backends.jax_devices").devices()
+        return import_module("minibert.engines.jax.devices").devices()
     except (ImportError, RuntimeError) as error:  # ours, or JAX's of a jaxlib of another version
         return f"none: {error}"
 

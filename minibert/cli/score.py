@@ -1,4 +1,4 @@
-"""`minibert score`: files of predictions against gold ones, by the rules of the official scorers."""
+"""Score predictions as the official scorers do: SQuAD, CoNLL, GLUE."""
 
 import argparse
 import math
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert import metrics
-from minibert.cli.flags import add_json
+from minibert.cli.shared.flags import add_json
 from minibert.data.glue import TASKS, GlueTask, read_file
 from minibert.data.lines import numbered_lines, rows, shown
 from minibert.errors import InputError
@@ -33,10 +33,9 @@ class Figure(NamedTuple):
     high: float
 
 
-def add_score(commands: Any) -> None:
-    """The parser of `minibert score`, and in it one for each kind of file."""
-    parser = commands.add_parser(
-        "score",
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
         usage="minibert score {squad,conll,glue} FILE [...]",
         description="""
 Scores predictions, whoever made them, by the rules of the official scorers, and
@@ -61,9 +60,14 @@ examples:
     _add_glue(kinds)
 
 
+def run(arguments: argparse.Namespace) -> int:
+    """Score files of the kind that was named."""
+    return arguments.score(arguments)
+
+
 def _add_squad(kinds: Any) -> None:
     parser = kinds.add_parser("squad", description="Exact match and F1 of answers to questions.")
-    parser.set_defaults(run=run_squad)
+    parser.set_defaults(score=run_squad)
     parser.add_argument("gold", metavar="GOLD", help="questions with their answers, the official JSON")
     parser.add_argument("predictions", metavar="PREDICTIONS", help='JSON: {"id": "answer", ...}')
     parser.add_argument(
@@ -127,7 +131,7 @@ has the gold tag in its last column and PREDICTIONS the predicted one, and
 -DOCSTART- is not counted as a word.
 """,
     )
-    parser.set_defaults(run=run_conll)
+    parser.set_defaults(score=run_conll)
     parser.add_argument(
         "gold", metavar="FILE", help="a word on each line, columns separated by spaces or tabs"
     )
@@ -211,7 +215,7 @@ The figures of GLUE's leaderboard. The index of a prediction is the id of its
 row in GOLD or, where the ids there are others, the number of the row, from 0.
 """,
     )
-    parser.set_defaults(run=run_glue)
+    parser.set_defaults(score=run_glue)
     parser.add_argument("task", metavar="TASK", type=str.lower, choices=TASKS, help=", ".join(TASKS))
     parser.add_argument("gold", metavar="GOLD", help="the official file with labels, such as dev.tsv")
     parser.add_argument(

@@ -1,55 +1,44 @@
-"""`minibert tag`: words of a text with their tags, and what is named in it."""
+"""Tag the words of a text, and list the entities in it."""
 
 import argparse
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from minibert.cli.flags import add_engine
-from minibert.cli.lines import STANDARD_INPUT, refuse_file, text_lines
+from minibert.cli.shared.flags import add_engine, add_model
+from minibert.cli.shared.parser import renamed
+from minibert.cli.shared.texts import add_texts, given_texts
 from minibert.errors import InputError
 from minibert.terminal import emit, json_text, printable
 
 
-def add_tag(commands: Any) -> None:
-    """The parser of `minibert tag`."""
-    parser = commands.add_parser(
-        "tag",
-        usage="minibert tag RUN [TEXT ... | --text FILE] [--json] [...]",
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
+        usage="minibert tag --model MODEL [TEXT ... | --file FILE] [--json] [...]",
         description="""
 Tags the words of a text with a model that was fine-tuned for it, and lists the
-entities. Without TEXT every line of a file or of the standard input is a text.
+entities. Without TEXT every line of --file or of the standard input is a text.
 """,
         epilog="""
 examples:
-  minibert tag runs/ner "Ishmael sailed from New Bedford."
-  minibert tag runs/ner --text letters.txt.gz --json
+  minibert tag --model runs/ner "Ishmael sailed from New Bedford."
+  minibert tag --model runs/ner --file letters.txt.gz --json
 """,
     )
-    parser.set_defaults(run=run_tag)
-    parser.add_argument(
-        "folder", metavar="RUN", help="a model fine-tuned for ner or tag, feature-based or not"
-    )
-    parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="a sentence or more (default: the lines of --text)"
-    )
-    parser.add_argument(
-        "--text", metavar="FILE", help="a file of texts, .gz and .xz too (default: the standard input)"
-    )
+    add_model(parser, "a model fine-tuned for ner or tag, feature-based or not")
+    add_texts(parser, "a sentence, or more")
+    renamed(parser, "--text", "--file")
     add_engine(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object for each text instead")
 
 
-def run_tag(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Tag, and print."""
-    from minibert.backends import limited_threads
-    from minibert.finetuning.words import tag_texts
+    from minibert.engines import limited_threads
+    from minibert.tasks.words import tag_texts
 
-    if arguments.texts and arguments.text:
-        raise InputError(f"--text {arguments.text} is in place of {arguments.texts[0]!r}; give one of them.")
-    for text in arguments.texts:
-        refuse_file(text, "name it with --text FILE to tag its lines")
-    model = load_tagging_model(arguments.folder, arguments.backend, arguments.threads)
-    texts: Iterable[str] = arguments.texts or text_lines(arguments.text or STANDARD_INPUT)
+    texts = given_texts(arguments, "name it with --file FILE to tag its lines")
+    model = load_tagging_model(arguments.model, arguments.engine, arguments.threads)
     with limited_threads(arguments.threads, model.ops):
         for number, found in enumerate(tag_texts(model, texts)):
             if arguments.json:
@@ -59,7 +48,7 @@ def run_tag(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def load_tagging_model(folder: str, backend: str, threads: int | None) -> Any:
+def load_tagging_model(folder: str, engine: str, threads: int | None) -> Any:
     """The model in a folder, fine-tuned or feature-based.
 
     Raises
@@ -67,9 +56,9 @@ def load_tagging_model(folder: str, backend: str, threads: int | None) -> Any:
     InputError
         When there is none, or it does not tag words.
     """
-    from minibert.finetuning.models import load
+    from minibert.finetuning.models import open_model
 
-    model = load(folder, backend, threads)
+    model = open_model(folder, engine, threads)
     if model.task.kind != "tag":
         raise InputError(
             f"The model in {folder} was fine-tuned for {model.task.name}, which tags no words; "

@@ -1,8 +1,9 @@
-"""`minibert tokenize`: text to pieces, ids and offsets, line by line in constant memory."""
+"""Cut text into pieces, with their ids and offsets."""
 
 import argparse
 import os
 import sys
+import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -11,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.cli.flags import add_tokenizer_engine, invalid_text
-from minibert.cli.lines import STANDARD_INPUT
+from minibert.cli.shared.flags import add_core, invalid_text
+from minibert.cli.shared.texts import STANDARD_INPUT, add_texts
 from minibert.errors import InputError
 from minibert.reading import byte_pieces, whole_lines
 from minibert.terminal import emit, json_text, printable
@@ -25,20 +26,6 @@ PART = 1 << 16  # pieces that are printed together
 FIELDS = ("tokens", "ids", "token_type_ids", "offsets", "word_ids", "special_tokens_mask")  # of --json
 WIDTHS = (14, 6)  # at least, of pieces and ids: most texts then stand under the one header
 LONGEST_SHOWN = 60  # characters of the text behind one piece
-# Characters that take two columns of a terminal: East Asian wide and full-width ones, and emoji.
-_WIDE = (
-    (0x1100, 0x115F),
-    (0x2E80, 0x303E),
-    (0x3041, 0xA4CF),
-    (0xAC00, 0xD7A3),
-    (0xF900, 0xFAFF),
-    (0xFE30, 0xFE6F),
-    (0xFF01, 0xFF60),
-    (0xFFE0, 0xFFE6),
-    (0x1F300, 0x1F64F),
-    (0x1F900, 0x1F9FF),
-    (0x20000, 0x3FFFD),
-)
 
 
 class Block(NamedTuple):
@@ -57,10 +44,9 @@ class Block(NamedTuple):
         return f"Pair {number + 1:,}"
 
 
-def add_tokenize(commands: Any) -> None:
-    """The command's parser."""
-    parser = commands.add_parser(
-        "tokenize",
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
         usage="minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]",
         description="""
 Cuts text into WordPiece and shows each piece, its id, and where in the text it
@@ -74,27 +60,18 @@ examples:
   zcat questions.gz | minibert tokenize --vocab bert-base-cased --cased --pair --json
 """,
     )
-    parser.set_defaults(run=run_tokenize)
-    parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="what to tokenize (default: the lines of the standard input)"
-    )
     parser.add_argument(
         "--vocab",
         metavar="PATH",
         required=True,
         help="a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too",
     )
-    parser.add_argument(
-        "--file",
-        action="append",
-        metavar="FILE",
-        help="a file of texts, one on each line, .gz and .xz too; -: standard input; repeat it for more",
-    )
+    add_texts(parser)
     output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON object a line, with everything")
     output.add_argument("--ids", action="store_true", help="only the ids, one text on each line")
     _input_flags(parser.add_argument_group("what is encoded"))
-    add_tokenizer_engine(parser)
+    add_core(parser)
 
 
 def _input_flags(group: Any) -> None:
@@ -128,7 +105,7 @@ def _input_flags(group: Any) -> None:
     group.add_argument("--strict", action="store_true", help="stop at the first byte that is not UTF-8")
 
 
-def run_tokenize(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Encode block by block, and print."""
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
@@ -137,7 +114,7 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
     options = {name: value for name, value in (("compat", arguments.compat),) if value}
     if arguments.cased:
         options |= CASED
-    tokenizer = Tokenizer.from_pretrained(arguments.vocab, engine=arguments.engine, **options)
+    tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)
     if not (arguments.json or arguments.ids):
         emit(f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text")
     n_invalid = 0
@@ -155,7 +132,7 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
                 threads=arguments.threads,
             )
         except LongPair as error:
-            raise InputError(f"{block.place(error.pair)} {error.reason}") from error
+            raise InputError(f"{block.place(error.pair)} {error.reason}", **error.arguments) from error
         n_invalid += batch.n_invalid
         for part in _id_lines(batch) if arguments.ids else _told(batch, block, arguments.json):
             emit(part, end="")
@@ -289,5 +266,5 @@ def _columns(text: str) -> int:
     """How wide a text is on a terminal."""
     if text.isascii():
         return len(text)
-    wide = sum(any(first <= ord(c) <= last for first, last in _WIDE) for c in text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(bool(flags(ord(c)) & NONSPACING) for c in text)

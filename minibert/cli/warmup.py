@@ -1,19 +1,16 @@
-"""`minibert warmup`: compile the loops of the engine numba in advance, not when it is first used."""
+"""Compile the loops of the engine numba in advance."""
 
 import argparse
 import functools
 from typing import Any
 
-from minibert.cli.flags import add_json
+from minibert.cli.shared.flags import add_json
 from minibert.terminal import emit, json_text
 
-DONE = 0
 
-
-def add_warmup(commands: Any) -> None:
-    """The command's parser."""
-    parser = commands.add_parser(
-        "warmup",
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
         description="""
 Compiles the loops of the engine numba and keeps the machine code, so that the
 first step of a run does not wait for it. Says which loop, in which precision,
@@ -27,17 +24,16 @@ examples:
   minibert warmup --dtype float32 --json
 """,
     )
-    parser.set_defaults(run=run_warmup)
     parser.add_argument("--dtype", choices=("float32", "float64"), help="only this precision (default: both)")
     add_json(parser)
 
 
-def run_warmup(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Compile, and say so loop by loop."""
-    from minibert import backends
+    from minibert import engines
 
-    backends.create("numba")  # or the sentence that says what is missing
-    from minibert.backends.numba_jit import KERNELS, PRECISIONS, folder
+    engines.create("numba")  # or the sentence that says what is missing
+    from minibert.engines.numba.jit import KERNELS, PRECISIONS, folder
 
     dtypes = [dtype for dtype in PRECISIONS if arguments.dtype in (None, dtype.name)]
     wanted = [(one, dtype) for dtype in dtypes for one in KERNELS]
@@ -53,4 +49,4 @@ def run_warmup(arguments: argparse.Namespace) -> int:
     if arguments.json:
         loops = [one._asdict() | {"dtype": one.dtype.name} for one in done]
         emit(json_text({"loops": loops, "seconds": seconds, "folder": folder()}))
-    return DONE
+    return 0

@@ -2,8 +2,8 @@
 
 from minibert.data.corpus import embedded_corpus, find_files, sentences, split_sentences
 from minibert.data.instances import InstanceOptions, Instances, Position, split_documents
-from minibert.data.joined import open_shards
-from minibert.data.shards import TokenShards, write_shards
+from minibert.data.shards.joined import open_shards
+from minibert.data.shards.store import TokenShards, write_shards
 
 __all__ = [
     "InstanceOptions",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.data.lines import json_lines, rows, shown
-from minibert.data.pairs import stays_dev
+from minibert.data.stand_ins import stays_dev
 from minibert.errors import InputError
 
 SWAG_COLUMNS = (
@@ -27,19 +27,14 @@ class ChoiceExample(NamedTuple):
     context: str
     start: str  # how every ending begins; "" where they share nothing
     endings: tuple[str, ...]
-    label: int | None  # number of the right one, from 0; None where it is not told
+    label: int | None  # number of the right one, from 0; None where it is not known
 
 
 def read_swag(path: str | Path) -> list[ChoiceExample]:
-    """SWAG's train.csv, val.csv or test.csv, whose test has no column `label`.
+    """Read SWAG's train.csv, val.csv or test.csv, whose test has no column `label`.
 
     The context is `sent1`; `sent2` is the beginning of the four endings. The id is the number in the first
     column, which has no name.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read, a column is missing, or a row is damaged (with its line).
     """
     path = Path(path)
     table = rows(path, ",")
@@ -64,15 +59,10 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
 
 
 def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
-    """HellaSwag's JSON Lines (Zellers et al. 2019), which stands in for SWAG.
+    """Read HellaSwag's JSON Lines (Zellers et al. 2019), which stands in for SWAG.
 
     The context is `ctx_a`; `ctx_b` is the beginning of the endings, "" where these are whole sentences. The
     id is the number of the line from 0: the file's own `ind` occurs more than once.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read, or a line lacks something.
     """
     found = []
     for number, (where, item) in enumerate(_items(path)):
@@ -84,14 +74,9 @@ def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
 
 
 def read_copa(path: str | Path) -> list[ChoiceExample]:
-    """COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is the cause, or effect, of a premise.
+    """Read COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is a premise's cause, or effect.
 
     The context is the premise followed by "What was the cause?" or "What happened as a result?".
-
-    Raises
-    ------
-    InputError
-        When the file can't be read, or a line lacks something.
     """
     found = []
     for where, item in _items(path):
@@ -106,15 +91,10 @@ def read_copa(path: str | Path) -> list[ChoiceExample]:
 
 
 def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
-    """CommonsenseQA (Talmor et al. 2019): a question and five answers.
+    """Read CommonsenseQA (Talmor et al. 2019): a question and five answers.
 
     Both layouts are read: the original one, where `question` is an object with `stem` and `choices`, and the
     flat one of Hugging Face's copy.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read, or a line lacks something.
     """
     found = []
     for where, item in _items(path):
@@ -123,8 +103,7 @@ def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
             choices = _columns(question.get("choices"), where)
             question = question.get("stem")
         else:
-            choices = item.get("choices")
-            choices = choices if isinstance(choices, dict) else {}
+            choices = flat if isinstance(flat := item.get("choices"), dict) else {}
         context = _string({"question": question}, "question", where)
         letters, endings = _strings(choices, "label", where), _strings(choices, "text", where)
         if len(letters) != len(endings) or len(set(letters)) < len(letters):
@@ -141,7 +120,7 @@ def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
 
 
 def _columns(choices: Any, where: str) -> dict[str, list[Any]]:
-    """A list of choices, each with a label and a text, as the two lists."""
+    """Turn a list of choices, each with a label and a text, into two lists."""
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         raise InputError(f"{where} has no list of objects 'choices'; check the file.")
     return {key: [choice.get(key) for choice in choices] for key in ("label", "text")}
@@ -178,7 +157,7 @@ def _id(item: dict[str, Any], key: str, where: str) -> str:
 
 
 def _index(label: Any, endings: int, where: str) -> int | None:
-    """The number of an ending; None for "" and -1, which say that it is not told."""
+    """Return the number of an ending; None for "" and -1, which stand for an unknown one."""
     if label in ("", -1, "-1", None):
         return None
     if str(label) not in map(str, range(endings)):
@@ -187,16 +166,11 @@ def _index(label: Any, endings: int, where: str) -> int | None:
 
 
 def divide(examples: list[ChoiceExample], split: str) -> list[ChoiceExample]:
-    """A part of a labelled file that has to be train and dev both: by context, so that none is in both.
+    """Divide a labelled file into train and dev by context, so that none is in both.
 
     Parameters
     ----------
-    split : "train" for about four fifths, "dev" for the rest (see `minibert.data.pairs.stays_dev`).
-
-    Raises
-    ------
-    InputError
-        When `split` is another, or nothing of so few falls to it.
+    split : "train" for about four fifths, "dev" for the rest (see `minibert.data.stand_ins.stays_dev`).
     """
     if split not in ("train", "dev"):
         raise InputError(f"A divided file has no split {split!r}, only train, dev.")

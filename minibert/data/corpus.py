@@ -57,7 +57,7 @@ _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a nu
 
 
 def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
-    """The text files that are meant by names of files, folders and globs.
+    """Find the text files that names of files, folders and globs stand for.
 
     Parameters
     ----------
@@ -99,9 +99,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _under(folder: Path) -> Iterator[Path]:
-    """The files under a folder that are neither hidden nor vocabularies. Links are followed, and no folder is
-    read twice.
-    """
+    """Yield the files under a folder, links followed, but none hidden, no vocabulary and no folder twice."""
     seen = {os.path.realpath(folder)}
     for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
         visible = [name for name in sorted(folders) if name[0] != "."]
@@ -119,12 +117,12 @@ def _unreadable(error: OSError) -> NoReturn:
 
 
 def embedded_corpus() -> Path:
-    """The public-domain books inside the package, in the layout "sentences" (see corpora/README.md)."""
+    """Return the path of the public-domain books in the package, layout "sentences" (corpora/README.md)."""
     return Path(__file__).resolve().parent.parent / "corpora" / "books.txt.xz"
 
 
 def sentences(paths: str | Path | Iterable[str | Path], layout: str = "auto") -> "SentenceStream":
-    """Every sentence of a corpus in order, with None between documents.
+    """Read every sentence of a corpus in order, with None between documents.
 
     Parameters
     ----------
@@ -213,7 +211,7 @@ class EmptyCorpusError(InputError):
 
 
 def empty_corpus(files: list[Path]) -> EmptyCorpusError:
-    """What is raised when there is no text in any of some files."""
+    """Return the error for files without any text."""
     names = ", ".join(map(str, files[:3])) + (", …" if len(files) > 3 else "")
     return EmptyCorpusError(f"The corpus is empty: no text in {names}; give files with text in them.")
 
@@ -234,7 +232,7 @@ def sniff(head: str) -> str:
 
 
 def _is_title(before: str, line: str, after: str) -> bool:
-    """Whether a line begins a document of WikiText; what is written so within a paragraph is a formula."""
+    """Return whether a line begins a document of WikiText; within a paragraph it would be a formula."""
     return not before and not after and bool(_TITLE.fullmatch(line))
 
 
@@ -279,7 +277,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _is_border(text: str, begin: int, mark: int, end: int, lone_stop: bool) -> bool:
-    """What `_END` leaves open about a match from `mark` to `end` in a sentence from `begin` on."""
+    """Decide what `_END` leaves open about a match from `mark` to `end` in a sentence from `begin` on."""
     if not "0" <= text[end] <= "Z" and text[end : end + 8].lstrip(_OPENING)[:1].islower():
         return False
     if not lone_stop:
@@ -292,7 +290,7 @@ def _is_border(text: str, begin: int, mark: int, end: int, lone_stop: bool) -> b
 
 
 def _cut(sentence: str) -> Iterator[str]:
-    """A sentence as it is, or in parts of at most SENTENCE_CHARACTERS, cut at spaces where there are any."""
+    """Yield a sentence whole, or in parts of at most SENTENCE_CHARACTERS, cut at spaces if possible."""
     while len(sentence) > SENTENCE_CHARACTERS:
         space = sentence.rfind(" ", SENTENCE_CHARACTERS // 2, SENTENCE_CHARACTERS)
         end = space if space > 0 else SENTENCE_CHARACTERS
@@ -369,11 +367,11 @@ _READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Lines with every run of white space made one space; one of more than LINE_CHARACTERS comes in parts."""
+    """Yield lines, runs of white space made one space; one of over LINE_CHARACTERS comes in parts."""
     rest = ""
     for piece in pieces:
-        whole, end, rest = (rest + piece).rpartition("\n")
-        if end:
+        whole, line_end, rest = (rest + piece).rpartition("\n")
+        if line_end:
             yield from _tidy_lines(whole)
         while len(rest) > LINE_CHARACTERS:
             space = rest.rfind(" ", LINE_CHARACTERS // 2, LINE_CHARACTERS)
@@ -387,7 +385,7 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _tidy_lines(text: str) -> Iterator[str]:
-    """`" ".join(line.split())` of each line, for many lines at once: nearly all of them are tidy already."""
+    """Apply `" ".join(line.split())` to many lines at once: nearly all of them are tidy already."""
     text = text.replace("\xa0", " ")  # the commonest odd one by far
     if _ODD_SPACE.search(text):
         text = _ODD_SPACE.sub(" ", text)
@@ -397,7 +395,7 @@ def _tidy_lines(text: str) -> Iterator[str]:
 
 
 def _peek(pieces: Iterator[str]) -> tuple[str, Iterator[str]]:
-    """The beginning of a text, and the text with that beginning."""
+    """Read the beginning of a text; return it, and the text with that beginning."""
     head = ""
     for piece in pieces:
         head += piece

@@ -11,7 +11,7 @@ _ONES = (1 << 64) - 1
 
 
 def key(*numbers: int) -> int:
-    """One 64-bit key from whole numbers; their order matters."""
+    """Return one 64-bit key from whole numbers; their order matters."""
     found = 0
     for number in numbers:
         found = int(mix(np.array([(found + GOLDEN + number) & _ONES], np.uint64))[0])
@@ -19,28 +19,28 @@ def key(*numbers: int) -> int:
 
 
 def mix(x: np.ndarray) -> np.ndarray:  # (...) uint64 -> (...) uint64
-    """Scramble: a change of one bit changes half of the others."""
+    """Scramble bits: a change of one changes half of the others."""
     x = (x ^ (x >> 30)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> 27)) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> 31)
 
 
 def draw(keys: np.ndarray, counters: np.ndarray | int) -> np.ndarray:  # (n,) uint64, (n,) -> (n,) uint64
-    """64 random bits for each key and counter."""
+    """Draw 64 random bits for each key and counter."""
     return mix(keys + np.asarray(counters, np.uint64) * np.uint64(GOLDEN))
 
 
 def uniform(bits: np.ndarray) -> np.ndarray:  # (n,) uint64 -> (n,) float64
-    """Random bits as numbers in [0, 1)."""
+    """Turn random bits into numbers in [0, 1)."""
     return (bits >> 11) * 2.0**-53
 
 
 def below(bits: np.ndarray, limit: int) -> np.ndarray:  # (n,) uint64 -> (n,) int64
-    """Random bits as whole numbers in [0, limit), limit up to 2**32."""
+    """Turn random bits into whole numbers in [0, limit), limit up to 2**32."""
     return (((bits >> 32) * np.uint64(limit)) >> 32).astype(np.int64)
 
 
 def permutation(names: np.ndarray, key: int) -> np.ndarray:  # (n,) whole numbers -> (n,) int64
-    """An order of the places of `names` that depends on the key and the names."""
+    """Return an order of the places of `names` that depends on the key and the names."""
     keys = np.full(len(names), key, np.uint64)
     return np.argsort(draw(keys, names), kind="stable")

@@ -7,7 +7,7 @@ MNLI's label the last of twelve or sixteen. The labels of the test files are kep
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class TextExample(NamedTuple):
     id: str
     first: str
     second: str | None  # None where the task has one sentence
-    label: str | float | None  # the name of a class, a score, or None where it is not told
+    label: str | float | None  # the name of a class, a score, or None where it is not known
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class GlueTask:
     label: str
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
-    files: dict[str, tuple[str, ...]]
+    files: Mapping[str, tuple[str, ...]]
     ids: tuple[str, ...] = ("index",)
     folders: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ TASKS: dict[str, GlueTask] = {task.name: task for task in _ALL}
 
 
 def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
-    """The examples of one split of a task of GLUE, in the order of its file.
+    """Read the examples of one split of a task of GLUE, in the order of its file.
 
     Text is taken to the letter, spaces at its ends included. Rows of QQP that lack columns are left out, with
     a warning that counts them. MRPC may also lie as Microsoft distributes it, in msr_paraphrase_train.txt and
@@ -117,11 +117,6 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
         mnli are the matched ones, those of mnli-mm the mismatched ones; ax has "test" only.
     folder : the folder of the task, or the one above it that holds all tasks. Files may be .gz or .xz.
     split : "train", "dev" or "test"; in "test" every label is None.
-
-    Raises
-    ------
-    InputError
-        When the file is not there or not one of this task, or a row of it is damaged (with its line).
     """
     spec = _known(task)
     if split not in _PLAIN:
@@ -134,7 +129,7 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
 
 
 def read_file(task: str, file: str | Path) -> list[TextExample]:
-    """The examples of one file that is laid out like the task's dev file, whatever its name; see `read`."""
+    """Read the examples of one file laid out like the task's dev file, whatever its name; see `read`."""
     return _filled(_known(task), Path(file), "dev")
 
 
@@ -159,18 +154,13 @@ def _find(spec: GlueTask, folder: Path, split: str) -> Path:
 
 
 def find_file(folder: Path, names: tuple[str, ...], folders: tuple[str, ...], title: str) -> Path:
-    """The first of some files that is in a folder, or in one inside it; plain, .gz or .xz.
+    """Find the first of some files in a folder or in one inside it; plain, .gz or .xz.
 
     Parameters
     ----------
     names : of the file.
     folders : of the folder inside; case, hyphens and underscores don't count.
     title : what is looked for, for the error.
-
-    Raises
-    ------
-    InputError
-        When there is none.
     """
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; name the one that holds the files of {title}.")
@@ -251,7 +241,7 @@ def _label(text: str, spec: GlueTask, file: Path, line: int) -> str | float:
 
 
 def _part(examples: list[TextExample], file: Path, split: str) -> list[TextExample]:
-    """What GLUE made train or dev of Microsoft's training file."""
+    """Keep what GLUE made train or dev of Microsoft's training file."""
     list_of_dev = file.parent / "dev_ids.tsv"
     if not list_of_dev.is_file():
         if split == "dev":

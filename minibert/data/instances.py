@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibert.batch import Sequence
 from minibert.data.draws import draw, key, permutation
 from minibert.data.layout import Block, lay_out
 from minibert.data.masking import POSITION_BITS, mask_block
-from minibert.data.shards import TokenShards
-from minibert.data.spans import Borders, Spans, contiguous_spans, span_pairs
+from minibert.data.nsp_spans import Borders, Spans, contiguous_spans, span_pairs
+from minibert.data.shards.store import TokenShards
 from minibert.errors import InputError
+from minibert.model.batch import Sequence
 from minibert.tokenizer import Tokenizer
 
 SHORTEST = 5  # [CLS] a [SEP] b [SEP]
@@ -84,7 +84,7 @@ class InstanceOptions:
 
     def _check(self, name: str, holds: bool, expected: str) -> None:
         if not holds:
-            raise InputError(f"{name}={getattr(self, name)!r} is not possible; give {expected}.")
+            raise InputError(f"${name} is not possible; give {expected}.", **{name: getattr(self, name)})
 
     @property
     def pairs(self) -> bool:
@@ -166,13 +166,9 @@ class Instances:
         return int(self._lengths.sum())
 
     def epoch(self, epoch: int) -> Iterator[Sequence]:
-        """One pass over the documents: every sentence is gathered into an instance, which may cut it.
-
-        Parameters
-        ----------
-        epoch : number of the pass, which draws other instances and another order.
-        """
+        """Pass once over the documents: every sentence is gathered into an instance, which may cut it."""
         for sequence, after in self.stream(Position(epoch, 0, 0)):
+            assert sequence is not None  # it is for other machines only
             yield sequence
             if after.epoch > epoch:
                 return
@@ -180,7 +176,7 @@ class Instances:
     def stream(
         self, position: Position = BEGINNING, count: int = 1, first: int = 0, last: int | None = None
     ) -> Iterator[tuple[Sequence | None, Position]]:
-        """Instances without end from `position` on, each with the position after it.
+        """Yield instances without end from `position` on, each with the position after it.
 
         The arrays of a sequence are read-only views of its block.
 
@@ -193,12 +189,6 @@ class Instances:
         position : where to go on.
         count : sequences of a batch, counted from `position` on.
         first, last : make those in the slots from `first` to `last` (exclusive; None: `count`) of each batch.
-
-        Raises
-        ------
-        InputError
-            When the position lies outside the text, as that of another corpus may; when there are no such
-            slots.
         """
         last = count if last is None else last
         if not 0 <= first < last <= count:
@@ -225,7 +215,7 @@ class Instances:
                     following = Position(epoch + 1, 0, 0)
                 for place, (mine, row) in enumerate(zip(own.tolist(), rows, strict=True), offset + 1):
                     after = Position(epoch, number, place) if place < len(order) else following
-                    yield made.sequence_at(row) if mine else None, after
+                    yield made.sequence_at(row) if made and mine else None, after
                 passed += len(order) - offset
                 offset = 0
             epoch, block = epoch + 1, 0
@@ -251,16 +241,18 @@ class Instances:
         if n == 1:
             raise InputError(
                 "One document alone has no other to take a random next sentence from; give more documents "
-                "(blank lines divide them) or set next_sentence=False."
+                "(blank lines divide them) or set $next_sentence.",
+                next_sentence=False,
             )
         if self.shards.sentence_counts[self.documents].max() < 2:
             raise InputError(
                 "No document has two sentences, so none has a next sentence; give longer documents (one "
-                "sentence a line, blank lines only between documents) or set next_sentence=False."
+                "sentence a line, blank lines only between documents) or set $next_sentence.",
+                next_sentence=False,
             )
 
     def _blocks(self, epoch: int) -> list[np.ndarray]:
-        """The documents of each block of an epoch."""
+        """Return the documents of each block of an epoch."""
         order = permutation(self.documents, key(DOCUMENT_ORDER, self.seed, epoch))
         ends = np.cumsum(self._lengths[order])
         number = (ends - 1) // BLOCK_TOKENS  # the block of a document is that of its last token
@@ -268,7 +260,7 @@ class Instances:
 
     # documents (d,) -> (N,5) int64, the fields of Spans; (N,) uint64
     def _draw_spans(self, epoch: int, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the instances of a block lie, by document, and the random key of each."""
+        """Return where the instances of a block lie, by document, and the random key of each."""
         options = self.options
         copy = epoch % options.dupe_factor if options.dupe_factor else epoch
         spans: list[Spans] = []
@@ -283,7 +275,7 @@ class Instances:
 
     # spans (N,5)  keys (N,)
     def _make_block(self, spans: np.ndarray, keys: np.ndarray) -> Block:
-        """The instances that lie there."""
+        """Make the instances at these spans."""
         options = self.options
         block = lay_out(self.shards, spans, options.pairs, self.tokenizer)
         if options.left_to_right:
@@ -332,15 +324,16 @@ def split_documents(
         When there are too few documents, or the share is out of range.
     """
     if not 0 < held_out < 1:
-        raise InputError(f"held_out={held_out!r} is not possible; give a share above 0 and below 1.")
+        raise InputError("$held_out is not possible; give a share above 0 and below 1.", held_out=held_out)
     least = 2 if next_sentence else 1
     if n_documents < 2 * least:
         why = ", as next sentences are also drawn from other documents" if next_sentence else ""
-        instead = ", or set next_sentence=False" if next_sentence and n_documents > 1 else ""
+        instead = ", or set $next_sentence" if next_sentence and n_documents > 1 else ""
         raise InputError(
             f"The text is {n_documents:,} document{'s' * (n_documents != 1)}, which is too few: {least} to "
             f"learn from and {least} to hold out are needed{why}; give more text, with blank lines between "
-            f"documents{instead}."
+            f"documents{instead}.",
+            next_sentence=False,
         )
     count = min(max(least, round(n_documents * held_out)), n_documents - least)
     held = (np.arange(count) + 1) * n_documents // count - 1  # the last of each of `count` equal runs

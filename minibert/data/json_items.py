@@ -14,15 +14,9 @@ _DECODER = json.JSONDecoder()
 
 
 def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """The items of those top-level arrays whose key is one of `names`, each with that key.
+    """Yield the items of those top-level arrays whose key is one of `names`, each with that key.
 
     Other keys may stand before and after, and are passed over. Needs memory for a few times the longest item.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read, is not UTF-8, is not JSON or cut short (with the place in it), is nested
-        too deeply, unfolds to more than `byte_pieces` lets be kept, or has no such array.
     """
     text = _Text(Path(file))
     others: list[str] = []
@@ -62,7 +56,7 @@ class _Text:
         self.passed = 0  # characters that have left the buffer
 
     def peek(self) -> str:
-        """The next character that is no space; "" at the end of the file."""
+        """Return the next character that is no space; "" at the end of the file."""
         while True:
             while self.place < len(self.buffer):
                 if self.buffer[self.place] not in " \t\n\r":
@@ -78,7 +72,7 @@ class _Text:
         self.place += 1
 
     def array(self) -> Iterator[Any]:
-        """The items of the array that begins here."""
+        """Yield the items of the array that begins here."""
         self.expect("[")
         if self.peek() != "]":
             yield self.value()
@@ -88,7 +82,7 @@ class _Text:
         self.expect("]")
 
     def value(self) -> Any:
-        """The value that begins here."""
+        """Return the value that begins here."""
         self.peek()
         while True:
             try:
@@ -106,7 +100,7 @@ class _Text:
                 return value
 
     def _may_be_cut(self, error: ValueError) -> bool:
-        """Whether more of the file may mend what the decoder complains of."""
+        """Return whether more of the file may mend what the decoder complains of."""
         if not isinstance(error, json.JSONDecodeError):
             return False
         return error.msg.startswith("Unterminated string") or error.pos + 16 > len(self.buffer)
@@ -130,7 +124,7 @@ class _Text:
         return len(self.buffer) > before
 
     def broken(self, expected: str) -> InputError:
-        """What is raised when something else stands here."""
+        """Return the error for anything else than what is expected here."""
         found = repr(self.peek()) if self.peek() else "its end"
         return InputError(
             f"{self.file} is broken or another kind of file: at character {self.passed + self.place:,} "

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minibert.batch import NOTHING, Sequence
-from minibert.data.shards import TokenShards
+from minibert.data.shards.store import TokenShards
+from minibert.model.batch import NOTHING, Sequence
 from minibert.tokenizer import Tokenizer
 from minibert.tokenizer.encoding import ranges
 
@@ -47,7 +47,7 @@ class Block:
         self.masked_begins = [0, *np.cumsum(lengths).tolist()]
 
     def sequence_at(self, n: int) -> Sequence:
-        """Sequence n, as views."""
+        """Return sequence n as views."""
         here = slice(self._begins[n], self._begins[n + 1])
         asked = slice(self.masked_begins[n], self.masked_begins[n + 1])
         return Sequence(
@@ -69,10 +69,8 @@ def lay_out(shards: TokenShards, spans: np.ndarray, pairs: bool, tokenizer: Toke
 
     Parameters
     ----------
-    shards : the text.
-    spans : (N,5) int64, the fields of `minibert.data.spans.Spans`.
+    spans : (N,5) int64, the fields of `minibert.data.nsp_spans.Spans`.
     pairs : whether there is a span B with its own [SEP].
-    tokenizer : ids of [CLS] and [SEP].
     """
     a_begin, a_length, b_begin, b_length, next_labels = spans.T
     lengths = a_length + b_length + (3 if pairs else 2)

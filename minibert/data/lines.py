@@ -13,7 +13,7 @@ SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
 
 
 def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False) -> Iterator[tuple[int, str]]:
-    r"""The lines of a UTF-8 file, counted from 1, without their ends (\n, \r\n or \r).
+    r"""Yield the lines of a UTF-8 file, counted from 1, without their ends (\n, \r\n or \r).
 
     Only these end a line: a vertical tab or U+2028 within a sentence doesn't. A byte order mark is dropped,
     .gz and .xz are decompressed.
@@ -22,12 +22,6 @@ def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False)
     ----------
     errors : "strict", or "replace" for U+FFFD in the place of bytes that are not UTF-8.
     ends : with their ends, as they stand in the file.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read, is damaged, unfolds to more than `byte_pieces` lets be kept, is not UTF-8
-        (with the number of the line), or has a line of more than 16 MiB.
     """
     file = Path(file)
     number = 0
@@ -47,16 +41,10 @@ def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False)
 
 
 def rows(file: str | Path, delimiter: str = "\t", errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
-    """The columns of every row of a table, with the number of its line; blank lines are passed over.
+    """Read the columns of every row of a table, with the number of its line; blank lines are passed over.
 
     Between tabs a quotation mark is a character like any other, as in the files of GLUE. Any other delimiter
     means CSV: a column within quotation marks may hold delimiters, line ends and doubled quotation marks.
-
-    Raises
-    ------
-    InputError
-        As `numbered_lines`; and for quotation marks that don't match, or a column of more characters than the
-        `csv` module takes.
     """
     if delimiter == "\t":
         return ((number, line.split("\t")) for number, line in numbered_lines(file, errors) if line)
@@ -64,7 +52,7 @@ def rows(file: str | Path, delimiter: str = "\t", errors: str = "strict") -> Ite
 
 
 def _quoted_rows(file: str | Path, delimiter: str, errors: str) -> Iterator[tuple[int, list[str]]]:
-    lines = (line for _, line in numbered_lines(file, errors, ends=True))  # places are told in such text
+    lines = (line for _, line in numbered_lines(file, errors, ends=True))  # errors name places in such text
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     first = 1  # line of the row that is being read
     try:
@@ -81,13 +69,7 @@ def _quoted_rows(file: str | Path, delimiter: str, errors: str) -> Iterator[tupl
 
 
 def json_lines(file: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The object on every line of a JSON Lines file, with the line's number; blank lines are passed over.
-
-    Raises
-    ------
-    InputError
-        As `numbered_lines`; and for a line that is not a JSON object.
-    """
+    """Yield the object on every line of a JSON Lines file with the line's number, but no blank lines."""
     for number, line in numbered_lines(file):
         if not line.strip():
             continue
@@ -105,6 +87,6 @@ def json_lines(file: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def shown(header: list[str] | tuple[str, ...]) -> str:
-    """A header for an error: not too long, whatever stands there."""
+    """Format a header for an error: not too long, whatever stands there."""
     names = [name if len(name) <= SHOWN_CHARACTERS else f"{name[:SHOWN_CHARACTERS]}…" for name in header]
     return ", ".join(names[:SHOWN_COLUMNS]) + (", …" if len(names) > SHOWN_COLUMNS else "")

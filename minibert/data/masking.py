@@ -57,14 +57,7 @@ def mask_block(
 def choose_positions(
     keys: np.ndarray, sequence: np.ndarray, position: np.ndarray, count: np.ndarray
 ) -> np.ndarray:
-    """Choose `count` of each sequence's candidates, uniformly.
-
-    Parameters
-    ----------
-    keys : random key of each sequence.
-    sequence, position : of each candidate, ascending.
-    count : how many of them; all of a sequence that has fewer.
-    """
+    """Choose `count` of each sequence's candidates, uniformly; all of a sequence that has fewer."""
     order = _random_order(keys, sequence, position)
     chosen = np.zeros(len(order), bool)
     chosen[order[_rank(sequence) < count[sequence]]] = True
@@ -109,7 +102,7 @@ def visible_tokens(
     mask_id: int,
     vocab_size: int,
 ) -> np.ndarray:
-    """What the model sees at chosen positions: [MASK], the same token or a random one.
+    """Choose what the model sees at masked positions: [MASK], the same token or a random one.
 
     Parameters
     ----------
@@ -126,7 +119,7 @@ def visible_tokens(
 
 # keys (N,)  sequence (C,)  position (C,) -> (C,) int64
 def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Candidates in random order within their sequence, sequences as they were.
+    """Order candidates at random within their sequence, sequences as they were.
 
     Sequence, draw and position make one number; no two are equal, so every sort gives the same order.
     """
@@ -137,7 +130,7 @@ def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) 
 
 # sequence (C,) -> (C,) int64
 def _rank(sequence: np.ndarray) -> np.ndarray:
-    """0, 1, 2, ... within each run of the same sequence."""
+    """Count 0, 1, 2, ... within each run of the same sequence."""
     begins = np.flatnonzero(np.diff(sequence, prepend=-1))
     lengths = np.diff(begins, append=len(sequence))
     return np.arange(len(sequence)) - np.repeat(begins, lengths)

@@ -19,7 +19,7 @@ class TaggedSentence(NamedTuple):
     """Words with a tag each."""
 
     words: tuple[str, ...]
-    tags: tuple[str, ...] | None  # None where they are not told
+    tags: tuple[str, ...] | None  # None where they are not known
     document: int  # number of the document it stands in, from 0: neighbours in it are its context
 
 
@@ -30,7 +30,7 @@ def read(
     labels: Collection[str] | None = None,
     entities: bool = True,
 ) -> list[TaggedSentence]:
-    """The sentences of a file with one word a line and a blank line between sentences.
+    """Read the sentences of a file with one word a line and a blank line between sentences.
 
     Columns stand between tabs, or between spaces in a line without tabs; other columns than those of the word
     and of the tag are passed over. A line that begins with -DOCSTART- begins a document; a file without any
@@ -48,12 +48,6 @@ def read(
     Returns
     -------
     Sentences in the order of the file.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read, lines differ in the number of columns, a column is not there, a tag has
-        not this form (with the line), or there is no sentence.
     """
     path = Path(path)
     found: list[TaggedSentence] = []
@@ -122,12 +116,12 @@ def _sentence(
 
 
 def is_entity_tag(tag: str) -> bool:
-    """Whether a tag is O, B-TYPE or I-TYPE."""
+    """Return whether a tag is O, B-TYPE or I-TYPE."""
     return tag == "O" or (tag[:2] in ("B-", "I-") and len(tag) > 2)
 
 
 def to_bio(tags: Sequence[str]) -> Iterator[str]:
-    """The tags of a sentence in IOB1, or in BIO already, as BIO: an entity begins with B-, goes on with I-.
+    """Yield the tags of a sentence, in IOB1 or BIO, as BIO: an entity begins with B-, goes on with I-.
 
     Examples
     --------

@@ -29,18 +29,18 @@ class Question(NamedTuple):
     id: str
     question: str
     context: str
-    answers: tuple[Answer, ...]  # () when there is none, or it is not told
-    impossible: bool | None  # whether the paragraph has no answer; None where it is not told
+    answers: tuple[Answer, ...]  # () when there is none, or it is not known
+    impossible: bool | None  # whether the paragraph has no answer; None where it is not known
     title: str = ""
 
 
 def read(path: str | Path, *, listed: bool = False) -> list[Question]:
-    """Every question of a file in its order; see `stream`."""
+    """Return every question of a file in its order; see `stream`."""
     return list(stream(path, listed=listed))
 
 
 def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
-    """The questions of a file one by one, with memory for a few times the longest article.
+    """Yield the questions of a file one by one, with memory for a few times the longest article.
 
     The offset of an answer may be wrong. As in Google's release an answer counts as found when it stands
     within the whole words that its offset and length touch, white space apart, and is then given as it stands
@@ -54,12 +54,6 @@ def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
     path : JSON, plain or .gz or .xz.
     listed : give every answer in the file's list, blank ones and those beside `is_impossible` too, which the
         official scripts score by and nothing is trained on.
-
-    Raises
-    ------
-    InputError
-        When the file is not JSON, is cut short, lacks something (with its place), has an empty paragraph, or
-        uses an id twice.
     """
     path = Path(path)
     ids: set[str] = set()
@@ -83,14 +77,9 @@ def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
 
 
 def article_questions(article: Any, where: str, *, listed: bool = False) -> Iterator[Question]:
-    """The questions of one article, an item of the array "data"; `where` begins the sentences of errors.
+    """Yield the questions of an article, an item of the array "data"; errors begin with `where`.
 
     For `listed` see `stream`.
-
-    Raises
-    ------
-    InputError
-        When something is missing or of a wrong type, or a paragraph is empty.
     """
     title = _get(article, "title", str, where, "")
     for n, paragraph in enumerate(_get(article, "paragraphs", list, where), 1):
@@ -120,7 +109,7 @@ _NEEDED = object()
 
 
 def _get(thing: Any, key: str, kind: type | tuple[type, ...], where: str, default: Any = _NEEDED) -> Any:
-    """`thing[key]` if it is of the kind that is expected there."""
+    """Return `thing[key]` if it is of the kind that is expected there."""
     if not isinstance(thing, dict):
         raise InputError(f"{where} is a JSON {type(thing).__name__}, expected an object with {key!r}.")
     value = thing.get(key)
@@ -138,7 +127,7 @@ def _get(thing: Any, key: str, kind: type | tuple[type, ...], where: str, defaul
 
 
 def locate(context: str, text: str, start: int) -> Answer:
-    """An answer as it stands in its paragraph at, or about, `start`, without white space at its ends.
+    """Return an answer as it stands in its paragraph at, or about, `start`, without white space at its ends.
 
     Parameters
     ----------
@@ -172,7 +161,7 @@ def locate(context: str, text: str, start: int) -> Answer:
 
 
 def _occurrences(context: str, begin: int, end: int, words: list[str]) -> Iterator[tuple[int, int]]:
-    """Where some words stand within a part of a text, with any white space between them."""
+    """Yield where some words stand within a part of a text, with any white space between them."""
     # The part with one space between words, and where each character of that stands in the text.
     found = _WORD.finditer(context, begin, end)
     places = [at for word in found for at in range(word.start(), word.end() + 1)]

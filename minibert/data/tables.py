@@ -51,12 +51,12 @@ def read_texts(
     labels: Collection[str] | None = None,
     numeric: bool = False,
 ) -> list[TextExample]:
-    """Sentences, or pairs of them, with what they are.
+    """Return sentences, or pairs of them, with what they are.
 
     Parameters
     ----------
     text, second, label : columns by name or by number, from 1; `second` None for single sentences, `label`
-        None where it is not told. In JSON Lines columns have names only.
+        None where it is not known. In JSON Lines columns have names only.
     id : the column of ids; None counts the rows from 0.
     delimiter : one character between columns; None goes by the suffix of the file. All but the tab mean that
         columns may be quoted.
@@ -64,12 +64,6 @@ def read_texts(
         when a column is given by name.
     labels : the classes that a model knows; any other is refused. None admits all.
     numeric : labels are numbers, and are read as such.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read or has no rows, a column is missing, rows differ in length, a text is
-        empty, or a label is none (with the line).
     """
     path = Path(path)
     columns = {"text": text, "second": second, "label": label, "id": id}
@@ -78,8 +72,8 @@ def read_texts(
         where = f"{path}, line {line}"
         first = _text(row["text"], where, text)
         other = None if second is None else _text(row["second"], where, second)
-        told = None if label is None else _label(row["label"], where, label, labels, numeric)
-        found.append(TextExample(_id(row, number), first, other, told))
+        value = None if label is None else _label(row["label"], where, label, labels, numeric)
+        found.append(TextExample(_id(row, number), first, other, value))
     return found
 
 
@@ -116,7 +110,7 @@ def read_tags(
     header: bool | str | None = None,
     labels: Collection[str] | None = None,
 ) -> list[TaggedSentence]:
-    """Words with a tag each: a sentence a row, or a word a line.
+    """Return words with a tag each: a sentence a row, or a word a line.
 
     Parameters
     ----------
@@ -133,12 +127,6 @@ def read_tags(
     -------
     Sentences, tags as they stand in the file. In "sentences" each is a document of its own, in "words" lines
     that begin with -DOCSTART- part documents.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read or has no sentence, a column is missing, a sentence has no word or not a
-        tag for each, or a tag is none of `labels` (with the line).
     """
     path = Path(path)
     if layout not in (None, "sentences", "words"):
@@ -147,10 +135,10 @@ def read_tags(
         rowwise = _suffix(path) in (".csv", ".tsv", ".tab", *JSON_LINES)
         layout = "sentences" if rowwise or delimiter else "words"
     if layout == "words":
-        numbers = [_number(1 if words is None else words), _number(-1 if tags is None else tags)]
-        if None in numbers:
+        at, tags_at = _number(1 if words is None else words), _number(-1 if tags is None else tags)
+        if at is None or tags_at is None:
             raise InputError(f"{path} has a word a line and no header; give its columns by number, from 1.")
-        return ner.read(path, numbers[0], numbers[1] if labelled else None, labels, entities=False)
+        return ner.read(path, at, tags_at if labelled else None, labels, entities=False)
     words = "words" if words is None else words
     tags = ("tags" if tags is None else tags) if labelled else None
     found = []
@@ -161,12 +149,12 @@ def read_tags(
         sentence = _words(row["words"], where, words)
         if not sentence:
             raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
-        told = _words(row["tags"], where, tags) if labelled else None
-        if told is not None and len(told) != len(sentence):
-            raise InputError(f"{where} has {len(sentence)} words and {len(told)} tags; give every word one.")
-        for tag in told or ():
+        given = _words(row["tags"], where, tags) if labelled else None
+        if given is not None and len(given) != len(sentence):
+            raise InputError(f"{where} has {len(sentence)} words and {len(given)} tags; give every word one.")
+        for tag in given or ():
             _known(tag, where, tags, labels)
-        found.append(TaggedSentence(sentence, told, number))
+        found.append(TaggedSentence(sentence, given, number))
     return found
 
 
@@ -181,29 +169,24 @@ def read_questions(
     delimiter: str | None = None,
     header: bool | str | None = None,
 ) -> list[Question]:
-    """Questions, each with its paragraph and its answer in it.
+    """Read questions, each with its paragraph and its answer in it.
 
     Parameters
     ----------
     question, context, answer : columns by name or by number, from 1. An empty answer (in JSON Lines also null
         or an empty list) says that the paragraph has none; in JSON Lines a list has several, and an object
-        has them as "text" beside their "answer_start". `answer` None where it is not told.
+        has them as "text" beside their "answer_start". `answer` None where it is not known.
     start : the column of the number of characters before the answer; None, or an empty one, takes the first
         place where it stands.
     id : the column of ids; None counts the rows from 0.
     delimiter, header : as in `read_texts`.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read or has no rows, a column is missing, a question or paragraph is empty, an
-        answer is not in its paragraph, or an id is used twice, which predictions go by (with the line).
     """
     path = Path(path)
     if start is not None and answer is None:
         raise InputError(f"start={start!r} needs the column of the answer; give answer=...")
     columns = {"question": question, "context": context, "answer": answer, "start": start, "id": id}
-    found, lines = [], {}
+    found: list[Question] = []
+    lines: dict[str, int] = {}
     for number, (line, row) in enumerate(_records(path, columns, delimiter, header, lists=True)):
         where = f"{path}, line {line}"
         name = _id(row, number)
@@ -223,7 +206,7 @@ def _records(
     header: bool | str | None,
     lists: bool = False,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line and wanted columns of every row, by role; a role without a column has None.
+    """Yield line and wanted columns of every row, by role; a role without a column has None.
 
     Columns are strings; with `lists` those of JSON Lines may be lists and objects too.
     """
@@ -302,7 +285,7 @@ def _place(role: str, column: Column | None, names: list[str] | None, width: int
 
 
 def _number(column: Column) -> int | None:
-    """The number that a column is given by; None for a name."""
+    """Return the number that a column is given by; None for a name."""
     try:
         return int(column)
     except ValueError:

@@ -23,12 +23,12 @@ _PAGES = {"EntityPages": "wikipedia", "SearchResults": "web"}  # the folder of t
 
 
 def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOKENS) -> list[Question]:
-    """Every question of a file with every document of it that holds an answer; see `stream`."""
+    """Return every question of a file with every document of it that holds an answer; see `stream`."""
     return list(stream(path, evidence, tokens))
 
 
 def stream(path: str | Path, evidence: str | Path | None = None, tokens: int = TOKENS) -> Iterator[Question]:
-    """A question for every document whose first tokens hold one of its answers, one by one.
+    """Yield a question for every document whose first tokens hold one of its answers, one by one.
 
     A token is a word or a mark of punctuation. An answer is any alias, found as whole words whatever the
     case; `answers` has each at its first place, in their order, the longest first where two begin together.
@@ -93,7 +93,7 @@ def _of_article(article: Any, where: str, tokens: int) -> Iterator[Question]:
 
 
 def _documents(item: Any, evidence: Path, where: str) -> dict[str, tuple[str, Path]]:
-    """The documents of an item by name: title and file."""
+    """Return the documents of an item by name: title and file."""
     if not isinstance(item, dict) or not _PAGES.keys() & item.keys():
         raise InputError(f"{where} has none of {', '.join(_PAGES)}; a file of TriviaQA is expected.")
     found = {}
@@ -109,13 +109,13 @@ def _documents(item: Any, evidence: Path, where: str) -> dict[str, tuple[str, Pa
     return found
 
 
-def _list(thing: Any, key: str) -> list:
+def _list(thing: Any, key: str) -> list[Any]:
     value = thing.get(key) if isinstance(thing, dict) else None
     return value if isinstance(value, list) else []
 
 
 def _of_item(
-    item: dict, documents: dict[str, tuple[str, Path]], where: str, tokens: int
+    item: dict[str, Any], documents: dict[str, tuple[str, Path]], where: str, tokens: int
 ) -> Iterator[Question]:
     id, text, answer = item.get("QuestionId"), item.get("Question"), item.get("Answer")
     if not isinstance(id, str) or not isinstance(text, str):
@@ -131,7 +131,7 @@ def _of_item(
 
 
 def first_tokens(pieces: Iterable[str], tokens: int) -> str:
-    """The beginning of a text up to the end of its token number `tokens`; reads no more pieces than needed.
+    """Return the beginning of a text up to the end of token number `tokens`, reading no more than needed.
 
     Examples
     --------
@@ -153,12 +153,12 @@ def first_tokens(pieces: Iterable[str], tokens: int) -> str:
 
 
 def _is_of_word(character: str) -> bool:
-    """Whether a character is one of `_TOKEN`'s words."""
+    """Return whether a character is one of `_TOKEN`'s words."""
     return character.isalnum() or character == "_"
 
 
 def find_answers(context: str, aliases: Iterable[str]) -> tuple[Answer, ...]:
-    """Where each alias first stands in a text as whole words, whatever the case; () if none does."""
+    """Return where each alias first stands in a text as whole words, whatever the case; () if none does."""
     lowered = context.lower()
     found = set()
     for alias in {alias.strip() for alias in aliases}:

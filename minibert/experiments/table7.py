@@ -9,25 +9,22 @@ import functools
 import json
 import re
 import statistics
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
-from minibert import backends
+from minibert import engines
 from minibert.errors import DivergedError, InputError, MissingFile
 from minibert.files import atomic_text, sole_writer
-from minibert.finetune import finetune
-from minibert.finetuning import registry
-from minibert.finetuning.activations import COMBINATIONS, numbers_of
-from minibert.finetuning.feature_based import Frozen, Lesson, Training, load_frozen
+from minibert.finetuning.feature_based import FeatureBasedRun, PreparedVectors, prepare
 from minibert.finetuning.options import FEATURE_BASED, GENERAL, RECIPES, FinetuneOptions
-from minibert.finetuning.preparation import read_examples
-from minibert.finetuning.results import remove_spent
-from minibert.finetuning.stored import OPTIONS_FILE
+from minibert.finetuning.run import finetune
+from minibert.frozen.activations import COMBINATIONS
 from minibert.json_files import misfit, read_json
-from minibert.runlog import say
+from minibert.reports.results import remove_spent
+from minibert.tasks.stored import OPTIONS_FILE
+from minibert.training.runlog import say
 
 RESULTS, TABLE = "table7.json", "table7.txt"
 FIELDS = {"settings": dict, "cells": dict[str, dict]}
@@ -41,8 +38,8 @@ PAPER = {  # dev F1 of BERT BASE, cased, on all of CoNLL-2003
     "concat-last-4": 96.1,
     "sum-all": 95.5,
 }
-# What has no influence on the figures.
-FREE = ("backend", "threads", "checkpoint_seconds", "checkpoint_steps", "keep")
+# What has no influence on the metrics.
+FREE = ("engine", "threads", "checkpoint_seconds", "checkpoint_steps", "keep")
 
 
 class Cell(NamedTuple):
@@ -78,7 +75,7 @@ def table7(
 
     Returns
     -------
-    What `table7.json` holds: `settings`, and in `cells` dev figures of every training, or under `failed` what
+    What `table7.json` holds: `settings`, and in `cells` dev metrics of every training, or under `failed` what
     became of it; `table_text` makes it readable.
 
     Raises
@@ -96,34 +93,34 @@ def table7(
 
 
 def _made(options: FinetuneOptions, out: Path, asked: Sequence[Cell], show: bool) -> dict[str, Any]:
-    """The results, when all that was asked for is trained."""
+    """Train whatever is asked for, and return the results."""
     results = _begun(options, out)
     missing = [cell for cell in asked if cell.name not in results["cells"]]
     trainer = _Trainer(options, out, {cell.row for cell in missing} - {FINE_TUNED}, show)
     for number, cell in enumerate(missing, start=1):
         try:
-            figures = trainer.train(cell)
-            told = f"F1 {100 * figures['f1']:.2f} on dev"
+            metrics = trainer.train(cell)
+            outcome = f"F1 {100 * metrics['f1']:.2f} on dev"
         except DivergedError as error:
-            figures, told = {"failed": str(error)}, f"given up. {error}"
+            metrics, outcome = {"failed": str(error)}, f"given up. {error}"
             remove_spent(trainer.folder(cell))
-        results["cells"][cell.name] = figures
+        results["cells"][cell.name] = metrics
         atomic_text(out / RESULTS, json.dumps(results, indent=2) + "\n")
         atomic_text(out / TABLE, table_text(results) + "\n")
         if show:
-            say(f"{cell.name}: {told} ({number} of {len(missing)} done).")
+            say(f"{cell.name}: {outcome} ({number} of {len(missing)} done).")
     remove_spent(out)
     return results
 
 
 def cells(rows: Iterable[str], seeds: Iterable[int]) -> list[Cell]:
-    """All trainings, all rows with one seed before the next seed."""
+    """List all trainings, all rows with one seed before the next seed."""
     rows = list(rows)
     return [Cell(row, seed) for seed in seeds for row in rows]
 
 
 def _begun(options: FinetuneOptions, out: Path) -> dict[str, Any]:
-    """The results so far, of the same settings."""
+    """Read the results so far, which have to be of the same settings."""
     given = json.loads(json.dumps(dataclasses.asdict(options)))
     settings = {name: value for name, value in given.items() if name not in FREE}
     path = out / RESULTS
@@ -159,87 +156,50 @@ class _Trainer:
         self.options, self.out, self.rows, self.show = options, out, rows, show
 
     def folder(self, cell: Cell) -> Path:
-        """Of its training."""
+        """Return the folder of its training."""
         return self.out / "runs" / cell.name
 
     def train(self, cell: Cell) -> dict[str, Any]:
-        """The figures of a cell."""
+        """Train a cell and return its metrics; of features, nothing else is kept but the record."""
         one, folder = dataclasses.replace(self.options, seed=cell.seed), self.folder(cell)
-        if cell.row != FINE_TUNED:
-            return self._features.train(dataclasses.replace(one, feature_based=cell.row), folder)
-        resume = (folder / OPTIONS_FILE).exists()
-        return _figures(finetune(one, folder, resume=resume, show=self.show))
+        if cell.row == FINE_TUNED:
+            resume = (folder / OPTIONS_FILE).exists()
+            report = finetune(one, folder, resume=resume, show=self.show)
+            return _metrics(report["scores"], report["best_epoch"], report)
+        one = dataclasses.replace(one, feature_based=cell.row)
+        prepared = self._features
+        run = FeatureBasedRun(
+            engines.settled(one.resolved()), prepared, prepared.model.ops, folder, show=self.show
+        )
+        with engines.limited_threads(one.threads, run.ops):
+            state, best = run.fit()
+        remove_spent(folder)
+        done = {"parameters": state.params.count(), "training_seconds": round(state.seconds, 1)}
+        return _metrics(best["scores"], best["epoch"], done)
 
     @functools.cached_property
-    def _features(self) -> "_Features":
-        return _Features(self.options, self.out, self.rows, self.show)
-
-
-def _figures(found: dict[str, Any]) -> dict[str, Any]:
-    scores = found["scores"]
-    return {
-        "f1": scores["f1"],
-        "precision": scores["precision"],
-        "recall": scores["recall"],
-        "epoch": found["best_epoch"] if "best_epoch" in found else found["epoch"],
-        "parameters": found["parameters"],
-        "training_seconds": found["training_seconds"],
-    }
-
-
-class _Features:
-    """The activations that all rows of features share, and a training on some of them."""
-
-    def __init__(self, options: FinetuneOptions, out: Path, rows: set[str], show: bool) -> None:
+    def _features(self) -> PreparedVectors:
+        """Prepare the data that all rows of features share."""
         # Which combination stands in the options does not matter here, only that they are of one.
-        options = dataclasses.replace(options, feature_based=next(iter(COMBINATIONS)))
-        options = backends.settled(options.resolved())
-        self.ops, engine = backends.choose(options.backend, options.threads, options.dtype)
-        self.show = show
-        model, tokenizer, _ = load_frozen(options, self.ops)
-        self.layers = model.config.L
-        self.task = registry.create(options.task, dict(options.columns))
-        train, dev = read_examples(self.task, options)
-        self.labels = self.task.labels(train)
-        self.task.tell_unknown(dev, self.labels)
-        max_length = options.max_length or min(self.task.max_length, model.config.P)
-        wanted = sorted({number for row in rows for number in numbers_of(row, self.layers)})
-        frozen = Frozen(model, tokenizer, self.task, self.labels, max_length, out / "activations", show)
-        if show:
+        options = dataclasses.replace(self.options, feature_based=next(iter(COMBINATIONS)))
+        options = engines.settled(options.resolved())
+        ops, engine = engines.choose(options.engine, options.threads, options.dtype)
+        if self.show:
             say(f"Engine {engine}.")
-        began = time.monotonic()
-        with backends.limited_threads(options.threads, self.ops):
-            vectors = frozen.vectors([train, dev], wanted)
-        if show:
-            say(f"They took {time.monotonic() - began:.0f} s.")
-        self.train_lesson, self.dev_lesson = Lesson(train, vectors[0]), Lesson(dev, vectors[1])
+        return prepare(options, ops, self.out, self.show, sorted(self.rows))
 
-    def train(self, options: FinetuneOptions, folder: Path) -> dict[str, Any]:
-        """The figures of one training, of which nothing else is kept but its metrics."""
-        options = backends.settled(options.resolved())
-        training = Training(
-            options,
-            self.task,
-            self.labels,
-            self.train_lesson,
-            self.dev_lesson,
-            numbers_of(options.feature_based, self.layers),
-            self.ops,
-            folder,
-            self.show,
-        )
-        with backends.limited_threads(options.threads, self.ops):
-            figures = _figures(training.fit())
-        remove_spent(folder)
-        return figures
+
+def _metrics(scores: dict[str, float], epoch: float, report: dict[str, Any]) -> dict[str, Any]:
+    found = {name: scores[name] for name in ("f1", "precision", "recall")} | {"epoch": epoch}
+    return found | {name: report[name] for name in ("parameters", "training_seconds")}
 
 
 def table_text(results: dict[str, Any]) -> str:
-    """The table as a person reads it, with what was done said below."""
+    """Write the table for a person, with what was done below it."""
     found: dict[str, dict[int, float | None]] = {}
-    for name, figures in results["cells"].items():
+    for name, cell in results["cells"].items():
         row, _, seed = name.rpartition("-seed")
-        found.setdefault(row, {})[int(seed)] = None if "failed" in figures else 100 * figures["f1"]
+        found.setdefault(row, {})[int(seed)] = None if "failed" in cell else 100 * cell["f1"]
     seeds = sorted({seed for row in found.values() for seed in row})
     titles = {FINE_TUNED: "Fine-tuning"} | {name: one.title for name, one in COMBINATIONS.items()}
     width = max(map(len, titles.values()))

@@ -5,18 +5,17 @@ anything is delivered, and so before anything is deleted.
 """
 
 import json
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from minibert.errors import InputError
 from minibert.files import atomic_text, crc32_of
-from minibert.finetuning.results import figures_text
 from minibert.json_files import read_json
-from minibert.runlog import say
-from minibert.train import State
+from minibert.reports.results import metrics_text
+from minibert.training.loop import State
+from minibert.training.runlog import say
 
 BEST, BEST_FILE = "best", "dev.json"
 CHECKSUMS = "best_crc32"  # in the plan; runs that began before there were any have none
@@ -40,14 +39,14 @@ def note_epoch(
     folder : of the run.
     state : after the epoch; its plan keeps score and checksums of the best one.
     epoch_steps : steps of an epoch.
-    metric : the figure that decides.
+    metric : the one that decides.
     found : what is kept beside the model: `scores`, `predictions` and whatever else it takes to deliver it.
     save : writes the model into a folder.
-    show : write the figures to the error stream.
+    show : write the metrics to the error stream.
 
     Returns
     -------
-    The figures of dev, for the record.
+    The metrics of dev, for the record.
     """
     epoch, scores = round(state.step / epoch_steps, 2), found["scores"]
     before = state.plan.get("best")
@@ -62,7 +61,7 @@ def note_epoch(
         state.plan |= {"best": scores[metric], CHECKSUMS: {name: crc32_of(place / name) for name in names}}
     if show:
         remark = ", the best so far" if is_best and before is not None else ""
-        say(f"Epoch {epoch:g}: {figures_text(scores)} on dev{remark}.")
+        say(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
     return {f"dev_{name}": value for name, value in scores.items()}
 
 
@@ -125,12 +124,3 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _undeliverable(path: Path, what: str) -> InputError:
     return InputError(f"{path} {what}, so the best epoch can't be delivered; {ADVICE}.")
-
-
-def require_intact(folder: Path, checksums: Mapping[str, int]) -> None:
-    """Raise InputError when a file of a folder that was finished is missing, or was altered since."""
-    for name, expected in checksums.items():
-        path = folder / name
-        if not (is_there := os.path.isfile(path)) or crc32_of(path) != expected:
-            what = "is damaged: its checksum differs" if is_there else "is missing"
-            raise InputError(f"{path} {what}; remove {folder} and go on with --resume, which makes it again.")

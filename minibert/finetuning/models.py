@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from minibert import backends, hub
-from minibert.config import BertConfig
+from minibert import engines, hub
 from minibert.errors import InputError
-from minibert.finetuning import batches, registry
 from minibert.finetuning.options import TOKEN_BUDGET
-from minibert.finetuning.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE, TaskFile
-from minibert.finetuning.task import Task
-from minibert.params import Head, Parameters, precision_for, reset
+from minibert.frozen.feature_tagger import FeatureTagger
+from minibert.inference import check_vocabulary, folder_of
+from minibert.model.config import BertConfig
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head, Parameters, precision_for, reset
+from minibert.tasks import batches, registry
+from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE, TaskFile
+from minibert.tasks.task import Task
 from minibert.tokenizer import Tokenizer
 
 HEAD = ("head.weight", "head.bias")
@@ -24,26 +27,6 @@ HEAD = ("head.weight", "head.bias")
 def is_finetuned(folder: str | Path) -> bool:
     """Whether a folder is one of fine-tuning, finished or not."""
     return any((Path(folder) / name).exists() for name in (TASK_FILE, TAGGER_FILE, OPTIONS_FILE))
-
-
-def read_tokenizer(model: str | Path) -> Tokenizer:
-    """The tokenizer that came with a model: in its folder, or beside a checkpoint that is named by a path."""
-    return Tokenizer.from_pretrained(folder_of(model))
-
-
-def folder_of(model: str | Path) -> Path:
-    """The folder of a model, which may be named by the path of its checkpoint."""
-    model = Path(model)
-    return model if model.is_dir() else model.parent
-
-
-def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path) -> None:
-    """Raise InputError when the tokenizer has pieces that the model has never seen."""
-    if tokenizer.vocab_size > config.V:
-        raise InputError(
-            f"The vocabulary in {folder} has {tokenizer.vocab_size:,} pieces, but its model was trained "
-            f"with {config.V:,}; use the vocabulary that it came with."
-        )
 
 
 def start_from(
@@ -56,7 +39,7 @@ def start_from(
     seed: int,
     attention_dropout: float | None = None,
 ) -> tuple[Parameters, list[str]]:
-    """The parameters that a fine-tuning begins with.
+    """Load the parameters that a fine-tuning begins with.
 
     Parameters
     ----------
@@ -105,7 +88,7 @@ def keeps_head(
             return True
         known = stored.labels
     else:
-        known = hub.load_labels(folder) if head.kind in ("classify", "tag") else ()
+        known = hub.load_labels(folder) if KINDS[head.kind].outputs is None else ()
     named = not any(label.isdigit() or label.startswith("LABEL_") for label in known)
     return named and tuple(known) == tuple(labels)
 
@@ -135,7 +118,7 @@ class Finetuned:
     def from_pretrained(
         cls,
         folder: str | Path,
-        backend: str = "auto",
+        engine: str = "auto",
         threads: int | None = None,
         dtype: str = "float32",
         task: Task | None = None,
@@ -145,7 +128,7 @@ class Finetuned:
         Parameters
         ----------
         folder : as `minibert finetune` leaves it.
-        backend, threads, dtype : of the engine.
+        engine, threads, dtype : of the engine.
         task : what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a
             table of one's own, which has the columns "text" and, for a model of pairs, "second".
 
@@ -172,8 +155,8 @@ class Finetuned:
         elif asked.name in ("classify", "regress") and own.pair:
             asked = registry.create(asked.name, {"second": "second"})
         if dtype == "auto":
-            dtype = backends.quickest_dtype(backend)
-        ops = backends.create(backend, threads, dtype)
+            dtype = engines.quickest_dtype(engine)
+        ops = engines.create(engine, threads, dtype)
         tokenizer = Tokenizer.from_pretrained(folder)
         config, params, report = hub.load(folder, precision_for(dtype), own.head(stored.labels))
         if report.missing:
@@ -204,7 +187,7 @@ class Finetuned:
         return self.params.head
 
     def features(self, examples: Sequence[Any]) -> batches.Features:
-        """What it is asked about some examples."""
+        """Make the features of some examples."""
         return gathered(
             self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
         )
@@ -215,7 +198,7 @@ class Finetuned:
         budget: int = TOKEN_BUDGET,
         done: Callable[[int], Any] = lambda tokens: None,
     ) -> list[np.ndarray]:
-        """What it says of each feature; see `batches.outputs`."""
+        """Compute the scores of each feature; see `batches.outputs`."""
         return batches.outputs(self.ops, self.params, features, budget, done)
 
 
@@ -224,21 +207,19 @@ def gathered(features: Any) -> batches.Features:
     return features if isinstance(features, Sequence) else list(features)
 
 
-def load(
+def open_model(
     folder: str | Path,
-    backend: str = "auto",
+    engine: str = "auto",
     threads: int | None = None,
     dtype: str = "float32",
     task: Task | None = None,
 ) -> Any:
-    """Whatever fine-tuning has left in a folder, a whole model or LSTMs on a frozen one.
+    """Load whatever fine-tuning has left in a folder, a whole model or LSTMs on a frozen one.
 
     Arguments, result and errors are those of `Finetuned.from_pretrained`.
     """
     if not (Path(folder) / TAGGER_FILE).exists():
-        return Finetuned.from_pretrained(folder, backend, threads, dtype, task)
-    from minibert.finetuning.feature_tagger import FeatureTagger
-
+        return Finetuned.from_pretrained(folder, engine, threads, dtype, task)
     if task is not None:
         raise InputError(f"The tagger in {folder} has one task only; leave task={task.name!r} out.")
-    return FeatureTagger.from_pretrained(folder, backend, threads, dtype)
+    return FeatureTagger.from_pretrained(folder, engine, threads, dtype)

@@ -3,11 +3,11 @@
 import dataclasses
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError
-from minibert.options import DTYPES, LAMB_RATE, MOST, OPTIMIZERS, RunOptions
+from minibert.options import AT_MOST, COUNT, LAMB_RATE, RATE, SHARE, WHOLE, RunOptions, option
 
 MOST_RUNS = 10_000  # of a sweep, which are listed before the first
 SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates of GLUE (Devlin et al. 2019, section 4.1)
@@ -50,52 +50,81 @@ class FinetuneOptions(RunOptions):
     task: str
     data: str  # folder of the task's official files, or of a table of one's own
     model: str  # folder to start from: a pre-training run, a BERT of Hugging Face's, or a fine-tuned model
+    _: KW_ONLY
     # data
     columns: tuple[tuple[str, str], ...] = ()  # of one's own table: ("text", "review")
-    train_examples: int | None = None  # so many, always the same ones; None: all
-    dev_examples: int | None = None
-    split_dev: float | None = None  # there is one file only, of dev or train: measure on this share of it
+    train_examples: int | None = option(
+        None,
+        "learn from N examples, always the same; from more to keep documents whole",
+        WHOLE,
+        default="all",
+    )
+    dev_examples: int | None = option(
+        None, "measure on N examples, chosen in the same way", WHOLE, default="all"
+    )
+    split_dev: float | None = option(
+        None,
+        "where only one file has labels, dev or train: measure on this share of it, and of each class, learn "
+        "from the rest",
+        SHARE,
+        metavar="SHARE",
+        default="",
+    )
     stratified: bool = True  # that share of each class, where examples have one
-    max_length: int | None = None  # of a sequence, [CLS] and [SEP] included; None: the task's
+    max_length: int | None = option(
+        None,
+        "most tokens in a sequence, [CLS] and [SEP] included",
+        (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
+    )
+    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when measuring", WHOLE)
     # length of the run
-    epochs: float | None = None
-    max_steps: int | None = None  # end the run there, the rate falling to zero
-    # batches
-    batch_size: int | None = None  # examples a step
+    epochs: float | None = option(
+        None,
+        "passes over the examples",
+        (("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),),
+    )
+    max_steps: int | None = option(
+        None, "stop after this many steps at the latest, the rate falling to zero", WHOLE, default=""
+    )
+    # model
+    dropout: float = option(
+        0.1, "dropout rate of embeddings, sublayers, attention and before the output layer", RATE
+    )
+    freeze: int | None = option(
+        None, "leave the embeddings and the lowest N layers as they are", (*AT_MOST, *COUNT), default=""
+    )
+    feature_based: str | None = option(
+        None,
+        "leave the model as it is and train LSTMs on these layers: embeddings, second-to-last, last, "
+        "sum-last-4, concat-last-4, sum-all (ner, tag)",
+        (("the layers that LSTMs are to read, such as last", bool),),
+        metavar="LAYERS",
+    )
+    width: int = option(768, "units of these LSTMs in each direction", WHOLE)
+    span_weight: float = option(
+        0.5,
+        "weight of the losses of start and end: 0.5 for their mean, 1 for their sum",
+        (("above 0 and at most 1", lambda x: 0 < x <= 1),),
+    )
+    # batches and optimizer
+    batch_size: int | None = option(None, "examples in a step", WHOLE)
     accumulate: int = 1
-    # optimizer
-    optimizer: str = "adamw"
-    learning_rates: tuple[float, ...] | None = None
+    learning_rates: tuple[float, ...] | None = option(
+        None,
+        "the highest learning rate, or several to try in turn: the paper's are "
+        + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP),
+        (("finite numbers above 0, each once", lambda x: _are_rates(x)),),
+        flag="--lr",
+        metavar="RATES",
+        numbers="learning rate",
+    )
     warmup: float = 0.1
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    adam_eps: float = 1e-6
     bias_correction: bool = True  # without it small sets often fail to train
     google_decay: bool = False
-    # model
-    dropout: float = 0.1
-    attention_dropout: float | None = None  # of attention probabilities; None: as the others
-    freeze: int | None = None  # the embeddings and so many layers stay as they are; None: nothing does
-    feature_based: str | None = None  # learn a BiLSTM on these frozen layers instead (section 5.3)
-    width: int = 768  # of that BiLSTM, in each direction
-    span_weight: float = 0.5  # of the losses of start and end: 0.5 their mean (Google's code), 1 their sum
-    dtype: str = "float32"  # "bfloat16": of products and activations; "auto": that, where it is faster
     # the run
-    seed: int = 0
-    restarts: int = 1  # runs with the seeds that follow, for each learning rate
-    backend: str = "auto"
-    threads: int | None = None
-    devices: int | None = None  # of JAX, that compute a step; None: all
-    fsdp: bool = False  # each device keeps a part of the parameters and moments
-    recompute: bool = False  # of a layer, when going back, what came after what entered it
-    token_budget: int = TOKEN_BUDGET
-    checkpoint_seconds: float = 300.0
-    checkpoint_steps: int = 0
-    keep: int = 1
+    restarts: int = option(1, "runs for every learning rate, each with the next seed", WHOLE)
 
-    FREE = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
+    UNDECIDED = "by task"
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -106,7 +135,7 @@ class FinetuneOptions(RunOptions):
             pairs = tuple((str(name), str(column)) for name, column in pairs)
         except (TypeError, ValueError):
             raise InputError(
-                f"columns={self.columns!r} are not names with columns; give such as {{'text': 'review'}}."
+                "$columns are not names with columns; give such as {'text': 'review'}.", columns=self.columns
             ) from None
         object.__setattr__(self, "columns", pairs)
         names = [name for name, _ in self.columns]
@@ -116,34 +145,19 @@ class FinetuneOptions(RunOptions):
         if rates is not None:
             rates = (rates,) if isinstance(rates, int | float) else tuple(rates)
             object.__setattr__(self, "learning_rates", rates)
-        whole = ("train_examples", "dev_examples", "max_steps", "batch_size", "accumulate", "restarts")
-        whole += ("threads", "devices", "token_budget", "width")
-        self._require("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1, *whole)
-        self._require(f"at most {MOST:,}", lambda x: x <= MOST, "max_length", "freeze", *whole)
-        self._require("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4, "max_length")
-        self._require("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6, "epochs")
-        self._require("a finite number above 0", lambda x: 0 < x < math.inf, "adam_eps")
-        self._require("finite numbers above 0, each once", _are_rates, "learning_rates")
+        self._check()
         if (runs := (self.restarts or 1) * len(rates or (None,))) > MOST_RUNS:
             raise InputError(
-                f"restarts={self.restarts} would make {runs:,} runs; give so few of them, or of the learning "
-                f"rates, that a sweep has {MOST_RUNS:,} at most."
+                f"$restarts would make {runs:,} runs; give so few of them, or of the learning "
+                f"rates, that a sweep has {MOST_RUNS:,} at most.",
+                restarts=self.restarts,
             )
-        counts = ("seed", "keep", "checkpoint_steps", "freeze")
-        self._require("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0, *counts)
-        self._require("0 or more", lambda x: x >= 0, "weight_decay", "clip_norm", "checkpoint_seconds")
-        shares = ("dropout", "attention_dropout", "warmup", "beta1", "beta2")
-        self._require("at least 0 and below 1", lambda x: 0 <= x < 1, *shares)
-        self._require("above 0 and below 1", lambda x: 0 < x < 1, "split_dev")
-        self._require("above 0 and at most 1", lambda x: 0 < x <= 1, "span_weight")
-        self._require("the layers that LSTMs are to read, such as last", bool, "feature_based")
-        self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
-        self._require(f"one of {', '.join(OPTIMIZERS)}", lambda x: x in OPTIMIZERS, "optimizer")
-        self._require_spreadable()
         if self.feature_based and self.freeze is not None:
             raise InputError(
-                f"freeze={self.freeze} has no meaning where feature_based={self.feature_based!r} leaves the "
-                "whole model as it is; leave one of them out."
+                "$freeze has no meaning where $feature_based leaves the "
+                "whole model as it is; leave one of them out.",
+                freeze=self.freeze,
+                feature_based=self.feature_based,
             )
 
     @staticmethod
@@ -184,12 +198,14 @@ class FinetuneOptions(RunOptions):
         """Raise InputError when the model in `folder` has fewer layers or positions than are asked for."""
         if self.freeze is not None and self.freeze > layers:
             raise InputError(
-                f"freeze={self.freeze} is more than the {layers} layers of {folder}; give at most {layers}."
+                f"$freeze is more than the {layers} layers of {folder}; give at most {layers}.",
+                freeze=self.freeze,
             )
         if self.max_length is not None and self.max_length > positions:
             raise InputError(
-                f"max_length={self.max_length} is longer than the {positions} positions of {folder}; "
-                f"give at most {positions}."
+                f"$max_length is longer than the {positions} positions of {folder}; "
+                f"give at most {positions}.",
+                max_length=self.max_length,
             )
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minibert.errors import InputError, naming
-from minibert.finetuning.batches import lengths
-from minibert.finetuning.cuts import Cuts
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import TOKEN_BUDGET
-from minibert.finetuning.progress import Progress
-from minibert.finetuning.registry import same_answers
+from minibert.tasks.batches import lengths
+from minibert.tasks.cuts import Cuts
+from minibert.tasks.registry import same_answers
+from minibert.training.progress import Progress
 
 CHUNK = 2048  # examples whose features are in memory at a time
 
@@ -22,7 +22,7 @@ def predict_examples(
     source: str = "",
     cuts: Cuts | None = None,
 ) -> Iterator[Any]:
-    """The prediction of each example, in their order, made as they are asked for.
+    """Yield the prediction of each example, in their order, made as they are asked for.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ def predict_examples(
 
 def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], None]:
     """Tells the progress of whole examples when so many tokens are done."""
-    done = told = 0
+    done = reported = 0
 
     def add(count: int) -> None:
-        nonlocal done, told
+        nonlocal done, reported
         done += count
         whole = examples * done // tokens
-        progress.add(whole - told)
-        told = whole
+        progress.add(whole - reported)
+        reported = whole
 
     return add
 
@@ -78,7 +78,7 @@ def _same_document(one: Any, other: Any) -> bool:
 
 
 def mean_tuned(models: Sequence[Finetuned]) -> dict[str, float]:
-    """What several models have chosen on dev, averaged."""
+    """Average what several models have chosen on dev."""
     return {name: sum(m.tuned[name] for m in models) / len(models) for name in models[0].tuned}
 
 
@@ -86,7 +86,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
     """Raise InputError when the outputs of these models do not stand for the same things."""
     first = models[0]
     task = first.task.name
-    vocabulary = {**first.tokenizer.__getstate__(), "engine": ""}
+    vocabulary = {**first.tokenizer.__getstate__(), "core": ""}
     for other in models[1:]:
         for what, one, another in (
             ("approach (LSTMs on frozen layers are averaged with others only)", type(first), type(other)),
@@ -95,7 +95,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
             ("labels", first.labels, other.labels),
             ("length of sequences", first.max_length, other.max_length),
             ("tuned values", first.tuned.keys(), other.tuned.keys()),
-            ("vocabulary", vocabulary, {**other.tokenizer.__getstate__(), "engine": ""}),
+            ("vocabulary", vocabulary, {**other.tokenizer.__getstate__(), "core": ""}),
         ):
             if one != another:
                 raise InputError(

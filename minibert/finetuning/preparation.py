@@ -3,20 +3,22 @@
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from minibert import hub
 from minibert.data.tables import MissingColumn
 from minibert.errors import InputError, MissingFile, naming
-from minibert.finetuning import registry
-from minibert.finetuning.batches import Features, epoch_order
-from minibert.finetuning.cuts import Cuts, warn_of_cuts
-from minibert.finetuning.models import check_vocabulary, gathered, keeps_head, read_tokenizer
+from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.stored import OPTIONS_FILE
-from minibert.finetuning.task import Task
-from minibert.params import Head
+from minibert.inference import check_vocabulary, read_tokenizer
+from minibert.model.params import Head
+from minibert.tasks import registry
+from minibert.tasks.batches import Features, epoch_order
+from minibert.tasks.cuts import Cuts, warn_of_cuts
+from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.task import Task
 from minibert.tokenizer import Tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
@@ -24,7 +26,8 @@ SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
 TOLD = ("label", "tags", "answer")  # roles of the columns with what is expected
 
 
-class Prepared(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
     """What all runs of a sweep have in common."""
 
     task: Task
@@ -32,12 +35,12 @@ class Prepared(NamedTuple):
     labels: tuple[str, ...]
     max_length: int
     train_examples: int  # how many
-    train_classes: dict[str, int]  # of each class of texts; none where there are no such classes
+    train_classes: dict[str, int] = field(default_factory=dict)  # of each class of texts, if there are any
     dev_examples: list[Any]
     train: Features
-    dev: Features
+    dev: Features = ()
     fingerprint: int  # of labels and examples
-    truncated: dict[str, Any]  # what was cut of their texts, see `warn_of_cuts`
+    truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
 
     @property
     def head(self) -> Head:
@@ -54,30 +57,16 @@ def prepare(options: FinetuneOptions) -> Prepared:
         When a file is missing or of another task, the model is not whole, or the two don't fit.
     """
     task = registry.create(options.task, dict(options.columns))
-    train, dev = read_examples(task, options)
-    source = {split: f"{options.data}, {split}" for split in ("train", "dev")}  # files, for errors
-    with naming(source["train"]):
-        labels = tuple(task.labels(train))
-    told = [task.is_told(example) for example in dev]
-    if not (any(told) if task.kind == "span" else all(told)):  # of a file of questions those count that are
-        where = f"the first without is number {told.index(False) + 1:,}"
-        raise InputError(
-            f"{options.data} has {told.count(False):,} of {len(dev):,} examples of dev without what is "
-            f"expected of them, which nothing can be measured on ({where}); give a dev file with labels."
-        )
-    if task.kind == "regress" and len(dev) < 2:
-        raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
-    task.tell_unknown(dev, labels)
-    task.tell_rare(train, dev, labels)
+    train, dev, labels = read_labelled(task, options)
     config, _, report = hub.load(options.model, head=task.head(labels))
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model)
     check_vocabulary(config, tokenizer, options.model)
     keeps_head(report, options.model, task.head(labels), task.name, labels)  # reads what says so
     max_length = options.max_length or min(task.max_length, config.P)
-    with naming(source["train"]):
+    with naming(f"{options.data}, train"):
         features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
-    with naming(source["dev"]):
+    with naming(f"{options.data}, dev"):
         dev_features = gathered(task.features(dev, tokenizer, labels, max_length, training=False))
     if not len(features):
         raise InputError(f"{options.data} holds nothing that {options.task} could be learnt from.")
@@ -106,8 +95,27 @@ def prepare(options: FinetuneOptions) -> Prepared:
     )
 
 
+def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], list[Any], tuple[str, ...]]:
+    """Read examples to learn from and to measure on, and the labels; warn of what is odd."""
+    train, dev = read_examples(task, options)
+    with naming(f"{options.data}, train"):
+        labels = tuple(task.labels(train))
+    known = [task.is_labelled(example) for example in dev]
+    if not (any(known) if task.skips_unlabelled else all(known)):
+        where = f"the first without is number {known.index(False) + 1:,}"
+        raise InputError(
+            f"{options.data} has {known.count(False):,} of {len(dev):,} examples of dev without what is "
+            f"expected of them, which nothing can be measured on ({where}); give a dev file with labels."
+        )
+    if task.kind == "regress" and len(dev) < 2:
+        raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
+    task.warn_unknown(dev, labels)
+    task.warn_rare(train, dev, labels)
+    return train, dev, labels
+
+
 def fingerprint(*parts: Sequence[Any]) -> int:
-    """A checksum of labels and examples in their order."""
+    """Return a checksum of labels and examples in their order."""
     found = 0
     for part in parts:
         found = zlib.crc32(b"\0", found)
@@ -126,13 +134,14 @@ def require_same_data(data: str, folder: Path, began: int, now: int) -> None:
 
 
 def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list[Any]]:
-    """The examples to learn from and those to measure on."""
+    """Read the examples to learn from and those to measure on."""
     data = Path(options.data)
     if options.split_dev is None:
         if data.is_file():
             raise InputError(
-                f"{data} is one file; say which share of it to measure on, such as split_dev=0.1, or name a "
-                "folder with train and dev files."
+                f"{data} is one file; say which share of it to measure on, such as $split_dev, or name a "
+                "folder with train and dev files.",
+                split_dev=0.1,
             )
         train, dev = _learnt_from(task, data), task.read(data, "dev")
     else:
@@ -142,7 +151,7 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
 
 
 def _learnt_from(task: Task, data: Path) -> list[Any]:
-    """The train file; if it is missing, the error names a task that needs none, where there is one."""
+    """Read the train file; if it is missing, the error names a task that needs none, if there is one."""
     try:
         return task.read(data, "train")
     except MissingFile as error:
@@ -154,7 +163,7 @@ def _learnt_from(task: Task, data: Path) -> list[Any]:
 
 
 def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
-    """The examples of dev or, where there is none with labels, of train; InputError where there are both."""
+    """Read dev or, where there is none with labels, train; raise InputError where there are both."""
     data = Path(options.data)
     found, lacking = [], []
     for part in ("dev", "train"):
@@ -169,7 +178,8 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
     if len(found) == 2:
         raise InputError(
             f"{data} has examples to learn from and others to measure on, which "
-            f"split_dev={options.split_dev:g} would not look at; leave it out, or name one of the two files."
+            f"$split_dev would not look at; leave it out, or name one of the two files.",
+            split_dev=options.split_dev,
         )
     if not found:
         raise min(lacking, key=lambda error: isinstance(error, MissingFile))
@@ -179,7 +189,7 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
 def asked_examples(
     task: Task, folder: Path, data: str | Path | None, split: str, own: bool, labelled: bool = True
 ) -> list[Any]:
-    """The examples that a fine-tuned model is asked about: never by mistake those that it has learnt from.
+    """Read what a fine-tuned model is asked about: never by mistake what it has learnt from.
 
     Parameters
     ----------
@@ -265,8 +275,9 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
                 "put lines -DOCSTART- between documents"
             )
         raise InputError(
-            f"split_dev={share:g} of {len(examples):,} examples leaves one part empty; give another. {why}, "
-            "or give files of train and dev."
+            f"$split_dev of {len(examples):,} examples leaves one part empty; give another. {why}, "
+            "or give files of train and dev.",
+            split_dev=share,
         )
     train = [example for number, example in enumerate(examples) if number not in held]
     return train, [examples[number] for number in sorted(held)]

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import DivergedError, InputError, MissingFile, RunError
-from minibert.files import atomic_text, write_atomically
-from minibert.finetuning.best import require_intact
+from minibert.errors import DivergedError, MissingFile, RunError
+from minibert.files import atomic_text, require_intact, write_atomically
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.results import REPORT, RUN, finished_report, remove_spent
-from minibert.finetuning.stored import OPTIONS_FILE
 from minibert.json_files import read_json
-from minibert.runlog import METRICS, say
+from minibert.reports.results import REPORT, RUN, finished_report, remove_spent
+from minibert.tasks.stored import OPTIONS_FILE
+from minibert.training.runlog import METRICS, say
 
 # options of one run, its folder, when it began -> report
 RunOne = Callable[[FinetuneOptions, Path, float], dict[str, Any]]
@@ -44,17 +43,16 @@ def sweep(
 
     Returns
     -------
-    The report of the best run, with `runs`: a few figures of each, or under `failed` what became of it.
+    The report of the best run, with `runs`: a few metrics of each, or under `failed` what became of it.
 
     Raises
     ------
     InputError
-        When a run can't use what it was given; where that is the first one, nothing is left in the folder.
         When the model of the best run was altered after that run had finished.
     RunError
         When every run has diverged.
     """
-    if begins := not (out / OPTIONS_FILE).exists():
+    if not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)
     reports = []
     for number, one in enumerate(runs, start=1):
@@ -68,11 +66,6 @@ def sweep(
         if report is None:
             try:
                 report = run_one(one, folder, time.monotonic())
-            except InputError:
-                nothing_done = number == 1 and not folder.exists()
-                if begins and nothing_done:
-                    (out / OPTIONS_FILE).unlink()
-                raise
             except DivergedError as error:
                 report = _give_up(one, folder, str(error))
                 if show:
@@ -96,6 +89,7 @@ def sweep(
         "page": str(out / Path(best["page"]).name),
     }
     atomic_text(out / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    remove_spent(out)
     return report
 
 
@@ -118,7 +112,7 @@ def _failure(folder: Path) -> dict[str, Any] | None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file under another name; a copy where the file system has no such thing."""
+    """Link a file under another name; copy it where the file system has no links."""
 
     def make(temporary: Path) -> None:
         temporary.unlink()

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from minibert.config import BertConfig
 from minibert.hub.hugging_face import (
     CONFIG_FILE,
     LABELLED,
@@ -19,7 +18,7 @@ from minibert.hub.hugging_face import (
 from minibert.hub.loading import LoadReport
 from minibert.hub.names import to_hf
 from minibert.hub.precisions import STORED
-from minibert.hub.tensorflow import (
+from minibert.hub.tensorflow.google import (
     TF_CONFIG_FILE,
     find_checkpoint,
     google_differences,
@@ -27,7 +26,8 @@ from minibert.hub.tensorflow import (
     require_index,
     save_tf,
 )
-from minibert.params import Head, Parameters
+from minibert.model.config import BertConfig
+from minibert.model.params import Head, Parameters
 
 __all__ = [
     "CONFIG_FILE",
@@ -49,14 +49,9 @@ __all__ = [
 
 
 def weights_of(source: str | Path) -> Path | None:
-    """What `load` would read the weights from: a file, or the prefix of a TensorFlow checkpoint's files.
+    """Return the path of the weights that `load` would read: a file, or a TensorFlow checkpoint's prefix.
 
     None where there is no checkpoint of any kind.
-
-    Raises
-    ------
-    InputError
-        When there are several TensorFlow checkpoints and nothing says which.
     """
     source = Path(source)
     return weights_in(source) or find_checkpoint(source)

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from minibert.config import BertConfig
 from minibert.errors import InputError
 from minibert.files import atomic_tensors, atomic_text, require_readable
 from minibert.hub.loading import COPY_AGAIN, LoadReport, Source, Tensors, labels_of, load_source, read_config
-from minibert.hub.names import ARCHITECTURES, to_hf
+from minibert.hub.names import to_hf
 from minibert.hub.precisions import narrowed, widened
 from minibert.json_files import parse_json, read_json
-from minibert.params import Head, Parameters
+from minibert.model.config import BertConfig
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head, Parameters
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -23,7 +24,7 @@ PICKLED_FILE = "pytorch_model.bin"
 INDEX = ".index.json"  # behind either name: which of several files each tensor is in
 # The first that a folder has is read.
 WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))
-LABELLED = ("classify", "regress", "tag")  # heads whose outputs have names in the configuration
+LABELLED = [name for name, kind in KINDS.items() if kind.names_outputs]  # in the configuration
 Reader = Callable[[Path], tuple[Tensors, dict[str, str]]]  # -> tensors, names and types of others
 # Floating-point types as safetensors calls them, and how their bytes are read; NumPy has no bfloat16.
 FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -68,13 +69,7 @@ def save_hf(
 def fields_of(
     config: BertConfig, head: Head, labels: Sequence[str] = (), omit: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The fields of a `config.json` that tells `transformers` which of its models this is.
-
-    Raises
-    ------
-    InputError
-        When the labels are not as many as the outputs of the head, or two are the same.
-    """
+    """Return the fields of a `config.json` that tell `transformers` which of its models this is."""
     if labels and (head.kind not in LABELLED or len(labels) != head.outputs):
         raise InputError(
             f"{len(labels)} labels do not fit a head of kind {head.kind!r} with {head.outputs} outputs; "
@@ -82,20 +77,19 @@ def fields_of(
         )
     if len(set(labels)) < len(labels):
         raise InputError(f"labels={list(labels)} name two classes alike; give each a name of its own.")
-    fields = config.to_dict() | {"architectures": [ARCHITECTURES[head.kind]]}
+    kind = KINDS[head.kind]
+    fields = config.to_dict() | {"architectures": [kind.architecture]}
     if head.kind == "pretraining":
         if "cls.predictions.bias" in omit:
             fields["architectures"] = ["BertModel"]
         elif "cls.seq_relationship.bias" in omit:
             fields["architectures"] = ["BertForMaskedLM"]
-    if head.kind in LABELLED:
+    if kind.names_outputs:
         names = labels or [f"LABEL_{number}" for number in range(head.outputs)]
         fields["id2label"] = {str(number): name for number, name in enumerate(names)}
         fields["label2id"] = {name: number for number, name in enumerate(names)}
-    if head.kind == "regress":
-        fields["problem_type"] = "regression"
-    elif head.kind == "classify" and head.outputs > 1:
-        fields["problem_type"] = "single_label_classification"
+    if kind.problem_type and (head.outputs > 1 or kind.outputs == 1):
+        fields["problem_type"] = kind.problem_type
     return fields
 
 
@@ -115,13 +109,7 @@ def load_hf(
 
 
 def load_labels(folder: str | Path) -> tuple[str, ...]:
-    """The labels that a fine-tuned model was saved with, in the order of its outputs; none if it has none.
-
-    Raises
-    ------
-    InputError
-        When the folder has no configuration, or its labels are not numbered from 0 on.
-    """
+    """Load the labels that a fine-tuned model was saved with, in the order of its outputs, if it has any."""
     folder = Path(folder)
     path = next((p for name in (CONFIG_FILE, "bert_config.json") if (p := folder / name).exists()), None)
     path = path or folder / CONFIG_FILE
@@ -129,7 +117,7 @@ def load_labels(folder: str | Path) -> tuple[str, ...]:
 
 
 def _read_weights(folder: Path) -> tuple[Path, Tensors, dict[str, str]]:
-    """The file that leads to the weights, and what is in it or in those that it names."""
+    """Return the file that leads to the weights, and what is in it or in those that it names."""
     path = weights_in(folder)
     if path is None:
         raise InputError(
@@ -140,12 +128,12 @@ def _read_weights(folder: Path) -> tuple[Path, Tensors, dict[str, str]]:
 
 
 def weights_in(folder: Path) -> Path | None:
-    """The file that the weights of a folder are read from, if there is one."""
+    """Return the file that the weights of a folder are read from, if there is one."""
     return next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
 
 
 def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
-    """Weights in several files, each tensor from the file in which the index has it."""
+    """Read weights in several files, each tensor from the file in which the index has it."""
     places = read_json(index, {"weight_map": dict[str, str]}, COPY_AGAIN)["weight_map"]
     tensors: Tensors = {}
     others: dict[str, str] = {}
@@ -165,13 +153,13 @@ def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
 
 
 def _read_pickled(path: Path) -> tuple[Tensors, dict[str, str]]:
-    from minibert.hub.pickled import read_pickled
+    from minibert.hub.pytorch.pickled import read_pickled
 
     return read_pickled(path)
 
 
 def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
-    """The floating-point tensors of a safetensors file; of others, such as position_ids, only the types.
+    """Read the floating-point tensors of a safetensors file; of others, such as position_ids, only the types.
 
     The library checks every length and offset of the header against the file. The tensors are views of the
     file mapped into memory: it is read once, when they are copied to where they belong.
@@ -179,7 +167,7 @@ def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     try:
         require_readable(path)
         with safe_open(path, framework="numpy") as file:
-            kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}
+            kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
         data = np.memmap(path, np.uint8, mode="r")
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
         header, tensors = parse_json(data[8:begin].tobytes().decode()), {}

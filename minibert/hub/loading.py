@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.config import BertConfig
 from minibert.errors import InputError, MissingFile
 from minibert.hub.names import (
-    ARCHITECTURES,
     LSTM,
     REPLACEABLE,
     SPELLINGS,
@@ -22,7 +20,16 @@ from minibert.hub.names import (
 )
 from minibert.json_files import fits, read_json
 from minibert.machine import cores
-from minibert.params import OUTPUTS, PRETRAINING, Head, Parameters, check_head, parameter_table, reset
+from minibert.model.config import BertConfig
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import (
+    PRETRAINING,
+    Head,
+    Parameters,
+    check_head,
+    parameter_table,
+    reset,
+)
 
 Tensors = dict[str, np.ndarray]
 
@@ -61,13 +68,7 @@ class Source(NamedTuple):
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the fields of a configuration.
-
-    Raises
-    ------
-    InputError
-        When the file can't be read or does not hold a JSON object.
-    """
+    """Return the fields of a configuration."""
     try:
         return read_json(path, advice=COPY_AGAIN)
     except MissingFile as error:
@@ -79,13 +80,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
-    """The labels of a configuration in the order of their numbers; none where it does not say any.
-
-    Raises
-    ------
-    InputError
-        When `id2label` is not an object of names by numbers from 0 on.
-    """
+    """Return the labels of a configuration in the order of their numbers; None if it has none."""
     stored = fields.get("id2label")
     if stored is None:
         return ()
@@ -122,7 +117,7 @@ def load_source(
 
 
 def _canonical(path: Path, tensors: Tensors) -> Tensors:
-    """The tensors under their full modern names, tied ones once; `tensors` is emptied, for the memory."""
+    """Rename tensors to their full modern names, tied ones once; `tensors` is emptied, for the memory."""
     found: Tensors = {}
     while tensors:
         name, tensor = tensors.popitem()
@@ -131,9 +126,9 @@ def _canonical(path: Path, tensors: Tensors) -> Tensors:
             raise InputError(f"{path} has {name} twice, under two spellings; remove one of them.")
         found[name] = tensor
     for second, first in TIED.items():
-        tensor = found.pop(second, None)
-        if tensor is None:
+        if second not in found:
             continue
+        tensor = found.pop(second)
         other = found.setdefault(first, tensor)
         if other.shape != tensor.shape or not np.array_equal(other, tensor):
             raise InputError(f"{path}: {second} differs from {first}; in BERT, and here, the two are one.")
@@ -147,7 +142,7 @@ def _canonical(path: Path, tensors: Tensors) -> Tensors:
 
 
 def _full_name(name: str) -> str:
-    """The modern name of a tensor, with its prefix."""
+    """Return the modern name of a tensor, with its prefix."""
     for pattern, replacement in SPELLINGS:
         name = pattern.sub(replacement, name)
     return name
@@ -156,7 +151,7 @@ def _full_name(name: str) -> str:
 def _choose_head(
     source: Source, config: BertConfig, tensors: Tensors, asked: Head | None
 ) -> tuple[Head, Tensors]:
-    """The head to load, and what is taken out of `tensors` because it belongs to another."""
+    """Return the head to load, and what is taken out of `tensors` because it belongs to another."""
     stored, is_certain = _stored_head(source, tensors)
     if asked is None:
         if stored is None:
@@ -177,34 +172,34 @@ def _choose_head(
 
 
 def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
-    """The head that was saved, and whether the configuration says so or its tensors make it likely.
+    """Return the head that was saved, and whether the configuration says so or its tensors make it likely.
 
     None stands for one that minibert has no loss for.
     """
     has_lstm = any(name.startswith(LSTM) for name in tensors)
     names = source.fields.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
-    if name in (ARCHITECTURES["pretraining"], *_PRETRAINED):
+    if name in (KINDS["pretraining"].architecture, *_PRETRAINED):
         return PRETRAINING, True
-    for kind in ("span", "choice"):
-        if name == ARCHITECTURES[kind]:
-            return Head(kind, OUTPUTS[kind], has_lstm), True
+    for kind, row in KINDS.items():
+        if name == row.architecture and row.outputs is not None and not row.names_outputs:
+            return Head(kind, row.outputs, has_lstm), True
     outputs = _outputs(source, tensors)
     one = Head("regress" if outputs == 1 else "classify", outputs, has_lstm)
-    if name == ARCHITECTURES["tag"]:
+    if name == KINDS["tag"].architecture:
         return Head("tag", outputs, has_lstm), True
-    if name == ARCHITECTURES["classify"]:
+    if name == KINDS["classify"].architecture:
         own_loss = outputs > 1 and source.fields.get("problem_type") in _OWN_LOSS
         return None if own_loss else one, True
     if "qa_outputs.weight" in tensors:
-        return Head("span", OUTPUTS["span"], has_lstm), False
+        return Head("span", 2, has_lstm), False
     if "classifier.weight" not in tensors:
         return PRETRAINING, False
     return one if "bert.pooler.dense.weight" in tensors else Head("tag", outputs, has_lstm), False
 
 
 def _outputs(source: Source, tensors: Tensors) -> int:
-    """How many classes: rows of the classifier or, where it is lost, labels."""
+    """Return how many classes: rows of the classifier or, where it is lost, labels."""
     labels = len(labels_of(source.fields, source.config_path))
     weight = tensors.get("classifier.weight")
     if weight is None or weight.ndim != 2 or not len(weight):
@@ -218,7 +213,7 @@ def _outputs(source: Source, tensors: Tensors) -> int:
 
 
 def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> list[tuple[str, str]]:
-    """Compare with the configuration before memory is taken for it; both names of what is missing."""
+    """Compare with the configuration before memory is taken; return both names of what is missing."""
     path, file = source.path, source.config_path.name
     count = len(tensors) + len(source.others)
     if config.L > count:

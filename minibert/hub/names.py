@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minibert.params import Entry, Head, Parameters
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Entry, Head, Parameters
 
 # Our names to theirs. * is the number of a layer, {} stands for query, key and value.
 _LAYER = "bert.encoder.layer.*"
@@ -55,46 +56,38 @@ SPELLINGS = (
     (re.compile(r"(?<=LayerNorm\.)gamma$"), "weight"),
     (re.compile(r"(?<=LayerNorm\.)beta$"), "bias"),
 )
-ARCHITECTURES = {
-    "pretraining": "BertForPreTraining",
-    "classify": "BertForSequenceClassification",
-    "regress": "BertForSequenceClassification",
-    "tag": "BertForTokenClassification",
-    "span": "BertForQuestionAnswering",
-    "choice": "BertForMultipleChoice",
-}
 
 
 def to_hf(parameters: Parameters) -> dict[str, np.ndarray]:
-    """Parameters, or gradients of them, under Hugging Face's names and in its layout: views of the buffer."""
+    """Yield parameters, or gradients, under Hugging Face's names and in its layout: views of the buffer."""
     return {theirs: part for _, theirs, part in parts(parameters)}
 
 
 def parts(parameters: Parameters) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Our name and theirs of every tensor, with the view of our array that it stands for."""
+    """Yield our name and theirs of every tensor, with the view of our array that it stands for."""
     for entry in parameters.table:
         names = _theirs(entry, parameters.head)
         for theirs, part in zip(names, np.split(parameters[entry.name], len(names), axis=-1), strict=True):
-            yield entry.name, theirs, part.T if _is_turned(entry) else part
+            yield entry.name, theirs, part.T if _is_transposed(entry) else part
 
 
 def shapes(table: list[Entry], head: Head) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Our name, theirs and their shape, with no array made: a configuration may ask for anything."""
+    """Yield our name, theirs and their shape, with no array made: a configuration may ask for anything."""
     for entry in table:
         names = _theirs(entry, head)
         shape = (*entry.shape[:-1], entry.shape[-1] // len(names))
         for theirs in names:
-            yield entry.name, theirs, shape[::-1] if _is_turned(entry) else shape
+            yield entry.name, theirs, shape[::-1] if _is_transposed(entry) else shape
 
 
 def head_names(head: Head) -> tuple[str, str]:
-    """Their names of weight and bias of the output layer of a task."""
-    layer = "qa_outputs" if head.kind == "span" else "classifier"
+    """Return their names of weight and bias of the output layer of a task."""
+    layer = KINDS[head.kind].output_layer
     return f"{layer}.weight", f"{layer}.bias"
 
 
 def _theirs(entry: Entry, head: Head) -> list[str]:
-    """Hugging Face's name of one of our parameters; three names for the joint projection of attention."""
+    """Return Hugging Face's name of a parameter; three for the joint projection of attention."""
     if entry.name.startswith(LSTM):
         return [entry.name]
     if entry.name.startswith("head."):
@@ -105,6 +98,6 @@ def _theirs(entry: Entry, head: Head) -> list[str]:
     return [theirs.format(part) for part in ("query", "key", "value")] if "{}" in theirs else [theirs]
 
 
-def _is_turned(entry: Entry) -> bool:
-    """Whether it is the weight of a linear layer; the embeddings are tables, and alike in both layouts."""
+def _is_transposed(entry: Entry) -> bool:
+    """Return whether it is the weight of a linear layer; embeddings are tables, alike in both layouts."""
     return entry.name.endswith("weight")

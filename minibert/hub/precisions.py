@@ -9,18 +9,12 @@ STORED = ("float32", "float16", "bfloat16")
 
 # (...) uint16 -> (...) float32
 def widened(halves: np.ndarray) -> np.ndarray:
-    """bfloat16 to float32, exactly."""
+    """Convert bfloat16 to float32, exactly."""
     return (halves.astype("<u4") << 16).view("<f4")
 
 
 def narrowed(name: str, values: np.ndarray, dtype: str) -> np.ndarray:
-    """A contiguous little-endian copy in one of `STORED`, rounded to nearest even; bfloat16 as uint16.
-
-    Raises
-    ------
-    InputError
-        When a value of the tensor `name` is beyond the range of `dtype`.
-    """
+    """Copy as contiguous little-endian in one of `STORED`, rounded to nearest even; bfloat16 as uint16."""
     if dtype not in STORED:
         raise InputError(f"dtype={dtype!r} cannot be stored; use one of {', '.join(STORED)}.")
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""How good predictions are: the official figure of every downstream task, and how sure one can be of it.
+"""How good predictions are: the official metric of every downstream task, and how sure one can be of it.
 
 `accuracy`, `f1`, `macro_f1`, `matthews`, `pearson`, `spearman` and `confusion` compare two sequences; `squad`
 scores answers to questions and `entities` tagged sentences by the rules of the official scripts; `bootstrap`

@@ -2,7 +2,7 @@
 
 A chunk is right when its first word, its last word and its type are. Where chunks begin and end is read from
 the tags as the script does (Tjong Kim Sang and Veenstra, 1999), so that IOB1, IOB2, IOE1, IOE2 and tags that
-contradict each other get its figures. What it does not know is a chunk of one word, S, and a B right behind
+contradict each other get its numbers. What it does not know is a chunk of one word, S, and a B right behind
 an E; here both begin a chunk, which makes BIOES right.
 """
 
@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 
 def chunks(tags: Sequence[str]) -> list[Chunk]:
-    """The chunks of one sentence.
+    """Return the chunks of one sentence.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def chunks(tags: Sequence[str]) -> list[Chunk]:
 
 @lru_cache(maxsize=4096)
 def _parted(before: str, tag: str) -> bool:
-    """Whether the chunk that `before` is in has ended where `tag` stands."""
+    """Return whether the chunk that `before` is in has ended where `tag` stands."""
     return (
         _is_outside(tag)
         or _kind(before) != _kind(tag)
@@ -65,7 +65,7 @@ def _parted(before: str, tag: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_outside(tag: str) -> bool:
-    """O; or a tag that is neither a prefix nor has a type, a part of speech perhaps."""
+    """Return whether a tag is O, or has neither prefix nor type, a part of speech perhaps."""
     return _prefix(tag) == OUTSIDE or (not _kind(tag) and _prefix(tag) not in ("B", "I", "E", "S"))
 
 
@@ -78,7 +78,7 @@ def _kind(tag: str) -> str:
 
 
 def conlleval(gold: Sentences, predicted: Sentences) -> dict[str, Any]:
-    """The figures of conlleval, in percent.
+    """Compute the metrics of conlleval, in percent.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def conlleval(gold: Sentences, predicted: Sentences) -> dict[str, Any]:
     dict
         accuracy (of tags), precision, recall, f1; words; gold, found, correct: how many chunks there are, how
         many were found, and rightly; types: the same of each type, without accuracy and words. 0 where a
-        figure would be divided by nothing.
+        metric would be divided by nothing.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def conlleval(gold: Sentences, predicted: Sentences) -> dict[str, Any]:
         When there is no word, or a sentence has not as many tags on both sides.
     """
     _check(gold, predicted)
-    counts = [Counter(), Counter(), Counter()]  # by type: gold, found, correct
+    counts: list[Counter[str]] = [Counter(), Counter(), Counter()]  # by type: gold, found, correct
     words = right = 0
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
         expected, found = set(chunks(gold_tags)), set(chunks(predicted_tags))
@@ -124,7 +124,7 @@ def _rates(gold: int, found: int, correct: int) -> dict[str, Any]:
 
 
 def sentence_counts(gold: Sentences, predicted: Sentences) -> np.ndarray:
-    """What F1 is made of, sentence by sentence, for intervals.
+    """Count what F1 is made of, sentence by sentence, for intervals.
 
     Returns
     -------
@@ -137,28 +137,28 @@ def sentence_counts(gold: Sentences, predicted: Sentences) -> np.ndarray:
 
 
 def f1_of(counts: np.ndarray) -> float:
-    """F1, in percent, of the sentences of which these are the counts, (n,3)."""
+    """Compute F1, in percent, of the sentences of which these are the counts, (n,3)."""
     return _rates(*counts.sum(axis=0).tolist())["f1"]
 
 
-def report(figures: Mapping[str, Any]) -> str:
-    """The text that conlleval prints for what `conlleval` returned.
+def report(metrics: Mapping[str, Any]) -> str:
+    """Format what `conlleval` returned as conlleval prints it.
 
     For tags without types the script may print their one line twice; here it stands once.
     """
     lines = [
-        f"processed {figures['words']} tokens with {figures['gold']} phrases; "
-        f"found: {figures['found']} phrases; correct: {figures['correct']}.",
-        f"accuracy: {figures['accuracy']:6.2f}%; {_row(figures)}",
+        f"processed {metrics['words']} tokens with {metrics['gold']} phrases; "
+        f"found: {metrics['found']} phrases; correct: {metrics['correct']}.",
+        f"accuracy: {metrics['accuracy']:6.2f}%; {_row(metrics)}",
     ]
-    lines += [f"{kind:>17}: {_row(row)}  {row['found']}" for kind, row in figures["types"].items()]
+    lines += [f"{kind:>17}: {_row(row)}  {row['found']}" for kind, row in metrics["types"].items()]
     return "\n".join(lines)
 
 
-def _row(figures: Mapping[str, Any]) -> str:
+def _row(metrics: Mapping[str, Any]) -> str:
     return (
-        f"precision: {figures['precision']:6.2f}%; recall: {figures['recall']:6.2f}%; "
-        f"FB1: {figures['f1']:6.2f}"
+        f"precision: {metrics['precision']:6.2f}%; recall: {metrics['recall']:6.2f}%; "
+        f"FB1: {metrics['f1']:6.2f}"
     )
 
 

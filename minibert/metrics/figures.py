@@ -1,6 +1,6 @@
-"""Figures of two sequences, gold and predicted, as scikit-learn and SciPy define them: GLUE's metrics.
+"""GLUE's metrics of two sequences, gold and predicted, as scikit-learn and SciPy define them.
 
-Where a figure is undefined it is what those libraries return: 0 for F1 without a positive and for Matthews of
+Where a metric is undefined it is what those libraries return: 0 for F1 without a positive and for Matthews of
 one class only, not-a-number for a correlation with something constant.
 """
 
@@ -18,7 +18,7 @@ TEXT = "USO"  # kinds of arrays that hold words
 
 
 def accuracy(gold: Labels, predicted: Labels) -> float:
-    """The share of examples whose label is right.
+    """Return the share of examples whose label is right.
 
     Parameters
     ----------
@@ -27,14 +27,14 @@ def accuracy(gold: Labels, predicted: Labels) -> float:
     Raises
     ------
     InputError
-        When there is none, the lengths differ, or only one of the two holds words; so with every figure here.
+        When there is none, the lengths differ, or only one of the two holds words; so with every metric here.
     """
     gold, predicted = _aligned(gold, predicted)
     return float(np.mean(gold == predicted))
 
 
 def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
-    """The harmonic mean of precision and recall of one label.
+    """Return the harmonic mean of precision and recall of one label.
 
     Parameters
     ----------
@@ -56,26 +56,13 @@ def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
 
 
 def macro_f1(gold: Labels, predicted: Labels) -> float:
-    """Return the mean of the F1 of every label that occurs on either side, each counted alike.
-
-    Parameters
-    ----------
-    gold, predicted : (n,) labels, numbers or words.
-    """
+    """Return the mean of the F1 of every label that occurs on either side, each counted alike."""
     table = confusion(gold, predicted)
     return float(np.mean(2 * np.diag(table) / (table.sum(axis=0) + table.sum(axis=1))))
 
 
 def matthews(gold: Labels, predicted: Labels) -> float:
-    """Matthews' correlation coefficient, for any number of classes.
-
-    Parameters
-    ----------
-    gold, predicted : (n,) labels, numbers or words.
-
-    Returns
-    -------
-    From -1 to 1; 0 where either side has one class only.
+    """Compute Matthews' correlation coefficient of any number of classes, 0 where either side has one only.
 
     References
     ----------
@@ -91,7 +78,7 @@ def matthews(gold: Labels, predicted: Labels) -> float:
 
 
 def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> np.ndarray:
-    """How often each label was taken for each.
+    """Return how often each label was taken for each.
 
     Parameters
     ----------
@@ -124,15 +111,11 @@ def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> 
 
 
 def pearson(x: Numbers, y: Numbers) -> float:
-    """Pearson's correlation of two variables.
+    """Compute Pearson's correlation; not-a-number where either is constant or holds what is not finite.
 
     Parameters
     ----------
     x, y : (n,) numbers, at least two.
-
-    Returns
-    -------
-    From -1 to 1; not-a-number where either is constant or holds what is not finite.
     """
     x, y = _numbers(x, y)
     if not (np.isfinite(x).all() and np.isfinite(y).all()) or (x == x[0]).all() or (y == y[0]).all():
@@ -142,15 +125,9 @@ def pearson(x: Numbers, y: Numbers) -> float:
 
 
 def spearman(x: Numbers, y: Numbers) -> float:
-    """Spearman's correlation: Pearson's of the ranks, equal values sharing the mean of theirs.
+    """Compute Spearman's correlation: Pearson's of the ranks, equal values sharing their mean.
 
-    Parameters
-    ----------
-    x, y : (n,) numbers, at least two.
-
-    Returns
-    -------
-    From -1 to 1; not-a-number where either is constant or holds not-a-number.
+    Not-a-number where either is constant or holds not-a-number.
     """
     x, y = _numbers(x, y)
     if np.isnan(x).any() or np.isnan(y).any():
@@ -159,7 +136,7 @@ def spearman(x: Numbers, y: Numbers) -> float:
 
 
 def _direction(x: np.ndarray) -> np.ndarray:
-    """What deviates from the mean, with length 1; scaled first, so that no square overflows or vanishes."""
+    """Return the deviations from the mean at length 1, scaled first: no square overflows or vanishes."""
     x = x - x.mean()
     x /= np.abs(x).max()
     return x / np.linalg.norm(x)
@@ -201,5 +178,5 @@ def _is_text(values: np.ndarray) -> bool:
 
 
 def _first(values: np.ndarray) -> Any:
-    """As Python writes it: 'yes', not np.str_('yes')."""
+    """Format a value as Python writes it: 'yes', not np.str_('yes')."""
     return values[:1].tolist()[0]

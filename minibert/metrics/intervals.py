@@ -1,4 +1,4 @@
-"""Bootstrap intervals: how far a figure would move with other examples of the same kind (Efron, 1979)."""
+"""Bootstrap intervals: how far a metric would move with other examples of the same kind (Efron, 1979)."""
 
 import math
 from collections.abc import Callable
@@ -13,11 +13,11 @@ Statistic = Callable[[np.ndarray], float]
 def bootstrap(
     statistic: Statistic, n: int, seed: int = 0, draws: int = 1000, level: float = 0.95
 ) -> tuple[float, float]:
-    """The percentile interval of a figure over examples that are drawn anew, with replacement.
+    """Return the percentile interval of a metric over examples that are drawn anew, with replacement.
 
     Parameters
     ----------
-    statistic : the figure of the examples whose numbers it is given, (n,) int64, some of them several times.
+    statistic : the metric of the examples whose numbers it is given, (n,) int64, some of them several times.
     n : how many examples there are.
     seed : of the draws; the same seed draws the same examples.
     draws : how often all n are drawn.
@@ -25,7 +25,7 @@ def bootstrap(
 
     Returns
     -------
-    (low, high); draws for which the figure is not a number are left out, and both ends are not-a-number where
+    (low, high); draws for which the metric is not a number are left out, and both ends are not-a-number where
     it never is one.
 
     Examples
@@ -58,7 +58,7 @@ def paired_bootstrap(
     draws: int = 1000,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """The percentile interval of the difference a - b of two figures on the same examples.
+    """Return the percentile interval of the difference a - b of two metrics on the same examples.
 
     Both are given the same draws, so what makes an example easy or hard for both cancels: the interval is
     narrower than those of a and b suggest. See `bootstrap` for parameters, errors and result.

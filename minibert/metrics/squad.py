@@ -2,7 +2,7 @@
 
 An answer is compared without case, punctuation, articles and surplus white space; F1 is that of the two bags
 of words; the best of the gold answers counts. In 2.0 a question may have no answer: then only "" is right.
-Figures are percentages and agree with the scripts to the last bit, for they are added in the same order.
+Metrics are percentages and agree with the scripts to the last bit, for they are added in the same order.
 """
 
 import json
@@ -30,7 +30,7 @@ class Answer(Protocol):
 
 
 class Question(Protocol):
-    """What is read of a gold question; `impossible` is None where it is not told."""
+    """What is read of a gold question; `impossible` is None where it is not known."""
 
     id: str
     answers: Sequence[Answer]
@@ -45,32 +45,16 @@ class Scores(NamedTuple):
 
 
 def normalize(text: str) -> str:
-    """What of an answer is compared: lower case, without punctuation (ASCII), articles, extra white space."""
+    """Lower an answer, without punctuation (ASCII), articles and extra white space, to be compared."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def exact_match(prediction: str, answers: Sequence[str], version: str = V1) -> int:
-    """1 where a prediction equals one of the gold answers after `normalize`, else 0.
+def exact_and_f1(prediction: str, answers: Sequence[str], version: str = V1) -> tuple[int, float]:
+    """Return if a prediction, "" for none, is a gold answer, 0 or 1, and F1 with the one that fits best.
 
-    Parameters
-    ----------
-    prediction : an answer; "" says that there is none.
-    answers : the texts of the gold answers; none at all only in 2.0.
-    version : whose rules, "1.1" or "2.0".
+    Where nothing is left of either answer after `normalize` the versions differ: two answers without words
+    agree in 2.0, and share nothing in 1.1. No gold answer at all is for 2.0 only.
     """
-    return _exact_and_f1(prediction, answers, version)[0]
-
-
-def f1_score(prediction: str, answers: Sequence[str], version: str = V1) -> float:
-    """F1 of the words of a prediction and those of the gold answer that it fits best.
-
-    Parameters are those of `exact_match`. Where nothing is left of either answer the versions differ: two
-    answers without words agree in 2.0, and share nothing in 1.1.
-    """
-    return _exact_and_f1(prediction, answers, version)[1]
-
-
-def _exact_and_f1(prediction: str, answers: Sequence[str], version: str) -> tuple[int, float]:
     candidates = [normalize(answer) for answer in answers]
     if version == V2:
         candidates = [answer for answer in candidates if answer] or [""]
@@ -95,7 +79,7 @@ def _overlap(gold: list[str], found: Counter[str], n_found: int, version: str) -
 def question_scores(
     questions: Sequence[Question], predictions: Mapping[str, str], version: str = AUTO
 ) -> Scores:
-    """Exact match and F1 of every question in turn; 0 for one that has no prediction.
+    """Compute exact match and F1 of every question in turn; 0 for one that has no prediction.
 
     See `score` for parameters and errors. For intervals: `bootstrap(lambda rows: scores.f1[rows].mean(), n)`.
     """
@@ -105,7 +89,7 @@ def question_scores(
     for row, question in enumerate(questions):
         if (prediction := predictions.get(question.id)) is not None:
             answers = [answer.text for answer in question.answers]
-            exact[row], f1[row] = _exact_and_f1(prediction, answers, version)
+            exact[row], f1[row] = exact_and_f1(prediction, answers, version)
     return Scores(exact, f1)
 
 
@@ -116,7 +100,7 @@ def with_threshold(
     null_odds: Mapping[str, float],
     threshold: float,
 ) -> Scores:
-    """The scores of SQuAD 2.0 when nothing is answered where the null odds are above a threshold.
+    """Return the scores of SQuAD 2.0 when nothing is answered where the null odds are above a threshold.
 
     Parameters
     ----------
@@ -135,7 +119,7 @@ def score(
     threshold: float = 1.0,
     version: str = AUTO,
 ) -> dict[str, Any]:
-    """The figures of the official scripts, under the names of evaluate-v2.0.py, in percent.
+    """Compute the metrics of the official scripts, under the names of evaluate-v2.0.py, in percent.
 
     Parameters
     ----------
@@ -174,27 +158,27 @@ def score(
                 "score with version 2.0."
             )
         scores = with_threshold(raw, questions, predictions, null_odds, threshold)
-    figures = _figures(scores, slice(None))
+    metrics = _metrics(scores, slice(None))
     if version == V1:
-        return figures
+        return metrics
     answerable = np.array([bool(question.answers) for question in questions])
     for name, rows in (("HasAns", answerable), ("NoAns", ~answerable)):
         if rows.any():
-            figures |= {f"{name}_{key}": value for key, value in _figures(scores, rows).items()}
+            metrics |= {f"{name}_{key}": value for key, value in _metrics(scores, rows).items()}
     if null_odds is not None:
         for name, values in raw._asdict().items():
             best, at = _best_threshold(values, questions, predictions, null_odds)
-            figures |= {f"best_{name}": best, f"best_{name}_thresh": at}
-    return figures
+            metrics |= {f"best_{name}": best, f"best_{name}_thresh": at}
+    return metrics
 
 
-def _figures(scores: Scores, rows: Any) -> dict[str, Any]:
+def _metrics(scores: Scores, rows: Any) -> dict[str, Any]:
     exact, f1 = scores.exact[rows], scores.f1[rows]
     return {"exact": _percent(exact), "f1": _percent(f1), "total": len(exact)}
 
 
 def _percent(values: np.ndarray) -> float:
-    """From left to right, as the scripts add; NumPy's sum has another order, and another last digit."""
+    """Average from left to right, as the scripts do; NumPy's sum has another order and last digit."""
     return 100.0 * float(np.add.accumulate(values)[-1]) / len(values)
 
 
@@ -204,7 +188,7 @@ def _best_threshold(
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> tuple[float, float]:
-    """The best percentage that a threshold of the null odds reaches, and the lowest such threshold.
+    """Return the best percentage that a threshold of the null odds reaches, and the lowest such threshold.
 
     From answering nothing, which is right for every question without an answer, to answering everything, one
     question at a time in the order of the odds. Like the script it may stop among equal odds, where no
@@ -222,7 +206,7 @@ def _best_threshold(
 
 
 def version_of(questions: Sequence[Question], version: str = AUTO) -> str:
-    """Whose rules hold: "1.1" or "2.0", said or seen from the questions."""
+    """Return whose rules hold: "1.1" or "2.0", as given or seen from the questions."""
     if version not in VERSIONS:
         raise InputError(f"version={version!r} is no version of SQuAD; give one of {', '.join(VERSIONS)}.")
     if version != AUTO:
@@ -235,11 +219,11 @@ def _has_text(question: Question) -> bool:
     return any(answer.text.strip() for answer in question.answers)
 
 
-def official_text(figures: Mapping[str, Any]) -> str:
-    """What the official script of the version prints for the figures of `score`."""
-    if "HasAns_total" in figures or "NoAns_total" in figures:
-        return json.dumps(dict(figures), indent=2)
-    return json.dumps({"exact_match": figures["exact"], "f1": figures["f1"]})
+def official_text(metrics: Mapping[str, Any]) -> str:
+    """Format the metrics of `score` as the official script of the version prints them."""
+    if "HasAns_total" in metrics or "NoAns_total" in metrics:
+        return json.dumps(dict(metrics), indent=2)
+    return json.dumps({"exact_match": metrics["exact"], "f1": metrics["f1"]})
 
 
 def _check(questions: Sequence[Question], predictions: Mapping[str, str]) -> None:
@@ -266,13 +250,12 @@ def _check(questions: Sequence[Question], predictions: Mapping[str, str]) -> Non
 def _odds(
     questions: Sequence[Question], predictions: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> np.ndarray:
-    """(n,) float64; not-a-number for questions without a prediction."""
+    """Return (n,) float64; not-a-number for questions without a prediction."""
     odds = np.full(len(questions), np.nan)
     for row, question in enumerate(questions):
         if question.id in predictions:
             value = null_odds.get(question.id)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not abs(value) <= LARGEST:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
                 raise InputError(
                     f"The null odds of question {question.id} are {value!r:.50}; give a number for every "
                     "question that has a prediction."

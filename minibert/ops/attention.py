@@ -5,16 +5,21 @@ away. Only the causal option hides anything, by selecting, never by adding minus
 """
 
 import math
-from typing import Any
+from collections import namedtuple
 
 import numpy as np
 
+from minibert.arrays import Array, Saved
 from minibert.ops import random
-from minibert.ops.primitives import Primitives, Saved
+from minibert.ops.primitives import Primitives
+
+# What is kept: of each group of sequences of one length the probabilities, and the multipliers of dropout.
+AttentionSaved = namedtuple("AttentionSaved", "q k v cu_seqlens groups")
+GroupSaved = namedtuple("GroupSaved", "p mask")
 
 
 def equal_length_groups(cu_seqlens: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """Sequences by length.
+    """Group sequences by length.
 
     Parameters
     ----------
@@ -36,15 +41,15 @@ class Attention(Primitives):
     # q k v (T,A,D) -> (T,A,D)
     def attention(
         self,
-        q: Any,
-        k: Any,
-        v: Any,
+        q: Array,
+        k: Array,
+        v: Array,
         cu_seqlens: np.ndarray,
         causal: bool = False,
         drop: random.Dropout | None = None,
-        site: Any = 0,
-    ) -> tuple[Any, Saved]:
-        """softmax(q k^T / sqrt(D)) v, each sequence and each head by itself; dropout on the probabilities.
+        site: int = 0,
+    ) -> tuple[Array, Saved]:
+        """Return softmax(q k^T / sqrt(D)) v in each sequence and each head; dropout on the probabilities.
 
         Parameters
         ----------
@@ -59,36 +64,35 @@ class Attention(Primitives):
             p = self._probabilities(q, k, rows, causal)
             mask = self._probability_mask(p, rows, drop, site)
             outputs.append(_flat((p if mask is None else p * mask) @ _heads(v, rows)))
-            kept.append((p,) if mask is None else (p, mask))
-        return self.xp.concatenate(outputs)[back], (q, k, v, cu_seqlens, tuple(kept))
+            kept.append(GroupSaved(p, mask))
+        return self.xp.concatenate(outputs)[back], AttentionSaved(q, k, v, cu_seqlens, tuple(kept))
 
     # With s = q k^T / sqrt(D), p = softmax(s), m the dropout multipliers and y = (p m) v:
     #   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),
     #   dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
     # Where the causal option hides a key its p is zero, hence its ds as well.
     # dy (T,A,D) -> dq dk dv (T,A,D)
-    def attention_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any]:
-        """Gradients of `attention`."""
-        q, k, v, cu_seqlens, kept = saved
-        groups, back = equal_length_groups(cu_seqlens)
-        scale = 1 / math.sqrt(q.shape[-1])
+    def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `attention`."""
+        groups, back = equal_length_groups(saved.cu_seqlens)
+        scale = 1 / math.sqrt(saved.q.shape[-1])
         dq, dk, dv = [], [], []
-        for rows, (p, *mask) in zip(groups, kept, strict=True):
-            d_out = _heads(dy, rows)
-            dropped = p * mask[0] if mask else p
-            dp = d_out @ _turned(_heads(v, rows))
-            dp = dp * mask[0] if mask else dp
+        for rows, kept in zip(groups, saved.groups, strict=True):
+            p, mask, d_out = kept.p, kept.mask, _heads(dy, rows)
+            dropped = p if mask is None else p * mask
+            dp = d_out @ transpose_last(_heads(saved.v, rows))
+            dp = dp if mask is None else dp * mask
             ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
-            dq.append(_flat(ds @ _heads(k, rows)))
-            dk.append(_flat(_turned(ds) @ _heads(q, rows)))
-            dv.append(_flat(_turned(dropped) @ d_out))
+            dq.append(_flat(ds @ _heads(saved.k, rows)))
+            dk.append(_flat(transpose_last(ds) @ _heads(saved.q, rows)))
+            dv.append(_flat(transpose_last(dropped) @ d_out))
         return tuple(self.xp.concatenate(parts)[back] for parts in (dq, dk, dv))
 
     # q k (T,A,D) -> one (A,n,n) for each sequence, in the order of the batch
     def attention_probabilities(
-        self, q: Any, k: Any, cu_seqlens: np.ndarray, causal: bool = False
-    ) -> list[Any]:
-        """The attention maps, for looking at: row i of a map is what token i attends to and sums to one."""
+        self, q: Array, k: Array, cu_seqlens: np.ndarray, causal: bool = False
+    ) -> list[Array]:
+        """Return the attention maps: row i of a map is what token i attends to and sums to one."""
         groups, _ = equal_length_groups(cu_seqlens)
         by_begin = {}
         for rows in groups:
@@ -97,8 +101,8 @@ class Attention(Primitives):
         return [by_begin[begin] for begin in sorted(by_begin)]
 
     # -> (n,A,length,length)
-    def _probabilities(self, q: Any, k: Any, rows: np.ndarray, causal: bool) -> Any:
-        scores = _heads(q, rows) @ _turned(_heads(k, rows)) * (1 / math.sqrt(q.shape[-1]))
+    def _probabilities(self, q: Array, k: Array, rows: np.ndarray, causal: bool) -> Array:
+        scores = _heads(q, rows) @ transpose_last(_heads(k, rows)) * (1 / math.sqrt(q.shape[-1]))
         if not causal:
             p = self.xp.exp(scores - scores.real.max(-1, keepdims=True))
             return p / p.sum(-1, keepdims=True)
@@ -109,7 +113,7 @@ class Attention(Primitives):
         return p / p.sum(-1, keepdims=True)
 
     # -> (n,A,length,length) multipliers or None
-    def _probability_mask(self, p: Any, rows: np.ndarray, drop: random.Dropout | None, site: Any) -> Any:
+    def _probability_mask(self, p: Array, rows: np.ndarray, drop: random.Dropout | None, site: int) -> Array:
         if drop is None or not drop.attention_rate:
             return None
         n, A, length, _ = p.shape
@@ -120,16 +124,17 @@ class Attention(Primitives):
 
 
 # x (T,A,D)  rows (n,length) -> (n,A,length,D)
-def _heads(x: Any, rows: np.ndarray) -> Any:
+def _heads(x: Array, rows: np.ndarray) -> Array:
     return x[rows].swapaxes(1, 2)
 
 
 # x (n,A,length,D) -> (n length,A,D)
-def _flat(x: Any) -> Any:
+def _flat(x: Array) -> Array:
     n, A, length, D = x.shape
     return x.swapaxes(1, 2).reshape(n * length, A, D)
 
 
 # x (...,i,j) -> (...,j,i)
-def _turned(x: Any) -> Any:
+def transpose_last(x: Array) -> Array:
+    """Transpose the matrices in the last two dimensions."""
     return x.swapaxes(-1, -2)

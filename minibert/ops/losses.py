@@ -4,41 +4,46 @@ Each forward returns the loss of every row; the model sums them with weights 1 /
 is no mean to undo for micro-batches or shards, and a batch with nothing to predict costs exactly zero.
 """
 
-from typing import Any
+from collections import namedtuple
 
 import numpy as np
 
+from minibert.arrays import Array, Saved
 from minibert.ops.attention import equal_length_groups
-from minibert.ops.primitives import Primitives, Saved
+from minibert.ops.primitives import Primitives
+
+CrossEntropySaved = namedtuple("CrossEntropySaved", "probabilities labels")
+SegmentsSaved = namedtuple("SegmentsSaved", "cu_seqlens groups")
+SquaredErrorSaved = namedtuple("SquaredErrorSaved", "difference")
 
 
 class Losses(Primitives):
     """Cross-entropies and the squared error."""
 
     # logits (N,K)  labels (N,) -> (N,)
-    def softmax_cross_entropy(self, logits: Any, labels: Any) -> tuple[Any, Saved]:
-        """-log softmax(logits)[label] of every row, in nats."""
+    def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
+        """Return -log softmax(logits)[label] of every row, in nats."""
         xp = self.xp
         shifted = logits - logits.real.max(-1, keepdims=True)
         exponentials = xp.exp(shifted)
         total = exponentials.sum(-1, keepdims=True)
         rows = np.arange(len(labels))
         nll = xp.log(total[:, 0]) - shifted[rows, labels]
-        return nll, (exponentials / total, labels)
+        return nll, CrossEntropySaved(exponentials / total, labels)
 
     # d nll / d logits = softmax - one-hot(label)
     # dnll (N,) -> dlogits (N,K)
-    def softmax_cross_entropy_backward(self, dnll: Any, saved: Saved) -> Any:
-        """Gradient of `softmax_cross_entropy`."""
-        probabilities, labels = saved
-        here = np.arange(probabilities.shape[-1]) == labels[:, None]
+    def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `softmax_cross_entropy`."""
+        probabilities = saved.probabilities
+        here = np.arange(probabilities.shape[-1]) == saved.labels[:, None]
         return self.xp.where(here, probabilities - 1, probabilities) * dnll[:, None]
 
     # scores (T,)  cu_seqlens (S+1,)  labels (S,) -> (S,)
     def segment_softmax_cross_entropy(
-        self, scores: Any, cu_seqlens: np.ndarray, labels: Any
-    ) -> tuple[Any, Saved]:
-        """-log softmax within each segment at its label, such as the token of a paragraph where a span ends.
+        self, scores: Array, cu_seqlens: np.ndarray, labels: Array
+    ) -> tuple[Array, Saved]:
+        """Return -log softmax within each segment at its label, such as the token where an answer ends.
 
         Parameters
         ----------
@@ -53,33 +58,32 @@ class Losses(Primitives):
             nll, saved = self.softmax_cross_entropy(scores[rows], labels[segments])
             parts.append(nll)
             kept.append(saved)
-        return self.xp.concatenate(parts)[np.argsort(np.concatenate(members))], (cu_seqlens, tuple(kept))
+        nll = self.xp.concatenate(parts)[np.argsort(np.concatenate(members))]
+        return nll, SegmentsSaved(cu_seqlens, tuple(kept))
 
     # dnll (S,) -> dscores (T,)
-    def segment_softmax_cross_entropy_backward(self, dnll: Any, saved: Saved) -> Any:
-        """Gradient of `segment_softmax_cross_entropy`."""
-        cu_seqlens, kept = saved
-        _, back = equal_length_groups(cu_seqlens)
+    def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `segment_softmax_cross_entropy`."""
+        _, back = equal_length_groups(saved.cu_seqlens)
         parts = [
             self.softmax_cross_entropy_backward(dnll[segments], one).reshape(-1)
-            for segments, one in zip(_members(cu_seqlens), kept, strict=True)
+            for segments, one in zip(_members(saved.cu_seqlens), saved.groups, strict=True)
         ]
         return self.xp.concatenate(parts)[back]
 
     # predictions targets (N,) -> (N,)
-    def mean_squared_error(self, predictions: Any, targets: Any) -> tuple[Any, Saved]:
-        """(prediction - target)^2 of every row; with weights 1/N from above the sum is the mean."""
+    def mean_squared_error(self, predictions: Array, targets: Array) -> tuple[Array, Saved]:
+        """Return (prediction - target)^2 of every row; with weights 1/N from above the sum is the mean."""
         difference = predictions - targets
-        return difference * difference, (difference,)
+        return difference * difference, SquaredErrorSaved(difference)
 
     # dloss (N,) -> dpredictions (N,)
-    def mean_squared_error_backward(self, dloss: Any, saved: Saved) -> Any:
-        """Gradient with respect to the predictions."""
-        (difference,) = saved
-        return 2 * difference * dloss
+    def mean_squared_error_backward(self, dloss: Array, saved: Saved) -> Array:
+        """Return the gradient with respect to the predictions."""
+        return 2 * saved.difference * dloss
 
 
 def _members(cu_seqlens: np.ndarray) -> list[np.ndarray]:
-    """Which segments each group of equal lengths holds, in the order of `equal_length_groups`."""
+    """List the segments of each group of equal lengths, in the order of `equal_length_groups`."""
     lengths = np.diff(cu_seqlens)
     return [np.flatnonzero(lengths == n) for n in np.unique(lengths)]

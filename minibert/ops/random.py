@@ -9,6 +9,8 @@ second half of the key folded in between its rounds, so that two rows share no s
 
 from typing import Any, NamedTuple
 
+from minibert.arrays import Array
+
 STREAMS = (0x243F6A88, 0x85A308D3)  # one for each half of the 64-bit key (digits of pi)
 FIRST, SECOND = 0x7FEB352D, 0x846CA68B  # what the two rounds of lowbias32 multiply by
 GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: spreads consecutive counters over all bits
@@ -21,27 +23,27 @@ class Dropout(NamedTuple):
 
     rate: float  # on embeddings and sublayer outputs
     attention_rate: float  # on attention probabilities
-    rows: Any  # (T, 2) uint32: key of (seed, step, sequence, position)
+    rows: Array  # (T, 2) uint32: key of (seed, step, sequence, position)
 
-    def at(self, rows: Any) -> "Dropout":
-        """The dropout of some of the rows."""
+    def at(self, rows: Array) -> "Dropout":
+        """Return the dropout of some of the rows."""
         return self._replace(rows=self.rows[rows])
 
 
-def mix(xp: Any, x: Any) -> Any:
-    """A bijection of 32-bit words in which every input bit flips every output bit about half of the time."""
+def mix(xp: Any, x: Array) -> Array:
+    """Mix a 32-bit word: a bijection in which every input bit flips each output bit half of the time."""
     x = (x ^ (x >> 16)) * xp.uint32(FIRST)
     x = (x ^ (x >> 15)) * xp.uint32(SECOND)
     return x ^ (x >> 16)
 
 
-def fold(xp: Any, key: Any, word: Any) -> Any:
-    """A new key made from a key (..., 2) and one more word (...)."""
+def fold(xp: Any, key: Array, word: Array) -> Array:
+    """Make a new key from a key (..., 2) and one more word (...)."""
     return mix(xp, mix(xp, key ^ word[..., None]) + xp.uint32(GOLDEN))
 
 
-def words(xp: Any, *values: Any) -> list[Any]:
-    """Counters as (1,) words (NumPy warns of overflow in scalars, never in arrays); high bits fold in."""
+def words(xp: Any, *values: Any) -> list[Array]:
+    """Return counters as (1,) words (NumPy warns of overflow in scalars only); high bits fold in."""
     return [
         xp.asarray([(v ^ (v >> 32)) & WORD] if isinstance(v, int) else v, xp.uint32).reshape(-1)
         for v in values
@@ -49,8 +51,8 @@ def words(xp: Any, *values: Any) -> list[Any]:
 
 
 # sequence (T,)  position (T,) -> (T,2)
-def row_keys(xp: Any, seed: Any, step: Any, sequence: Any, position: Any) -> Any:
-    """The key of every token of a batch at one step of training."""
+def row_keys(xp: Any, seed: Any, step: Any, sequence: Array, position: Array) -> Array:
+    """Return the key of every token of a batch at one step of training."""
     key = xp.asarray([STREAMS], xp.uint32)
     for word in (*words(xp, seed, step), xp.asarray(sequence, xp.uint32), xp.asarray(position, xp.uint32)):
         key = fold(xp, key, word)
@@ -58,8 +60,8 @@ def row_keys(xp: Any, seed: Any, step: Any, sequence: Any, position: Any) -> Any
 
 
 # keys (..., 2) -> (..., columns) bool
-def keep(xp: Any, keys: Any, columns: int, rate: float) -> Any:
-    """Which columns of each row survive dropout at `rate`: two neighbouring columns share one hash."""
+def keep(xp: Any, keys: Array, columns: int, rate: float) -> Array:
+    """Decide which columns of each row survive dropout: two neighbouring columns share one hash."""
     counters = xp.arange((columns + 1) // 2, dtype=xp.uint32) * xp.uint32(GOLDEN)
     x = keys[..., :1] + counters
     x = (x ^ (x >> 16)) * xp.uint32(FIRST) ^ keys[..., 1:]
@@ -71,10 +73,10 @@ def keep(xp: Any, keys: Any, columns: int, rate: float) -> Any:
 
 
 def threshold(rate: float) -> int:
-    """Draws below this are dropped: `rate` rounded to a multiple of 1/65,536, never to 1."""
+    """Return the draw below which to drop: `rate` rounded to a multiple of 1/65,536, never to 1."""
     return min(round(rate * DRAWS), DRAWS - 1)
 
 
 def kept_scale(rate: float) -> float:
-    """The factor of the survivors, from the rounded rate, so that the expectation is exact."""
+    """Return the factor of the survivors, from the rounded rate, so that the expectation is exact."""
     return DRAWS / (DRAWS - threshold(rate))

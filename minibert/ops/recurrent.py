@@ -5,17 +5,20 @@ out in the order of time for that, the longest sequence first in every step: wha
 lies in one piece, and the sequences that go on to the next step are the first ones.
 """
 
+from collections import namedtuple
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.arrays import Array, Grads, Params, Saved
 from minibert.ops.blocks import Blocks
-from minibert.ops.primitives import Saved
 from minibert.ops.random import Dropout
 
-DIRECTIONS = ("left_to_right", "right_to_left")
-WEIGHTS = ("w_in", "w_state", "bias")
+# What is kept; gates, cells (before each step), tanhs (of those after it) and outputs in the order of time.
+LstmSaved = namedtuple("LstmSaved", "linear w_state cu_seqlens reverse gates cells tanhs outputs")
+BilstmLayerSaved = namedtuple("BilstmLayerSaved", "left_to_right right_to_left dropout")
+LayerMixSaved = namedtuple("LayerMixSaved", "layers shares")
 
 
 class Recurrent(Blocks):
@@ -23,9 +26,9 @@ class Recurrent(Blocks):
 
     # x (T,I)  w_in (I,4H)  w_state (H,4H)  bias (4H,) -> (T,H)
     def lstm(
-        self, x: Any, w_in: Any, w_state: Any, bias: Any, cu_seqlens: np.ndarray, reverse: bool = False
-    ) -> tuple[Any, Saved]:
-        """One direction of an LSTM (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000).
+        self, x: Array, w_in: Array, w_state: Array, bias: Array, cu_seqlens: Any, reverse: bool = False
+    ) -> tuple[Array, Saved]:
+        """Run one direction of an LSTM (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000).
 
         Gates stand in the order input, forget, candidate, output; every sequence starts from zero state.
 
@@ -55,26 +58,25 @@ class Recurrent(Blocks):
             tanhs.append(tanh_c)
             outputs.append(h)
         kept = tuple(xp.concatenate(steps) for steps in (gates, cells, tanhs, outputs))
-        return kept[-1][time.back], (saved_linear, w_state, cu_seqlens, np.asarray(reverse), *kept)
+        return kept[-1][time.back], LstmSaved(saved_linear, w_state, cu_seqlens, np.asarray(reverse), *kept)
 
     # h = o tanh(c),  c = f c_before + i g. Going back in time, dh is what comes from above plus what the next
     # step's gates send, dc collects o (1 - tanh(c)^2) dh and the next step's f dc. Then
     #   di = dc g i (1 - i),  df = dc c_before f (1 - f),  dg = dc i (1 - g^2),  do = dh tanh(c) o (1 - o)
     # What dc and dh are multiplied with does not depend on them: it is found for all steps at once.
     # dy (T,H) -> dx (T,I)  dw_in (I,4H)  dw_state (H,4H)  dbias (4H,)
-    def lstm_backward(self, dy: Any, saved: Saved) -> tuple[Any, Any, Any, Any]:
-        """Backward through time."""
+    def lstm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array, Array]:
+        """Return the gradients of `lstm`, by backpropagation through time."""
         time, d_gates, dw_state = self._gates_backward(dy, saved)
-        dx, dw_in, dbias = self.linear_backward(d_gates, saved[0])
+        dx, dw_in, dbias = self.linear_backward(d_gates, saved.linear)
         return dx[time.back], dw_in, dw_state, dbias
 
     # -> time, d_gates (T,4H) in its order, dw_state (H,4H)
-    def _gates_backward(self, dy: Any, saved: Saved) -> tuple["_Time", Any, Any]:
-        xp = self.xp
-        _, w_state, cu_seqlens, reverse, gates, cells, tanhs, outputs = saved
-        time, H = _time(cu_seqlens, bool(reverse)), w_state.shape[0]
-        i, f, g, o = (gates[:, j * H : (j + 1) * H] for j in range(4))
-        slopes = [g * i * (1 - i), cells * f * (1 - f), i * (1 - g * g), tanhs * o * (1 - o)]
+    def _gates_backward(self, dy: Array, saved: Saved) -> tuple["_Time", Array, Array]:
+        xp, w_state, tanhs = self.xp, saved.w_state, saved.tanhs
+        time, H = _time(saved.cu_seqlens, bool(saved.reverse)), w_state.shape[0]
+        i, f, g, o = (saved.gates[:, j * H : (j + 1) * H] for j in range(4))
+        slopes = [g * i * (1 - i), saved.cells * f * (1 - f), i * (1 - g * g), tanhs * o * (1 - o)]
         slopes, through = xp.stack(slopes, axis=1), o * (1 - tanhs * tanhs)
         dy = dy[time.order]
         dh = dc = xp.zeros((0, H), dy.dtype)
@@ -88,13 +90,13 @@ class Recurrent(Blocks):
             dh, dc = self._product(d, w_state.T), dc * f[begin:end]
             d_gates.append(d)
         d_gates = xp.concatenate(d_gates[::-1])
-        return time, d_gates, self._product(outputs[time.previous].T, d_gates[time.borders[1] :])
+        return time, d_gates, self._product(saved.outputs[time.previous].T, d_gates[time.borders[1] :])
 
     # x (T,I) -> (T,2W)
     def bilstm_block(
-        self, x: Any, params: list[dict], cu_seqlens: np.ndarray, drop: Dropout | None, site: Any
-    ) -> tuple[Any, Saved]:
-        """LSTMs in both directions side by side, one layer upon another, dropout behind each layer.
+        self, x: Array, params: list[Params], cu_seqlens: np.ndarray, drop: Dropout | None, site: int
+    ) -> tuple[Array, Saved]:
+        """Run LSTMs in both directions side by side, one layer upon another, dropout behind each layer.
 
         Parameters
         ----------
@@ -105,70 +107,70 @@ class Recurrent(Blocks):
         """
         kept = []
         for number, layer in enumerate(params):
-            both = [
-                self.lstm(x, *(layer[direction][name] for name in WEIGHTS), cu_seqlens, reverse)
-                for direction, reverse in zip(DIRECTIONS, (False, True), strict=True)
-            ]
-            y = self.xp.concatenate([one for one, _ in both], axis=1)
+            left, saved_left = self.lstm(x, **layer["left_to_right"], cu_seqlens=cu_seqlens)
+            right, saved_right = self.lstm(x, **layer["right_to_left"], cu_seqlens=cu_seqlens, reverse=True)
+            y = self.xp.concatenate([left, right], axis=1)
             x, saved_drop = self._dropout(y, drop, site + number)
-            kept.append((*(saved for _, saved in both), saved_drop))
+            kept.append(BilstmLayerSaved(saved_left, saved_right, saved_drop))
         return x, tuple(kept)
 
     # dy (T,2W) -> dx (T,I), grads
     def bilstm_block_backward(
-        self, dy: Any, saved: Saved, params: list[dict], grads: list[dict], frozen: bool = False
-    ) -> tuple[Any, list[dict]]:
-        """Gradients of `bilstm_block`; each layer's input was read in both directions.
+        self, dy: Array, saved: Saved, params: list[Params], grads: list[Grads], frozen: bool = False
+    ) -> tuple[Array | None, list[Grads]]:
+        """Add the gradients of `bilstm_block`; each layer's input was read in both directions.
 
         Parameters
         ----------
         frozen : dx is not needed, and None may be returned in its place.
         """
         finished = []
-        for number in reversed(range(len(saved))):
-            *both, saved_drop = saved[number]
-            dy, layer = self._dropout_backward(dy, saved_drop), grads[number]
+        for number, kept in reversed(list(enumerate(saved))):
+            dy, layer = self._dropout_backward(dy, kept.dropout), grads[number]
             W, unread = dy.shape[1] // 2, frozen and number == 0
-            dx_right, right = self._lstm_backward(dy[:, W:], both[1], layer[DIRECTIONS[1]], unread)
-            dx_left, left = self._lstm_backward(dy[:, :W], both[0], layer[DIRECTIONS[0]], unread)
+            totals = layer["right_to_left"], layer["left_to_right"]
+            dx_right, right = self._lstm_backward(dy[:, W:], kept.right_to_left, totals[0], unread)
+            dx_left, left = self._lstm_backward(dy[:, :W], kept.left_to_right, totals[1], unread)
             dy = None if dx_left is None else dx_left + dx_right
-            finished.append(dict(zip(DIRECTIONS, (left, right), strict=True)))
+            finished.append({"left_to_right": left, "right_to_left": right})
         return dy, finished[::-1]
 
     # Where dx is not needed, the product d_gates w_in^T is left out: it is a sixth to a quarter of all that
     # forward and backward compute in this layer. An engine with another layout of rows computes it,
     # and its compiler drops it.
-    def _lstm_backward(self, dy: Any, saved: Saved, grads: dict, unread: bool) -> tuple[Any, dict]:
-        saved_linear, _, cu_seqlens, *_ = saved
-        if unread and isinstance(cu_seqlens, np.ndarray):
+    def _lstm_backward(
+        self, dy: Array, saved: Saved, grads: Grads, unread: bool
+    ) -> tuple[Array | None, Grads]:
+        if unread and isinstance(saved, LstmSaved):
             _, d_gates, dw_state = self._gates_backward(dy, saved)
-            dx, fresh = None, (self._product(saved_linear[0].T, d_gates), dw_state, d_gates.sum(0))
+            dx, dw_in, dbias = None, self._product(saved.linear.x.T, d_gates), d_gates.sum(0)
         else:
-            dx, *fresh = self.lstm_backward(dy, saved)
-        return dx, {name: self.accumulate(grads[name], one) for name, one in zip(WEIGHTS, fresh, strict=True)}
+            dx, dw_in, dw_state, dbias = self.lstm_backward(dy, saved)
+        fresh = {"w_in": dw_in, "w_state": dw_state, "bias": dbias}
+        return dx, {name: self.accumulate(grads[name], one) for name, one in fresh.items()}
 
     # a (M,K)  b (K,N) -> (M,N)
-    def _product(self, a: Any, b: Any) -> Any:
-        """a @ b, which an engine may override with something faster."""
+    def _product(self, a: Array, b: Array) -> Array:
+        """Return a @ b, which an engine may override with something faster."""
         return a @ b
 
     # layers (N,T,H)  weights (N,) -> (T,H)
-    def layer_mix(self, layers: Any, weights: Any) -> tuple[Any, Saved]:
-        """Sum of layers with weights softmax(weights) (Peters et al. 2018; the paper's Table 7)."""
+    def layer_mix(self, layers: Array, weights: Array) -> tuple[Array, Saved]:
+        """Sum layers with weights softmax(weights) (Peters et al. 2018; the paper's Table 7)."""
         exponentials = self.xp.exp(weights - weights.real.max())
         shares = exponentials / exponentials.sum()
-        return self.xp.tensordot(shares, layers, 1), (layers, shares)
+        return self.xp.tensordot(shares, layers, 1), LayerMixSaved(layers, shares)
 
     # dy (T,H) -> dlayers (N,T,H)  dweights (N,)
-    def layer_mix_backward(self, dy: Any, saved: Saved, frozen: bool = False) -> tuple[Any, Any]:
-        """Gradients of `layer_mix`: through the sum, and through the softmax of the weights.
+    def layer_mix_backward(self, dy: Array, saved: Saved, frozen: bool = False) -> tuple[Array, Array]:
+        """Return the gradients of `layer_mix`: through the sum, and through the softmax of the weights.
 
         Parameters
         ----------
         frozen : dlayers is not needed, and None is returned in its place.
         """
-        layers, shares = saved
-        dshares = (layers * dy).sum((1, 2))
+        shares = saved.shares
+        dshares = (saved.layers * dy).sum((1, 2))
         dlayers = None if frozen else shares[:, None, None] * dy
         return dlayers, shares * (dshares - (dshares * shares).sum())
 
@@ -183,7 +185,7 @@ class _Time(NamedTuple):
 
 
 def _time(cu_seqlens: np.ndarray, reverse: bool) -> _Time:
-    """Time steps, and in each the sequences that last so long, the longest first."""
+    """Order rows by time step, and within each the sequences that last so long, the longest first."""
     lengths = np.diff(cu_seqlens)
     longest_first = np.argsort(-lengths, kind="stable")
     running = (lengths > np.arange(lengths.max())[:, None]).sum(1)  # sequences at each step

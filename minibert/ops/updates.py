@@ -1,10 +1,11 @@
 """What happens to parameters once their gradients are known, over flat buffers."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from minibert.arrays import Array
 from minibert.ops.primitives import Primitives
 
 CHUNK = 1 << 16  # elements handled at a time, so that the temporaries stay in cache
@@ -35,7 +36,7 @@ class AdamRule(NamedTuple):
 
     @property
     def corrections(self) -> tuple[float, float]:
-        """The factors of m and of v that correct for their start at zero (Kingma & Ba 2015, Algorithm 1)."""
+        """Return what corrects m and v for their start at zero (Kingma & Ba 2015, Algorithm 1)."""
         if not self.bias_correction:
             return 1.0, 1.0
         return 1 / (1 - self.beta1**self.step), 1 / (1 - self.beta2**self.step)
@@ -44,21 +45,26 @@ class AdamRule(NamedTuple):
 class Updates(Primitives):
     """Optimizer arithmetic. Parameters and moments are consumed and returned: in place for NumPy."""
 
+    # grads (N,)
+    def zero(self, grads: Array) -> None:
+        """Set accumulators to zero; an engine may do so early, after the update that consumed them."""
+        grads.fill(0)
+
     # grads (N,) -> scalar
-    def global_norm(self, grads: Any) -> Any:
-        """Euclidean norm of all gradients together."""
+    def global_norm(self, grads: Array) -> Array:
+        """Return the Euclidean norm of all gradients together."""
         return math.sqrt(math.fsum(float(grads[s] @ grads[s]) for s in pieces(0, len(grads))))
 
     # -> scalar
-    def clip_factor(self, norm: Any, clip_norm: float) -> Any:
-        """What makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
+    def clip_factor(self, norm: Array, clip_norm: float) -> Array:
+        """Return what makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
         return clip_norm / norm if 0 < clip_norm < norm else 1.0
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
-        self, params: Any, grads: Any, m: Any, v: Any, decayed: np.ndarray, rule: AdamRule
-    ) -> tuple[Any, Any, Any]:
-        """One step of Adam (Kingma & Ba 2015) with decoupled weight decay (Loshchilov & Hutter 2019).
+        self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
+    ) -> tuple[Array, Array, Array]:
+        """Take one step of Adam (Kingma & Ba 2015) with decoupled weight decay (Loshchilov & Hutter 2019).
 
         Parameters
         ----------
@@ -83,9 +89,9 @@ class Updates(Primitives):
     # so that lr is the share of its own length by which it moves, however long its gradient is.
     # params grads m v (N,)  tensors (K,3) -> params m v (N,)
     def lamb(
-        self, params: Any, grads: Any, m: Any, v: Any, tensors: np.ndarray, rule: AdamRule
-    ) -> tuple[Any, Any, Any]:
-        """One step of LAMB, Adam for large batches (You et al. 2020, Algorithm 2, phi the identity).
+        self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
+    ) -> tuple[Array, Array, Array]:
+        """Take one step of LAMB, Adam for large batches (You et al. 2020, Algorithm 2, phi the identity).
 
         The authors' code leaves LayerNorm and biases out of weight decay and of the scaling by lengths, both.
         So does this: what does not decay takes Adam's step. Other implementations scale every tensor, which
@@ -99,7 +105,7 @@ class Updates(Primitives):
         """
         m_scale, v_scale = rule.corrections
 
-        def update(s: slice, decays: int) -> Any:
+        def update(s: slice, decays: int) -> Array:
             direction = m_scale * m[s] / (np.sqrt(v_scale * v[s]) + rule.eps)
             return direction + rule.weight_decay * params[s] if decays else direction
 
@@ -119,25 +125,25 @@ class Updates(Primitives):
         return params, m, v
 
     # x (n,) -> scalar
-    def _squares(self, x: Any) -> Any:
-        """Sum of squares in double precision."""
+    def _squares(self, x: Array) -> Array:
+        """Sum squares in double precision."""
         x = self.cast(x, np.float64)
         return x @ x
 
     # length update_length (...) -> (...)
-    def _trust_ratio(self, length: Any, update_length: Any) -> Any:
-        """How far LAMB follows an update: to the length of the parameters, and as it is where either is 0."""
+    def _trust_ratio(self, length: Array, update_length: Array) -> Array:
+        """Scale an update of LAMB to the length of the parameters; 1 where either of the lengths is 0."""
         both = (length > 0) & (update_length > 0)
         return self.xp.where(both, length / self.xp.where(both, update_length, 1), 1)
 
 
 def pieces(begin: int, end: int) -> list[slice]:
-    """The range [begin, end) cut into chunks."""
+    """Cut the range [begin, end) into chunks."""
     return [slice(low, min(low + CHUNK, end)) for low in range(begin, end, CHUNK)]
 
 
 def spans(decayed: np.ndarray, count: int) -> list[tuple[int, int, bool]]:
-    """(begin, end, decays) of the whole buffer, in order, from the ranges that decay."""
+    """List (begin, end, decays) of the whole buffer, in order, from the ranges that decay."""
     result, at = [], 0
     for begin, end in decayed.tolist():
         result += [(at, begin, False), (begin, end, True)]

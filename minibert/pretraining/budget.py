@@ -16,12 +16,21 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
-from minibert.params import Parameters
+from minibert.model.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
+from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
 from minibert.pretraining.recipes import Timetable
-from minibert.pretraining.task import GLANCE_TARGETS, Pretraining
-from minibert.train import Loop, State, Steps, compiling_text, memory_explained, prefetch
+from minibert.training.loop import (
+    Loop,
+    State,
+    compiling_text,
+    memory_explained,
+    prefetch,
+    require_finite,
+)
+from minibert.training.step import start
 
 REHEARSAL = 0.03  # share of the minutes that measuring may take
 HELD_OUT = 0.15  # share of the minutes that may go to held-out text, on the way and at the end
@@ -33,33 +42,23 @@ FINISHING_SECONDS = 5.0  # for the picture and the files
 
 
 class Afforded(NamedTuple):
-    """What fits into a number of minutes.
-
-    Attributes
-    ----------
-    steps : how many steps.
-    seconds : what they may take, looks at held-out text included.
-    per_step : seconds of a step at each sequence length.
-    held_out_share : of the usual held-out targets, what there is time to measure.
-    """
+    """What fits into a number of minutes."""
 
     steps: int
-    seconds: float
-    per_step: dict[int, float]
-    held_out_share: float = 1.0
+    seconds: float  # that they may take, evaluation included
+    per_step: dict[int, float]  # seconds at each sequence length
+    held_out_share: float = 1.0  # of the usual held-out targets, what there is time to measure
 
 
 def settle(task: Pretraining, state: State, began: float, tell: Callable[[str], None]) -> Pretraining:
     """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for.
 
-    Parameters are those of `plan_steps`. The tokens that there is time for follow from the rate of steps at
-    the longest of all lengths.
+    The tokens that there is time for follow from the throughput at the longest of all lengths.
     """
     options = task.options
     rate, lengths = options.rate_from(state.plan.get("new_head", False)), options.seq_length
     if lengths is None:
-        _require_one_clock(task)
-        seconds = 60 * options.minutes
+        seconds = 60 * _minutes(task)
         trial = REHEARSAL * seconds / len(options.lengths)
         per_step = seconds_per_step(task, state, options.longest, trial, tell)
         left = MARGIN * (seconds - (time.monotonic() - began))
@@ -68,12 +67,15 @@ def settle(task: Pretraining, state: State, began: float, tell: Callable[[str], 
     return replace(task, options=replace(options, learning_rate=rate, seq_length=lengths))
 
 
-def _require_one_clock(task: Pretraining) -> None:
-    if task.ops.part[1] > 1:
+def _minutes(task: Pretraining) -> float:
+    minutes = task.options.minutes
+    assert minutes is not None  # where there are no steps
+    if (count := runtime_of(task.ops).world_size) > 1:
         raise InputError(
-            f"minutes={task.options.minutes:g} with {task.ops.part[1]} processes, whose clocks differ; "
-            "give --steps instead."
+            f"$minutes with {count} processes, whose clocks differ; give --steps instead.",
+            minutes=minutes,
         )
+    return minutes
 
 
 def plan_steps(
@@ -81,15 +83,8 @@ def plan_steps(
 ) -> Timetable:
     """Count out the steps of the whole run, and write into a checkpoint what was decided.
 
-    A run that goes on with the length it had keeps to what was decided before.
-
-    Parameters
-    ----------
-    task : what is trained; its options have `steps` or `minutes`.
-    state : where the run stands.
-    folder : of the checkpoints.
-    began : `time.monotonic()` from where `minutes` count.
-    tell : called with sentences for the person watching.
+    A run that goes on with the length it had keeps to what was decided before. `began` is the
+    `time.monotonic()` from where `minutes` count.
     """
     budget = {"steps": task.options.steps, "minutes": task.options.minutes}
     if state.plan.get("budget") != budget:
@@ -97,7 +92,6 @@ def plan_steps(
         if task.options.steps:
             timetable = Timetable.of(task.options.steps)
         else:
-            _require_one_clock(task)
             found = affordable_steps(task, state, began, tell)
             timetable = Timetable.of(state.step + found.steps)
             state.plan["until_seconds"] = state.seconds + found.seconds
@@ -105,17 +99,17 @@ def plan_steps(
             state.plan["held_out_share"] = found.held_out_share
         if timetable.total < state.step:
             raise InputError(
-                f"steps={timetable.total} is less than the {state.step:,} steps that this run has done; give "
-                "more."
+                f"$steps is less than the {state.step:,} steps that this run has done; give more.",
+                steps=timetable.total,
             )
         _decide(state, timetable)
-        if task.ops.leads:
+        if runtime_of(task.ops).is_main_process:
             state.save(folder)
     return timetable_of(state)
 
 
 def timetable_of(state: State) -> Timetable:
-    """What was decided about the length of a run."""
+    """Return the decisions about the length of a run."""
     total = state.plan["total_steps"]
     return Timetable(tuple(map(tuple, state.plan.get("timetable", ((0, 0), (total, total))))))
 
@@ -125,29 +119,17 @@ def _decide(state: State, timetable: Timetable) -> None:
 
 
 def next_review(state: State, timetable: Timetable) -> int | None:
-    """The step after which the clock is looked at again; None when it no longer is."""
+    """Return the step after which the clock is looked at again; None when it no longer is."""
     if "until_seconds" not in state.plan:
         return None
     ahead = (timetable.step_at(share * timetable.planned_total) for share in REVIEWS)
     return next((step for step in ahead if state.step < step < timetable.total), None)
 
 
-def review(
-    task: Pretraining,
-    state: State,
-    timetable: Timetable,
-    since: tuple[int, float],
-) -> Timetable:
-    """Let a run end when its time does, at the pace of its last steps.
+def review(task: Pretraining, state: State, timetable: Timetable, since: tuple[int, float]) -> Timetable:
+    """Let a run end when its time does, at the pace since a step and its seconds of training.
 
-    Parameters
-    ----------
-    task, state, timetable : what is trained, where it stands, and what was decided so far.
-    since : step, and seconds of training, from which on the pace counts.
-
-    Returns
-    -------
-    What is decided now; it is in the state's plan as well.
+    Return what is decided now; it is in the state's plan as well.
     """
     step, total = state.step, timetable.total
     pace = (state.seconds - since[1]) / _expected(task, state, timetable, since[0], step)
@@ -160,7 +142,7 @@ def review(
 
 
 def _expected(task: Pretraining, state: State, timetable: Timetable, begin: int, end: int) -> float:
-    """Seconds that steps `begin` to `end` would take at the rates of the rehearsal."""
+    """Estimate the seconds of steps `begin` to `end` from the throughput of the rehearsal."""
     per_step = dict(state.plan["per_step"])
     return sum(
         per_step[stage.seq_length] * max(0, min(end, stage.end) - max(begin, stage.begin))
@@ -169,15 +151,15 @@ def _expected(task: Pretraining, state: State, timetable: Timetable, begin: int,
 
 
 def affordable_steps(task: Pretraining, state: State, began: float, tell: Callable[[str], None]) -> Afforded:
-    """How many steps fit into what is left of the minutes, the last evaluation included.
+    """Return how many steps fit into what is left of the minutes, the last evaluation included.
 
     Where measuring the usual number of held-out targets would take more than its share, there are fewer.
     """
-    minutes, lengths = task.options.minutes, task.options.lengths
+    minutes, lengths = _minutes(task), task.options.lengths
     trial = REHEARSAL * 60 * minutes / len(lengths)
     rates = {length: seconds_per_step(task, state, length, trial, tell) for length, _ in lengths}
     per_step = sum(share * rates[length] for length, share in lengths)
-    on_the_way, at_the_end = looking_seconds(task, state)
+    on_the_way, at_the_end = evaluation_seconds(task, state)
     measuring = on_the_way + at_the_end
     share = min(1.0, HELD_OUT * 60 * minutes / measuring)
     left = MARGIN * (60 * minutes - (time.monotonic() - began)) - share * at_the_end - FINISHING_SECONDS
@@ -195,28 +177,29 @@ def seconds_per_step(
 ) -> float:
     """Rehearse steps of one length for about so many seconds, on copies that are thrown away."""
     params = Parameters(state.params.config, state.params.flat.copy())
-    trial = State(params, task.optimizer(params))
-    loop = Loop(1, lambda step: 1e-6, Path(), task.options.accumulate)
-    steps, times = Steps(task.ops, trial, task.gradients(params.config), loop, state), [time.monotonic()]
-    ready = ((batch, steps.parts(batch)) for batch, _ in task.stage_batches(seq_length))
+    loop = Loop(1, lambda step: 1e-6, Path(), task.options.accumulate or 1)
+    steps = start(task.ops, params, task.optimizer(params), task.objective(params.config))
+    times = [time.monotonic()]
+    ready = ((batch, steps.prepare(batch, loop.accumulate)) for batch, _ in task.stage_batches(seq_length))
     with closing(prefetch(ready)) as waiting:
         while len(times) < 4 or times[-1] - times[0] < seconds:
             batch, parts = next(waiting)
-            if steps.compiles(parts):
+            if steps.needs_compiling(parts):
                 tell(compiling_text(batch))
             with memory_explained(batch, loop):
-                steps.one(parts)
+                metrics = steps.step(parts, len(times) - 1, 1e-6)
+            require_finite(metrics, state, 1e-6, loop)
             times.append(time.monotonic())
     # The first step also warms up, and an engine that compiles does so in some others.
     return median(after - before for before, after in pairwise(times[1:]))
 
 
-def looking_seconds(task: Pretraining, state: State) -> tuple[float, float]:
-    """Seconds for looks at the held-out text, those on the way and the last one, measured on a short one."""
-    batches = task.held_out_batches(task.options.longest, GLANCE_TARGETS // 4)
-    task.score(state.params, batches)  # the first look also warms up
+def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
+    """Estimate the seconds for evaluations, those on the way and the last one, by a short one."""
+    batches = task.held_out_batches(task.options.longest, PREVIEW_TARGETS // 4)
+    task.score(state.params, batches)  # the first one also warms up
     began = time.monotonic()
     task.score(state.params, batches)
-    glance = 4 * (time.monotonic() - began)
-    last = 2 * TARGETS / GLANCE_TARGETS * glance  # of shuffled text too
-    return task.options.evaluations * glance, last
+    once = 4 * (time.monotonic() - began)
+    last = 2 * TARGETS / PREVIEW_TARGETS * once  # of shuffled text too
+    return task.options.evaluations * once, last

@@ -2,7 +2,7 @@
 
 The held-out loss is the mean negative log-likelihood, in nats, of the tokens that were replaced by [MASK],
 and of those only: a model that merely copies its input can be right about a target that is left visible.
-Beside it stand figures of a model with no use for context: the entropy of those very targets (the best that
+Beside it stand metrics of a model with no use for context: the entropy of those very targets (the best that
 any constant guess can do), the entropy of the whole text's pieces (the best that a guess can do in the long
 run; that of a few thousand targets is lower, as rare pieces are missing among them), and its own loss with
 the context tokens of each sequence shuffled.
@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from minibert.batch import Batch
-from minibert.bert import pretraining_loss
-from minibert.config import BertConfig
+from minibert.arrays import Array, Params
 from minibert.data.instances import Instances
+from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
+from minibert.model.batch import Batch
+from minibert.model.bert import pretraining_loss
+from minibert.model.config import BertConfig
 
 SHUFFLING_SEED = 20181011
 TARGETS = 20_000  # [MASK] positions that make a held-out loss: its standard error is then about 0.02 nats
@@ -28,7 +30,7 @@ BATCH_TOKENS = 4096
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Figures of one evaluation; losses in nats.
+    """Metrics of one evaluation; losses in nats.
 
     Attributes
     ----------
@@ -66,12 +68,12 @@ class HeldOut:
         return self.unigram - self.loss
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures, for JSON."""
+        """Return all metrics, for JSON."""
         return asdict(self) | {"perplexity": self.perplexity, "nats_under_unigram": self.gain}
 
 
 def evaluation_batches(instances: Instances, mask_id: int | None, targets: int = TARGETS) -> Iterator[Batch]:
-    """Batches until there are `targets` scored positions, or the text has been read `PASSES` times.
+    """Yield batches until there are `targets` scored positions, or the text was read `PASSES` times.
 
     A small text is read again and again, with other masks each time.
     """
@@ -79,6 +81,7 @@ def evaluation_batches(instances: Instances, mask_id: int | None, targets: int =
     for sequence, position in instances.stream():
         if position.epoch >= PASSES or found >= targets:
             break
+        assert sequence is not None  # it is for other machines only
         waiting.append(sequence)
         size += len(sequence.input_ids)
         found += int(scored_positions(sequence.input_ids[sequence.masked_positions], mask_id).sum())
@@ -91,14 +94,14 @@ def evaluation_batches(instances: Instances, mask_id: int | None, targets: int =
 
 # visible (M,) -> (M,) bool
 def scored_positions(visible: np.ndarray, mask_id: int | None) -> np.ndarray:
-    """Which predicted positions count: those that show [MASK]; all of them left to right (`mask_id` None)."""
+    """Return which predicted positions count: those that show [MASK]; all if `mask_id` is None."""
     return np.ones(len(visible), bool) if mask_id is None else visible == mask_id
 
 
 def score(
     ops: Any,
     config: BertConfig,
-    params: dict[str, Any],
+    params: Params,
     batches: Iterable[Batch],
     mask_id: int | None,
 ) -> HeldOut:
@@ -106,35 +109,27 @@ def score(
 
     Parameters
     ----------
-    ops : the engine.
-    config, params : the model.
-    batches : what to predict.
     mask_id : id of [MASK]; None scores every target, as a left-to-right model needs it.
-
-    Raises
-    ------
-    InputError
-        When no position shows [MASK].
     """
     nll, right, labels, next_nll, next_right, next_labels = [], [], [], [], [], []
-    tree = ops.place(params)
+    runtime = runtime_of(ops)
+    tree = runtime.to_device(params)
     sequences = tokens = 0
     for batch in batches:
         batch.validate(config)
-        with ops.step():
-            found = ops.call(per_position, (config,), tree, ops.prepare(batch))
-            mlm, nsp = (
-                [ops.restored(one, batch, per) for one in pair]
-                for pair, per in zip(found, ("masked", "sequences"), strict=True)
-            )
-            scored = scored_positions(batch.input_ids[batch.masked_rows], mask_id)
-            asked = batch.next_sentence_labels >= 0
-            labels.append(batch.masked_labels[scored])
-            nll.append(mlm[0][scored].astype(np.float64))
-            right.append(mlm[1][scored] == labels[-1])
-            next_nll.append(nsp[0][asked].astype(np.float64))
-            next_labels.append(batch.next_sentence_labels[asked])
-            next_right.append(nsp[1][asked] == next_labels[-1])
+        found = runtime.call(ops, per_position, (config,), tree, runtime.prepare(batch))
+        mlm, nsp = (
+            [runtime.in_order(one, batch, per) for one in pair]
+            for pair, per in zip(found, ("masked", "sequences"), strict=True)
+        )
+        scored = scored_positions(batch.input_ids[batch.masked_rows], mask_id)
+        asked = batch.next_sentence_labels >= 0
+        labels.append(batch.masked_labels[scored])
+        nll.append(mlm[0][scored].astype(np.float64))
+        right.append(mlm[1][scored] == labels[-1])
+        next_nll.append(nsp[0][asked].astype(np.float64))
+        next_labels.append(batch.next_sentence_labels[asked])
+        next_right.append(nsp[1][asked] == next_labels[-1])
         sequences, tokens = sequences + batch.S, tokens + batch.T
     targets = np.concatenate(labels) if labels else np.zeros(0, np.int32)
     if not len(targets):
@@ -154,8 +149,10 @@ def score(
 
 
 # -> nll predicted (M,), nll predicted (S,)
-def per_position(ops: Any, config: BertConfig, params: dict[str, Any], batch: Batch) -> tuple[tuple, tuple]:
-    """Losses of both heads, at every masked position and of every sequence, and what was likeliest."""
+def per_position(
+    ops: Any, config: BertConfig, params: Params, batch: Batch
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Compute losses of both heads, at every masked position and of every sequence, and the likeliest."""
     loss, _ = pretraining_loss(ops, config, params, batch)
     return (loss.mlm_nll, loss.mlm_predicted), (loss.nsp_nll, loss.nsp_predicted)
 
@@ -163,21 +160,19 @@ def per_position(ops: Any, config: BertConfig, params: dict[str, Any], batch: Ba
 def score_shuffled(
     ops: Any,
     config: BertConfig,
-    params: dict[str, Any],
+    params: Params,
     batches: Iterable[Batch],
     special_ids: Iterable[int],
     mask_id: int | None,
 ) -> HeldOut | None:
-    """`score` of the same batches with their contexts shuffled; None left to right (`mask_id` None), where
-    all of a context is to be predicted.
-    """
+    """Score the same batches with their contexts shuffled; None left to right (`mask_id` None)."""
     if mask_id is None:
         return None
     return score(ops, config, params, shuffle_contexts(batches, special_ids), mask_id)
 
 
 def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> Iterator[Batch]:
-    """The same batches with the ordinary tokens of each sequence in another order.
+    """Yield the same batches with the ordinary tokens of each sequence in another order.
 
     Special tokens and predicted positions stay where they are. A model that makes use of the order of words
     does worse on these.
@@ -195,13 +190,13 @@ def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> It
 
 
 def _majority(labels: np.ndarray) -> float:
-    """Share of the most frequent label."""
+    """Compute the share of the most frequent label."""
     return float(np.bincount(labels).max() / len(labels))
 
 
 # labels (M,) -> nats
 def entropy(labels: np.ndarray) -> float:
-    """Entropy of the empirical distribution of some ids, in nats.
+    """Compute the entropy of the empirical distribution of some ids, in nats.
 
     Examples
     --------
@@ -213,6 +208,6 @@ def entropy(labels: np.ndarray) -> float:
 
 # counts (V,) -> nats
 def entropy_of_counts(counts: np.ndarray) -> float:
-    """Entropy of the distribution that some counts give, in nats."""
+    """Compute the entropy of the distribution that some counts give, in nats."""
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())

@@ -4,15 +4,15 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from minibert.config import SIZES, BertConfig
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
-from minibert.options import DTYPES, LAMB_RATE, MOST, OPTIMIZERS, RunOptions
+from minibert.model.config import GELU_FORMS, SIZES, BertConfig
+from minibert.options import AT_MOST, COUNT, LAMB_RATE, POSITIVE, RATE, SHARE, WHOLE, RunOptions, option
 from minibert.pretraining.recipes import (
     FURTHER,
     MINUTES,
@@ -33,8 +33,8 @@ class PretrainOptions(RunOptions):
     """Everything a pre-training run is a function of; stored in its folder as `training.json`.
 
     `None` means "what the recipe says" (`resolved` fills it in): that of the size, or for weights from
-    `init_from` without a size `recipes.FURTHER`. What only the run itself can decide stays None until then:
-    `seq_length` where `minutes` have to be measured first, `learning_rate` until weights from `init_from`
+    `model` without a size `recipes.FURTHER`. What only the run itself can decide stays None until then:
+    `seq_length` where `minutes` have to be measured first, `learning_rate` until weights from `model`
     are known to have a masked-LM head. Two runs with equal options, engine, threads and number of steps end
     with the same bytes.
 
@@ -46,65 +46,89 @@ class PretrainOptions(RunOptions):
 
     # text
     corpus: tuple[str, ...] = ()  # files, folders or globs; none: the embedded books
+    _: KW_ONLY
     layout: str = "auto"
-    vocab: str | None = None  # vocab.txt or a folder with one; None: learned from the corpus
-    vocab_size: int = 8192
-    lower_case: bool = True  # False: keep case and accents, whatever the vocabulary's folder says
-    shards: str | None = None  # a folder of `minibert data`: text and vocabulary in place of all of these
-    held_out: float = 0.05
+    vocab: str | None = option(None, "a vocab.txt or a folder with one", metavar="PATH", default="learn one")
+    vocab_size: int = option(8192, "pieces to learn", WHOLE)
+    lower_case: bool = option(True, "keep case and accents, with --vocab too", flag="--cased")
+    shards: str | None = option(
+        None,
+        "a folder that `minibert data` wrote, in one part or more, in place of CORPUS; its vocabulary is "
+        "used. The folder is read where it is, and must not be moved",
+        metavar="DIR",
+    )
+    held_out: float = option(0.05, "share of the documents that is kept for measuring", SHARE)
     # model
-    size: str | None = None  # None: "tiny", or the shape of `init_from`, which is kept in any case
-    init_from: str | None = None  # folder of a trained model to start from, with its vocabulary
-    hidden_act: str = "gelu"
-    max_positions: int = 512
-    dropout: float | None = None
-    attention_dropout: float | None = None  # of attention probabilities; None: as the others
-    unigram_bias: bool | None = None
-    dtype: str = "float32"  # "bfloat16": of products and activations; "auto": that, where it is faster
+    size: str | None = option(
+        None,
+        "tiny, mini, small, medium, base, large, or L-H-A as in the paper's Table 6",
+        choices=tuple(SIZES),
+        default="tiny",
+    )
+    model: str | None = option(
+        None,
+        "a trained BERT to train further, Hugging Face's too; its shape and vocabulary are used, and --size "
+        "only chooses defaults",
+        metavar="MODEL",
+    )
+    hidden_act: str = option("gelu", "gelu: with the error function; gelu_new: with tanh", choices=GELU_FORMS)
+    max_positions: int = option(
+        512, "the longest sequence the model can ever read; at least --seq-length", WHOLE
+    )
+    dropout: float | None = option(None, "dropout rate of embeddings, sublayers and attention", RATE)
+    unigram_bias: bool | None = option(
+        None,
+        "start the output bias at the log-frequencies of the pieces instead of zero",
+        both_ways=True,
+        default="by size",
+    )
     # length of the run: at most one of the two
-    steps: int | None = None
-    minutes: float | None = None
-    # batches
-    seq_length: str | None = None
-    batch_size: int | None = None
-    accumulate: int | None = None
-    # optimizer
-    optimizer: str = "adamw"
-    learning_rate: float | None = None
-    warmup: float | None = None
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    adam_eps: float = 1e-6
-    bias_correction: bool | None = None
-    google_decay: bool | None = None
+    minutes: float | None = option(
+        None,
+        "how long the command may take; the speed is measured first, and again on the way, so that the "
+        "schedule ends when the time does",
+        POSITIVE,
+        default=f"{MINUTES:g}",
+    )
+    steps: int | None = option(None, "number of updates, instead of --minutes", WHOLE, default="")
+    # batches and optimizer
+    seq_length: str | None = option(
+        None,
+        "tokens in a sequence: 128, or lengths with their shares of the steps, like the paper's "
+        "128:0.9,512:0.1",
+        metavar="LENGTHS",
+        default="by size, and by how many tokens the run will read, see below",
+    )
+    batch_size: int | None = option(
+        None, "sequences in a step at the longest length; more where they are shorter", WHOLE
+    )
+    learning_rate: float | None = option(None, "the highest learning rate", POSITIVE, flag="--lr")
     # instances (Table 8 and the ablations of the paper)
-    short_seq_prob: float = 0.1
-    masked_lm_prob: float = 0.15
-    max_predictions_per_seq: int | None = None
-    mask_rates: tuple[float, float, float] = (0.8, 0.1, 0.1)
-    whole_word_mask: bool = False
-    next_sentence: bool = True
-    left_to_right: bool = False
-    dupe_factor: int = 0
+    masked_lm_prob: float = option(0.15, "share of the tokens to predict")
+    mask_rates: tuple[float, float, float] = option(
+        (0.8, 0.1, 0.1),
+        "shares of these that show [MASK], themselves, a random token",
+        metavar="MASK,SAME,RND",
+        numbers="shares",
+        default="0.8,0.1,0.1",
+    )
+    max_predictions_per_seq: int | None = option(
+        None, "most tokens to predict in a sequence", AT_MOST, default="--masked-lm-prob of --seq-length"
+    )
+    whole_word_mask: bool = option(False, "mask all pieces of a word or none")
+    dupe_factor: int = option(0, "0: new masks in every pass; N: N fixed copies in turn, as in Google's code")
+    short_seq_prob: float = option(0.1, "share of the instances that get a random shorter length")
+    next_sentence: bool = option(True, "without next-sentence prediction", flag="--no-nsp")
+    left_to_right: bool = option(False, "the paper's LTR ablation: predict every next word")
     # the run
-    seed: int = 0
-    backend: str = "auto"
-    threads: int | None = None
-    devices: int | None = None  # of JAX, that compute a step; None: all
-    fsdp: bool = False  # each device keeps a part of the parameters and moments
-    recompute: bool = False  # of a layer, when going back, what came after what entered it
-    evaluations: int = 10  # looks at the held-out text on the way
-    checkpoint_seconds: float = 300.0
-    checkpoint_steps: int = 0
+    evaluations: int = option(10, "how often the held-out text is measured during training", COUNT)
     keep: int = 2
 
+    UNDECIDED = "by size"
+    RENAMED = RunOptions.RENAMED | {"init_from": "model"}
     # The length of a run may differ too. Shards may have been moved; that they are the same is checked when
     # they are opened.
-    FREE = frozenset(
-        {"steps", "minutes", "evaluations", "keep", "checkpoint_seconds", "checkpoint_steps", "shards"}
-    )
+    FREE = RunOptions.FREE | {"steps", "minutes", "evaluations", "shards"}
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -114,26 +138,14 @@ class PretrainOptions(RunOptions):
         self._check_shards()
         self._check_what_others_bring()
         if self.size is not None and self.size not in SIZES:
-            raise InputError(f"size={self.size!r} is not a published size; use one of {', '.join(SIZES)}.")
+            raise InputError(f"$size is not a published size; use one of {', '.join(SIZES)}.", size=self.size)
         if self.steps is not None and self.minutes is not None:
             raise InputError(
-                f"steps={self.steps} and minutes={self.minutes} are both given; give one of them."
+                "$steps and $minutes are both given; give one of them.",
+                steps=self.steps,
+                minutes=self.minutes,
             )
-        whole = ("steps", "batch_size", "accumulate", "vocab_size", "max_positions", "threads", "devices")
-        self._require("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1, *whole)
-        self._require(f"at most {MOST:,}", lambda x: x <= MOST, "max_predictions_per_seq", *whole)
-        positive = ("minutes", "learning_rate", "adam_eps")
-        self._require("a finite number above 0", lambda x: 0 < x < math.inf, *positive)
-        counts = ("seed", "keep", "checkpoint_steps", "evaluations")
-        self._require("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0, *counts)
-        self._require("0 or more", lambda x: x >= 0, "clip_norm", "checkpoint_seconds")
-        self._require("a finite number, 0 or more", lambda x: 0 <= x < math.inf, "weight_decay")
-        shares = ("dropout", "attention_dropout", "warmup", "beta1", "beta2")
-        self._require("at least 0 and below 1", lambda x: 0 <= x < 1, *shares)
-        self._require("above 0 and below 1", lambda x: 0 < x < 1, "held_out")
-        self._require(f"one of {', '.join(DTYPES)}", lambda x: x in DTYPES, "dtype")
-        self._require(f"one of {', '.join(OPTIMIZERS)}", lambda x: x in OPTIMIZERS, "optimizer")
-        self._require_spreadable()
+        self._check()
         if self.seq_length is not None:
             object.__setattr__(self, "seq_length", str(self.seq_length))
         for length, _ in parse_lengths(self.seq_length or "128"):
@@ -147,37 +159,40 @@ class PretrainOptions(RunOptions):
         given = [name for name in IN_SHARDS if getattr(self, name) != fields[name]]
         if given:
             raise InputError(
-                f"shards={self.shards!r} brings text and vocabulary, so {' and '.join(given)} can't be given "
-                "beside it; leave one of them out."
+                f"$shards brings text and vocabulary, so {' and '.join(given)} can't be given "
+                "beside it; leave one of them out.",
+                shards=self.shards,
             )
         object.__setattr__(self, "shards", os.path.abspath(self.shards))
 
     def _check_what_others_bring(self) -> None:
         """A vocabulary has its pieces, and trained weights their output bias."""
-        source = "vocab" if self.vocab else "init_from"
-        if (self.vocab or self.init_from) and self.vocab_size != PretrainOptions.vocab_size:
+        source = "vocab" if self.vocab else "model"
+        if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             raise InputError(
-                f"vocab_size={self.vocab_size} is of a vocabulary that is learned, and "
-                f"{source}={getattr(self, source)!r} brings one; leave one of them out."
+                f"$vocab_size is of a vocabulary that is learned, and "
+                f"${source} brings one; leave one of them out.",
+                **{"vocab_size": self.vocab_size, source: getattr(self, source)},
             )
-        if self.init_from and self.unigram_bias:
+        if self.model and self.unigram_bias:
             raise InputError(
-                f"unigram_bias=True sets the output bias, and init_from={self.init_from!r} brings a trained "
-                "one; leave one of them out."
+                "$unigram_bias sets the output bias, and $model brings a trained one; leave one of them out.",
+                unigram_bias=True,
+                model=self.model,
             )
 
     def resolved(self) -> "PretrainOptions":
         """The same with every `None` that the recipe answers filled in."""
         recipe, lamb = self.recipe, self.optimizer == "lamb"
         answers = {
-            "size": None if self.init_from else "tiny",
+            "size": None if self.model else "tiny",
             "learning_rate": None if recipe is FURTHER else self.rate_from(),
             "seq_length": recipe.seq_length,
             "batch_size": recipe.batch_size,
             "accumulate": recipe.accumulate,
             "warmup": recipe.warmup,
             "dropout": recipe.dropout,
-            "unigram_bias": not recipe.paper and not self.init_from,
+            "unigram_bias": not recipe.paper and not self.model,
             "bias_correction": lamb or not recipe.paper,
             "google_decay": lamb or recipe.paper,
         }
@@ -206,7 +221,7 @@ class PretrainOptions(RunOptions):
     def recipe(self) -> SizeRecipe:
         """What goes with the size; the other sizes of Table 6 are trained as base is."""
         if self.size is None:
-            return FURTHER if self.init_from else RECIPES["tiny"]
+            return FURTHER if self.model else RECIPES["tiny"]
         return RECIPES.get(self.size, RECIPES["base"])
 
     @property

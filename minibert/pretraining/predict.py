@@ -1,4 +1,4 @@
-"""What a trained run says: guesses for [MASK], and its figures on a text."""
+"""What a trained run says: guesses for [MASK], and its metrics on a text."""
 
 import tempfile
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibert import backends
+from minibert import engines
 from minibert.data.corpus import sentences
 from minibert.data.instances import split_documents
-from minibert.data.joined import open_shards
-from minibert.data.shards import write_shards
+from minibert.data.shards.joined import open_shards
+from minibert.data.shards.store import write_shards
 from minibert.errors import InputError
-from minibert.model import Bert
+from minibert.inference import Bert, check_vocabulary
 from minibert.pretraining.evaluation import (
     TARGETS,
     HeldOut,
@@ -41,7 +41,7 @@ Guesses = list[Guess]  # the likeliest first
 
 
 def fill_masks(model: Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> list[Guesses]:
-    """What a model thinks of every [MASK] in a text; one trained left to right, knowing what is before it.
+    """Predict every [MASK] in a text; a model trained left to right knows what is before it.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ def fill_masks(model: Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> li
         padded to a round number of ids.
     """
     if top < 1:
-        raise InputError(f"top={top} asks for no guess; give at least 1.")
-    _require_vocabulary(model, tokenizer)
+        raise InputError("$top asks for no guess; give at least 1.", top=top)
+    check_vocabulary(model.config, tokenizer)
     _require_masked_lm(model)
     encoding = tokenizer(text, special=True)
     rows = np.flatnonzero(encoding.ids == tokenizer.mask_id)
     if not len(rows):
-        raise InputError(f"text={text!r} has no [MASK]; write [MASK] where a word is to be guessed.")
+        raise InputError(f"{text!r} has no [MASK]; write [MASK] where a word is to be guessed.")
     asked = rows - 1 if model.config.is_decoder else rows  # left to right, each token predicts the next
     logits = model.masked_lm_logits(encoding, asked)[:, : tokenizer.vocab_size].astype(np.float64)
     probabilities = np.exp(logits - logits.max(-1, keepdims=True))
@@ -73,14 +73,6 @@ def fill_masks(model: Bert, tokenizer: Tokenizer, text: str, top: int = 5) -> li
         [Guess(tokenizer.vocab[piece], float(row[piece])) for piece in pieces]
         for row, pieces in zip(probabilities, best, strict=True)
     ]
-
-
-def _require_vocabulary(model: Bert, tokenizer: Tokenizer) -> None:
-    if tokenizer.vocab_size > model.config.V:
-        raise InputError(
-            f"The vocabulary has {tokenizer.vocab_size:,} pieces, but the model was trained with "
-            f"{model.config.V:,}; use the vocabulary that it came with."
-        )
 
 
 def _require_masked_lm(model: Bert) -> None:
@@ -93,21 +85,21 @@ def _require_masked_lm(model: Bert) -> None:
 
 
 def fill_mask(
-    run: str | Path, text: str, top: int = 5, backend: str = "auto", threads: int | None = None
+    run: str | Path, text: str, top: int = 5, engine: str = "auto", threads: int | None = None
 ) -> list[Guesses]:
-    """`fill_masks` with the model in a run folder, or in a Hugging Face folder.
+    """Run `fill_masks` with the model in a run folder, or in a Hugging Face folder.
 
     Raises
     ------
     InputError
         When the folder holds no model, the text has no [MASK] or is too long.
     """
-    model = Bert.from_pretrained(run, backend, threads=threads)
+    model = Bert.from_pretrained(run, engine, threads=threads)
     return fill_masks(model, Tokenizer.from_pretrained(run), text, top)
 
 
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
-    """Held-out sentences with [MASK] in place of a word in the middle, and that word.
+    """Yield held-out sentences with [MASK] in place of a word in the middle, and that word.
 
     One of each document; the word is of three letters or more and whole in the vocabulary.
 
@@ -132,7 +124,7 @@ def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
 
 # ids (n,) -> place
 def _word_in_the_middle(tokenizer: Tokenizer, ids: np.ndarray) -> int | None:
-    """The place of a word that is one piece, the nearest to the middle; None when there is no such word."""
+    """Return the place of the word of one piece that is nearest to the middle; None without one."""
     middle = len(ids) // 2
     for place in sorted(range(len(ids) - 1), key=lambda place: abs(place - middle)):
         word = tokenizer.vocab[ids[place]]
@@ -149,10 +141,10 @@ def evaluate(
     layout: str = "auto",
     seq_length: int | None = None,
     targets: int = TARGETS,
-    backend: str = "auto",
+    engine: str = "auto",
     threads: int | None = None,
 ) -> tuple[HeldOut, HeldOut | None]:
-    """Held-out figures of a run, the very ones of its report if it had time for all targets, or of a text.
+    """Evaluate a run on its held-out text, as its report does if it had time for all targets, or on a corpus.
 
     Parameters
     ----------
@@ -162,11 +154,11 @@ def evaluate(
     layout : of the corpus.
     seq_length : of the sequences; the longest that the run was trained on, when left out.
     targets : how many [MASK] positions to score.
-    backend, threads : the engine.
+    engine, threads : the engine.
 
     Returns
     -------
-    The figures, and those of the same sequences with their contexts shuffled; see `score_shuffled`.
+    The metrics, and those of the same sequences with their contexts shuffled; see `score_shuffled`.
 
     Raises
     ------
@@ -175,22 +167,24 @@ def evaluate(
         is longer than the model's positions.
     """
     if targets < 1:
-        raise InputError(f"targets={targets} leaves nothing to score; give at least 1.")
+        raise InputError("$targets leaves nothing to score; give at least 1.", targets=targets)
     run = Path(run)
     if not corpus and (run / "config.json").exists() and not (run / "shards").exists():
         raise _no_documents(run)  # before a word about heads that are not there either
-    model = Bert.from_pretrained(run, backend, threads=threads)
+    model = Bert.from_pretrained(run, engine, threads=threads)
     config, ops, tree = model.config, model.ops, model.params.tree
     tokenizer = Tokenizer.from_pretrained(run)
-    _require_vocabulary(model, tokenizer)
+    check_vocabulary(model.config, tokenizer)
     _require_masked_lm(model)
     options = PretrainOptions.load(run / "training.json") if (run / "training.json").exists() else None
     length = (options.longest if options else min(128, config.P)) if seq_length is None else seq_length
     if length > config.P:
-        raise InputError(f"seq_length={length} is longer than the model's {config.P} positions; choose less.")
+        raise InputError(
+            f"$seq_length is longer than the model's {config.P} positions; choose less.", seq_length=length
+        )
     mask_id = None if config.is_decoder else tokenizer.mask_id
     paired = options is None or options.next_sentence
-    with backends.limited_threads(threads, ops), tempfile.TemporaryDirectory() as scratch:
+    with engines.limited_threads(threads, ops), tempfile.TemporaryDirectory() as scratch:
         text = _text(run, corpus, layout, tokenizer, options, Path(scratch) / "shards")
         counts = text.shards.sentence_counts[text.held_out_ids]
         paired = paired and len(counts) > 1 and counts.max() > 1 and not model.missing
@@ -214,7 +208,7 @@ def _text(
     options: PretrainOptions | None,
     scratch: Path,
 ) -> Text:
-    """The run's own text, or a corpus all of whose documents are held out."""
+    """Return the run's own text, or a corpus all of whose documents are held out."""
     if corpus:
         shards = write_shards(sentences(corpus, layout), tokenizer, scratch)
         every = np.arange(shards.n_documents)

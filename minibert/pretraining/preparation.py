@@ -8,17 +8,24 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from minibert.data.corpus import embedded_corpus, empty_corpus, find_files, layouts_text, sentences
+from minibert.data.corpus import (
+    SentenceStream,
+    embedded_corpus,
+    empty_corpus,
+    find_files,
+    layouts_text,
+    sentences,
+)
 from minibert.data.instances import InstanceOptions, Instances, split_documents
-from minibert.data.joined import link_shards, open_shards, vocabulary_of
-from minibert.data.shards import TokenShards, write_shards
+from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
+from minibert.data.shards.store import TokenShards, write_shards
 from minibert.errors import InputError
 from minibert.hub.loading import read_config
 from minibert.pretraining.options import PretrainOptions
-from minibert.runlog import say
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.wordpiece import can_be_special
+from minibert.training.runlog import say
 
 HELD_OUT_SEED = 20181011  # of every held-out masking, whatever the run's seed: the day the paper came out
 UPDATE_LINES = 2000  # between two updates of a progress bar
@@ -42,12 +49,12 @@ class Text:
     held_out_ids: np.ndarray
 
     def training(self, options: PretrainOptions, seq_length: int) -> Instances:
-        """What a stage of training draws its sequences from."""
+        """Return the instances of a stage of training."""
         made = options.instance_options(seq_length)
         return Instances(self.shards, self.train_ids, self.tokenizer, made, options.seed)
 
     def held_out(self, seq_length: int, next_sentence: bool = True, left_to_right: bool = False) -> Instances:
-        """Standard instances of the held-out documents, however the run masks in training."""
+        """Return standard instances of the held-out documents, however the run masks in training."""
         made = InstanceOptions(
             seq_length=seq_length, next_sentence=next_sentence, left_to_right=left_to_right
         )
@@ -55,7 +62,7 @@ class Text:
 
     # -> (V,)
     def log_unigram(self) -> np.ndarray:
-        """Log-frequency of every piece in the training documents, each counted once more than it occurs.
+        """Compute the log-frequency of every piece in the training documents, each counted once more.
 
         As the output bias it is the best guess without context: the model begins at the unigram floor.
         """
@@ -64,7 +71,7 @@ class Text:
 
     # -> (V,) int64
     def piece_counts(self, documents: Iterable[int] | None = None) -> np.ndarray:
-        """How often every piece occurs in some of the documents, or in all of them."""
+        """Return how often every piece occurs in some of the documents, or in all of them."""
         counts = np.zeros(self.tokenizer.vocab_size, np.int64)
         waiting: list[np.ndarray] = []
         size = 0
@@ -79,14 +86,12 @@ class Text:
 
 
 def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text:
-    """Vocabulary, shards and split of a run; what its folder already has is taken from there.
+    """Prepare vocabulary, shards and split of a run; what its folder already has is taken from there.
 
     Parameters
     ----------
-    options : corpus and vocabulary, or shards that have both; share of held-out documents.
     run : the run folder; the tokenizer's files and `shards/` are written into it. Of shards that
         `minibert data` made, `shards/` only says where they are.
-    show : draw progress bars.
     """
     tokenizer = _vocabulary(options, run, show)
     if options.shards:
@@ -102,8 +107,8 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
     return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))
 
 
-def corpus_stream(options: PretrainOptions) -> Any:
-    """The sentences of the corpus, the embedded books when none is named."""
+def corpus_stream(options: PretrainOptions) -> SentenceStream:
+    """Return the sentences of the corpus, the embedded books when none is named."""
     if options.corpus:
         return sentences(options.corpus, options.layout)
     return sentences(embedded_corpus(), "sentences")
@@ -114,15 +119,14 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     if (run / "tokenizer_config.json").exists():
         return Tokenizer.from_pretrained(run)
     positions = max(options.max_positions, options.longest)
-    if options.init_from:
-        positions = _configuration(options.init_from).get("max_position_embeddings", positions)
+    if options.model:
+        positions = _configuration(options.model).get("max_position_embeddings", positions)
     if options.shards:
         tokenizer = vocabulary_of(options.shards)
-        if options.init_from:
-            open_shards(options.shards, Tokenizer.from_pretrained(options.init_from))
-    elif options.vocab or options.init_from:
-        cased = {} if options.lower_case else CASED
-        tokenizer = Tokenizer.from_pretrained(options.vocab or options.init_from, **cased)
+        if options.model:
+            open_shards(options.shards, Tokenizer.from_pretrained(options.model))
+    elif source := options.vocab or options.model:
+        tokenizer = Tokenizer.from_pretrained(source, **({} if options.lower_case else CASED))
     else:
         tokenizer = learn_vocabulary(options.corpus, options.vocab_size, options.lower_case, show)
     tokenizer.save_pretrained(run, model_max_length=positions)
@@ -130,12 +134,12 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
 
 
 def _configuration(folder: str) -> dict[str, Any]:
-    """That of a trained BERT to start from, as it stands there; it is checked when the weights are loaded."""
+    """Return the configuration of a trained BERT to start from; it is checked when weights are loaded."""
     for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
         if (path := Path(folder) / name).is_file():
             return read_config(path)
     raise InputError(
-        f"init_from={folder!r} has no config.json or bert_config.json; give a run folder or another BERT's."
+        "$model has no config.json or bert_config.json; give a run folder or another BERT's.", model=folder
     )
 
 
@@ -145,7 +149,7 @@ def learn_vocabulary(
     lower_case: bool = PretrainOptions.lower_case,
     show: bool = True,
 ) -> Tokenizer:
-    """The vocabulary that a run learns from its corpus."""
+    """Learn the vocabulary of a run from its corpus."""
     counted = count_corpus(corpus, BasicTokenizer(lower_case), show, strict=True)  # the shards are, too
     return learn_tokenizer(counted.words, vocab_size, lower_case, show)
 
@@ -153,19 +157,9 @@ def learn_vocabulary(
 def count_corpus(
     corpus: Iterable[str | Path], basic: BasicTokenizer, show: bool = True, **counting: Any
 ) -> CountedFiles:
-    """The words of a corpus with their counts; of the embedded books when none is named.
+    """Count the words of a corpus; of the embedded books when none is named.
 
-    Parameters
-    ----------
-    corpus : what `minibert.data.corpus.find_files` takes.
-    basic : what makes words of it.
-    show : draw a progress bar.
-    counting : further arguments of `count_files`.
-
-    Raises
-    ------
-    InputError
-        When the corpus has no word, and whatever `find_files` and `count_files` raise.
+    `counting` are further arguments of `count_files`.
     """
     files = find_files(list(corpus) or embedded_corpus())
     with _bar(show, desc="counting words", unit="B", unit_scale=True) as bar:
@@ -185,16 +179,10 @@ def count_corpus(
 def learn_tokenizer(
     words: Mapping[str, int], vocab_size: int, lower_case: bool = True, show: bool = True, **learning: Any
 ) -> Tokenizer:
-    """A tokenizer with a vocabulary learned from words and their counts.
+    """Learn a vocabulary from words and their counts, and return its tokenizer.
 
-    Parameters
-    ----------
-    words : what `count_words` or `count_files` counted.
-    vocab_size : number of pieces wanted.
-    lower_case : uncased.
-    show : draw a progress bar.
-    learning : further arguments of `learn_vocab`. Of `user_tokens`, those that would not stay whole, such as
-        "[ENTITY]", become special tokens; see `special_tokens`.
+    `learning` are further arguments of `learn_vocab`. Of `user_tokens`, those that would not stay whole, such
+    as "[ENTITY]", become special tokens; see `special_tokens`.
     """
     special = special_tokens(learning.get("user_tokens", ()), lower_case)
     desc = "learning pieces" + (f" by {learning['objective']}" if "objective" in learning else "")
@@ -202,19 +190,11 @@ def learn_tokenizer(
         pieces = learn_vocab(
             words, vocab_size, progress=lambda found, _: bar.update(found - bar.n), **learning
         )
-    return Tokenizer(
-        pieces, lower_case, additional_special_tokens=special, engine=learning.get("engine", "auto")
-    )
+    return Tokenizer(pieces, lower_case, additional_special_tokens=special, core=learning.get("core", "auto"))
 
 
 def special_tokens(user_tokens: Iterable[str], lower_case: bool) -> list[str]:
-    """Those of the user's tokens that must be special tokens, as no word of a text would be like them.
-
-    Raises
-    ------
-    InputError
-        When there is one that can't be special either, so that it would never be found.
-    """
+    """Return those of the user's tokens that must be special, as no word of a text would be like them."""
     special = []
     for token in user_tokens:
         word = token.removeprefix("##")
@@ -232,8 +212,8 @@ def special_tokens(user_tokens: Iterable[str], lower_case: bool) -> list[str]:
     return special
 
 
-def watched(stream: Any, what: str, show: bool) -> Iterator[str | None]:
-    """The same sentences, with a progress bar over the bytes of the corpus."""
+def watched(stream: SentenceStream, what: str, show: bool) -> Iterator[str | None]:
+    """Yield the same sentences, with a progress bar over the bytes of the corpus."""
     with _bar(show, total=stream.bytes_total, desc=what, unit="B", unit_scale=True) as bar:
         for number, sentence in enumerate(stream):
             if number % UPDATE_LINES == 0:
@@ -242,5 +222,5 @@ def watched(stream: Any, what: str, show: bool) -> Iterator[str | None]:
 
 
 def _bar(show: bool, **options: Any) -> tqdm:
-    """A progress bar with the time that is left; None hides it where there is no terminal."""
+    """Return a progress bar with the time that is left; None hides it where there is no terminal."""
     return tqdm(disable=None if show else True, leave=False, **options)

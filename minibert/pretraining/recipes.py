@@ -121,7 +121,7 @@ class Timetable:
 
     @classmethod
     def of(cls, total: int) -> "Timetable":
-        """A run that keeps to its plan."""
+        """Return a run that keeps to its plan."""
         return cls(((0, 0), (total, total)))
 
     @property
@@ -135,16 +135,17 @@ class Timetable:
         return int(self.knots[-1][1])
 
     def planned(self, step: int) -> float:
-        """Where on the schedule a step stands."""
-        return float(np.interp(step, *zip(*self.knots, strict=True)))
+        """Return where on the schedule a step stands."""
+        steps, places = zip(*self.knots, strict=True)
+        return float(np.interp(step, steps, places))
 
     def step_at(self, planned: float) -> int:
-        """The step that stands there on the schedule."""
+        """Return the step that stands there on the schedule."""
         steps, places = zip(*self.knots, strict=True)
         return round(float(np.interp(planned, places, steps)))
 
     def ending(self, at: int, seen_from: int) -> "Timetable":
-        """The same up to step `seen_from`; what is left of the schedule then ends at step `at`."""
+        """Return the same up to step `seen_from`; what is left of the schedule then ends at step `at`."""
         passed = [knot for knot in self.knots if knot[0] < seen_from]
         return Timetable((*passed, (seen_from, self.planned(seen_from)), (at, self.planned_total)))
 
@@ -160,12 +161,6 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     -------
     Lengths and shares, in order; the shares sum to one.
 
-    Raises
-    ------
-    InputError
-        When it cannot be read, has more than 100 lengths, a length is too short for `[CLS] a [SEP] b [SEP]`,
-        or the shares do not sum to 1.
-
     Examples
     --------
     >>> parse_lengths("128:0.9,512:0.1")
@@ -180,7 +175,8 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     are_few = 1 <= len(lengths) <= MOST_LENGTHS
     if not are_few or min(shares) <= 0 or not abs(sum(shares) - 1) <= 1e-6 or min(lengths)[0] < 5:
         raise InputError(
-            f"seq_length={text!r:.60} is not a schedule; give one length, or up to {MOST_LENGTHS} of at "
-            "least 5 with shares that sum to 1, such as 16:0.4,32:0.6."
+            f"$seq_length is not a schedule; give one length, or up to {MOST_LENGTHS} of at least 5 with "
+            "shares that sum to 1, such as 16:0.4,32:0.6.",
+            seq_length=text[:60] if isinstance(text, str) else text,
         )
     return lengths

@@ -1,7 +1,7 @@
 """What a tokenizer returns: ids, where they stand in the text, and how long texts are cut or windowed.
 
-An engine gives the pieces of many texts end to end. Everything here is arithmetic on where texts begin and
-end in that row: no loop over texts, and the same for every engine.
+A core gives the pieces of many texts end to end. Everything here is arithmetic on where texts begin and
+end in that row: no loop over texts, and the same for every core.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,8 +23,8 @@ class LongPair(InputError):
     in the message.
     """
 
-    def __init__(self, pair: int, reason: str) -> None:
-        super().__init__(f"pair {pair} {reason}")
+    def __init__(self, pair: int, reason: str, **arguments: Any) -> None:
+        super().__init__(f"pair {pair} {reason}", **arguments)
         self.pair, self.reason = pair, reason
 
 
@@ -255,7 +255,7 @@ class Limit(NamedTuple):
         pairs: bool,
         compat: str,
     ) -> "Limit | None":
-        """The limit that arguments of `Tokenizer` ask for; None without `max_length`.
+        """Return the limit that arguments of `Tokenizer` ask for; None without `max_length`.
 
         Raises
         ------
@@ -265,37 +265,44 @@ class Limit(NamedTuple):
         if truncation not in TRUNCATION:
             raise InputError(f"truncation={truncation!r} is unknown; choose one of {', '.join(TRUNCATION)}.")
         if truncation == "only_second" and not pairs:
-            raise InputError("truncation='only_second' needs pairs; give them, or choose only_first.")
+            raise InputError(
+                "$truncation needs pairs; give them, or choose only_first.", truncation=truncation
+            )
         if max_length is None:
             if stride is not None:
                 raise InputError(
-                    f"stride={stride!r} makes windows of a length that is not told; give one, such as "
-                    "max_length=128."
+                    "$stride makes windows of a length that is not told; give one, such as $max_length.",
+                    stride=stride,
+                    max_length=128,
                 )
             return None
         whole_number("max_length", max_length, 0)
         room = max_length - n_special
         if room < 0:
             raise InputError(
-                f"max_length={max_length} has no room for the special tokens; give at least {n_special}."
+                f"$max_length has no room for the special tokens; give at least {n_special}.",
+                max_length=max_length,
             )
         if stride is not None:
             whole_number("stride", stride, 0)
             if pairs and truncation == "longest_first":
                 raise InputError(
-                    f"stride={stride} makes windows of one text of a pair; "
-                    "choose truncation only_first or only_second with it."
+                    "$stride makes windows of one text of a pair; "
+                    "choose truncation only_first or only_second with it.",
+                    stride=stride,
                 )
             if stride >= room:
                 raise InputError(
-                    f"stride={stride} leaves no new piece to a window that has room for {room}; "
-                    f"give less, or raise max_length={max_length}."
+                    f"$stride leaves no new piece to a window that has room for {room}; "
+                    "give less, or raise $max_length.",
+                    stride=stride,
+                    max_length=max_length,
                 )
         return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
 
     # first (N,) second (N,) -> (N,) (N,)
     def shares(self, first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-        """How many pieces of each text a sequence keeps, of `first` and `second` many."""
+        """Return how many pieces of each text a sequence keeps, of `first` and `second` many."""
         if self.truncation == "longest_first":
             odd = first > second if self.odd_to_longer else True
             half = room // 2 + (room % 2) * odd
@@ -308,17 +315,20 @@ class Limit(NamedTuple):
             pair = bad[0]
             raise LongPair(
                 int(pair),
-                f"does not fit max_length={self.max_length}: with truncation={self.truncation!r} the other "
+                "does not fit $max_length: with $truncation the other "
                 f"text keeps all its {other[pair]} pieces, which leaves {max(0, left[pair])}"
-                + (f" for windows with stride={self.stride}" if self.stride is not None else "")
-                + "; raise that length or give truncation='longest_first'.",
+                + (" for windows with $stride" if self.stride is not None else "")
+                + "; raise that length, or truncate longest_first.",
+                max_length=self.max_length,
+                truncation=self.truncation,
+                stride=self.stride,
             )
         kept = np.minimum(shortened, left)
         return (kept, other) if self.truncation == "only_first" else (other, kept)
 
 
 def lay_out(encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, vocab: Any) -> BatchEncoding:
-    """Make sequences of an engine's pieces: pairs of texts together, and none longer than the limit.
+    """Make sequences of a core's pieces: pairs of texts together, and none longer than the limit.
 
     Parameters
     ----------
@@ -349,7 +359,7 @@ def lay_out(encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, v
 def _windows(
     bounds: np.ndarray, pairs: bool, wrapped: bool, limit: Limit
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every sequence as k stretches of an engine's row: where they begin, how long they are; and its text.
+    """Find every sequence as k stretches of a core's row: where they begin, how long; and its text.
 
     The stretches are `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`: of those with special tokens, only A and B
     change from window to window.
@@ -384,7 +394,7 @@ def _windows(
 
 
 def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # (n,) (n,) -> (sum of lengths,)
-    """begin, begin + 1, ... `length` numbers for each, one after another; all integers of one type."""
+    """List begin, begin + 1, ... `length` numbers for each; all integers are of one type."""
     before = np.cumsum(lengths, dtype=lengths.dtype) - lengths
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum(), dtype=lengths.dtype)
 
@@ -392,7 +402,9 @@ def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # (n,) (n,) 
 def whole_number(name: str, value: Any, least: int) -> None:
     """Refuse what is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{name}={value!r} is not possible; give a whole number of at least {least}.")
+        raise InputError(
+            f"${name} is not possible; give a whole number of at least {least}.", **{name: value}
+        )
 
 
 def _int32(borders: np.ndarray) -> np.ndarray:
@@ -404,7 +416,7 @@ def _int32(borders: np.ndarray) -> np.ndarray:
 
 
 def _pieces_of(ids: np.ndarray, vocab: Any) -> dict[int, str]:
-    """As much of a vocabulary as some ids need."""
+    """Return as much of a vocabulary as some ids need."""
     return {i: vocab[i] for i in np.unique(ids).tolist()}
 
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_text, read_bytes
 from minibert.json_files import fits, read_json, words
-
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 _CONFIG, _ADDED, _SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
 
@@ -89,7 +88,7 @@ def read(path: Path) -> Stored:
 
 
 def is_cased(vocab: list[str]) -> bool:
-    """Whether a vocabulary is one of text that keeps its case.
+    """Tell whether a vocabulary is one of text that keeps its case.
 
     Examples
     --------
@@ -101,7 +100,7 @@ def is_cased(vocab: list[str]) -> bool:
 
 
 def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the tokenizers of `transformers` that are written in Python have added to `vocab.txt`.
+    """Read what tokenizers of `transformers` written in Python have added to `vocab.txt`.
 
     It stands in `tokenizer_config.json` from version 4.34 on, before that in files of its own.
     """
@@ -127,13 +126,13 @@ def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _merged(found: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    """Options of tokenizer.json, and those of the configuration, which win; special tokens of both."""
+    """Merge options of tokenizer.json and of the configuration, which wins; special tokens of both."""
     special = [*found.get("additional_special_tokens", ()), *config.get("additional_special_tokens", ())]
     return {**found, **config, "additional_special_tokens": list(dict.fromkeys(special))}
 
 
 def _read_vocab(path: Path) -> list[str]:
-    """Pieces of a vocabulary file, one a line.
+    """Read the pieces of a vocabulary file, one a line.
 
     Only a line feed ends a line, with or without a carriage return: the released Chinese vocabulary has a
     Unicode line separator as a piece.
@@ -155,7 +154,7 @@ def _read_vocab(path: Path) -> list[str]:
 
 
 def _options_of_config(config: dict, path: Path) -> dict[str, Any]:
-    """Arguments of `Tokenizer` from a `tokenizer_config.json`, ours or Hugging Face's."""
+    """Read arguments of `Tokenizer` from a `tokenizer_config.json`, ours or Hugging Face's."""
     for name, ours in _STEPS.items():
         if config.get(name) not in (None, ours):
             raise InputError(
@@ -180,7 +179,7 @@ def _options_of_config(config: dict, path: Path) -> dict[str, Any]:
 
 
 def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
-    """Pieces by id, and arguments of `Tokenizer`, from a `tokenizer.json` of a BERT."""
+    """Read pieces by id, and arguments of `Tokenizer`, from a `tokenizer.json` of a BERT."""
     content = read_json(path)
     model = _part(content, "model", path)
     kind = model.get("type", "WordPiece")  # files of before 2020 don't say it
@@ -215,7 +214,7 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
 
 
 def _add_tokens(ids: dict[str, int], added: list, path: Path) -> list[str]:
-    """Put added tokens into the vocabulary; returns those that are special, but for BERT's five."""
+    """Put added tokens into the vocabulary; return those that are special, but for BERT's five."""
     special = []
     for token in added:
         try:
@@ -330,7 +329,7 @@ def _tokenizer_config(options: dict[str, Any], model_max_length: int) -> dict[st
 
 
 def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]:
-    """What `tokenizers.Tokenizer.from_file` reads, and then does what `compat="hf-fast"` does here.
+    """Make what `tokenizers.Tokenizer.from_file` reads, to do what `compat="hf-fast"` does here.
 
     It has no word for `never_split`.
     """

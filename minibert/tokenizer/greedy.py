@@ -16,7 +16,7 @@ from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
 
 
 class GreedyCore:
-    """The engine to read: words from `BasicTokenizer`, then the longest piece that fits, again and again.
+    """The core to read: words from `BasicTokenizer`, then the longest piece that fits, again and again.
 
     The core in C has the same methods and gives the same results.
     """
@@ -41,11 +41,11 @@ class GreedyCore:
         self._chunk_ids = _ChunkMemo(self._encode_chunk)
 
     def match_kept(self, word: str) -> list[tuple[int, int, int]]:
-        """As `match`, of a word that is not to be split."""
+        """Match a word that is not to be split."""
         return [(self.ids.get(word, self.unk_id), 0, len(word))]
 
     def match(self, word: str) -> list[tuple[int, int, int]]:
-        """Id, begin and end of each piece of a word; one [UNK] if any part of the word has no piece."""
+        """Find id, begin and end of each piece of a word; one [UNK] if any part of it has no piece."""
         whole = [(self.unk_id, 0, len(word))]
         if len(word) > self.max_input_chars_per_word:
             return whole
@@ -59,7 +59,7 @@ class GreedyCore:
         return pieces
 
     def _longest_match(self, word: str, begin: int) -> tuple[int, int, int] | None:
-        """The longest piece that starts at `begin`, and where it ends."""
+        """Find the longest piece that starts at `begin`, and where it ends."""
         prefix = "##" if begin else ""
         for end in range(min(len(word), begin + self._longest_piece), begin, -1):
             piece_id = self.ids.get(prefix + word[begin:end])
@@ -68,7 +68,7 @@ class GreedyCore:
         return None
 
     def encode(self, text: str, special: bool) -> list[int]:
-        """Ids of the pieces of one text."""
+        """Return the ids of the pieces of one text."""
         if special:
             parts = self._special_in_text.split(text)
             return [i for part in parts for i in self._encode_special(part) or self.encode(part, False)]
@@ -76,7 +76,7 @@ class GreedyCore:
         return list(chain.from_iterable(map(self._chunk_ids.__getitem__, split_at_whitespace(text))))
 
     def align(self, text: str, special: bool) -> Iterator[tuple[int, int, int, int]]:
-        """Id, begin and end in the text, and number of the word, of each piece of one text."""
+        """Yield id, begin and end in the text, and number of the word, of each piece of one text."""
         begin = number = 0  # of the part, of the word
         for part in self._special_in_text.split(text) if special else [text]:
             if special and part in self._special:
@@ -106,7 +106,7 @@ class GreedyCore:
         period: int = 1,
         threads: int | None = None,
     ) -> Encoded:
-        """Many texts end to end.
+        """Encode many texts end to end.
 
         `first_id` is put before every `period`-th of them and `last_id` after each, unless negative.
         """

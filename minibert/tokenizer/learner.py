@@ -3,8 +3,8 @@
 Two rules for the next merge: the one that raises the likelihood of the text most (WordPiece: Schuster and
 Nakajima 2012, Wu et al. 2016), or the most frequent pair (byte-pair encoding: Sennrich et al. 2016).
 
-What the words are made of, and what the pieces look like in the end, is done here; the merges by `Merger` in
-merging.py, which is the file to read, or by its twin in C behind native.py.
+simple.py has the idea in plain Python. Here words become symbols and merges a vocabulary; the merges are made
+by `Merger` in merging.py, or by its twin in C behind native.py.
 """
 
 import warnings
@@ -14,11 +14,11 @@ import numpy as np
 
 from minibert.errors import InputError
 from minibert.tokenizer import native, unicode
-from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
-from minibert.tokenizer.formats import SPECIAL_TOKENS
 from minibert.tokenizer.merging import Merger
 from minibert.tokenizer.normalize import MAX_CHARS
+from minibert.tokenizer.simple import SPECIAL_TOKENS
+from minibert.tokenizer.word_counts import WordCounts
 
 OBJECTIVES = ("likelihood", "frequency")
 MOST_UNUSED = 1_000_000
@@ -41,7 +41,7 @@ def learn_vocab(
     unused: int = 0,
     user_tokens: Iterable[str] = (),
     progress: Callable[[int, int], None] | None = None,
-    engine: str = "auto",
+    core: str = "auto",
 ) -> list[str]:
     """Learn a vocabulary of word pieces from words and their counts.
 
@@ -67,7 +67,7 @@ def learn_vocab(
 
     Among equal gains (rounded to 2**-16 nats) the pair whose left part comes first among alphabet and merges
     is taken, then the one whose right part does. Logarithms are made of + - * / alone. So the vocabulary
-    depends on the counts alone, never on the order of the words, the hash seed, the engine or the processor.
+    depends on the counts alone, never on the order of the words, the hash seed, the core or the processor.
     Merging goes on until the vocabulary is full, even at a loss.
 
     Parameters
@@ -84,7 +84,7 @@ def learn_vocab(
     user_tokens : pieces of your own, after the unused ones. They change no merge; what is merged to such a
         string does not stand in the vocabulary a second time.
     progress : called every 64 pieces with the number of pieces so far and `vocab_size`.
-    engine : "c", "python", or "auto": C where its extension is built. Both give the same vocabulary.
+    core : "c", "python", or "auto": C where its extension is built. Both give the same vocabulary.
 
     Returns
     -------
@@ -111,13 +111,15 @@ def learn_vocab(
     ['##e', '##l', '##o', '##r', '##w', 'e', 'l', 'o', 'r', 'w', '##ow', 'low']
     """
     if objective not in OBJECTIVES:
-        raise InputError(f"objective={objective!r} is unknown; choose one of {', '.join(OBJECTIVES)}.")
+        raise InputError(
+            f"$objective is unknown; choose one of {', '.join(OBJECTIVES)}.", objective=objective
+        )
     whole_number("vocab_size", vocab_size, 1)
     whole_number("min_frequency", min_frequency, 1)
     whole_number("alphabet_limit", alphabet_limit, 1)
     min_frequency = min(int(min_frequency), _MAX_COUNT)  # no pair occurs more often
     vocab = first_pieces(unused, user_tokens)
-    make_merger = native.Merger if native.choose(engine) else Merger
+    make_merger = native.Merger if native.choose(core) else Merger
 
     pieces, unseen, symbols, bounds, counts = _segment(WordCounts.of(word_counts), alphabet_limit)
     taken = set(vocab)
@@ -125,8 +127,10 @@ def learn_vocab(
     room = vocab_size - len(vocab) - len(seen)
     if room < 0:
         raise InputError(
-            f"vocab_size={vocab_size} is too small: special tokens and alphabet alone take "
-            f"{vocab_size - room}; ask for more pieces or lower alphabet_limit={alphabet_limit}."
+            f"$vocab_size is too small: special tokens and alphabet alone take "
+            f"{vocab_size - room}; ask for more pieces or lower $alphabet_limit.",
+            vocab_size=vocab_size,
+            alphabet_limit=alphabet_limit,
         )
     vocab += sorted(seen + unseen[:room])
     taken.update(vocab)
@@ -149,10 +153,10 @@ def learn_vocab(
 
 
 def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
-    """What a vocabulary begins with whatever the text: special tokens, unused ones, the user's."""
+    """Return what any vocabulary begins with: special tokens, unused ones, the user's."""
     whole_number("unused", unused, 0)
     if unused > MOST_UNUSED:
-        raise InputError(f"unused={unused} is more than {MOST_UNUSED:,}; BERT has 994 of them.")
+        raise InputError(f"$unused is more than {MOST_UNUSED:,}; BERT has 994 of them.", unused=unused)
     pieces = [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(unused))]
     seen = set(pieces)
     for token in [user_tokens] if isinstance(user_tokens, str) else user_tokens:
@@ -168,7 +172,7 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
 def _segment(
     words: WordCounts, alphabet_limit: int
 ) -> tuple[list[str], list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """The words that the tokenizer will be able to match, as symbols: places in the sorted alphabet.
+    """Turn words that the tokenizer will be able to match into symbols: places in the alphabet.
 
     Returns
     -------
@@ -199,8 +203,9 @@ def _segment(
         n += len(forms)
     if n == 0 and n_words and len(kept) == alphabet_limit:
         raise InputError(
-            f"alphabet_limit={alphabet_limit} leaves no word to learn from, as every word has a character "
-            "beyond the most frequent ones that it keeps; raise it."
+            "$alphabet_limit leaves no word to learn from, as every word has a character "
+            "beyond the most frequent ones that it keeps; raise it.",
+            alphabet_limit=alphabet_limit,
         )
     if n == 0:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
@@ -233,7 +238,7 @@ def _piece(form: int) -> str:
 
 
 def _alphabet(words: WordCounts, limit: int) -> tuple[np.ndarray, int]:  # -> (K,) code points
-    """The most frequent characters, without lone surrogates; among equals the one that comes first.
+    """Find the most frequent characters, without lone surrogates; of equals the first.
 
     Also how many characters the different words have together.
     """
@@ -251,7 +256,7 @@ def _alphabet(words: WordCounts, limit: int) -> tuple[np.ndarray, int]:  # -> (K
 
 
 def _blocks(words: WordCounts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Counts, characters and lengths of the words, some at a time: (W,), (n,) and (W,)."""
+    """Yield counts, characters and lengths of some words at a time: (W,), (n,) and (W,)."""
     for first in range(0, len(words), _TOGETHER):
         last = min(first + _TOGETHER, len(words))
         yield words.counts[first:last], *words.characters(first, last)

@@ -1,24 +1,22 @@
-"""The part of the learner to read: which two neighbours to join next, and joining them.
+"""Make the merges of simple.py without counting the text anew for each of them.
 
-`native.Merger` is its twin in C and makes the same merges. Logarithms are made here of + - * / alone: those
-have the same bits everywhere, libraries' logarithms do not.
+`native.Merger` is the twin in C. Gains are kept and serve as bounds, only words that hold a pair are visited,
+and logarithms are made of + - * / alone, which have the same bits everywhere.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
+
+from minibert.tokenizer.simple import join, neighbours
 
 # Gains are rounded to multiples of this many nats: pairs that differ only in the last bits of a logarithm
 # are equal, and the tie rule decides between them. A power of two keeps that exact.
 _RESOLUTION = 2.0**-16
 # A computed gain is right up to this many nats for each time that the pair occurs, and then some.
 _SLACK = 2.0**-40
-
-_LOG_2 = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # the first with zeros at its end
-_SQRT_HALF = 0.70710678118654757
-_INVERSE_ODD = [1.0 / odd for odd in range(3, 26, 2)]
 
 
 class Merger:
@@ -61,7 +59,7 @@ class Merger:
         self._count()
 
     def run(self, n_merges: int) -> tuple[np.ndarray, np.ndarray]:
-        """Up to `n_merges` more merges; fewer when no pair is left.
+        """Make up to `n_merges` more merges; fewer when no pair is left.
 
         Returns
         -------
@@ -93,7 +91,7 @@ class Merger:
         self._refresh(self._pairs_with(left, right, merged))
 
     def _best_pair(self) -> int | None:
-        """The pair of the largest gain; among equals, the one whose parts have the smallest numbers.
+        """Find the pair of the largest gain; of equals the one whose parts have the smallest numbers.
 
         A stored gain was right when it was computed. Since then only N may have moved, downwards, and
         f(N) - f(N - n) falls with N because f is convex: a stored gain is an upper bound, up to its last
@@ -130,7 +128,7 @@ class Merger:
         return np.rint(gain / _RESOLUTION) * _RESOLUTION
 
     def _pairs_with(self, *symbols: int) -> np.ndarray:  # -> (K,)
-        """The pairs whose gain depends on the count of one of `symbols`."""
+        """Return the pairs whose gain depends on the count of one of `symbols`."""
         wanted = np.zeros(self.n_symbols, bool)
         wanted[list(symbols)] = True
         left, right = self.pairs[:, : len(self.pair_ids)]
@@ -141,14 +139,14 @@ class Merger:
     ) -> None:
         """Join `pair` in one word, from the left, and add to `changes` what that does to the pair counts."""
         before = self.segmented[word]
-        after = _join(before, pair, merged)
+        after = join(before, pair, merged)
         if len(after) == len(before):
             return
         self.segmented[word] = after
         count = self.word_counts[word]
-        for old in _neighbours(before):
+        for old in neighbours(before):
             changes[old] -= count
-        for new in _neighbours(after):
+        for new in neighbours(after):
             changes[new] += count
             if merged in new:
                 self.words_with[self._pair_id(new)].add(word)
@@ -163,7 +161,7 @@ class Merger:
         for word, (symbols, count) in enumerate(zip(self.segmented, self.word_counts, strict=True)):
             for symbol in symbols:
                 self.symbol_counts[symbol] += count
-            for pair in _neighbours(symbols):
+            for pair in neighbours(symbols):
                 changes[pair] += count
                 self.words_with[self._pair_id(pair)].add(word)
         self.total = self.symbol_counts.sum()
@@ -182,8 +180,15 @@ class Merger:
         return number
 
 
+# The portable logarithm
+
+_LOG_2 = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # the first with zeros at its end
+_SQRT_HALF = 0.70710678118654757
+_INVERSE_ODD = [1.0 / odd for odd in range(3, 26, 2)]
+
+
 def fall(count: np.ndarray, n: np.ndarray) -> np.ndarray:  # count (K,) int64  n (K,) int64 -> (K,) float64
-    """f(count) - f(count - n) for f(x) = x log x, without subtracting two nearly equal numbers.
+    """Compute f(count) - f(count - n) for f(x) = x log x without subtracting nearly equal numbers.
 
     It is n log(count) + rest log(count / rest) with rest = count - n; where n is small against it, the second
     logarithm is 2 atanh(n / (count + rest)).
@@ -199,7 +204,7 @@ def fall(count: np.ndarray, n: np.ndarray) -> np.ndarray:  # count (K,) int64  n
 
 
 def logarithm(x: np.ndarray) -> np.ndarray:  # (K,) int64 or float64 -> (K,) float64
-    """log(x) for x >= 1: x = m 2^e with m in [sqrt(1/2), sqrt(2)), and log m = 2 atanh((m - 1) / (m + 1)).
+    """Compute log(x) for x >= 1: x = m 2^e, sqrt(1/2) <= m < sqrt(2), log m = 2 atanh((m - 1) / (m + 1)).
 
     Wrong by less than 2**-51 of itself. The C core does the same operations in the same order
     (csrc/wordpiece/logarithm.h): change both or none.
@@ -212,7 +217,7 @@ def logarithm(x: np.ndarray) -> np.ndarray:  # (K,) int64 or float64 -> (K,) flo
 
 
 def _atanh(s: np.ndarray) -> np.ndarray:
-    """s + s^3/3 + s^5/5 + ..., enough of it for |s| <= 1/5."""
+    """Sum s + s^3/3 + s^5/5 + ..., enough of it for |s| <= 1/5."""
     z = s * s
     total = _INVERSE_ODD[-1]
     for inverse in reversed(_INVERSE_ODD[:-1]):
@@ -220,32 +225,8 @@ def _atanh(s: np.ndarray) -> np.ndarray:
     return s + s * (z * total)
 
 
-def _neighbours(symbols: list[int]) -> Iterator[tuple[int, int]]:
-    """Pairs of neighbours from the left; a pair that overlaps the same pair just counted is passed over."""
-    counted = None
-    for pair in pairwise(symbols):
-        if pair == counted:
-            counted = None
-        else:
-            counted = pair
-            yield pair
-
-
-def _join(symbols: list[int], pair: tuple[int, int], merged: int) -> list[int]:
-    joined: list[int] = []
-    joinable = False  # whether the last symbol of `joined` is an original one
-    for symbol in symbols:
-        if joinable and (joined[-1], symbol) == pair:
-            joined[-1] = merged
-            joinable = False
-        else:
-            joined.append(symbol)
-            joinable = True
-    return joined
-
-
 def _with_room(array: np.ndarray, index: int, fill: float) -> np.ndarray:
-    """`array` itself if its last axis has a place `index`, otherwise a copy of twice the length."""
+    """Return `array` if its last axis has a place `index`, otherwise a copy of twice the length."""
     if index < array.shape[-1]:
         return array
     return np.concatenate([array, np.full_like(array, fill)], axis=-1)

@@ -27,7 +27,7 @@ _SLICES = 4  # at least, for each thread: they end at different times
 
 
 class Encoded(NamedTuple):
-    """Many texts as ids, end to end; what both engines give."""
+    """Many texts as ids, end to end; what both cores give."""
 
     ids: np.ndarray  # (n,) int32
     bounds: np.ndarray  # (N+1,) int64: ids of text i are bounds[i]:bounds[i+1]
@@ -38,7 +38,7 @@ class Encoded(NamedTuple):
 
 @functools.cache
 def load() -> Any | None:
-    """The extension module, or None where it was not built; that is said once, as a warning."""
+    """Import the extension; return None, with one warning, where it was not built."""
     try:
         return import_module("minibert.tokenizer._wordpiece")
     except ImportError as error:
@@ -51,7 +51,7 @@ def load() -> Any | None:
 
 
 def available() -> bool:
-    """Whether the extension can be imported, without a warning."""
+    """Tell whether the extension can be imported, without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = load() is not None
@@ -60,34 +60,26 @@ def available() -> bool:
     return found
 
 
-def choose(engine: str) -> bool:
-    """Whether `engine` ("auto", "c" or "python") means the C core.
+def choose(core: str) -> bool:
+    """Tell whether `core` ("auto", "c" or "python") means the C core.
 
     Raises
     ------
     InputError
-        When `engine` is unknown, or "c" and the extension is missing.
+        When `core` is unknown, or "c" and the extension is missing.
     """
-    if engine not in ("auto", "c", "python"):
-        raise InputError(f"engine={engine!r} is unknown; choose auto, c or python.")
-    if engine == "c" and not available():
+    if core not in ("auto", "c", "python"):
+        raise InputError(f"core={core!r} is unknown; choose auto, c or python.")
+    if core == "c" and not available():
         raise InputError(
-            "engine='c' needs the C core of the tokenizer, which is not built here; install a C compiler and "
-            "Python's headers, then reinstall minibert, or choose engine='python'."
+            "core='c' needs the C core of the tokenizer, which is not built here; install a C compiler and "
+            "Python's headers, then reinstall minibert, or choose core='python'."
         )
-    return engine != "python" and load() is not None
+    return core != "python" and load() is not None
 
 
 class Core:
-    """A vocabulary and the rules that go with it; the twin of `greedy.GreedyCore`.
-
-    Parameters
-    ----------
-    vocab : the pieces, all of them different.
-    unk_id, special_ids : ids of [UNK], and of the pieces that `special=True` keeps whole.
-    lower_case, strip_accents, tokenize_chinese_chars, compat, never_split : as in `BasicTokenizer`.
-    max_input_chars_per_word : a longer word becomes [UNK].
-    """
+    """Pieces by longest match, as `greedy.GreedyCore` finds them; its rules are those of `BasicTokenizer`."""
 
     def __init__(
         self,
@@ -125,12 +117,12 @@ class Core:
             raise InputError(
                 f"the vocabulary of {len(vocab)} pieces does not fit into the C core: there is not enough "
                 f"memory, or its pieces are too many and too long (the longest: {len(longest)} characters); "
-                "choose engine='python'."
+                "choose core='python'."
             )
         self._tokenizer = module.ffi.gc(pointer, module.lib.wp_tokenizer_free)
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Ids of one text."""
+        """Return the ids of one text."""
         try:
             data = text.encode()
         except UnicodeEncodeError:  # a lone surrogate
@@ -152,16 +144,9 @@ class Core:
         period: int = 1,
         threads: int | None = None,
     ) -> Encoded:
-        """Ids of many texts.
+        """Encode many texts, as `GreedyCore.encode_texts` does: slices of them on several threads.
 
-        Parameters
-        ----------
-        texts : strings, or bytes of unknown origin; what is not UTF-8 in those is read as U+FFFD and counted.
-        offsets : also where each piece stands in its text, and in which word.
-        special : keep special tokens that are written out in a text whole.
-        first_id : put before every `period`-th text, from the first on; none where negative.
-        last_id : put after every text; none where negative.
-        threads : how many work on it, by default one a core; the result does not depend on it.
+        Bytes are of unknown origin: what is not UTF-8 in them is read as U+FFFD and counted.
         """
         raw = bool(texts) and isinstance(texts[0], bytes)
         flags = _OFFSETS * offsets + _SPECIAL * special + _RAW * raw
@@ -198,7 +183,7 @@ class Core:
         )
 
     def _taken(self, result: Any, field: str, count: int, dtype: type) -> np.ndarray:
-        """An array of a result without a copy: the result gives it up, the array frees it in the end."""
+        """Take an array of a result without a copy: the result gives it up, the array frees it."""
         ffi = self._module.ffi
         pointer = ffi.gc(getattr(result, field), self._module.lib.wp_release)
         setattr(result, field, ffi.NULL)
@@ -206,12 +191,9 @@ class Core:
 
 
 class Counter:
-    """Words and how often they occur, one thread at a time writing; the twin of `counting.PythonCounter`.
+    """Words and how often they occur, as `counting.PythonCounter` has them; one thread at a time writes.
 
-    Parameters
-    ----------
-    max_chars : longer words are not counted.
-    lower_case, strip_accents, tokenize_chinese_chars, compat : as in `BasicTokenizer`.
+    Words of more than `max_chars` characters are not counted; the rules are arguments of `BasicTokenizer`.
     """
 
     def __init__(
@@ -229,16 +211,11 @@ class Counter:
         self._counter = module.ffi.gc(pointer, module.lib.wp_counter_free)
 
     def count(self, data: bytes, raw: bool = True) -> int:
-        """Count the words of a text; returns how many stretches of it were not UTF-8.
-
-        Parameters
-        ----------
-        raw : the bytes may be anything; otherwise they are a string's, lone surrogates included.
-        """
+        """Count the words of a text, of a string unless `raw`; return how many stretches were not UTF-8."""
         return _counted(self._module.lib.wp_count(self._counter, data, len(data), _RAW * raw))
 
     def count_split(self, held_out: "Counter", modulus: int, data: bytes, raw: bool = True) -> int:
-        """As `count`, but lines whose CRC-32 is a multiple of `modulus` go into `held_out`."""
+        """Count as `count`, but lines whose CRC-32 is a multiple of `modulus` into `held_out`."""
         if modulus < 1:  # the C core would divide by it
             raise InputError(f"modulus={modulus} is not a positive number; 2 holds out every second line.")
         return _counted(
@@ -252,14 +229,7 @@ class Counter:
         _counted(self._module.lib.wp_counter_add(self._counter, other._counter))
 
     def export(self) -> tuple[bytes, np.ndarray, np.ndarray]:
-        """The words end to end in the order of their bytes, where each begins and ends, and the counts.
-
-        Returns
-        -------
-        words : UTF-8; word i is words[bounds[i]:bounds[i+1]].
-        bounds : (n+1,) int64.
-        counts : (n,) int64.
-        """
+        """Return words end to end in the order of their bytes, borders (n+1,) int64 and counts (n,) int64."""
         ffi, lib = self._module.ffi, self._module.lib
         n = _counted(lib.wp_counter_n_words(self._counter))
         n_bytes = _counted(lib.wp_counter_n_bytes(self._counter))
@@ -277,17 +247,7 @@ class Counter:
 
 
 class Merger:
-    """Merges over a segmented text; the twin of `merging.Merger`.
-
-    Parameters
-    ----------
-    symbols : (n,) int32, those of all words end to end, each below `n_symbols`.
-    bounds : (W+1,) int64: word i is symbols[bounds[i]:bounds[i+1]].
-    counts : (W,) int64.
-    n_symbols : size of the alphabet.
-    min_frequency : a pair that occurs less often is never merged.
-    objective : "likelihood" or "frequency".
-    """
+    """The merges of `merging.Merger`, whose arguments these are."""
 
     def __init__(
         self,
@@ -311,12 +271,7 @@ class Merger:
         self._learner = module.ffi.gc(_checked(pointer), module.lib.wp_learner_free)
 
     def run(self, n_merges: int) -> tuple[np.ndarray, np.ndarray]:
-        """Up to `n_merges` more merges; fewer when no pair is left.
-
-        Returns
-        -------
-        lefts, rights : (k,) int32. The k-th merge of all makes the symbol n_symbols + k.
-        """
+        """Make up to `n_merges` more merges, as `merging.Merger.run` does."""
         lefts, rights = np.empty((2, n_merges), np.int32)
         ffi = self._module.ffi
         n = _counted(
@@ -335,7 +290,7 @@ def _rules(module: Any, lower_case: bool, strip_accents: bool, chinese: bool, co
 
 
 def end_to_end(texts: Sequence[str | bytes]) -> tuple[bytes, np.ndarray]:
-    """Texts end to end as UTF-8, and where each begins and ends: (N+1,) int64."""
+    """Join texts as UTF-8; return with them where each begins and ends: (N+1,) int64."""
     if texts and isinstance(texts[0], str):
         try:
             texts = [text.encode() for text in texts]
@@ -347,7 +302,7 @@ def end_to_end(texts: Sequence[str | bytes]) -> tuple[bytes, np.ndarray]:
 
 
 def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator[Sequence[str | bytes]]:
-    """Consecutive texts in slices of whole periods, enough of them for all threads."""
+    """Cut texts into slices of whole periods, enough of them for all threads."""
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     total = int(ends[-1]) if len(texts) else 0
     n_slices = max(total // _LARGE_SLICE, min(threads * _SLICES, total // _SMALL_SLICE), 1)

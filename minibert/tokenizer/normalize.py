@@ -123,7 +123,7 @@ class BasicTokenizer:
         self._whole = unicode.CharacterTable(self._normalise)
 
     def tokenize(self, text: str) -> list[str]:
-        """Words of `text` in order, none of them empty, each punctuation mark a word of its own."""
+        """Return the words of `text`, none of them empty, each punctuation mark a word of its own."""
         if self._kept:
             text = text.translate(self._cleaned)
             chunks = (unicode.nfc(text) if self._composes else text).split()
@@ -137,7 +137,7 @@ class BasicTokenizer:
         return self._words_of(text)
 
     def _words_of(self, text: str) -> list[str]:
-        """All steps at once where each looks at one character only, else one after the other."""
+        """Do all steps at once where each looks at one character only, else one after the other."""
         if not text.isascii() and _looks_at_neighbours().search(text):
             text = text.translate(self._cleaned)
             # Google works word by word; no step looks across a space, so the whole text at once is the same.
@@ -149,7 +149,7 @@ class BasicTokenizer:
         return text.translate(self._whole).split()
 
     def _normalise(self, character: str) -> str:
-        """What becomes of a character if its neighbours don't matter."""
+        """Return what becomes of a character if its neighbours don't matter."""
         text = self._clean(character)
         if self.lower_case:
             text = "".join(map(unicode.lower_character, text))
@@ -177,7 +177,7 @@ class BasicTokenizer:
         return f" {character} " if is_punctuation(character) else character
 
     def align(self, text: str) -> list[Word]:
-        """As `tokenize`, with the source of every character: readable, and what offsets are checked against.
+        """Tokenize with the source of every character: readable, and what offsets are checked against.
 
         A character's source is the one character it comes from. Characters share their sources where these
         can't be told apart: marks that changed places in canonical order, and what NFC changed together
@@ -198,7 +198,7 @@ class BasicTokenizer:
         return words
 
     def _chunks(self, text: str) -> list[list[_Placed]]:
-        """Cleaned text, cut at spaces and around ideographs."""
+        """Clean text, and cut it at spaces and around ideographs."""
         chunks: list[list[_Placed]] = [[]]
         for at, character in enumerate(text):
             flags = unicode.flags(ord(character))
@@ -237,7 +237,7 @@ def split_at_whitespace(text: str) -> list[str]:
 
 
 def is_punctuation(character: str) -> bool:
-    """Whether `character` is Unicode punctuation or any printable ASCII that is no letter or digit.
+    """Tell whether `character` is Unicode punctuation or printable ASCII, no letter or digit.
 
     The ASCII symbols ``$ + < = > ^ ` | ~`` are punctuation here although Unicode files them elsewhere.
     """
@@ -246,14 +246,14 @@ def is_punctuation(character: str) -> bool:
 
 @cache
 def _looks_at_neighbours() -> re.Pattern:
-    """Characters on which a step may look further: capital sigma, and marks that change places and stay."""
+    """Match where a step looks further: capital sigma, and marks that change places and stay."""
     tables = unicode.data()
     kept = [chr(code) for code in tables.combining if not unicode.flags(code) & unicode.NONSPACING]
     return re.compile(f"[Σ{''.join(kept)}]")
 
 
 def _compose(chunk: list[_Placed]) -> list[_Placed]:
-    """NFC. Each segment that it changes has one source."""
+    """Compose (NFC). Each segment that changes has one source."""
     text, composed, at = _spell(chunk), [], 0
     for segment in unicode.unsettled_segments(text):
         begin, end = segment.span()
@@ -266,7 +266,7 @@ def _compose(chunk: list[_Placed]) -> list[_Placed]:
 
 
 def _strip_accents(chunk: list[_Placed]) -> list[_Placed]:
-    """NFD without nonspacing marks. Marks that stay but change places have one source."""
+    """Decompose (NFD) without nonspacing marks. Marks that stay but change places have one source."""
     decomposed = [part for placed in chunk for part in _expand(placed, unicode.decompose(placed.character))]
     stripped = []
     for is_starter, run in groupby(decomposed, lambda part: unicode.combining_class(part.character) == 0):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.terminal import printable
-from minibert.tokenizer.counting import WordCounts
+from minibert.tokenizer.word_counts import WordCounts
 from minibert.tokenizer.wordpiece import SPECIAL_TOKENS, Tokenizer
 
 SHOWN = 10  # longest and rarest pieces
@@ -58,7 +58,7 @@ def _groups(words: WordCounts) -> Iterator[list[str]]:
 
 
 def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
-    """The cost of writing held-out text in pieces that are drawn independently.
+    """Return the cost of writing held-out text in pieces that are drawn independently.
 
     With c(u) and h(u) the counts of piece u in the text that was learned from and in the held-out text, both
     cut greedily, V pieces, and B bytes of held-out words,
@@ -81,7 +81,7 @@ def vocabulary_report(
     others: Mapping[str, Tokenizer] | None = None,
     user_tokens: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Figures about a vocabulary, ready for JSON.
+    """Measure a vocabulary, ready for JSON.
 
     Parameters
     ----------
@@ -146,13 +146,13 @@ def _measured(learned: Segmented, held_out: Segmented) -> dict[str, float]:
 
 
 def _is_merged(piece: str) -> bool:
-    """Whether a piece was put together: neither of the alphabet nor reserved."""
+    """Tell whether a piece was put together: neither of the alphabet nor reserved."""
     reserved = piece.startswith("[unused") and piece.endswith("]")
     return len(piece.removeprefix("##")) > 1 and not reserved
 
 
 def report_text(report: Mapping[str, Any]) -> str:
-    """A report for people."""
+    """Write a report for people."""
     words, held_out = report["words"], report["held_out"]
     lines = [f"From {words['learned_from']:,} words, {words['different']:,} different ones."]
     if held_out is None:

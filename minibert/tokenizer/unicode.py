@@ -93,7 +93,7 @@ class UnicodeData:
         self.starts, self.flags = _overlay(self._flagged(sections))
 
     def _flagged(self, sections) -> dict[int, _Ranges]:
-        """Flag -> the ranges that have it."""
+        """Find the ranges that have each flag."""
         spans = {name: [(first, last) for first, last, *_ in items] for name, items in sections.items()}
         tab_and_ends = _runs([0x09, 0x0A, 0x0D])
         ascii_marks = [code for code in range(0x21, 0x7F) if not chr(code).isalnum()]
@@ -127,7 +127,7 @@ class UnicodeData:
 
 
 def _read(path: Path) -> dict[str, list[tuple[int, int, int, str]]]:
-    """Section -> its entries: first and last code point, step, value."""
+    """Read sections: name -> entries of first and last code point, step, value."""
     sections: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
     entry = re.compile(r"([0-9A-F]+)(?:-([0-9A-F]+))?(/2)?(?:=(\S+))?")
     name = ""
@@ -161,14 +161,14 @@ def _runs(codes: Iterable[int]) -> _Ranges:
 
 
 def _gaps(runs: _Ranges) -> _Ranges:
-    """All code points that lie in none of `runs`, which are in order."""
+    """Return all code points that lie in none of `runs`, which are in order."""
     begins = [0] + [last + 1 for _, last in runs]
     ends = [first - 1 for first, _ in runs] + [0x10FFFF]
     return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin <= end]
 
 
 def _overlay(flagged: dict[int, _Ranges]) -> tuple[list[int], list[int]]:
-    """Where the flags change, and to what. The ranges of one flag do not overlap."""
+    """Find where flags change, and to what. The ranges of one flag do not overlap."""
     toggles: dict[int, int] = defaultdict(int)
     for flag, spans in flagged.items():
         for first, last in spans:
@@ -184,12 +184,12 @@ def _overlay(flagged: dict[int, _Ranges]) -> tuple[list[int], list[int]]:
 
 @cache
 def data() -> UnicodeData:
-    """The table, read when it is first needed."""
+    """Read the table when it is first needed."""
     return UnicodeData()
 
 
 def flags(code: int) -> int:
-    """What there is to know of a code point: the constants above, added up."""
+    """Return what there is to know of a code point: the constants above, added up."""
     tables = data()
     return tables.flags[bisect_right(tables.starts, code) - 1]
 
@@ -210,7 +210,7 @@ class CharacterTable(dict):
 
 
 def lower(text: str, *, final_sigma: bool = True) -> str:
-    """`text` in lower case, as `str.lower` of a Python with this Unicode.
+    """Lower-case `text`, as `str.lower` of a Python with this Unicode.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def lower(text: str, *, final_sigma: bool = True) -> str:
 
 
 def ends_word(text: str, at: int) -> bool:
-    """Whether the letter at `at` has a letter before it and none after it (the condition Final_Sigma).
+    """Tell whether the letter at `at` has a letter before it and none after it (Final_Sigma).
 
     Letters are what has case; apostrophes, accents and the like in between do not count.
     """
@@ -239,19 +239,19 @@ def ends_word(text: str, at: int) -> bool:
 
 
 def lower_character(character: str) -> str:
-    """The lower case of a character wherever it stands, the medial one of a capital sigma."""
+    """Return the lower case of a character anywhere, the medial one of a capital sigma."""
     return data().lower.get(ord(character), character)
 
 
 def nfd(text: str) -> str:
-    """`text` with every character decomposed and its marks in canonical order."""
+    """Decompose every character of `text`, with marks in canonical order."""
     if text.isascii():
         return text
     return _unordered().sub(lambda marks: in_order(marks[0]), text.translate(_decomposition_table()))
 
 
 def decompose(character: str) -> str:
-    """The full canonical decomposition of a character; itself if it has none."""
+    """Return the full canonical decomposition of a character; itself if it has none."""
     index = ord(character) - _SYLLABLES
     if 0 <= index < _N_SYLLABLES:
         leading, rest = divmod(index, _N_VOWELS * _N_TRAILING)
@@ -262,24 +262,24 @@ def decompose(character: str) -> str:
 
 
 def combining_class(character: str) -> int:
-    """0 for a starter; marks of different classes may change places."""
+    """Return 0 for a starter; marks of different classes may change places."""
     return data().combining.get(ord(character), 0)
 
 
 def in_order(marks: str) -> str:
-    """Characters that are no starters, by class; those of one class stay in their order."""
+    """Sort characters that are no starters by class; those of one class stay in their order."""
     return "".join(sorted(marks, key=combining_class))
 
 
 def nfc(text: str) -> str:
-    """`text` decomposed, then put together as far as it goes."""
+    """Decompose `text`, then put it together as far as it goes."""
     if text.isascii():
         return text
     return _unsettled().sub(lambda segment: compose(nfd(segment[0])), text)
 
 
 def unsettled_segments(text: str) -> Iterable[re.Match]:
-    """The stretches of `text` that NFC may change; each changes on its own."""
+    """Find the stretches of `text` that NFC may change; each changes on its own."""
     return _unsettled().finditer(text)
 
 
@@ -302,7 +302,7 @@ def compose(text: str) -> str:
 
 
 def compose_pair(first: str, second: str) -> str:
-    """The primary composite of two characters, "" if there is none."""
+    """Return the primary composite of two characters, "" if there is none."""
     leading, vowel = ord(first) - _LEADING, ord(second) - _VOWELS
     if 0 <= leading < _N_LEADING and 0 <= vowel < _N_VOWELS:
         return chr(_SYLLABLES + (leading * _N_VOWELS + vowel) * _N_TRAILING)
@@ -324,13 +324,13 @@ def _decomposition_table() -> CharacterTable:
 
 @cache
 def _unordered() -> re.Pattern:
-    """Two or more characters in a row that are no starters."""
+    """Match two or more characters in a row that are no starters."""
     return re.compile(f"[{_character_class(_runs(data().combining))}]{{2,}}")
 
 
 @cache
 def _unsettled() -> re.Pattern:
-    """Segments that are not one inert character: they hold more, or begin with one that changes."""
+    """Match segments that are not one inert character: they hold more, or begin with one that changes."""
     tables = data()
     ends = [*tables.starts[1:], 0x110000]
     spans = list(zip(tables.starts, ends, tables.flags, strict=True))

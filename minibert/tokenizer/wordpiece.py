@@ -1,6 +1,6 @@
-"""`Tokenizer`: text to WordPiece ids and back, by one of two engines with the same results.
+"""`Tokenizer`: text to WordPiece ids and back, by one of two cores with the same results.
 
-The engine to read is `GreedyCore` in greedy.py; the one for speed is the core in C, behind native.py. What is
+The one to read is `GreedyCore` in greedy.py; the one for speed is in C, behind native.py. What is
 made of their pieces, sequences for the model, is in encoding.py; files are in formats.py.
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 from minibert.errors import InputError
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEncoding, lay_out, whole_number
-from minibert.tokenizer.formats import SPECIAL_TOKENS
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, is_punctuation
+from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 CASED = {"lower_case": False, "strip_accents": False}  # of `Tokenizer`: --cased, whatever a folder says
 
@@ -39,13 +39,13 @@ class Tokenizer:
         Python; "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as they do.
     additional_special_tokens : pieces that `special=True` keeps whole beside the five of BERT; of ASCII, each
         beginning with a punctuation mark.
-    engine : "c", "python", or "auto": C if its extension is there. They differ in speed only.
+    core : "c", "python", or "auto": C if its extension is there. They differ in speed only.
 
     Raises
     ------
     InputError
         When the vocabulary is empty, repeats a piece or lacks one of the five special tokens, an option is
-        unknown, or the engine is not installed.
+        unknown, or the core is not installed.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Tokenizer:
         max_input_chars_per_word: int | None = None,
         compat: str = "google",
         additional_special_tokens: Iterable[str] = (),
-        engine: str = "auto",
+        core: str = "auto",
     ):
         self.vocab = _list_of_strings("vocab", vocab)
         self.ids = _number(self.vocab)
@@ -100,8 +100,8 @@ class Tokenizer:
                     f"additional_special_tokens={token!r} can't be told from words; "
                     "give one of ASCII that begins with a punctuation mark, such as '[NEW]'."
                 )
-        self.engine = "c" if native.choose(engine) else "python"
-        self._requested_engine = engine
+        self.core = "c" if native.choose(core) else "python"
+        self._requested_core = core
         self._core = self._make_core()
 
     def _make_core(self) -> native.Core | GreedyCore:
@@ -112,7 +112,7 @@ class Tokenizer:
             "special_ids": [self.ids[token] for token in special],
             "max_input_chars_per_word": self.max_input_chars_per_word,
         }
-        if self.engine == "python":
+        if self.core == "python":
             return GreedyCore(self.vocab, self.basic_tokenizer, **own)
         return native.Core(self.vocab, **own, **self._rules())
 
@@ -129,7 +129,7 @@ class Tokenizer:
         return self.basic_tokenizer.compat
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of the pieces of `text`, without [CLS] and [SEP].
+        """Return the ids of the pieces of `text`, without [CLS] and [SEP].
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Tokenizer:
         return self._core.encode(text, special)
 
     def tokenize(self, text: str, *, special: bool = False) -> list[str]:
-        """The pieces of `text`; see `encode`."""
+        """Return the pieces of `text`; see `encode`."""
         vocab = self.vocab
         return [vocab[i] for i in self.encode(text, special=special)]
 
@@ -308,7 +308,7 @@ class Tokenizer:
         formats.write(Path(folder), self.vocab, self._options(), model_max_length)
 
     def _rules(self) -> dict[str, Any]:
-        """The arguments of `BasicTokenizer`."""
+        """Return the arguments of `BasicTokenizer`."""
         basic = self.basic_tokenizer
         return {
             "lower_case": basic.lower_case,
@@ -319,7 +319,7 @@ class Tokenizer:
         }
 
     def _options(self) -> dict[str, Any]:
-        """Every argument of `Tokenizer` that goes with the vocabulary."""
+        """Return every argument of `Tokenizer` that goes with the vocabulary."""
         return {
             **self._rules(),
             "max_input_chars_per_word": self.max_input_chars_per_word,
@@ -327,14 +327,14 @@ class Tokenizer:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"vocab": self.vocab, **self._options(), "engine": self._requested_engine}
+        return {"vocab": self.vocab, **self._options(), "core": self._requested_core}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)
 
 
 def _number(vocab: list[str]) -> dict[str, int]:
-    """Piece -> id, after checking that the vocabulary can serve a BERT."""
+    """Number the pieces, after checking that the vocabulary can serve a BERT."""
     if not vocab:
         raise InputError("the vocabulary is empty; give one with a piece a line.")
     ids: dict[str, int] = {}
@@ -351,7 +351,7 @@ def _number(vocab: list[str]) -> dict[str, int]:
 
 
 def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
-    """The values, if they are strings in an order."""
+    """Return the values, if they are strings in an order."""
     if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
         raise InputError(f"{name}={short(values)} is no list of strings; give one, in order.")
     values = list(values)
@@ -371,12 +371,12 @@ def _list_of_ids(ids: Iterable[int]) -> list[int]:
 
 
 def can_be_special(token: str) -> bool:
-    """Whether a token can be told from the words around it: ASCII that begins with a punctuation mark."""
+    """Tell whether a token can be told from words around it: ASCII that begins with a punctuation mark."""
     return token != "" and token.isascii() and is_punctuation(token[0])
 
 
 def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], type | None]:
-    """The texts as a list, and whether they are str or bytes; None when there are none."""
+    """Return the texts as a list, and whether they are str or bytes; None when there are none."""
     if isinstance(texts, (str, bytes)):
         raise InputError(f"{name}={short(texts)} is one text; give a list of them.")
     if not isinstance(texts, Iterable):

@@ -1,7 +1,7 @@
 #include "test_kernels.h"
 
-#include "amx.h"
 #include "elementary.h"
+#include "processor.h"
 #include "rowwise.h"
 
 using namespace mb::MB_ISA;
@@ -127,7 +127,7 @@ void test_maps(mb::Pool &pool, Digest &digest) {
             gelu(pool, n, same.data(), same.data(), tanh_form);
             CHECK(same == y);
         }
-        tanh_forward(pool, n, x.data(), y.data());
+        tanh(pool, n, x.data(), y.data());
         tanh_backward(pool, n, dy.data(), y.data(), dx.data());
         digest.add(y), digest.add(dx);
         for (size_t i = 0; i < (size_t)n; ++i) {
@@ -239,26 +239,10 @@ void test_dropout(mb::Pool &pool, Digest &digest) {
 }
 
 int main() {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-#if defined(__AVX512F__)
-    bool can = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-#if defined(__AVX512BF16__)
-    can = can && __builtin_cpu_supports("avx512bf16");
-#endif
-#if defined(__AMX_BF16__)
-    can = can && mb::may_use_tiles();
-#endif
-#elif defined(__AVX2__)
-    bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-    bool can = true;
-#endif
-    if (!can) {
+    if (!mb::runs(kNeeds)) {
         std::puts(NAME(MB_ISA) ": not on this machine");
         return 0;
     }
-#endif
     const struct {
         const char *name;
         void (*run)(mb::Pool &, Digest &);

@@ -4,20 +4,17 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("tokenizers")
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+from paths import ROOT
+from tokenizer_jobs import encode, learn, texts
+from tokenizer_jobs.tables import BEGIN, END, replace_between_marks
 
-from tokenizer_jobs import encode, learn, texts  # noqa: E402
-from tokenizer_jobs.tables import BEGIN, END, replace_between_marks  # noqa: E402
-
-from minibert.errors import InputError  # noqa: E402
-from minibert.tokenizer import native  # noqa: E402
+from minibert.errors import InputError
+from minibert.tokenizer import native
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the C core is not installed")
 
@@ -38,7 +35,7 @@ def test_books_are_encoded_alike_before_they_are_timed(no_data):
 
 def test_different_ids_stop_the_benchmark(no_data):
     [case] = texts.cases()
-    ours = encode.Tokenizer(texts.vocab_of(case), engine="c")
+    ours = encode.Tokenizer(texts.vocab_of(case), core="c")
     theirs = encode.hugging_face([*ours.vocab[:5], "x", *ours.vocab[5:]], True)
     with pytest.raises(SystemExit, match="only 0 of 2 texts have the same ids"):
         encode.agreeing(ours, theirs, ["the white whale", "call me ishmael"])
@@ -63,14 +60,15 @@ def test_both_trainers_learn_as_many_pieces(no_data, tmp_path, monkeypatch):
 
 
 def test_tables_replace_what_stands_between_the_marks():
-    readme = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    assert replace_between_marks(readme, "new") == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert replace_between_marks(page, "new") == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
     for broken in ("no marks", f"{END} {BEGIN}", BEGIN):
-        with pytest.raises(InputError, match="README.md lacks the line"):
+        with pytest.raises(InputError, match="results.md lacks the line"):
             replace_between_marks(broken, "new")
-    assert BEGIN in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert BEGIN in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_whole_benchmark_runs_quickly_without_data(tmp_path):
     command = [sys.executable, str(ROOT / "benchmarks" / "tokenizer.py"), "--quick", "--json"]

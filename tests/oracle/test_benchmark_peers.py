@@ -1,23 +1,16 @@
 """Whom the benchmarks of speed measure do the same work: one ugly padded batch, the reference's numbers."""
 
-import sys
-from pathlib import Path
-
+import agreement
+import inference
 import numpy as np
+import ops
 import pytest
+import step
+from peers import children, operations, ways
+from peers.ops_minibert import Reference
+from peers.work import Work, weights
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import agreement  # noqa: E402
-import inference  # noqa: E402
-import ops  # noqa: E402
-import step  # noqa: E402
-from peers import children, operations, ways  # noqa: E402
-from peers.ops_minibert import Reference  # noqa: E402
-from peers.work import Work, weights  # noqa: E402
-
-from minibert.params import initialise  # noqa: E402
+from minibert.model.params import initialise
 
 
 @pytest.fixture

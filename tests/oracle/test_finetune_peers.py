@@ -13,20 +13,17 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-sys.path.insert(0, str(ROOT / "tests"))
-
 import finetune  # noqa: E402
+from paths import ROOT  # noqa: E402
 from peers import recipe_pytorch, squad_features, tuning  # noqa: E402
 from peers.tune_minibert import Minibert  # noqa: E402
 from tuning_files import write_data, write_model, write_vocabulary  # noqa: E402
 
 from minibert.data.squad import Answer, Question  # noqa: E402
-from minibert.finetune import finetune as of_minibert  # noqa: E402
-from minibert.finetuning import registry  # noqa: E402
 from minibert.finetuning.options import FinetuneOptions  # noqa: E402
 from minibert.finetuning.preparation import prepare  # noqa: E402
+from minibert.finetuning.run import finetune as of_minibert  # noqa: E402
+from minibert.tasks import registry  # noqa: E402
 
 
 @pytest.fixture
@@ -70,7 +67,7 @@ def test_trainer_s_loss_of_padded_spans_is_another(epoch):
 
 @pytest.mark.parametrize("epoch", [("mrpc", "glue")], indirect=True, ids=["mrpc"])
 def test_trainer_s_bfloat16_has_the_same_losses_up_to_rounding(epoch):
-    pytest.importorskip("minibert.backends._kernels")
+    pytest.importorskip("minibert.engines.cpp._kernels")
     found = losses(epoch, "bfloat16")
     assert finetune.difference(found, finetune.TOLERANCES["bfloat16"]) is None, found
     assert finetune.difference(found, 1e-7) is not None  # it is another precision, and not the same
@@ -95,7 +92,7 @@ def options(tmp_path):
     def make(task, **changes):
         given = {"batch_size": 4, "learning_rates": (1e-2,), "epochs": 12.0, "dropout": 0.0, "max_length": 48}
         return FinetuneOptions(
-            task=task, data=data / folders[task], model=model, threads=1, backend="numpy", **given | changes
+            task=task, data=data / folders[task], model=model, threads=1, engine="numpy", **given | changes
         ).resolved()
 
     return make
@@ -140,18 +137,18 @@ def test_the_loop_in_pytorch_follows_minibert_s_logits(options, dtype, apart):
 
 def trained(settings, data):
     """The logits of dev after minibert's epoch."""
-    from minibert import backends
-    from minibert.finetuning import batches
-    from minibert.finetuning.running import Run
-    from minibert.train import Loop, Steps
+    from minibert import engines
+    from minibert.finetuning.whole_model import WholeRun
+    from minibert.tasks import batches
+    from minibert.training.step import start
 
-    ops = backends.create("cpp" if settings.dtype == "bfloat16" else "numpy", 1, settings.dtype)
-    run = Run(settings, data, ops, Path("nowhere"))
+    ops = engines.create("cpp" if settings.dtype == "bfloat16" else "numpy", 1, settings.dtype)
+    run = WholeRun(settings, data, ops, Path("nowhere"))
     state = run.start()
-    steps = Steps(ops, state, run.gradients(state.params), Loop(6, run.rate, Path("nowhere")))
+    steps = start(ops, state.params, state.optimizer, run.objective(state.params))
     made = batches.training_batches(data.train, data.head, 8, settings.seed)
-    for batch, _ in itertools.islice(made, 6):
-        steps.one(steps.parts(batch))
+    for step, (batch, _) in enumerate(itertools.islice(made, 6)):
+        steps.step(steps.prepare(batch, 1), step, run.rate(step))
     return batches.outputs(ops, state.params, data.dev, 4096)
 
 
@@ -260,7 +257,7 @@ def test_a_quick_run_compares_scores(tmp_path):
 
 def test_a_quick_run_measures_speed(tmp_path):
     pytest.importorskip("accelerate")
-    pytest.importorskip("minibert.backends._kernels")
+    pytest.importorskip("minibert.engines.cpp._kernels")
     data = write_data(tmp_path / "data")
     write_vocabulary(data / "vocab" / "bert-base-uncased")
     rows, _ = run("finetune.py", "--task", "mrpc", "--dtype", "float32", data=data)

@@ -4,18 +4,19 @@ import agreement
 import numpy as np
 import pytest
 
-from minibert import bilstm, heads
-from minibert.batch import Feature, Sequence, TaskBatch, VectorBatch
-from minibert.config import BertConfig
-from minibert.gradcheck import distance
+from minibert.gradcheck.sheet import distance
+from minibert.model import bilstm, heads
+from minibert.model.batch import Feature, Sequence, TaskBatch, VectorBatch
+from minibert.model.config import BertConfig
+from minibert.model.params import Head, Parameters, initialise
 from minibert.ops import Ops
-from minibert.optim import AdamW, warmup_linear
-from minibert.params import Head, Parameters, initialise
 from minibert.tokenizer import Tokenizer
+from minibert.training.optim import AdamW, warmup_linear
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 import hugging_face_heads as theirs  # noqa: E402
+from objectives import update_once  # noqa: E402
 
 HEADS = {
     "classify": Head("classify", 3),
@@ -292,7 +293,7 @@ def logits_of_training(params: Parameters, batches, *, peak, warmup):
     for number, one in enumerate(batches):
         result, grads = loss_and_gradients(params, one)
         rate = warmup_linear(number, len(batches), warmup, peak)
-        optimizer.step(Ops(), params.flat, grads.flat, rate)
+        update_once(optimizer, Ops(), params.flat, grads.flat, rate)
         found.append(result.logits)
         losses.append(float(result.loss))
     return found, losses

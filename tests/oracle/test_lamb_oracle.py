@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minibert.gradcases import SIZES, config_of, random_parameters
+from minibert.gradcheck.cases import SIZES, config_of, random_parameters
 from minibert.ops import AdamRule, Ops
 
 jax = pytest.importorskip("jax")

@@ -1,24 +1,18 @@
 """Both runners of benchmarks/time_to_loss.py train the same model in the same way: without dropout, alike."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 pytest.importorskip("transformers")
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-sys.path.insert(0, str(ROOT / "tests"))
 
-from peers import race_pytorch  # noqa: E402
-from peers.race import Course  # noqa: E402
-from peers.race_minibert import Minibert  # noqa: E402
-from small_corpus import write_corpus  # noqa: E402
+from peers import race_pytorch
+from peers.race import Course
+from peers.race_minibert import Minibert
+from small_corpus import write_corpus
 
-from minibert.pretraining.options import PretrainOptions  # noqa: E402
-from minibert.pretraining.preparation import prepare_text  # noqa: E402
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.preparation import prepare_text
 
 
 @pytest.fixture

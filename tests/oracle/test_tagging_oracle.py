@@ -5,7 +5,7 @@ import pytest
 from real_data import real_data
 
 from minibert import Tokenizer
-from minibert.finetuning.tagging import Tagging
+from minibert.tasks.tagging import Tagging
 
 transformers = pytest.importorskip("transformers")
 

@@ -16,12 +16,13 @@ import pytest
 tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 
+from paths import ROOT  # noqa: E402
+
 from minibert.errors import InputError  # noqa: E402
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, count_words, learn_vocab  # noqa: E402
 
 truncate_sequences = pytest.importorskip("transformers.tokenization_python").PythonBackend.truncate_sequences
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("MINIBERT_DATA", ROOT.parent / "shared" / "data"))
 needs_data = pytest.mark.skipif(
     not (DATA / "vocab").is_dir(), reason=f"no vocabularies in {DATA}; set MINIBERT_DATA"

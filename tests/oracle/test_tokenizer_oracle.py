@@ -9,7 +9,7 @@ keeps to characters that are filed alike in both Unicode versions. Ours is 15.0.
 - `transformers` looks for `never_split` again after lower-casing and after splitting at punctuation;
 - `tokenizers` takes no lone surrogates at all, and knows no `never_split`.
 
-How the modes differ from each other is tested with values in tests/test_normalize.py.
+How the modes differ from each other is tested with values in tests/tokenizer/test_normalize.py.
 """
 
 import functools
@@ -28,9 +28,10 @@ tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
 
+from paths import ROOT  # noqa: E402
+
 from minibert.tokenizer import BasicTokenizer, Tokenizer, count_words, learn_vocab, native, unicode  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("MINIBERT_DATA", ROOT.parent / "shared" / "data"))
 needs_data = pytest.mark.skipif(
     not (DATA / "vocab").is_dir(), reason=f"no vocabularies in {DATA}; set MINIBERT_DATA"
@@ -41,7 +42,7 @@ VOCABULARIES = {
     "bert-base-multilingual-cased": False,
     "bert-base-chinese": True,
 }
-ENGINES = ["python", "c"] if native.available() else ["python"]
+CORES = ["python", "c"] if native.available() else ["python"]
 
 # Assigned in Unicode 9.0 to 15.0 (or still free, where that makes a range longer), from its DerivedAge.txt.
 NEWER_THAN_8 = """
@@ -207,15 +208,15 @@ def pieces_of_the_original(mode, name):
 
 
 @needs_data
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("name", VOCABULARIES)
 @pytest.mark.parametrize("mode", ORIGINALS)
-def test_pieces_are_those_of_the_original_in_all_languages(mode, name, engine):
+def test_pieces_are_those_of_the_original_in_all_languages(mode, name, core):
     ours = Tokenizer.from_pretrained(
-        DATA / "vocab" / name, lower_case=VOCABULARIES[name], compat=mode, engine=engine
+        DATA / "vocab" / name, lower_case=VOCABULARIES[name], compat=mode, core=core
     )
-    # The engine in Python is slow: with each of four vocabularies it reads another quarter of the texts.
-    first, each = (0, 1) if engine == "c" else (list(VOCABULARIES).index(name), len(VOCABULARIES))
+    # The core in Python is slow: with each of four vocabularies it reads another quarter of the texts.
+    first, each = (0, 1) if core == "c" else (list(VOCABULARIES).index(name), len(VOCABULARIES))
     n_pieces, n_left_out = 0, 0
     pairs = list(zip(sample_texts(), pieces_of_the_original(mode, name), strict=True))
     for text, expected in pairs[first::each]:
@@ -257,24 +258,24 @@ def test_options_mean_what_they_mean_in_the_original(mode, lower_case, strip_acc
         assert ours.tokenize(text) == original.words(text), ascii(text)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("mode", ORIGINALS)
-def test_pieces_are_those_of_the_original_on_random_text(mode, engine):
+def test_pieces_are_those_of_the_original_on_random_text(mode, core):
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     alphabet = "abàiσς.,'`中가\u1100\u1161\u11a8\u302e\U0001d165\u0301\u0323"
     vocab = [*special, *alphabet, *(f"##{c}" for c in alphabet), "ab", "##σa", "##\u1161\u11a8"]
     for lower_case in (True, False):
-        ours = Tokenizer(vocab, lower_case, compat=mode, engine=engine)
+        ours = Tokenizer(vocab, lower_case, compat=mode, core=core)
         original = ORIGINALS[mode](vocab, lower_case)
         for text in random_texts(mode, 20_000):
             assert ours.tokenize(text) == original.pieces(text), ascii(text)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("mode", ORIGINALS)
-def test_a_word_of_as_many_characters_as_the_original_takes_is_the_last(mode, engine):
+def test_a_word_of_as_many_characters_as_the_original_takes_is_the_last(mode, core):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##a"]
-    ours, original = Tokenizer(vocab, compat=mode, engine=engine), ORIGINALS[mode](vocab)
+    ours, original = Tokenizer(vocab, compat=mode, core=core), ORIGINALS[mode](vocab)
     limit = 200 if mode == "google" else 100
     for n in (limit, limit + 1):
         text = f"{'á' * n} a"
@@ -315,13 +316,13 @@ def test_just_these_characters_differ_from_the_tokenizer_in_rust(lower_case):
 # never_split, as transformers has it
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("lower_case", [True, False])
-def test_never_split_is_that_of_transformers(lower_case, engine):
+def test_never_split_is_that_of_transformers(lower_case, core):
     kept = ["[MASK]", "O'Neill", "Ab-É", "中", "(A)"]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     vocab = [*special, "O'Neill", "中", *"(abneil)o-[]'", *(f"##{c}" for c in "abeilnmsk"), "##é", "##É"]
-    ours = Tokenizer(vocab, lower_case, never_split=kept, compat="hf-slow", engine=engine)
+    ours = Tokenizer(vocab, lower_case, never_split=kept, compat="hf-slow", core=core)
     original = legacy.BasicTokenizer(do_lower_case=lower_case, never_split=kept)
     wordpiece = legacy.WordpieceTokenizer(set(vocab), "[UNK]")
     generator = random.Random(1)
@@ -345,11 +346,11 @@ def test_transformers_looks_for_never_split_twice_more():
 
 
 @needs_data
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("name, lower_case", VOCABULARIES.items())
-def test_special_tokens_in_text_are_those_of_the_whole_tokenizer_in_python(name, lower_case, engine):
+def test_special_tokens_in_text_are_those_of_the_whole_tokenizer_in_python(name, lower_case, core):
     folder = DATA / "vocab" / name
-    ours = Tokenizer.from_pretrained(folder, lower_case=lower_case, compat="hf-slow", engine=engine)
+    ours = Tokenizer.from_pretrained(folder, lower_case=lower_case, compat="hf-slow", core=core)
     file = folder if folder.is_file() else folder / "vocab.txt"
     original = legacy.BertTokenizerLegacy(str(file), do_lower_case=lower_case)
     for text in ("[CLS] Élan [MASK][SEP]x[UNK]y", "a[MASK]b [mask] [PAD].", "中[SEP]文 [MASK", "[[MASK]]"):

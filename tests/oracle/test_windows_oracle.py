@@ -11,19 +11,19 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 tokenizers = pytest.importorskip("tokenizers")
 
+from paths import ROOT  # noqa: E402
 from real_data import real_data  # noqa: E402
 
 from minibert.data import squad  # noqa: E402
-from minibert.finetuning.windows import Windows  # noqa: E402
+from minibert.tasks.windows import Windows  # noqa: E402
 from minibert.tokenizer import Tokenizer  # noqa: E402
 
-BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "features.py"
+BENCHMARK = ROOT / "benchmarks" / "features.py"
 SIZES = [(384, 128), (128, 32)]  # the recipe's, and one that makes many windows of every paragraph
 
 

@@ -1,0 +1,100 @@
+"""Measure a pre-training run, or a fine-tuned model on its task."""
+
+import argparse
+from typing import Any
+
+from minibert.cli.shared.flags import add_engine, add_json, add_layout, add_model
+from minibert.cli.shared.measured import add_measured
+from minibert.errors import InputError
+from minibert.finetuning.options import FinetuneOptions
+from minibert.terminal import emit, json_text
+
+
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
+        description="""
+Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
+on positions that show [MASK], and next-sentence accuracy. Beside the loss stand
+the unigram entropies of those targets and of the whole text, the best that a
+guess without context can do, and the loss with the words of the context
+shuffled. After fine-tuning: the official figures of its task, with a bootstrap
+interval.
+""",
+        epilog="""
+examples:
+  minibert evaluate --model runs/books
+  minibert evaluate --model runs/books letters/*.txt --json
+  minibert evaluate --model runs/sst2 --data glue/SST-2
+""",
+    )
+    add_model(parser, "a run folder, or with CORPUS any Hugging Face BERT")
+    masked = parser.add_argument_group("after pre-training")
+    masked.add_argument(
+        "corpus",
+        nargs="*",
+        metavar="CORPUS",
+        help="text to measure on; next sentences only where there are several documents of several "
+        "sentences (default: the held-out documents)",
+    )
+    masked.add_argument(
+        "--seq-length", type=int, metavar="N", help="tokens in a sequence (default: the longest of the run)"
+    )
+    masked.add_argument(
+        "--targets", type=int, default=20000, metavar="N", help="[MASK]s to score (default: 20000)"
+    )
+    add_layout(masked)
+    add_measured(parser.add_argument_group("after fine-tuning"))
+    add_engine(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, and print."""
+    from minibert.finetuning.models import is_finetuned
+
+    if is_finetuned(arguments.model):
+        return _run_task(arguments)
+    if arguments.data or arguments.task or arguments.dtype:
+        raise InputError(
+            f"{arguments.model} holds no fine-tuned model, which --data, --task and --dtype are for."
+        )
+    from minibert.pretraining.predict import evaluate
+    from minibert.pretraining.run import metrics_text
+
+    plain, shuffled = evaluate(
+        arguments.model,
+        tuple(arguments.corpus),
+        layout=arguments.layout,
+        seq_length=arguments.seq_length,
+        targets=arguments.targets,
+        engine=arguments.engine,
+        threads=arguments.threads,
+    )
+    figures = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
+    emit(json_text(figures) if arguments.json else metrics_text(figures))
+    return 0
+
+
+def _run_task(arguments: argparse.Namespace) -> int:
+    """Measure a fine-tuned model on its task, and print."""
+    from minibert.finetuning.run import evaluate, measured_text
+
+    if arguments.corpus:
+        raise InputError(
+            f"{arguments.model} holds a fine-tuned model, which is measured on its task and not on "
+            f"{arguments.corpus[0]}; name a folder with --data, or nothing."
+        )
+
+    report = evaluate(
+        [arguments.model],
+        arguments.data,
+        arguments.split,
+        task=arguments.task,
+        engine=arguments.engine,
+        threads=arguments.threads,
+        dtype=arguments.dtype or FinetuneOptions.dtype,
+        show=not (arguments.json or arguments.quiet),
+    )
+    emit(json_text(report) if arguments.json else measured_text(report))
+    return 0

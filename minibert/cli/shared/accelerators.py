@@ -1,0 +1,75 @@
+"""Flags of the engine JAX: how many devices compute a step, what they keep, and many processes as one run."""
+
+import argparse
+from typing import Any
+
+from minibert import engines
+from minibert.cli.shared.flags import add_options
+from minibert.errors import InputError
+from minibert.options import RunOptions
+
+CLUSTER = "auto"  # as --coordinator: JAX asks the cluster
+HELP = """
+accelerators, --engine jax:
+  The same model and the same steps, compiled by XLA for the devices that JAX
+  finds: NVIDIA's GPUs (pip install 'jax[cuda13]'), TPUs, otherwise the
+  processor. --dtype auto is bfloat16 on a GPU or TPU. A step is compiled when
+  the first batch of its shape comes: up to a minute, left out of the speeds
+  that are shown; JAX_COMPILATION_CACHE_DIR=FOLDER keeps the result for the next
+  run. Where memory is short, --accumulate costs least, then --recompute, then
+  --fsdp over several devices. Checkpoints are the same for every engine:
+  --resume with another --engine or other --devices continues where the run
+  stopped.
+  On many machines, start the same command on each, with its own --process-id.
+"""
+
+
+def add_accelerators(parser: Any, options: type[RunOptions]) -> None:
+    """Add their group of flags."""
+    group = parser.add_argument_group("devices, with --engine jax")
+    add_options(group, options, "devices", "fsdp", "recompute")
+    group.add_argument(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="address at which process 0 of a run on many machines listens; auto, without the two flags "
+        "below: SLURM, Kubernetes, Open MPI or the TPUs supply all three",
+    )
+    group.add_argument("--processes", type=int, metavar="N", help="number of processes")
+    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
+
+
+def join_processes(arguments: argparse.Namespace, engine: str) -> None:
+    """Make this process one of many, if the command line says so.
+
+    Raises
+    ------
+    InputError
+        When it says so in part, something impossible, or of another engine than JAX.
+    """
+    flags = {"--coordinator": arguments.coordinator, "--processes": arguments.processes}
+    flags["--process-id"] = arguments.process_id
+    given = [flag for flag, value in flags.items() if value is not None]
+    if not given:
+        return
+    said = " and ".join(f"{flag} {flags[flag]}" for flag in given)
+    if engine != "jax":
+        raise InputError(f"{said} is for --engine jax; leave it out or choose that.")
+    if given == ["--coordinator"] and arguments.coordinator == CLUSTER:
+        engines.join(CLUSTER)
+        return
+    if lacking := " and ".join(flag for flag in flags if flag not in given):
+        raise InputError(f"{said} needs {lacking} too; give all three, or --coordinator auto.")
+    coordinator, processes, number = flags.values()
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise InputError(
+            f"--coordinator {coordinator} is not HOST:PORT; name the machine of process 0 and a free port on "
+            "it, as in node0:9876."
+        )
+    if processes < 1:
+        raise InputError(f"--processes {processes} is not a positive number; say how many there are.")
+    if not 0 <= number < processes:
+        raise InputError(
+            f"--process-id {number} is not one of {processes}; count them from 0 to {processes - 1}."
+        )
+    engines.join(coordinator, processes, number)

@@ -1,0 +1,23 @@
+"""Which examples of a task are predicted or measured, and how: flags of `predict` and `evaluate`."""
+
+from typing import Any
+
+from minibert.cli.shared.flags import add_options
+from minibert.finetuning.options import FinetuneOptions
+from minibert.tasks.task import SPLITS
+
+
+def add_measured(parser: Any) -> None:
+    """Add these flags."""
+    parser.add_argument(
+        "--data", metavar="DIR", help="folder of the task's files (default: those it was fine-tuned on)"
+    )
+    parser.add_argument("--split", choices=SPLITS, default="dev", help="which examples (default: dev)")
+    parser.add_argument(
+        "--task",
+        metavar="TASK",
+        help="another task whose answers mean the same, such as mnli-mm or ax for a model of mnli "
+        "(default: the model's own)",
+    )
+    add_options(parser, FinetuneOptions, "dtype")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")

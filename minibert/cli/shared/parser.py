@@ -1,0 +1,148 @@
+"""The parser of the command line: the commands, which are the files of the folder, and errors in one line."""
+
+import argparse
+import functools
+import pkgutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from minibert import __version__
+from minibert.errors import Differences, InputError
+from minibert.terminal import printable
+
+FOLDER = Path(__file__).parent.parent
+# What help calls the arguments that name a file or a folder.
+PATHS = ("CORPUS", "DIR", "FILE", "GOLD", "MODEL", "PATH", "PREDICTIONS")
+EXAMPLES = """
+examples:
+  minibert pretrain
+  minibert fill-mask --model runs/books "the heaven and the [MASK]."
+
+`minibert COMMAND --help` explains a command. Exit status: 0 done, 1 the work
+failed, 2 something on the command line can't be used, 130 Ctrl-C, 143 SIGTERM,
+129 SIGHUP (the terminal was closed).
+"""
+
+# A wider first column than argparse's, so that most flags keep their text beside them.
+HELP = functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=31)
+
+
+class Parser(argparse.ArgumentParser):
+    """Shows descriptions and examples line by line as they stand in the source; complains in one line."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs, allow_abbrev=False, formatter_class=HELP)
+        self.describe(**{name: kwargs.get(name) for name in ("usage", "description", "epilog")})
+        self.set_defaults(parser=self)  # the one that knows the flags of the command
+
+    def describe(self, description: str | None, epilog: str | None, usage: str | None = None) -> None:
+        """Set what help says above and below the flags."""
+        shown = (textwrap.dedent(text or "").strip() for text in (description, epilog))
+        self.usage, (self.description, self.epilog) = usage, shown
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2, as for any other bad input."""
+        if "required: --model" in message:
+            message += "; until version 0.2 the model was the first word"
+        self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
+
+    def as_typed(self, error: InputError) -> str:
+        """Return what an error says, with arguments as the command has them: `--batch-size 0`, `TASK x`."""
+        flags = {one.dest: one for one in self._actions}
+
+        def typed(name: str, value: Any) -> str:
+            if isinstance(value, Differences):
+                return ", ".join(dict.fromkeys(map(differing, value, *zip(*value.values(), strict=True))))
+            if name not in flags:
+                return f"{name}={value!r}"
+            flag = (flags[name].option_strings or [flags[name].metavar])[0]
+            return flag if flags[name].nargs == 0 else f"{flag} {shell(value)}"
+
+        def differing(name: str, wished: Any, stored: Any) -> str:
+            if name in ("bias_correction", "google_decay"):  # both are --optimizer
+                is_paper = (name == "google_decay") == bool(wished)
+                name, wished, stored = "optimizer", *(("paper", "adamw") if is_paper else ("adamw", "paper"))
+            return f"{typed(name, wished)} (the run has {shell(stored)})"
+
+        return error.told(typed)
+
+
+def shell(value: Any) -> str:
+    """Return a value without the marks of Python: 0.1,0.2 for (0.1, 0.2), a=b for {'a': 'b'}."""
+    if isinstance(value, dict):
+        value = [f"{name}={one}" for name, one in value.items()]
+    if value and isinstance(value, list | tuple):
+        return ",".join(map(shell, value))
+    return value if isinstance(value, str) and value and " " not in value else repr(value)
+
+
+class Renamed(argparse.Action):
+    """A flag of an earlier version: an error that names the one of now."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> NoReturn:
+        parser.error(f"{flag} is now {self.const} (version 0.2)")
+
+
+def renamed(group: Any, old: str, new: str) -> None:
+    """Let a flag of an earlier version say what it is called now."""
+    group.add_argument(
+        old, action=Renamed, const=new, nargs="?", dest=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
+
+
+def commands() -> dict[str, str]:
+    """Find the commands: each file of the folder is one, and the first line of its docstring its summary."""
+    names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    return {name.replace("_", "-"): _summary(name) for name in names}
+
+
+def _summary(name: str) -> str:
+    # Read, not imported: the help of all commands comes at once.
+    line = (pkgutil.get_data("minibert.cli", f"{name}.py") or b"").decode().split("\n", 1)[0]
+    text = line.strip('"').removesuffix(".")
+    return text[:1].lower() + text[1:]
+
+
+def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the words of a command; `arguments.run` is the function to call with the result."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    command = next((word for word in words if word[:1] != "-"), "")
+    arguments, left = build_parser(command).parse_known_args(words)
+    # argparse takes words without a flag from one place only; those after a flag are left over.
+    many = next((name for name in ("corpus", "texts") if name in arguments), None)
+    if left and (any(word.startswith("-") for word in left) or many is None):
+        arguments.parser.error(f"{' '.join(left)} is not known here")
+    if left:
+        setattr(arguments, many, [*getattr(arguments, many), *left])
+    for one in arguments.parser._actions:  # "", an unset variable of the shell, is the folder one is in
+        given = getattr(arguments, one.dest, None) if one.metavar in PATHS else None
+        if "" in (given, *(given if isinstance(given, list) else ())):
+            name = (one.option_strings or [one.metavar])[0]
+            arguments.parser.error(f"{name} '' names no file or folder; give one, or leave it out")
+    return arguments
+
+
+def build_parser(command: str) -> Parser:
+    """Build the parser of all commands, with the flags of one; the files of the others stay closed."""
+    known = commands()
+    listed = "\n".join(f"  {name:<11}{summary}" for name, summary in known.items())
+    parser = Parser(
+        prog="minibert",
+        usage="minibert COMMAND [...]",
+        description="BERT from scratch: train one, see what it has learnt, check its mathematics.\n\n"
+        f"commands:\n{listed}",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("--version", action="version", version=f"minibert {__version__}")
+    choices = parser.add_subparsers(prog="minibert", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    for name in known:
+        its = choices.add_parser(name)
+        if name == command:
+            module = import_module(f"minibert.cli.{name.replace('-', '_')}")
+            its.set_defaults(run=module.run)
+            module.add(its)
+    return parser

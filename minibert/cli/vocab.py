@@ -1,0 +1,214 @@
+"""Learn a WordPiece vocabulary, or measure one on a text."""
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+from minibert.cli.shared.flags import add_core, add_corpus, add_json, invalid_text
+from minibert.errors import InputError
+from minibert.files import atomic_text, require_folder, write_folder_atomically
+from minibert.terminal import emit, json_text
+
+OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
+REPORT = "vocab-report.json"
+WRITTEN = ("vocab.txt", "tokenizer_config.json", "tokenizer.json", REPORT)
+# In a folder with one of these the vocabulary belongs to a run, a model of Hugging Face's or TensorFlow's, or
+# token shards, whole or in parts.
+OWNERS = (
+    "training.json",
+    "config.json",
+    "bert_config.json",
+    "*.index",
+    "meta.json",
+    "part.json",
+    "*/part.json",
+)
+LEARNING = {  # what the flags are where they are not given
+    "vocab_size": 8192,
+    "alphabet_limit": 1000,
+    "min_frequency": 2,
+    "unused": 0,
+    "user_token": [],
+    "objective": "likelihood",
+}
+
+
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.describe(
+        usage="minibert vocab [CORPUS ...] (--out DIR | --report-on PATH) [--vocab-size N] [...]",
+        description="""
+Learns a WordPiece vocabulary. It begins with the characters and joins two
+neighbouring pieces again and again: those that raise the likelihood of the
+text most, or the most frequent ones as byte-pair encoding does. Writes
+vocab.txt, tokenizer_config.json and tokenizer.json, which `transformers` and
+`tokenizers` read as well, and a report on lines that were held out.
+""",
+        epilog="""
+examples:
+  minibert vocab --out vocabulary
+  minibert vocab articles/ --vocab-size 30000 --cased --out vocabulary
+  minibert vocab --report-on bert-base-uncased/vocab.txt articles/
+""",
+    )
+    add_corpus(parser)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="DIR", help="the folder to write into")
+    where.add_argument(
+        "--report-on", metavar="PATH", help="learn nothing; measure this vocabulary on the text"
+    )
+    _learning_flags(parser.add_argument_group("learning"))
+    _counting_flags(parser.add_argument_group("text and report"))
+    add_core(parser)
+
+
+def _learning_flags(group: Any) -> None:
+    for name, text in (
+        ("vocab_size", "pieces to learn"),
+        ("alphabet_limit", "number of characters to keep, the most frequent ones"),
+        ("min_frequency", "neighbours that are rarer are never joined"),
+        ("unused", "reserved pieces [unused0], [unused1], ..."),
+    ):
+        group.add_argument(_flag(name), type=int, metavar="N", help=f"{text} (default: {LEARNING[name]})")
+    group.add_argument(
+        "--user-token",
+        action="append",
+        metavar="PIECE",
+        help="a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with "
+        "a punctuation mark first, a special token like [ENTITY]; repeat the flag for more",
+    )
+    group.add_argument(
+        "--objective",
+        choices=tuple(OTHER),
+        help="join the neighbours that raise the likelihood of the text most, or the most frequent ones "
+        f"(default: {LEARNING['objective']})",
+    )
+    group.add_argument("--cased", action="store_true", help="keep case and accents")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _fill_in(arguments: argparse.Namespace) -> None:
+    """Give the learning flags their defaults; refuse them where nothing is learned."""
+    given = [name for name in LEARNING if getattr(arguments, name) is not None]
+    if given and arguments.report_on:
+        raise InputError(
+            f"--report-on learns nothing, which {' and '.join(map(_flag, given))} would be for; "
+            "leave that out, or learn with --out."
+        )
+    for name in LEARNING.keys() - given:
+        setattr(arguments, name, LEARNING[name])
+
+
+def _counting_flags(group: Any) -> None:
+    group.add_argument(
+        "--held-out",
+        type=float,
+        default=0.02,
+        metavar="SHARE",
+        help="of the lines, rounded to one line of n, only measured on; 0: learn from all, measure nothing "
+        "(default: 0.02)",
+    )
+    group.add_argument(
+        "--no-comparison", action="store_true", help="don't learn by the other objective to compare with"
+    )
+    group.add_argument("--strict", action="store_true", help="stop at the first byte that is not UTF-8")
+    add_json(group)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Count, learn, measure, and write down; or measure only."""
+    from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
+    from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer
+    from minibert.tokenizer.formats import check_folder
+    from minibert.tokenizer.learner import first_pieces
+    from minibert.tokenizer.report import report_text, vocabulary_report
+
+    _fill_in(arguments)
+    core = {"core": arguments.core}
+    if arguments.report_on:
+        cased = CASED if arguments.cased else {}
+        tokenizer = Tokenizer.from_pretrained(arguments.report_on, **core, **cased)
+        basic = tokenizer.basic_tokenizer
+    else:
+        out = Path(arguments.out)
+        check_folder(out)
+        if owners := [path.name for name in OWNERS for path in out.glob(name)]:
+            raise InputError(
+                f"{out} holds {owners[0]} of a model or of token shards, to which its vocabulary belongs; "
+                "choose another --out."
+            )
+        if held := [name for name in WRITTEN if (out / name).exists()]:
+            raise InputError(
+                f"{out} holds a vocabulary already ({', '.join(held)}); remove it, or choose another --out."
+            )
+        require_folder(out)
+        first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
+        special_tokens(arguments.user_token, not arguments.cased)
+        basic = BasicTokenizer(not arguments.cased)
+    counted = count_corpus(
+        arguments.corpus,
+        basic,
+        held_out=_modulus(arguments.held_out),
+        strict=arguments.strict,
+        threads=arguments.threads,
+        **core,
+    )
+    if counted.n_invalid:
+        warnings.warn(invalid_text(counted.n_invalid), stacklevel=1)
+
+    def learn(objective: str, size: int) -> Tokenizer:
+        return learn_tokenizer(
+            counted.words,
+            size,
+            not arguments.cased,
+            objective=objective,
+            alphabet_limit=arguments.alphabet_limit,
+            min_frequency=arguments.min_frequency,
+            unused=arguments.unused,
+            user_tokens=arguments.user_token,
+            **core,
+        )
+
+    others = {}
+    if not arguments.report_on:
+        tokenizer = learn(arguments.objective, arguments.vocab_size)
+        if not arguments.no_comparison and len(counted.held_out):
+            other = OTHER[arguments.objective]
+            others[other] = learn(other, tokenizer.vocab_size)
+    report = vocabulary_report(tokenizer, counted.words, counted.held_out, others, arguments.user_token)
+    if not arguments.report_on:
+        report = {"objective": arguments.objective, **report}
+        _save(tokenizer, report, out)
+    if arguments.json:
+        emit(json_text(report))
+        return 0
+    file = arguments.report_on or out / "vocab.txt"
+    emit(f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}")
+    return 0
+
+
+def _modulus(share: float) -> int:
+    """One line of how many is held out."""
+    if not 0 <= share <= 0.5:
+        raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or up to 0.5.")
+    if 0 < share < 2.0**-31:
+        raise InputError(f"--held-out {share:g} is so small that no line would be held out; give 0, or more.")
+    return round(1 / share) if share else 0
+
+
+def _save(tokenizer: Any, report: dict[str, Any], out: Path) -> None:
+    """The vocabulary and its report; a folder that is new appears whole or not at all."""
+
+    def fill(folder: Path) -> None:
+        tokenizer.save_pretrained(folder)
+        atomic_text(folder / REPORT, json.dumps(report, indent=2) + "\n")
+
+    if out.exists() and any(out.iterdir()):
+        fill(out)
+    else:
+        write_folder_atomically(out, fill)

@@ -1,0 +1,373 @@
+"""Token shards: a corpus as ids in a folder, written in constant memory, read through a memory map.
+
+    tokens.bin     every token, uint16 (uint32 from 65,536 pieces on)
+    sentences.bin  tokens in each sentence, uint16
+    documents.bin  for each document where it ends: (tokens, sentences) before that point, two uint64
+    meta.json      version, counts, the SHA-256 of the vocabulary that the ids belong to, and the CRC-32 of
+                   every file; of its own it is that of all the rest
+
+Numbers are little-endian. With English sentences that is about 2.1 bytes a token.
+"""
+
+import hashlib
+import json
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from minibert.arrays import Array
+from minibert.data.corpus import EmptyCorpusError, SentenceStream
+from minibert.errors import InputError, MissingFile
+from minibert.files import crc32_of, write_folder_atomically
+from minibert.json_files import misfit, read_json
+from minibert.tokenizer import Tokenizer
+
+FORMAT = "minibert-shards"
+VERSION = 1
+META = "meta.json"
+COUNTS = ("tokens", "sentences", "documents", "vocab_size")
+FIELDS = dict.fromkeys(COUNTS, int) | {"vocab_sha256": str, "crc32": dict[str, int] | None}
+LONGEST_SENTENCE = (1 << 16) - 1  # what uint16 can count; a longer one is stored in parts
+LONGEST_DOCUMENT = 1 << 17  # tokens; a longer one is stored as several, which bounds the memory of a reader
+BUFFERED = 1 << 20  # characters that are encoded together, and tokens between two calls of `progress`
+GROUPS_AHEAD = 3  # one being read, one being encoded, one waiting to be written
+
+Progress = Callable[[int, int | None], None]
+
+
+def vocabulary_hash(vocab: Iterable[str]) -> str:
+    """Hash the pieces, one a line (SHA-256), to tell vocabularies apart."""
+    return hashlib.sha256("\n".join(vocab).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def write_shards(
+    stream: Iterable[str | None], tokenizer: Tokenizer, folder: str | Path, progress: Progress | None = None
+) -> "TokenShards":
+    """Tokenize a corpus into a folder of shards. The folder appears when it is complete, or not at all.
+
+    Sentences without tokens and documents without sentences are left out. A document of more than 131,072
+    tokens becomes several, cut between sentences.
+
+    Parameters
+    ----------
+    stream : sentences with None between documents, as `minibert.data.corpus.sentences` gives them.
+    tokenizer : makes the ids, in a thread of its own beside the reading.
+    folder : a name that is free, or an empty folder.
+    progress : called about every million tokens with (bytes read, bytes in total) of the corpus's files; with
+        (characters read, None) when the stream is not a `SentenceStream`.
+
+    Returns
+    -------
+    The shards, opened.
+
+    Raises
+    ------
+    InputError
+        When the corpus holds no token, or `folder` holds something already.
+    RunError
+        When the disk is full or the folder can't be written.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"folder={str(folder)!r} holds something already; remove it or name another.")
+    write_folder_atomically(folder, lambda place: fill_with_shards(stream, tokenizer, place, progress))
+    return TokenShards(folder, tokenizer)
+
+
+def fill_with_shards(
+    stream: Iterable[str | None], tokenizer: Tokenizer, place: Path, progress: Progress | None = None
+) -> int:
+    """Write shards as `write_shards` does, into a folder that exists and that somebody else names.
+
+    Return the number of documents; without one, EmptyCorpusError is raised beside empty files.
+    """
+    with (
+        open(place / "tokens.bin", "wb") as tokens,
+        open(place / "sentences.bin", "wb") as sentences,
+        open(place / "documents.bin", "wb") as documents,
+    ):
+        files = [_Summed(file) for file in (tokens, sentences, documents)]
+        writer = _Writer(files, token_type(tokenizer.vocab_size))
+        reported = 0
+        for group, ids, ends in _encoded(stream, tokenizer):
+            writer.add(ids, ends, group.borders)
+            if progress and writer.n_tokens - reported >= BUFFERED:
+                reported = writer.n_tokens
+                progress(*group.how_far)
+        writer.close()
+    if not writer.n_documents:
+        raise EmptyCorpusError("The corpus holds no token; give files with text in them.")
+    if progress:
+        progress(*group.how_far)
+    meta = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tokens": writer.n_tokens,
+        "sentences": writer.n_sentences,
+        "documents": writer.n_documents,
+        "vocab_size": tokenizer.vocab_size,
+        "vocab_sha256": vocabulary_hash(tokenizer.vocab),
+    }
+    crc32 = {Path(file.name).name: file.crc32 for file in files}
+    meta["crc32"] = crc32 | {META: _crc32_of_meta(meta)}
+    (place / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    return writer.n_documents
+
+
+def _crc32_of_meta(meta: dict[str, Any]) -> int:
+    """Return the checksum of all that meta.json says but the checksums."""
+    rest = {name: value for name, value in meta.items() if name != "crc32"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+
+
+class _Group(NamedTuple):
+    """Sentences that are encoded together."""
+
+    sentences: list[str]
+    borders: list[int]  # how many of them stand before each border of documents
+    how_far: tuple[int, int | None]  # what `progress` is called with once they are written
+
+
+def _groups(stream: Iterable[str | None]) -> Iterator[_Group]:
+    """Yield groups of about BUFFERED characters, the last one smaller or empty."""
+    sentences: list[str] = []
+    borders: list[int] = []
+    characters = waiting = 0
+    for sentence in stream:
+        if sentence is None:
+            borders.append(len(sentences))
+            continue
+        sentences.append(sentence)
+        waiting += len(sentence)
+        if waiting >= BUFFERED:
+            characters += waiting
+            yield _Group(sentences, borders, _how_far(stream, characters))
+            sentences, borders, waiting = [], [], 0
+    yield _Group(sentences, borders, _how_far(stream, characters + waiting))
+
+
+# -> group, ids (n,) int32, ends (k + 1,) int32
+def _encoded(
+    stream: Iterable[str | None], tokenizer: Tokenizer
+) -> Iterator[tuple[_Group, np.ndarray, np.ndarray]]:
+    """Yield groups in order with their ids; a thread encodes one while the next is read."""
+
+    def encode(group: _Group) -> tuple[_Group, np.ndarray, np.ndarray]:
+        batch = tokenizer.encode_batch(group.sentences, add_special_tokens=False, threads=1)
+        return group, batch.ids, batch.cu_seqlens
+
+    thread = ThreadPoolExecutor(1)
+    waiting: deque[Future[tuple[_Group, np.ndarray, np.ndarray]]] = deque()
+    try:
+        for group in _groups(stream):
+            waiting.append(thread.submit(encode, group))
+            if len(waiting) == GROUPS_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        thread.shutdown(cancel_futures=True)
+
+
+def _how_far(stream: Iterable[str | None], characters: int) -> tuple[int, int | None]:
+    if isinstance(stream, SentenceStream):
+        return stream.bytes_read, stream.bytes_total
+    return characters, None
+
+
+def token_type(vocab_size: int) -> np.dtype:
+    """Return the narrowest type on the disk that holds every id."""
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+class _Summed:
+    """A growing file and its checksum."""
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.name, self.crc32 = file, file.name, 0
+
+    def write(self, array: np.ndarray) -> None:
+        """Append the bytes of an array."""
+        data = array.tobytes()
+        self.crc32 = zlib.crc32(data, self.crc32)
+        self.file.write(data)
+
+
+class _Writer:
+    """Three growing files and the counts."""
+
+    def __init__(self, files: list[_Summed], dtype: np.dtype):
+        self.tokens, self.sentences, self.documents = files
+        self.dtype = dtype
+        self.n_tokens = self.n_sentences = self.n_documents = 0
+        self.begin = 0  # tokens before the current document
+
+    # ids (n,)  ends (k + 1,) from 0 to n  borders (d,)
+    def add(self, ids: np.ndarray, ends: np.ndarray, borders: list[int]) -> None:
+        """Write sentences; `borders` tells how many of them stand before each border of documents."""
+        ends = self.n_tokens + ends.astype(np.int64)
+        stops = ends[borders].tolist()
+        ends = _in_parts(np.unique(ends))  # a sentence without tokens is none
+        documents = []
+        for stop, border in [*((stop, True) for stop in stops), (self.n_tokens + len(ids), False)]:
+            while stop - self.begin > LONGEST_DOCUMENT:
+                fits = np.searchsorted(ends, self.begin + LONGEST_DOCUMENT, "right") - 1
+                self.begin = int(ends[fits])
+                documents.append(self.begin)
+            if border and stop > self.begin:
+                self.begin = stop
+                documents.append(stop)
+        self._write(ids, np.diff(ends), documents, self.n_sentences + np.searchsorted(ends, documents))
+
+    def close(self) -> None:
+        """End the last document."""
+        if self.n_tokens > self.begin:
+            self._write(np.array([], int), np.array([], int), [self.n_tokens], [self.n_sentences])
+
+    def _write(self, ids: np.ndarray, lengths: np.ndarray, token_ends: Any, sentence_ends: Any) -> None:
+        self.tokens.write(ids.astype(self.dtype))
+        self.sentences.write(lengths.astype("<u2"))
+        self.documents.write(np.stack([token_ends, sentence_ends], axis=1).astype("<u8"))
+        self.n_tokens += len(ids)
+        self.n_sentences += len(lengths)
+        self.n_documents += len(token_ends)
+
+
+# ends (k + 1,) -> (m + 1,)
+def _in_parts(ends: np.ndarray) -> np.ndarray:
+    """Add the ends of full parts within sentences that are too long to be counted."""
+    long = np.flatnonzero(np.diff(ends) > LONGEST_SENTENCE)
+    parts = [np.arange(ends[i], ends[i + 1], LONGEST_SENTENCE) for i in long]
+    return np.unique(np.concatenate([ends, *parts])) if parts else ends
+
+
+class TokenShards:
+    """A folder of shards, memory-mapped: pages come in as they are read.
+
+    Opening reads every file once to compare its checksum, some 2 GB a second where the system has them in
+    memory already. Shards of version 0.1 have no checksums and are taken as they are.
+
+    Parameters
+    ----------
+    folder : what `write_shards` made.
+    tokenizer : when given, checked to be the one that the ids were made with.
+
+    Attributes
+    ----------
+    n_documents, n_sentences, n_tokens, vocab_size : counts.
+    tokens : (n_tokens,) every token; `sentence_lengths` (n_sentences,) tokens in each sentence.
+    token_ends, sentence_ends : (n_documents,) tokens and sentences up to the end of each document.
+
+    Raises
+    ------
+    InputError
+        When the folder is not one of shards, is cut short or damaged, or belongs to another vocabulary.
+    """
+
+    def __init__(self, folder: str | Path, tokenizer: Tokenizer | None = None):
+        self.folder = Path(folder)
+        meta = self._read_meta()
+        self.n_tokens, self.n_sentences, self.n_documents = (meta[name] for name in COUNTS[:3])
+        self.vocab_size: int = meta["vocab_size"]
+        self.vocab_sha256: str = meta["vocab_sha256"]
+        self._crc32: dict[str, int] = meta.get("crc32") or {}
+        if tokenizer is not None:
+            self.check_vocabulary(tokenizer)
+        self.tokens: Array = self._map("tokens.bin", token_type(self.vocab_size), self.n_tokens)
+        self.sentence_lengths: Array = self._map("sentences.bin", np.dtype("<u2"), self.n_sentences)
+        ends = self._map("documents.bin", np.dtype("<u8"), 2 * self.n_documents)
+        ends = ends.reshape(-1, 2).astype(np.int64)  # 16 bytes a document, in memory
+        self.token_ends, self.sentence_ends = np.ascontiguousarray(ends.T)
+        self._check_ends(self.token_ends, self.n_tokens)
+        self._check_ends(self.sentence_ends, self.n_sentences)
+
+    @property
+    def document_lengths(self) -> np.ndarray:  # (n_documents,) int64
+        """Tokens in each document."""
+        return np.diff(self.token_ends, prepend=0)
+
+    @property
+    def sentence_counts(self) -> np.ndarray:  # (n_documents,) int64
+        """Sentences in each document."""
+        return np.diff(self.sentence_ends, prepend=0)
+
+    def document(self, index: int) -> tuple[np.ndarray, np.ndarray]:  # -> tokens (n,) int32, ends (k,) int64
+        """Return the tokens of a document, and where each of its sentences ends in them."""
+        begin, ends = self.sentences_of(index)
+        tokens = self.tokens[begin : begin + int(ends[-1])].astype(np.int32)
+        self.check_ids(tokens)
+        return tokens, ends
+
+    def sentences_of(self, index: int) -> tuple[int, np.ndarray]:  # -> begin, ends (k,) int64
+        """Return where a document begins in `tokens`, and where its sentences end, counted from there."""
+        if not 0 <= index < self.n_documents:
+            raise InputError(f"document={index} is none of the {self.n_documents} in {self.folder}.")
+        begin = int(self.token_ends[index - 1]) if index else 0
+        first = int(self.sentence_ends[index - 1]) if index else 0
+        lengths = self.sentence_lengths[first : int(self.sentence_ends[index])]
+        ends = np.cumsum(lengths, dtype=np.int64)
+        if begin + int(ends[-1]) != self.token_ends[index] or not lengths.all():
+            raise self._damaged(f"the sentences of document {index} don't add up to its tokens")
+        return begin, ends
+
+    def check_ids(self, tokens: np.ndarray) -> None:  # tokens (n,)
+        """Raise InputError when a token is none of the vocabulary's."""
+        if tokens.size and int(tokens.max()) >= self.vocab_size:
+            raise self._damaged(f"token {int(tokens.max())} is outside its vocabulary of {self.vocab_size}")
+
+    def check_vocabulary(self, tokenizer: Tokenizer) -> None:
+        """Raise InputError when the ids were made with another vocabulary than the tokenizer's."""
+        if vocabulary_hash(tokenizer.vocab) != self.vocab_sha256:
+            raise InputError(
+                f"The token shards in {self.folder} belong to another vocabulary ({self.vocab_size} pieces) "
+                f"than the tokenizer's ({tokenizer.vocab_size}); write them again, or give the right one."
+            )
+
+    def _read_meta(self) -> dict[str, Any]:
+        try:
+            meta = read_json(self.folder / META, advice="write the shards again")
+        except MissingFile:
+            meta = {}
+        if meta.get("format") != FORMAT:
+            raise InputError(f"{self.folder} holds no token shards; make them with minibert data.")
+        if meta.get("version") != VERSION:
+            raise InputError(
+                f"The token shards in {self.folder} have version {meta.get('version')!r}, "
+                f"this minibert reads {VERSION}; write them again."
+            )
+        if wrong := misfit(meta, FIELDS):
+            raise self._damaged(f"in {META} {wrong}")
+        for name in COUNTS:
+            if meta[name] < 1:
+                raise self._damaged(f"{name}={meta[name]} in {META} is not a count")
+        if meta.get("crc32") and meta["crc32"].get(META) != _crc32_of_meta(meta):
+            raise self._damaged(f"the checksum of {META} differs")
+        return meta
+
+    def _map(self, name: str, dtype: np.dtype, count: int) -> np.ndarray:
+        """Return a file as an array, after its size and checksum were compared with what meta.json says."""
+        path = self.folder / name
+        try:
+            size = path.stat().st_size
+            # By reading it: pages of the map that were looked at would count as memory of this process.
+            crc32 = crc32_of(path) if self._crc32 else None
+        except OSError as error:
+            raise self._damaged(f"{name} can't be read ({error.strerror})") from error
+        if size != count * dtype.itemsize:
+            expected = count * dtype.itemsize
+            raise self._damaged(f"{name} has {size:,} bytes where meta.json means {expected:,}")
+        if crc32 != self._crc32.get(name):
+            raise self._damaged(f"the checksum of {name} differs")
+        return np.memmap(path, dtype, mode="r").view(np.ndarray)
+
+    def _check_ends(self, ends: np.ndarray, total: int) -> None:
+        if ends[-1] != total or ends[0] < 1 or np.any(np.diff(ends) < 1):
+            raise self._damaged("documents.bin does not rise to the counts of meta.json")
+
+    def _damaged(self, what: str) -> InputError:
+        return InputError(f"The token shards in {self.folder} are damaged: {what}; write them again.")

@@ -1,0 +1,175 @@
+"""Other data in the place of tasks of GLUE whose files are hard to come by, with the labels of those tasks.
+
+    quora    for QQP: pairs of the same questions, in the division of Wang et al. 2017 (BiMPM)
+    snli     for MNLI: Bowman et al. 2015
+    scitail  for QNLI, and like RTE: Khot et al. 2018
+    sick     for MNLI, sick-score for STS-B: Marelli et al. 2014
+    qnli     for itself: its dev file divided, where there is no train file
+
+Where only dev and test files are at hand, the test file is taken to train on, as `STAND_INS` tells: what is
+measured on dev is then honest, and no score on "test" exists.
+"""
+
+import warnings
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from minibert.data import glue
+from minibert.data.glue import TextExample, find_file
+from minibert.data.lines import rows, shown
+from minibert.errors import InputError
+
+STAYS_DEV = 5  # one in so many, where a dev file is divided
+
+
+class StandIn(NamedTuple):
+    """Data that take the place of a task of GLUE."""
+
+    task: str  # key of glue.TASKS
+    folder: str
+    files: dict[str, str]  # the file of each split
+    first: int  # columns, from 0
+    second: int
+    label: int
+    labels: dict[str, str | None]  # the file's own -> the task's, None for pairs without; {} for scores
+    id: int | None = None  # None counts the rows from 0
+    header: tuple[str, ...] = ()
+    width: int = 3  # columns
+    damaged: bool = False  # whether it is known to hold bytes that are not UTF-8
+
+
+_SICK = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
+_SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+_TEST_AS_TRAIN = {"train": "test.txt", "dev": "dev.txt"}
+
+STAND_INS: dict[str, StandIn] = {
+    "quora": StandIn(
+        "qqp",
+        "quora",
+        {"train": "bimpm_test.tsv", "dev": "bimpm_dev.tsv"},
+        *(1, 2, 0),
+        {"0": "0", "1": "1"},
+        id=3,
+        width=4,
+        damaged=True,
+    ),
+    "snli": StandIn(
+        "mnli",
+        "snli",
+        _TEST_AS_TRAIN,
+        *(0, 1, 2),
+        {"0": "entailment", "1": "neutral", "2": "contradiction", "-": None},
+    ),
+    "scitail": StandIn(
+        "qnli", "scitail", _TEST_AS_TRAIN, *(0, 1, 2), {"0": "entailment", "1": "not_entailment"}
+    ),
+    "sick": StandIn(
+        "mnli",
+        "sick",
+        _SICK_FILES,
+        *(1, 2, 4),
+        {"ENTAILMENT": "entailment", "NEUTRAL": "neutral", "CONTRADICTION": "contradiction"},
+        id=0,
+        header=_SICK,
+        width=len(_SICK),
+    ),
+    "sick-score": StandIn("stsb", "sick", _SICK_FILES, *(1, 2, 3), {}, id=0, header=_SICK, width=len(_SICK)),
+}
+
+
+def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
+    """Read one split of a stand-in, in the order of its file, labelled as the task it stands for.
+
+    Pairs of SNLI on which people did not agree (label "-") are left out, with a warning that counts them.
+    Quora's files hold half characters in places, which are read as U+FFFD, with a warning too. "qnli" divides
+    QNLI's dev file by question: those whose CRC-32 is a multiple of 5 are "dev", the others "train", so that
+    no question is in both. Scores of SICK are from 1 to 5.
+
+    Parameters
+    ----------
+    name : a key of `STAND_INS`, or "qnli".
+    folder : the folder of the data, or the one above it.
+    split : "train" or "dev", for SICK also "test"; labels are known in all.
+    """
+    if name == "qnli":
+        return _divided_qnli(folder, split)
+    spec = STAND_INS.get(name)
+    if spec is None:
+        raise InputError(f"name={name!r} is no stand-in; choose from {', '.join(STAND_INS)}, qnli.")
+    if split not in spec.files:
+        raise InputError(f"The stand-in {name} has no split {split!r}, only {', '.join(spec.files)}.")
+    file = find_file(Path(folder), (spec.files[split],), (spec.folder,), name)
+    return _examples(spec, file)
+
+
+def _divided_qnli(folder: str | Path, split: str) -> list[TextExample]:
+    if split not in ("train", "dev"):
+        raise InputError(f"The stand-in qnli has no split {split!r}, only train, dev.")
+    read = glue.read("qnli", folder, "dev")
+    found = [example for example in read if stays_dev(example.first) == (split == "dev")]
+    if not found:
+        raise InputError(
+            f"{folder} has too few questions to be divided: none of {len(read)} becomes {split}."
+        )
+    return found
+
+
+def stays_dev(text: str) -> bool:
+    """Return whether a text belongs to dev, where one file has to be train and dev both.
+
+    It depends on the text alone, so that no text is in both: a fifth of all, by CRC-32.
+    """
+    return zlib.crc32(text.encode("utf-8", "surrogatepass")) % STAYS_DEV == 0
+
+
+def _examples(spec: StandIn, file: Path) -> list[TextExample]:
+    table = rows(file, errors="replace" if spec.damaged else "strict")
+    if spec.header:
+        _, header = next(table, (0, []))
+        if tuple(header) != spec.header:
+            raise InputError(
+                f"{file} has the header {shown(header) or '(none)'}, expected {shown(spec.header)}; "
+                "check the folder."
+            )
+    found = []
+    dropped = damaged = 0
+    for number, (line, row) in enumerate(table):
+        if len(row) != spec.width:
+            raise InputError(
+                f"{file}, line {line} has {len(row)} columns between tabs, expected {spec.width}; check the "
+                "folder."
+            )
+        label = _label(row[spec.label], spec, file, line)
+        if label is None:
+            dropped += 1
+            continue
+        id = str(number) if spec.id is None else row[spec.id]
+        found.append(TextExample(id, row[spec.first], row[spec.second], label))
+        damaged += spec.damaged and "\ufffd" in row[spec.first] + row[spec.second]
+    if not found:
+        raise InputError(f"{file} holds no example; check the file.")
+    if dropped:
+        warnings.warn(f"{file}: {dropped:,} pairs have no label and are left out.", stacklevel=3)
+    if damaged:
+        warnings.warn(
+            f"{file}: {damaged:,} pairs hold bytes that are not UTF-8, which are read as U+FFFD.",
+            stacklevel=3,
+        )
+    return found
+
+
+def _label(text: str, spec: StandIn, file: Path, line: int) -> str | float | None:
+    if text in spec.labels:
+        return spec.labels[text]
+    if spec.labels:
+        expected = f"one of {', '.join(spec.labels)}"
+    else:
+        try:
+            score = float(text)
+        except ValueError:
+            score = 0.0
+        if 1 <= score <= 5:
+            return score
+        expected = "a number from 1 to 5"
+    raise InputError(f"{file}, line {line}: the label is {expected}, not {text[:60]!r}; check the folder.")

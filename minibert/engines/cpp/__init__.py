@@ -1,0 +1,1 @@
+"""The engine cpp: hand-written kernels for each instruction set."""

@@ -1,0 +1,353 @@
+"""The engine in C++, operation by operation: float32 arrays go to the kernels of csrc/kernels.
+
+An operation goes to the kernels when its arrays are float32 and laid out as the kernels take them; float64,
+complex numbers and odd layouts fall through to NumPy, with the same results and no copy made in silence.
+
+With `dtype="bfloat16"` matrix products round their operands to bfloat16 and add up in float32. Parameters,
+gradients of parameters, statistics and losses stay float32. NumPy knows no bfloat16: such an array is carried
+as uint16, the upper halves of floats.
+"""
+
+import os
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from minibert.arrays import Array, Saved
+from minibert.engines.cpp import _kernels
+from minibert.errors import InputError
+from minibert.ops import AdamRule, Ops, random
+from minibert.ops.primitives import EmbeddingSaved, LinearSaved, TakeRowsSaved, TanhSaved
+
+# What is kept where it is not what the reference keeps.
+CppGeluSaved = namedtuple("CppGeluSaved", "x")
+CppLayerNormSaved = namedtuple("CppLayerNormSaved", "x mean inverse gamma")
+CppAttentionSaved = namedtuple("CppAttentionSaved", "q k v cu_seqlens y softmax causal dropped")
+CppCrossEntropySaved = namedtuple("CppCrossEntropySaved", "gradient")
+Draws = namedtuple("Draws", "rows place")  # row keys; (site, threshold)
+
+FLOAT, INDEX, BFLOAT16 = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.uint16)
+empty = _kernels.empty
+available = _kernels.available  # instruction sets, the fastest first
+
+
+def multiply_add_rate(threads: int, seconds: float, narrow: bool, isa: str = "") -> float:
+    """Measure GFLOP/s of multiply-adds from registers, by the fastest instruction set or a given one."""
+    return _kernels.Engine(isa, threads).multiply_add_rate(seconds, narrow)
+
+
+def forced_isa() -> str:
+    """Return the instruction set that MINIBERT_ISA names, the one variable that the library reads, or ""."""
+    isa = os.environ.get("MINIBERT_ISA", "")
+    if isa and isa not in available():
+        raise InputError(f"MINIBERT_ISA={isa!r} can't run here; choose from {', '.join(available())}.")
+    return isa
+
+
+class CppPrimitives(Ops):
+    """Operation by operation."""
+
+    def __init__(self, xp: Any = np, threads: int = 1, isa: str = "", dtype: str = "float32") -> None:
+        super().__init__(xp)
+        self._narrow = dtype == "bfloat16"
+        self._accumulators: np.ndarray | None = None  # what `zero` was last given
+        self._cleared = False  # whether AdamW has set them to zero
+        try:
+            self._run = _kernels.Engine(isa or forced_isa(), threads, self._narrow)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+    @property
+    def _details(self) -> str:
+        count = f"{self._run.threads} thread" + ("s" if self._run.threads > 1 else "")
+        dtype = "in bfloat16, " if self._narrow else ""
+        return f"{dtype}instruction set {self._run.isa} (available: {', '.join(available())}), {count}"
+
+    def upcast(self, x: Array) -> Array:
+        """Return an array as float32, if it is one of bfloat16."""
+        if not self._is_narrow(x):
+            return x
+        bits = x.astype(np.uint32)
+        bits <<= 16
+        return bits.view(FLOAT)
+
+    def _is_narrow(self, x: Array) -> bool:
+        """Tell whether x is an activation in bfloat16; to a float32 engine uint16 is something else."""
+        return self._narrow and x.dtype == BFLOAT16
+
+    def accumulate(self, total: Array, extra: Array) -> Array:
+        """Add to an accumulator, in place."""
+        if not whole(total, extra) or total.shape != extra.shape:
+            return super().accumulate(total, extra)
+        self._run.accumulate(total, extra)
+        return total
+
+    # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
+    def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
+        """Return x @ weight + bias."""
+        x = self.upcast(x)
+        if not (_matrices(x, weight) and whole(bias)):
+            return super().linear(x, weight, bias)
+        y = empty((x.shape[0], weight.shape[1]))
+        self._run.linear(x, weight, bias, y)
+        return y, LinearSaved(x, weight)
+
+    # dy (T,N) -> dx (T,K)  dweight (K,N)  dbias (N,)
+    def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `linear`."""
+        x, weight = saved.x, saved.weight
+        if not (_matrices(x, weight) and whole(dy)):
+            return super().linear_backward(dy, saved)
+        dx, dweight, dbias = empty(x.shape), empty(weight.shape), empty(weight.shape[1:])
+        self._run.gemm(dy, weight.T, dx, False)
+        self._run.gemm(x.T, dy, dweight, False)
+        self._run.column_sums(dy, None, dbias, False)
+        return dx, dweight, dbias
+
+    # a (M,K)  b (K,N) -> (M,N)
+    def _product(self, a: Array, b: Array) -> Array:
+        """Return a @ b, any strides."""
+        if not _matrices(a, b):
+            return super()._product(a, b)
+        out = empty((a.shape[0], b.shape[1]))
+        self._run.gemm(a, b, out, False)
+        return out
+
+    # x (...) -> (...)
+    def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
+        """Return x Phi(x); backward computes Phi anew, so only x is kept."""
+        if not whole(x):
+            return super().gelu(x, form)
+        y = empty(x.shape)
+        self._run.gelu(x, y, form == "tanh")
+        return y, CppGeluSaved(x)
+
+    def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
+        """Return the gradient of `gelu`."""
+        if not isinstance(saved, CppGeluSaved):
+            return super().gelu_backward(dy, saved, form)
+        dx = empty(saved.x.shape)
+        self._run.gelu_backward(in_one_piece(dy), saved.x, dx, form == "tanh")
+        return dx
+
+    # x (...) -> (...)
+    def tanh(self, x: Array) -> tuple[Array, Saved]:
+        """Return the hyperbolic tangent."""
+        if not whole(x):
+            return super().tanh(x)
+        y = empty(x.shape)
+        self._run.tanh(x, y)
+        return y, TanhSaved(y)
+
+    def tanh_backward(self, dy: Array, saved: Saved) -> Array:
+        """Return dx = dy (1 - y^2)."""
+        if not whole(dy, saved.y):
+            return super().tanh_backward(dy, saved)
+        dx = empty(saved.y.shape)
+        self._run.tanh_backward(dy, saved.y, dx)
+        return dx
+
+    # x (T,H)  gamma (H,)  beta (H,) -> (T,H)
+    def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
+        """Return gamma (x - mean) / sqrt(variance + eps) + beta; kept are x, mean and 1/sqrt."""
+        if not whole(x, gamma, beta) or x.ndim != 2:
+            return super().layer_norm(x, gamma, beta, eps)
+        y, mean, inverse = empty(x.shape), empty(x.shape[:1]), empty(x.shape[:1])
+        self._run.layer_norm(x, gamma, beta, eps, y, mean, inverse)
+        return y, CppLayerNormSaved(x, mean, inverse, gamma)
+
+    # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
+    def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `layer_norm`."""
+        if not isinstance(saved, CppLayerNormSaved):
+            return super().layer_norm_backward(dy, saved)
+        x, mean, inverse, gamma = saved.x, saved.mean, saved.inverse, saved.gamma
+        dx, dgamma, dbeta = empty(x.shape), empty(gamma.shape), empty(gamma.shape)
+        self._run.layer_norm_backward(in_one_piece(dy), x, mean, inverse, gamma, dx, dgamma, dbeta, False)
+        return dx, dgamma, dbeta
+
+    # ids (T,)  table (V,H) -> (T,H)
+    def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
+        """Look up rows of a table by number."""
+        return self._rows(ids, table), EmbeddingSaved(ids)
+
+    # x (T,H)  rows (M,) -> (M,H)
+    def take_rows(self, x: Array, rows: Array) -> tuple[Array, Saved]:
+        """Take some rows of x, as precise as x: the masked positions, the [CLS] of each sequence."""
+        return x[rows] if self._is_narrow(x) else self._rows(rows, x), TakeRowsSaved(rows, x)
+
+    # dy (M,H) -> dx (T,H)
+    def take_rows_backward(self, dy: Array, saved: Saved) -> Array:
+        """Put the rows of dy back where they were taken; float32 also where x was not."""
+        if not self._is_narrow(saved.x):
+            return super().take_rows_backward(dy, saved)
+        return self.scatter_add(np.zeros(saved.x.shape, FLOAT), saved.rows, dy)
+
+    def _rows(self, ids: Array, table: Array) -> Array:
+        if not (indices(ids) and whole(table) and table.ndim == 2):
+            return table[ids]
+        out = empty((len(ids), table.shape[1]))
+        self._run.gather(ids, table, out)
+        return out
+
+    # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
+    def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
+        """Add rows to those of a table, total[ids[t]] += rows[t], in the order of t, in place."""
+        if not (indices(ids) and whole(total, rows) and total.ndim == 2):
+            return super().scatter_add(total, ids, rows)
+        self._run.scatter_add(ids, rows, total)
+        return total
+
+    # q k v (T,A,D) -> (T,A,D)
+    def attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        cu_seqlens: np.ndarray,
+        causal: bool = False,
+        drop: random.Dropout | None = None,
+        site: int = 0,
+    ) -> tuple[Array, Saved]:
+        """Return softmax(q k^T / sqrt(D)) v; of each softmax only its maximum and its sum are kept."""
+        if not (all(map(_heads, (q, k, v))) and indices(cu_seqlens)):
+            return super().attention(q, k, v, cu_seqlens, causal, drop, site)
+        y, softmax = empty(q.shape), empty((q.shape[0] * q.shape[1], 2))
+        dropped = draws(drop, drop.attention_rate if drop else 0.0, site)
+        self._run.attention(q, k, v, cu_seqlens, bool(causal), dropped, y, softmax)
+        return y, CppAttentionSaved(q, k, v, cu_seqlens, y, softmax, np.asarray(bool(causal)), dropped)
+
+    # dy (T,A,D) -> dq dk dv (T,A,D)
+    def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `attention`."""
+        if not isinstance(saved, CppAttentionSaved):
+            return super().attention_backward(dy, saved)
+        q, k, v, y, softmax = saved.q, saved.k, saved.v, saved.y, saved.softmax
+        borders, causal, dropped = saved.cu_seqlens, bool(saved.causal), saved.dropped
+        dq, dk, dv = (empty(q.shape) for _ in "qkv")
+        dy = dy if _heads(dy) else in_one_piece(dy)
+        self._run.attention_backward(dy, q, k, v, borders, causal, dropped, y, softmax, dq, dk, dv)
+        return dq, dk, dv
+
+    # logits (N,K)  labels (N,) -> (N,)
+    def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
+        """Return -log softmax(logits)[label] of every row, in nats."""
+        ids = as_indices(labels)
+        if ids is None or not whole(logits) or logits.ndim != 2:
+            return super().softmax_cross_entropy(logits, labels)
+        gradient, nll = empty(logits.shape), empty(logits.shape[:1])
+        np.copyto(gradient, logits)
+        self._run.softmax_cross_entropy(gradient, ids, nll, np.empty(len(ids), INDEX))
+        return nll, CppCrossEntropySaved(gradient)
+
+    # dnll (N,) -> dlogits (N,K)
+    def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `softmax_cross_entropy`, which has computed that of each row's nll."""
+        if not isinstance(saved, CppCrossEntropySaved):
+            return super().softmax_cross_entropy_backward(dnll, saved)
+        self._run.scale_rows(saved.gradient, in_one_piece(dnll))
+        return saved.gradient
+
+    # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
+    def dropout_mask(self, drop: random.Dropout, site: int, columns: int, dtype: Any) -> Array:
+        """Draw the multipliers of dropout at one place in the network."""
+        if np.dtype(dtype) != FLOAT or not drop.rate:
+            return super().dropout_mask(drop, site, columns, dtype)
+        mask = empty((len(drop.rows), columns))
+        mask.fill(1)
+        self._run.dropout(mask, mask, draws(drop, drop.rate, site))
+        return mask
+
+    def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
+        if drop is None or not drop.rate or not whole(x):
+            return super()._dropout(x, drop, site)
+        y, dropped = empty(x.shape), draws(drop, drop.rate, site)
+        self._run.dropout(x, y, dropped)
+        return y, dropped
+
+    def _dropout_backward(self, dy: Array, saved: Saved) -> Array:
+        if not isinstance(saved, Draws):
+            return super()._dropout_backward(dy, saved)
+        dx = empty(dy.shape)
+        self._run.dropout(in_one_piece(dy), dx, saved)
+        return dx
+
+    # grads (N,)
+    def zero(self, grads: Array) -> None:
+        """Set accumulators to zero, unless the AdamW of the step before has left them so."""
+        if not (grads is self._accumulators and self._cleared):
+            self._run.clear(grads) if whole(grads) and grads.ndim == 1 else super().zero(grads)
+        self._accumulators, self._cleared = grads, False
+
+    # grads (N,) -> scalar
+    def global_norm(self, grads: Array) -> Array:
+        """Return the Euclidean norm of all gradients together, summed in double precision."""
+        if not whole(grads) or grads.ndim != 1:
+            return super().global_norm(grads)
+        return self._run.global_norm(grads)
+
+    # params grads m v (N,)  decayed (K,2) -> params m v (N,)
+    def adamw(
+        self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
+    ) -> tuple[Array, Array, Array]:
+        """Take one step of AdamW in one sweep over memory, which leaves the accumulators at zero."""
+        if not (whole(params, grads, m, v) and params.ndim == 1 and decayed.dtype == np.int64):
+            return super().adamw(params, grads, m, v, decayed, rule)
+        m_scale, v_scale = rule.corrections
+        ours = grads is self._accumulators
+        names = ("lr", "beta1", "beta2", "eps", "weight_decay", "clip")
+        numbers = {name: getattr(rule, name) for name in names} | {"lr_scale": m_scale, "v_scale": v_scale}
+        self._run.adamw(params, grads, m, v, decayed, **numbers, clears=ours)
+        self._cleared = ours
+        return params, m, v
+
+
+def whole(*arrays: Any) -> bool:
+    """Tell whether all are float32 in one piece."""
+    return all(type(a) is np.ndarray and a.dtype == FLOAT and a.flags.c_contiguous for a in arrays)
+
+
+def stored(x: Array) -> bool:
+    """Tell whether x is bfloat16 in one piece."""
+    return type(x) is np.ndarray and x.dtype == BFLOAT16 and x.flags.c_contiguous
+
+
+def _matrices(*arrays: Any) -> bool:
+    """Tell whether all are float32 with two dimensions; any strides will do."""
+    return all(type(a) is np.ndarray and a.dtype == FLOAT and a.ndim == 2 for a in arrays)
+
+
+def indices(x: Array) -> bool:
+    """Tell whether x is a line of int32 in one piece."""
+    return type(x) is np.ndarray and x.dtype == INDEX and x.ndim == 1 and x.flags.c_contiguous
+
+
+def as_indices(x: Array) -> Array:
+    """Return a few whole numbers as int32, None where they are something else or do not fit."""
+    if indices(x):
+        return x
+    narrow = np.asarray(x).astype(INDEX)
+    return narrow if narrow.ndim == 1 and np.array_equal(narrow, x) else None
+
+
+def in_one_piece(dy: Array) -> Array:
+    """Return a gradient as float32 in one piece; that of a block of this engine is so already."""
+    return np.ascontiguousarray(dy, FLOAT)
+
+
+def _heads(x: Array) -> bool:
+    """Tell whether x (T,A,D) is float32 and the heads of a token lie side by side, tokens perhaps apart."""
+    if type(x) is not np.ndarray or x.dtype != FLOAT or x.ndim != 3:
+        return False
+    _, A, D = x.shape
+    along, across, within = x.strides
+    return (within == 4 or D == 1) and (across == 4 * D or A == 1) and along >= 4 * A * D
+
+
+def draws(drop: random.Dropout | None, rate: float, site: int) -> Draws | tuple[()]:
+    """Return what a kernel draws the same bits from again; () for no dropout."""
+    if drop is None or not rate:
+        return ()
+    [word] = random.words(np, site)
+    return Draws(drop.rows, np.array([word[0], random.threshold(rate)], np.uint32))

@@ -1,0 +1,139 @@
+"""What the machine has for an engine: threads, memory, instruction sets, and the speed that none exceeds."""
+
+import ctypes
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from minibert.errors import InputError
+from minibert.machine import cores
+from minibert.ops import Ops
+
+MOST_THREADS = 4096  # that may be asked for
+OWN_THREADS = ("cpp", "numba")  # engines that share out their work themselves
+PEAK_SECONDS = 0.1  # to measure the machine's peak in
+LOOK_SECONDS = 0.02  # to see in whether one thread is faster in bfloat16
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
+
+
+def instruction_sets() -> list[str]:
+    """List what MINIBERT_ISA may name, the fastest first; nothing without the kernels in C++."""
+    try:
+        return import_module("minibert.engines.cpp.primitives").available()
+    except ImportError:
+        return []
+
+
+def chosen_isa() -> str:
+    """Return the instruction set that `cpp` would use; "" without the kernels in C++."""
+    if not (sets := instruction_sets()):
+        return ""
+    return import_module("minibert.engines.cpp.primitives").forced_isa() or sets[0]
+
+
+def rate_of_one_thread(isa: str, dtype: str) -> float:
+    """Measure GFLOP/s of one thread, from registers, with an instruction set."""
+    cpp = import_module("minibert.engines.cpp.primitives")
+    return cpp.multiply_add_rate(1, LOOK_SECONDS, dtype == "bfloat16", isa)
+
+
+def peak(
+    threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS, ops: Ops | None = None
+) -> float | None:
+    """How fast this machine multiplies and adds at most: its processor from registers, whichever engine
+    computes, but where JAX computes on something else, all the devices in matrix products.
+
+    Parameters
+    ----------
+    threads : that do so at once, on a core each; more than there are cores are no faster.
+    dtype : "float32", "float64" or "bfloat16" (added to float32; float32's own on processors without).
+    seconds : it takes; more where other programs are busy, whose share does not lower the figure.
+    ops : the engine that will compute.
+
+    Returns
+    -------
+    GFLOP/s, a multiply-add being two; None without the kernels in C++, which measure it.
+    """
+    if ops is not None and ops.name == "jax":
+        if rate := import_module("minibert.engines.jax.devices").accelerator_rate(dtype):
+            return rate * (ops.runtime.mesh.size if ops.runtime.mesh else 1)
+    try:
+        cpp = import_module("minibert.engines.cpp.primitives")
+    except ImportError:
+        return None
+    rate = cpp.multiply_add_rate(min(threads, cores()), seconds, narrow=dtype == "bfloat16")
+    return rate / 2 if dtype == "float64" else rate  # half as many numbers in a vector
+
+
+def limit_threads(threads: int | None, ops: Ops | None = None) -> Any:
+    """Hold the matrix library at a number of threads; None leaves it at one for each core.
+
+    Parameters
+    ----------
+    threads : the one number that governs every pool.
+    ops : the engine that will compute. One with threads of its own was made with that number, and calls the
+        matrix library from them: each call gets one thread.
+
+    Returns
+    -------
+    controller
+        Keep it for as long as the limit shall hold; `.restore_original_limits()` lifts it.
+    """
+    require_threads(threads)
+    if ops is not None and ops.name in OWN_THREADS:
+        threads = 1
+    if threads is None:
+        return None
+    import threadpoolctl
+
+    return threadpoolctl.threadpool_limits(limits=threads)
+
+
+@contextmanager
+def limited_threads(threads: int | None, ops: Ops | None = None) -> Iterator[None]:
+    """Hold the matrix library at a number of threads, as `limit_threads` does, until the end of the block."""
+    limit = limit_threads(threads, ops)
+    try:
+        yield
+    finally:
+        if limit is not None:
+            limit.restore_original_limits()
+
+
+def require_threads(threads: int | None) -> None:
+    if threads is not None and threads < 1:
+        raise InputError(
+            "$threads is not a positive number; leave it out for one thread a core.", threads=threads
+        )
+    if threads is not None and threads > MOST_THREADS:
+        raise InputError(
+            f"$threads is more than {MOST_THREADS:,}; leave it out for one thread a core.", threads=threads
+        )
+
+
+def keep_freed_memory() -> bool:
+    """Let the C library keep what NumPy frees for the next array, and not return it to the system.
+
+    A training step makes and drops the same large arrays again and again; fresh pages for them cost a sixth
+    of its time.
+
+    Returns
+    -------
+    Whether the C library can do so; glibc can.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, or another system
+        return False
+    return bool(mallopt(M_TRIM_THRESHOLD, 1 << 30) and mallopt(M_MMAP_THRESHOLD, 1 << 25))
+
+
+def blas_libraries() -> list[dict[str, Any]]:
+    """What NumPy multiplies matrices with: name, version, architecture and threads of each library loaded."""
+    if importlib.util.find_spec("threadpoolctl") is None:
+        return []
+    import threadpoolctl
+
+    return threadpoolctl.threadpool_info()

@@ -1,0 +1,1 @@
+"""The engine jax: for accelerators, one of them or many."""

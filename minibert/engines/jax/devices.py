@@ -1,0 +1,132 @@
+"""The devices that JAX computes on: what they are, what they have in use, and how fast they multiply."""
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from minibert.errors import InputError, RunError
+
+SIDES = (512, 1024, 2048, 4096, 8192)  # of the matrices that are multiplied
+CHAIN = 8  # products in one call, each of what the one before gave
+LARGE, QUICK_SECONDS = (4096, 8192), 0.05  # at which accelerators are near their best, and soon done
+
+
+def use(device: str | None) -> None:
+    """Compute on one kind of device from now on, or on what JAX chooses.
+
+    Parameters
+    ----------
+    device : "cpu", "gpu" or "tpu"; None for JAX's choice.
+
+    Raises
+    ------
+    InputError
+        When there is none of the kind, or JAX finds nothing to compute on.
+    """
+    wanted = jax.config.jax_platforms
+    if device == "cpu" != wanted:
+        jax.config.update("jax_platforms", "cpu")  # which leaves a GPU and its memory alone
+    try:
+        found = platform()
+    except RunError as error:
+        raise InputError(str(error)) from None
+    if device not in (None, found):
+        told = f" with JAX_PLATFORMS={wanted}" if wanted else ""
+        remedy = {"gpu": "install jax[cuda13] for one of NVIDIA's", "tpu": "install jax[tpu]"}.get(device)
+        raise InputError(
+            f"$device is not what JAX computes on here: it sees only {found}{told}; "
+            + (f"{remedy} where there is one, or leave it out." if remedy else "leave it out."),
+            device=device,
+        )
+
+
+def platform() -> str:
+    """What JAX computes on: "cpu", "gpu", "tpu".
+
+    Raises
+    ------
+    RunError
+        When it finds nothing.
+    """
+    return _found()[0].platform
+
+
+def devices() -> dict[str, str]:
+    """What JAX finds here: each device with its kind, its memory where it tells, and the process it is of.
+
+    Raises
+    ------
+    RunError
+        When JAX finds none, or not those that it was told to use.
+    """
+    return {f"{one.platform} {one.id}": _described(one) for one in _found()}
+
+
+def _found() -> list[Any]:
+    try:
+        return jax.devices()
+    except Exception as error:  # RuntimeError; AssertionError where JAX_PLATFORMS names what is not there
+        wanted = jax.config.jax_platforms
+        told = f" with JAX_PLATFORMS={wanted}" if wanted else ""
+        reason = f" ({str(error).splitlines()[0]})" if str(error) else ""
+        raise RunError(f"JAX finds no device{told}{reason}.") from None
+
+
+def _described(device: Any) -> str:
+    limit = memory(device).get("bytes_limit")
+    held = f"{limit / 1e9:.1f} GB for JAX" if limit else "memory not told"
+    return f"{device.device_kind}, {held}, process {device.process_index} of {jax.process_count()}"
+
+
+def memory(device: Any = None) -> dict[str, int]:
+    """What a device's allocator counts: `peak_bytes_in_use`, `bytes_limit`; nothing on a CPU."""
+    return (device or jax.devices()[0]).memory_stats() or {}
+
+
+def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES) -> float:
+    """How fast the first device multiplies square matrices at best, in GFLOP/s: what an MFU is a share of.
+
+    Parameters
+    ----------
+    dtype : "bfloat16", "float32" or "float64"; products are added up as this device does by default.
+    seconds : about what each side may take; no larger ones are tried where a single call takes longer.
+    sides : of the matrices.
+    """
+    best = 0.0
+    for side in sides:
+        a, b = _operands(side, dtype)
+        quickest, began = float("inf"), None
+        while began is None or time.perf_counter() - began < seconds:
+            begin = time.perf_counter()
+            _chain(a, b).block_until_ready()
+            now = time.perf_counter()
+            if began is None:  # that was compiling
+                began = now
+                continue
+            quickest = min(quickest, now - begin)
+        if quickest < float("inf"):
+            best = max(best, CHAIN * 2 * side**3 / quickest / 1e9)
+        if now - begin > seconds:
+            break
+    return best
+
+
+def accelerator_rate(dtype: str) -> float | None:
+    """`matmul_rate`, quickly; None where JAX computes on the processor, of which more is known."""
+    return None if platform() == "cpu" else matmul_rate(dtype, QUICK_SECONDS, LARGE)
+
+
+# -> a b (side,side)
+def _operands(side: int, dtype: str) -> tuple[Any, Any]:
+    """Standard normal, and scaled so that products of products keep their size."""
+    keys = jax.random.split(jax.random.key(0))
+    a, b = (jax.random.normal(key, (side, side), jnp.float32) for key in keys)
+    return a.astype(dtype), (b / side**0.5).astype(dtype)
+
+
+@jax.jit
+def _chain(a: Any, b: Any) -> Any:
+    """A product needs the one before, so none can be left out."""
+    return jax.lax.fori_loop(0, CHAIN, lambda _, x: x @ b, a)

@@ -1,0 +1,339 @@
+"""Flash attention for a GPU in Pallas (Dao 2023): forward and backward by hand, our dropout drawn on the way.
+
+A program of the grid handles one block of one head of one row. Scores exist in registers only; of each
+softmax the log-sum-exp is kept, to base 2, whose powers are what the hardware has. Blocks behind a row's last
+token and those that the causal option hides are not visited.
+
+Two neighbouring keys share one hash. So a block of keys comes in two halves, those at even and those at odd
+positions, each with scores of its own that lie in registers just as the hashes do: no draw moves.
+"""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+from minibert.arrays import Array
+from minibert.ops import random
+
+HIDDEN = -1e30  # the score of a key that is not to be seen: finite, and 2 to its power is zero
+LEAST = 16  # rows, columns and terms that a product of the hardware has at least
+HALVES = (0, 1)
+LOG2_E = math.log2(math.e)
+
+
+class Blocks(NamedTuple):
+    """How a kernel is cut."""
+
+    queries: int
+    keys: int
+    warps: int
+    stages: int  # blocks that are on their way from memory at a time
+
+
+# By bytes of a number and size of a head at most: forward, backward. Chosen by the machine code that Triton
+# makes of them for an H100 or H200: few instructions for a score (18 forward and 28 backward for bfloat16,
+# heads of 64 and dropout), next to nothing spilled but for float32 with heads of 128. No GPU has timed them.
+CUTS = {
+    (2, 64): (Blocks(64, 128, 4, 2), Blocks(32, 128, 4, 2)),
+    (2, 128): (Blocks(64, 64, 4, 2), Blocks(32, 64, 8, 2)),
+    (8, 128): (Blocks(32, 32, 4, 1), Blocks(16, 32, 4, 1)),
+}
+
+
+def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
+    """Choose blocks of forward and backward for numbers of this type and heads of this size."""
+    size = jnp.dtype(dtype).itemsize
+    return next((cut for (most, depth), cut in CUTS.items() if size <= most and D <= depth), CUTS[8, 128])
+
+
+class _Site(NamedTuple):
+    """What a kernel knows when it is compiled."""
+
+    causal: bool
+    rate: float
+    scale: float  # 1 / sqrt(D)
+    queries: int  # of a block
+    pairs: int  # of neighbouring keys in a block
+
+
+# q k v (R,n,A,D)  lengths (R,)  keys (R,n,2) or None -> y (R,n,A,D)  logarithms (R,A,n)
+def forward(
+    q: Array,
+    k: Array,
+    v: Array,
+    lengths: Array,
+    keys: Array | None,
+    *,
+    causal: bool,
+    rate: float,
+    blocks: Blocks | None = None,
+    interpret: bool = False,
+) -> tuple[Array, Array]:
+    """Return softmax(q k^T / sqrt(D)) v in each row and head, and every query's log-sum-exp to base 2.
+
+    Parameters
+    ----------
+    q, k, v : queries, keys and values, float32 or bfloat16; what stands behind a row's last token is finite.
+    lengths : int32, tokens of each row. Queries behind them get zeros.
+    keys : uint32, each query's dropout key at this site; not read where the rate is 0.
+    causal : a token sees itself and what stands before it.
+    rate : of dropout on the probabilities.
+    blocks : how the work is cut, by `cuts` when left out. n is padded to whole blocks, D to a power of two.
+    interpret : run as plain JAX, on any device.
+
+    Source
+    ------
+    Dao 2023, FlashAttention-2, section 3.1.
+    """
+    n, A, D = q.shape[1:]
+    blocks = _fitting(blocks or cuts(q.dtype, D)[0], n)
+    q, k, v = (_padded(one, blocks) for one in (q, k, v))
+    R, columns, _, depth = q.shape
+    head_keys = _head_keys(keys, A, columns) if rate else ()
+    queries = pl.BlockSpec((None, blocks.queries, None, depth), lambda i, a, r: (r, i, a, 0))
+    row_of_keys = pl.BlockSpec((None, columns // 2, 2, None, depth), lambda i, a, r: (r, 0, 0, a, 0))
+    each_query = pl.BlockSpec((None, None, blocks.queries), lambda i, a, r: (r, a, i))
+    y, logarithms = pl.pallas_call(
+        functools.partial(_forward_kernel, site=_site(causal, rate, D, blocks)),
+        grid=(columns // blocks.queries, A, R),
+        in_specs=[_LENGTH, queries, row_of_keys, row_of_keys, *[each_query] * len(head_keys)],
+        out_specs=[queries, each_query],
+        out_shape=[
+            _result(q.shape, q.dtype, q),
+            _result((R, A, columns), _real(q), q),
+        ],
+        compiler_params=triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
+        interpret=interpret,
+        name="attention",
+    )(lengths, q, _paired(k), _paired(v), *head_keys)
+    return y[:, :n, :, :D], logarithms[:, :, :n]
+
+
+# One pass over the keys, with the highest score h so far, l the sum of 2^(s - h) and o that of 2^(s - h) m v.
+# A block that raises h multiplies l and o with 2^(h before - h after). In the end y = o / l, and h + log2 l
+# is kept, or where there is no token something so high that every probability made from it is zero.
+# length ()  q (queries,D)  k v (n/2,2,D)  keys (queries,) twice or never
+# -> y (queries,D)  logarithms (queries,)
+def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site) -> None:
+    *keys, y, logarithms = rest
+    real, unit = logarithms.dtype, site.scale * LOG2_E
+    first, length, q = pl.program_id(0) * site.queries, length[...], q[...]
+    keys = [word[...][:, None] for word in keys]
+    i = (first + _range(site.queries))[:, None]
+
+    def block(number: Any, carry: Any) -> Any:
+        highest, total, mixed = carry
+        pairs = (number * site.pairs + _range(site.pairs))[None, :]
+        rows = pl.ds(number * site.pairs, site.pairs)
+        scores = [
+            jnp.where(
+                _seen(site, i, pairs * 2 + half, length),
+                _product(q, k[rows, half, :], b_transposed=True),
+                HIDDEN,
+            )
+            for half in HALVES
+        ]
+        higher = jnp.maximum(highest, jnp.maximum(scores[0].max(1), scores[1].max(1)) * unit)
+        shrink = jnp.exp2(highest - higher)
+        p = [jnp.exp2(one * unit - higher[:, None]) for one in scores]
+        total = total * shrink + p[0].sum(1) + p[1].sum(1)
+        mixed = mixed * shrink[:, None]
+        for half, kept in zip(HALVES, _kept(site, keys, pairs), strict=True):
+            mixed = mixed + _product(_drop(p[half], kept).astype(v.dtype), v[rows, half, :])
+        return higher, total, mixed
+
+    unseen = jnp.full(site.queries, HIDDEN, real), jnp.zeros(site.queries, real), jnp.zeros(q.shape, real)
+    reach = jnp.minimum(length, first + site.queries) if site.causal else length
+    visited = jnp.where(first < length, pl.cdiv(reach, jnp.int32(2 * site.pairs)), 0)
+    highest, total, mixed = lax.fori_loop(jnp.int32(0), visited, block, unseen)
+    within = first + _range(site.queries) < length
+    total = jnp.where(within, total, 1)
+    factor = jnp.where(within, random.kept_scale(site.rate) / total, 0)
+    y[...] = (mixed * factor[:, None]).astype(y.dtype)
+    logarithms[...] = jnp.where(within, highest + jnp.log2(total), -HIDDEN)
+
+
+# dy q k v y (R,n,A,D)  lengths (R,)  keys (R,n,2) or None  logarithms (R,A,n) -> dq dk dv (R,n,A,D)
+def backward(
+    dy: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    lengths: Array,
+    keys: Array | None,
+    y: Array,
+    logarithms: Array,
+    *,
+    causal: bool,
+    rate: float,
+    blocks: Blocks | None = None,
+    interpret: bool = False,
+) -> tuple[Array, Array, Array]:
+    """Return the gradients of `forward`, whose results were `y` and `logarithms`.
+
+    A program meets each pair of a query and a key once, so every hash and exponential is made once. It has a
+    block of keys and yields its share of the queries' gradient; shares are added up afterwards, in order, so
+    that two runs give the same bits. Where one block holds all keys there is nothing to add.
+    """
+    n, A, D = q.shape[1:]
+    blocks, real = _fitting(blocks or cuts(q.dtype, D)[1], n), _real(q)
+    # sum_j dp_j p_j of a query is sum_j m_j p_j (v_j dy) = y dy; see below where the factor in m is put.
+    levels = (dy.astype(real) * y.astype(real)).sum(-1).swapaxes(1, 2) / random.kept_scale(rate)
+    dy, q, k, v = (_padded(one, blocks) for one in (dy, q, k, v))
+    R, columns, _, depth = q.shape
+    behind = ((0, 0), (0, 0), (0, columns - n))
+    levels, logarithms = jnp.pad(levels, behind), jnp.pad(logarithms, behind, constant_values=-HIDDEN)
+    head_keys = _head_keys(keys, A, columns) if rate else ()
+    shares = columns // blocks.keys
+    row = pl.BlockSpec((None, columns, None, depth), lambda i, a, r: (r, 0, a, 0))
+    some_keys = pl.BlockSpec((None, blocks.keys // 2, 2, None, depth), lambda i, a, r: (r, i, 0, a, 0))
+    each_query = pl.BlockSpec((None, None, columns), lambda i, a, r: (r, a, 0))
+    share = pl.BlockSpec((None, None, columns, None, depth), lambda i, a, r: (i, r, 0, a, 0))
+    dq, dk, dv = pl.pallas_call(
+        functools.partial(_backward_kernel, site=_site(causal, rate, D, blocks)),
+        grid=(shares, A, R),
+        in_specs=[_LENGTH, row, row, some_keys, some_keys, *[each_query] * (2 + len(head_keys))],
+        out_specs=[share, some_keys, some_keys],
+        out_shape=[
+            _result((shares, *q.shape), q.dtype if shares == 1 else real, q),
+            *[_result((R, columns // 2, 2, A, depth), q.dtype, q)] * 2,
+        ],
+        compiler_params=triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
+        interpret=interpret,
+        name="attention_backward",
+    )(lengths, dy, q, _paired(k), _paired(v), logarithms, levels, *head_keys)
+    dq = dq[0] if shares == 1 else dq.sum(0).astype(q.dtype)
+    return tuple(one.reshape(q.shape)[:, :n, :, :D] for one in (dq, dk, dv))
+
+
+# With p = 2^(s - logarithm), m the dropout multipliers and c = y dy of each query:
+#   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - c),  dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
+# Scores are made transposed here, a row for each key: so p and ds lie in registers as dv and dk want them.
+# What multiplies a whole gradient waits for the end.
+# length ()  dy q (n,D)  k v (pairs,2,D)  logarithms levels (n,)  keys (n,) twice or never
+# -> dq (n,D)  dk dv (pairs,2,D)
+def _backward_kernel(
+    length: Any, dy: Any, q: Any, k: Any, v: Any, logarithms: Any, levels: Any, *rest: Any, site: _Site
+) -> None:
+    *keys, dq, dk, dv = rest
+    real, unit, kept_scale = logarithms.dtype, site.scale * LOG2_E, random.kept_scale(site.rate)
+    number, length = pl.program_id(0), length[...]
+    k, v = [k[:, half, :] for half in HALVES], [v[:, half, :] for half in HALVES]
+    pairs = (number * site.pairs + _range(site.pairs))[:, None]
+
+    def block(at: Any, sums: Any) -> Any:
+        i = (at * site.queries + _range(site.queries))[None, :]
+        rows = pl.ds(at * site.queries, site.queries)
+        d_out, queries = dy[rows, :], q[rows, :]
+        logarithm, level = logarithms[rows][None, :], levels[rows][None, :]
+        both_kept = _kept(site, [word[rows][None, :] for word in keys], pairs)
+        d_queries, found = jnp.zeros((queries.shape[1], queries.shape[0]), real), []
+        for half, kept, (d_keys, d_values) in zip(HALVES, both_kept, sums, strict=True):
+            p = jnp.exp2(_product(k[half], queries, b_transposed=True) * unit - logarithm)
+            p = jnp.where(_seen(site, i, pairs * 2 + half, length), p, 0)
+            d_values = d_values + _product(_drop(p, kept).astype(d_out.dtype), d_out)
+            dp = _drop(_product(v[half], d_out, b_transposed=True), kept)
+            ds = (p * (dp - level)).astype(queries.dtype)
+            d_keys = d_keys + _product(ds, queries)
+            d_queries = d_queries + _product(k[half], ds, a_transposed=True)
+            found.append((d_keys, d_values))
+        dq[rows, :] = (d_queries * (kept_scale * site.scale)).astype(dq.dtype).T
+        return tuple(found)
+
+    def unvisited(at: Any, _: Any) -> Any:
+        dq[pl.ds(at * site.queries, site.queries), :] = jnp.zeros((site.queries, dq.shape[1]), dq.dtype)
+        return _
+
+    some, begins = jnp.int32(site.queries), number * (2 * site.pairs)
+    end = jnp.where(begins < length, pl.cdiv(length, some), 0)
+    begin = jnp.minimum(lax.div(begins, some), end) if site.causal else jnp.int32(0)
+    zero = jnp.zeros(k[0].shape, real)
+    sums = lax.fori_loop(begin, end, block, ((zero, zero), (zero, zero)))
+    lax.fori_loop(jnp.int32(0), begin, unvisited, 0)
+    lax.fori_loop(end, jnp.int32(dq.shape[0] // site.queries), unvisited, 0)
+    for half, (d_keys, d_values) in zip(HALVES, sums, strict=True):
+        dk[:, half, :] = (d_keys * (kept_scale * site.scale)).astype(dk.dtype)
+        dv[:, half, :] = (d_values * kept_scale).astype(dv.dtype)
+
+
+def _seen(site: _Site, i: Any, j: Any, length: Array) -> Array:
+    """Tell whether the queries at i attend to the keys at j."""
+    return (j < length) & (j <= i) if site.causal else j < length
+
+
+# The hash of `random.keep`: one for two neighbours. Of its upper half the lower bits need not be shifted out.
+def _kept(site: _Site, keys: list[Any], pairs: Any) -> list[Any]:
+    """Decide which probabilities survive dropout, those of even and those of odd positions."""
+    if not keys:
+        return [None, None]
+    x = keys[0] + pairs.astype(jnp.uint32) * jnp.uint32(random.GOLDEN)
+    x = (x ^ (x >> 16)) * jnp.uint32(random.FIRST) ^ keys[1]
+    x = (x ^ (x >> 15)) * jnp.uint32(random.SECOND)
+    x = x ^ (x >> 16)
+    least = random.threshold(site.rate)
+    return [(x & jnp.uint32(random.DRAWS - 1)) >= least, x >= jnp.uint32(least * random.DRAWS)]
+
+
+def _drop(x: Array, kept: Any) -> Array:
+    return x if kept is None else jnp.where(kept, x, 0)
+
+
+def _product(a: Array, b: Array, a_transposed: bool = False, b_transposed: bool = False) -> Array:
+    """Return a @ b, either of them transposed, added up in float32; the operands keep all of their bits."""
+    return triton.dot(a, b, a_transposed, b_transposed, precision=lax.Precision.HIGHEST)
+
+
+def _range(count: int) -> Array:
+    return jnp.arange(count, dtype=jnp.int32)
+
+
+_LENGTH = pl.BlockSpec((None,), lambda i, a, r: (r,))
+
+
+def _site(causal: bool, rate: float, D: int, blocks: Blocks) -> _Site:
+    return _Site(causal, rate, 1 / math.sqrt(D), blocks.queries, blocks.keys // 2)
+
+
+def _real(x: Array) -> Array:
+    """Return what sums are added up in."""
+    return jnp.promote_types(x.dtype, jnp.float32)
+
+
+def _fitting(blocks: Blocks, n: int) -> Blocks:
+    """Cut blocks no larger than rows of n call for."""
+    n = pl.next_power_of_2(n)
+    queries, keys = min(blocks.queries, max(LEAST, n)), min(blocks.keys, max(2 * LEAST, n))
+    return blocks._replace(queries=queries, keys=keys)
+
+
+def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:
+    """Describe what a kernel gives: on each device of a mesh another one if x is, as shard_map asks."""
+    return jax.eval_shape(lambda x: jnp.full(shape, x.ravel()[0].astype(dtype)), x)
+
+
+# x (R,n,A,D) -> (R,columns,A,depth)
+def _padded(x: Array, blocks: Blocks) -> Array:
+    """Pad with zeros up to whole blocks."""
+    n, D = x.shape[1], x.shape[3]
+    depth = max(LEAST, pl.next_power_of_2(D))
+    return jnp.pad(x, ((0, 0), (0, -n % max(blocks.queries, blocks.keys)), (0, 0), (0, depth - D)))
+
+
+# x (R,columns,A,depth) -> (R,columns/2,2,A,depth)
+def _paired(x: Array) -> Array:
+    R, columns, *rest = x.shape
+    return x.reshape(R, columns // 2, 2, *rest)
+
+
+# keys (R,n,2) -> (R,A,columns) twice
+def _head_keys(keys: Array, A: int, columns: int) -> tuple[Array, Array]:
+    """Return the two words of every query's key in each head."""
+    keys = random.fold(jnp, keys[:, None], jnp.arange(A, dtype=jnp.uint32)[:, None])
+    keys = jnp.pad(keys, ((0, 0), (0, 0), (0, columns - keys.shape[2]), (0, 0)))
+    return keys[..., 0], keys[..., 1]

@@ -1,0 +1,276 @@
+"""The engine on JAX: the reference itself over `jax.numpy`, compiled whole, for accelerators.
+
+What differs from the reference is what has to: attention and LSTMs over rows, additions to rows of a table,
+the precision of matrix products, and updates that write to no array. How a batch gets its
+static shape, what is compiled and where parameters lie is in `runtime.py` and `training.py`.
+"""
+
+import math
+from collections import namedtuple
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from minibert.arrays import Array, Grads, Params, Saved
+from minibert.engines.jax import (
+    attention as jax_attention,
+    rows as jax_rows,
+    updates as jax_updates,
+)
+from minibert.engines.jax.recurrent import RecurrentOverRows
+from minibert.engines.jax.runtime import DATA, JaxRuntime, Kept
+from minibert.engines.jax.training import JaxSteps, LayersOnDevices
+from minibert.engines.jax.updates import CHUNK
+from minibert.ops import AdamRule, random
+from minibert.ops.losses import CrossEntropySaved
+from minibert.ops.primitives import LinearSaved
+from minibert.ops.updates import spans
+
+# What is kept where it is not what the reference keeps. Of attention: the queries in the order of tokens, and
+# what `attention.forward` keeps with its plan; of segments: what a softmax over each row keeps.
+JaxGeluSaved = namedtuple("JaxGeluSaved", "x")
+JaxAttentionSaved = namedtuple("JaxAttentionSaved", "q kept")
+JaxSegmentsSaved = namedtuple("JaxSegmentsSaved", "rows")
+
+
+class JaxOps(LayersOnDevices, RecurrentOverRows):
+    """Every operation of the reference, for XLA to compile.
+
+    Parameters
+    ----------
+    dtype : of the operands of matrix products, "float32", "bfloat16" or "float64". With bfloat16, activations
+        and their gradients are kept so between sublayers; sums, statistics, losses and weights are float32.
+    devices : to train on; all there are when left out.
+    shard : spread parameters and moments over the devices, for models that do not fit into each.
+    recompute : keep of each layer only what enters it, and compute the rest again when going back: less
+        memory for a third more arithmetic. `shard` does so in any case.
+    """
+
+    name = "jax"
+
+    def __init__(
+        self,
+        dtype: str = "float32",
+        devices: int | None = None,
+        shard: bool = False,
+        recompute: bool = False,
+    ) -> None:
+        if dtype == "float64":
+            jax.config.update("jax_enable_x64", True)
+        super().__init__(JaxRuntime(devices, shard, JaxSteps), recompute)
+        self._narrow = jnp.bfloat16 if dtype == "bfloat16" else None
+
+    @property
+    def _details(self) -> str:
+        kind, mesh = self.runtime.device.device_kind, self.runtime.mesh
+        return f"on {kind}" if mesh is None else f"on {mesh.size} devices, {kind}"
+
+    # Precision: rows between the embeddings and the heads are narrow, everything else is wide.
+
+    def upcast(self, x: Array) -> Array:
+        """Return activations as float32 at least."""
+        return x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
+
+    def _narrowed(self, x: Array) -> Array:
+        return x if self._narrow is None else x.astype(self._narrow)
+
+    # a (M,K)  b (K,N) -> (M,N)
+    def _product(self, a: Array, b: Array, dtype: Any = jnp.float32) -> Array:
+        """Return a @ b, added up in float32 at least; as `dtype`, where that saves memory traffic."""
+        if self._narrow is None:
+            return jnp.matmul(a, b, precision="highest")
+        # Tensor cores add up in float32 whatever they write; a CPU adds up in what it writes.
+        result = jnp.float32 if self.runtime.device.platform == "cpu" else dtype
+        return jnp.matmul(self._narrowed(a), self._narrowed(b), preferred_element_type=result)
+
+    # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
+    def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
+        """Return x @ weight + bias, as precise as x."""
+        y = (self._product(x, weight, x.dtype) + bias).astype(x.dtype)
+        return y, LinearSaved(self._narrowed(x), weight)
+
+    # dy (T,N) -> dx (T,K)  dweight (K,N)  dbias (N,)
+    def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `linear`."""
+        dx = self._product(dy, saved.weight.T, dy.dtype).astype(dy.dtype)
+        return dx, self._product(saved.x.T, dy), self.upcast(dy).sum(0)
+
+    # x (...) -> (...)
+    def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
+        """Return x Phi(x), in float32 at least; only x is kept."""
+        y, _ = super().gelu(self.upcast(x), form)
+        return y.astype(x.dtype), JaxGeluSaved(x)
+
+    def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
+        """Return the gradient of `gelu`."""
+        x = jax.lax.optimization_barrier(saved.x)  # else XLA keeps the wide values in between as well
+        _, again = super().gelu(self.upcast(x), form)
+        return super().gelu_backward(self.upcast(dy), again, form).astype(dy.dtype)
+
+    # x (T,H)  gamma (H,)  beta (H,) -> (T,H)
+    def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
+        """Return gamma (x - mean) / sqrt(variance + eps) + beta over each row, in float32 at least."""
+        y, saved = super().layer_norm(self.upcast(x), gamma, beta, eps)
+        return y.astype(x.dtype), saved._replace(normal=saved.normal.astype(x.dtype))
+
+    # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
+    def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `layer_norm`."""
+        saved = saved._replace(normal=self.upcast(saved.normal))
+        dx, dgamma, dbeta = super().layer_norm_backward(self.upcast(dy), saved)
+        return dx.astype(dy.dtype), dgamma, dbeta
+
+    # input_ids token_type_ids positions (T,) -> (T,H)
+    def embedding_block(
+        self, batch: Any, params: Params, config: Any, drop: random.Dropout | None
+    ) -> tuple[Array, Saved]:
+        """Return dropout(LayerNorm(word + position + segment)); from here on activations may be bfloat16."""
+        y, saved = super().embedding_block(batch, params, config, drop)
+        return self._narrowed(y), saved
+
+    # dy (T,H) -> grads
+    def embedding_block_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> Grads:
+        """Add the gradients of the three tables and the LayerNorm."""
+        return super().embedding_block_backward(self.upcast(dy), saved, params, grads)
+
+    # -> row keys (T,2)
+    def dropout(
+        self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any
+    ) -> random.Dropout | None:
+        """Return the source of a batch's dropout at one training step, or None when both rates are zero."""
+        if not rate and not attention_rate:
+            return None
+        words = *random.words(jnp, seed, step), batch.token_sequences, batch.positions.astype(jnp.uint32)
+        words = jnp.stack([jnp.broadcast_to(word, batch.positions.shape) for word in words])
+        key = jnp.broadcast_to(jnp.asarray(random.STREAMS, jnp.uint32), (*batch.positions.shape, 2))
+        # A loop is what XLA does not merge with the masks: it made the key of a row anew for every element,
+        # and took minutes to compile that.
+        rows, _ = jax.lax.scan(lambda key, word: (random.fold(jnp, key, word), None), key, words)
+        return random.Dropout(rate, attention_rate, rows)
+
+    # Arrays that can't be written to.
+
+    def accumulate(self, total: Array, extra: Array) -> Array:
+        """Return the sum, a new array."""
+        return total + extra
+
+    # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
+    def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
+        """Add rows to those of a table, total[ids[t]] + rows[t], equal ids adding up."""
+        return total.at[ids].add(rows.astype(total.dtype))
+
+    # grads (N,) -> scalar
+    def global_norm(self, grads: Array) -> Array:
+        """Return the Euclidean norm of all gradients together."""
+        whole = len(grads) // CHUNK * CHUNK  # sums of sums: one long sum in float32 loses digits
+        squares = jnp.square(grads[:whole]).reshape(-1, CHUNK).sum(1).sum()
+        squares = squares + jnp.square(grads[whole:]).sum()
+        return jnp.sqrt(squares if self.runtime.layout is None else jax.lax.psum(squares, DATA))
+
+    # -> scalar
+    def clip_factor(self, norm: Array, clip_norm: float) -> Array:
+        """Return what makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
+        return clip_norm / jnp.maximum(norm, clip_norm) if clip_norm > 0 else 1.0
+
+    # params grads m v (N,)  decayed (K,2) -> params m v (N,)
+    def adamw(
+        self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
+    ) -> tuple[Array, Array, Array]:
+        """Take one step of Adam with decoupled weight decay."""
+        direction, m, v = _adam(grads, m, v, rule)
+        if self.runtime.layout is not None:
+            direction = (
+                direction + jnp.where(self.runtime.layout.decaying(DATA), rule.weight_decay, 0) * params
+            )
+            return params - rule.lr * direction, m, v
+        changed = params - rule.lr * (direction + rule.weight_decay * params)
+        for begin, end, decays in spans(decayed, len(params)):
+            if not decays:  # biases and LayerNorms: some small stretches, put right one by one
+                changed = changed.at[begin:end].set(params[begin:end] - rule.lr * direction[begin:end])
+        return changed, m, v
+
+    # params grads m v (N,)  tensors (K,3) -> params m v (N,)
+    def lamb(
+        self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
+    ) -> tuple[Array, Array, Array]:
+        """Take one step of LAMB. It needs tensors whole; options refuse it where they would be spread."""
+        direction, m, v = _adam(grads, m, v, rule)
+        rate, decay, ratio = rule.lr, rule.weight_decay, self._trust_ratio
+        params = jax_updates.lamb(params, direction, tensors, lr=rate, weight_decay=decay, trust_ratio=ratio)
+        return params, m, v
+
+    # q k v (T,A,D) -> (T,A,D)
+    def attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        cu_seqlens: Any,
+        causal: bool = False,
+        drop: random.Dropout | None = None,
+        site: int = 0,
+    ) -> tuple[Array, Saved]:
+        """Return softmax(q k^T / sqrt(D)) v, over rows if the batch was laid out so."""
+        if not isinstance(cu_seqlens, jax_rows.Borders):
+            return super().attention(q, k, v, cu_seqlens, causal, drop, site)
+        rate, keys = 0.0, None
+        if drop is not None and drop.attention_rate:
+            rate = drop.attention_rate
+            keys = self._in_rows(random.fold(jnp, drop.rows, *random.words(jnp, site)), cu_seqlens)
+        plan = self._plan(q, causal, rate)
+        queries, sources, values = (self._in_rows(one, cu_seqlens) for one in (q, k, v))
+        y, saved = jax_attention.forward(plan, queries, sources, values, cu_seqlens.lengths, keys)
+        return y.reshape(q.shape), JaxAttentionSaved(q, Kept(saved, plan))
+
+    def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `attention`."""
+        if not isinstance(saved, JaxAttentionSaved):
+            return super().attention_backward(dy, saved)
+        plan, kept = saved.kept.how, saved.kept.arrays
+        gradients = jax_attention.backward(plan, dy.reshape(kept.q.shape), kept)
+        return tuple(one.reshape(dy.shape) for one in gradients)
+
+    def _plan(self, q: Any, causal: bool, rate: float) -> jax_attention.Plan:
+        kernel = jax_attention.choose(self.runtime.device.platform, q.dtype, causal, rate, q.shape[-1])
+        return jax_attention.Plan(causal, rate, kernel)
+
+    # x (R n,...) -> (R,n,...)
+    def _in_rows(self, x: Array, borders: jax_rows.Borders) -> Array:
+        return x.reshape(len(borders.lengths), len(borders.columns), *x.shape[1:])
+
+    # scores (T,)  labels (S,) -> (S,)
+    def segment_softmax_cross_entropy(
+        self, scores: Array, cu_seqlens: Any, labels: Array
+    ) -> tuple[Array, Saved]:
+        """Return -log softmax within each segment at its label."""
+        if not isinstance(cu_seqlens, jax_rows.Borders):
+            return super().segment_softmax_cross_entropy(scores, cu_seqlens, labels)
+        scores = self._in_rows(scores, cu_seqlens)
+        real = cu_seqlens.columns < cu_seqlens.lengths[:, None]
+        shifted = scores - jnp.where(real, scores, scores.min()).max(-1, keepdims=True)
+        exponentials = jnp.where(real, jnp.exp(jnp.where(real, shifted, 0)), 0)
+        total = jnp.maximum(exponentials.sum(-1, keepdims=True), jnp.finfo(scores.dtype).tiny)  # 0 in pads
+        nll = jnp.log(total) - jnp.take_along_axis(shifted, labels[:, None], 1)
+        return nll[:, 0], JaxSegmentsSaved(CrossEntropySaved(exponentials / total, labels))
+
+    # dnll (S,) -> dscores (T,)
+    def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `segment_softmax_cross_entropy`."""
+        if not isinstance(saved, JaxSegmentsSaved):
+            return super().segment_softmax_cross_entropy_backward(dnll, saved)
+        return self.softmax_cross_entropy_backward(dnll, saved.rows).reshape(-1)
+
+
+# grads m v (N,) -> direction m v (N,)
+def _adam(grads: Array, m: Array, v: Array, rule: AdamRule) -> tuple[Array, Array, Array]:
+    """Return what Adam goes along, and the moments after these gradients."""
+    grads, betas = grads * rule.clip, (rule.beta1, rule.beta2)
+    # 1 - beta^t without cancellation: t is traced, so this is done in the precision of the parameters.
+    count = jnp.asarray(rule.step, m.dtype)
+    logarithms = [math.log(beta) if beta else -math.inf for beta in betas]
+    own = [-jnp.expm1(count * one) if rule.bias_correction else 1.0 for one in logarithms]
+    m = betas[0] * m + (1 - betas[0]) * grads
+    v = betas[1] * v + (1 - betas[1]) * (grads * grads)
+    return (m / own[0]) / (jnp.sqrt(v / own[1]) + rule.eps), m, v

@@ -1,0 +1,199 @@
+"""A batch in static shapes: each sequence a row, pads behind it, rows and columns of a few sizes only.
+
+JAX compiles for shapes. Were they those of the batch, nearly every step would be compiled anew; so sequences
+are laid out as equal rows, and the numbers of rows, columns, masked positions and tags are rounded up. Pads
+have weight zero in every loss, and attention does not look at them.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from minibert.arrays import Array
+from minibert.model.batch import Batch, BatchPart, TaskBatch, VectorBatch
+
+COLUMNS = 8  # the shortest row, and the unit of the shorter ones
+STEPS = 4  # sizes between a power of two and the next: at most a quarter of a size is pads
+PER_SEQUENCE = ("sequence_index", "next_sentence_labels", "next_sentence_weights")
+PER_MASKED = ("masked_labels", "masked_weights")
+
+
+class Borders(NamedTuple):
+    """What JAX passes on in place of `cu_seqlens`: sequence r is the first lengths[r] tokens of row r."""
+
+    lengths: Array  # (R,) int32, 0 in a row of pads
+    columns: Array  # (n,) int32, 0 to n - 1; its shape is what counts
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=[
+        "input_ids",
+        "token_type_ids",
+        "positions",
+        "lengths",
+        "sequence_index",
+        "masked_rows",
+        "masked_labels",
+        "masked_weights",
+        "next_sentence_labels",
+        "next_sentence_weights",
+        "labels",
+        "label_weights",
+        "label_rows",
+        "vectors",
+    ],
+    meta_fields=["columns", "choices", "asks_next"],
+)
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """What the model reads of a `Batch`, `TaskBatch` or `VectorBatch`, in R rows of `columns` tokens.
+
+    Attributes have the names and the meaning they have there; what a kind of batch lacks is None.
+    """
+
+    input_ids: Array  # (R n,)
+    token_type_ids: Array  # (R n,)
+    positions: Array  # (R n,)
+    lengths: Array  # (R,)
+    sequence_index: Array  # (R,)
+    masked_rows: Array  # (M,) of the R n
+    masked_labels: Array  # (M,)
+    masked_weights: Array  # (M,)
+    next_sentence_labels: Array  # (R,)
+    next_sentence_weights: Array  # (R,)
+    labels: Array  # (E,), (R,2) or (N,)
+    label_weights: Array
+    label_rows: Array  # (N,) of the R n
+    vectors: Array  # (R n,I) or (layers,R n,I)
+    columns: int
+    choices: int
+    asks_next: bool
+
+    @property
+    def cu_seqlens(self) -> Borders:
+        """Where sequences begin, and where they end."""
+        return Borders(self.lengths, jnp.arange(self.columns, dtype=jnp.int32))
+
+    @property
+    def first_rows(self) -> Array:  # (R,)
+        """The row of each sequence's first token."""
+        return jnp.arange(self.lengths.shape[0], dtype=jnp.int32) * self.columns
+
+    @property
+    def last_rows(self) -> Array:  # (R,)
+        """The row of each sequence's last token."""
+        return self.first_rows + jnp.maximum(self.lengths - 1, 0)
+
+    @property
+    def token_sequences(self) -> Array:  # (R n,)
+        """The number in the global batch of each token's sequence."""
+        return jnp.repeat(self.sequence_index, self.columns)
+
+
+class Shape(NamedTuple):
+    """How much room a batch is given."""
+
+    rows: int
+    columns: int
+    masked: int
+    tagged: int
+
+
+def rounded(count: int, least: int = 1) -> int:
+    """Round up to the next size: a power of two, or one of the steps between two of them.
+
+    Examples
+    --------
+    >>> [rounded(n) for n in (1, 2, 3, 5, 9, 33, 1966)], rounded(3, 8)
+    ([1, 2, 3, 5, 10, 40, 2048], 8)
+    """
+    unit = max(1, (1 << (max(count, 1) - 1).bit_length()) // (2 * STEPS))
+    return max(least, -(-count // unit) * unit)
+
+
+def shape_of(batch: Batch) -> Shape:
+    """Return the room for a batch."""
+    longest = int(batch.lengths.max())
+    choices = getattr(batch, "choices", 1)
+    return Shape(
+        rounded(batch.S // choices) * choices,
+        -(-rounded(longest) // COLUMNS) * COLUMNS,
+        rounded(batch.M) if batch.M else 0,
+        rounded(tagged) if (tagged := len(getattr(batch, "label_rows", ()))) else 0,
+    )
+
+
+def common(shapes: list[Shape]) -> Shape:
+    """Return room for each of several batches."""
+    return Shape(*(max(sizes) for sizes in zip(*shapes, strict=True)))
+
+
+def room(part: BatchPart, pieces: int) -> Shape:
+    """Return room for each of so many pieces of any machine's part of a global batch, the same for all."""
+    sequences = -(-part.sequences // part.parts)
+    rows = rounded(-(-sequences // pieces))
+    columns = -(-rounded(part.longest) // COLUMNS) * COLUMNS
+    return Shape(rows, columns, rounded(rows * part.most_masked), 0)
+
+
+# -> (T,) of the R n
+def places(batch: Batch, columns: int) -> np.ndarray:
+    """Return where each token of a batch is in rows of so many columns."""
+    begins = np.arange(batch.S, dtype=np.int32) * np.int32(columns)
+    return np.repeat(begins, batch.lengths) + batch.positions
+
+
+def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
+    """Lay a batch out in the room of a shape, as NumPy arrays.
+
+    Parameters
+    ----------
+    batch : at most as large as the shape.
+    shape : the room.
+    asks_next : whether the global batch has a question of next sentences; as this one has, when left out.
+    """
+    total = shape.rows * shape.columns
+    place = places(batch, shape.columns)
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        result = np.zeros(total, values.dtype)
+        result[place] = values
+        return result
+
+    def task(name: str, count: int) -> Array:
+        return _padded(getattr(batch, name), count) if isinstance(batch, TaskBatch) else None
+
+    choices, vectors = getattr(batch, "choices", 1), None
+    tags = isinstance(batch, TaskBatch) and len(batch.labels) == len(batch.label_rows)
+    labels = shape.tagged if tags else shape.rows // choices
+    if isinstance(batch, VectorBatch):
+        vectors = np.zeros((*batch.vectors.shape[:-2], total, batch.vectors.shape[-1]), batch.vectors.dtype)
+        vectors[..., place, :] = batch.vectors
+    return Rows(
+        input_ids=spread(batch.input_ids),
+        token_type_ids=spread(batch.token_type_ids),
+        positions=spread(batch.positions),
+        lengths=_padded(batch.lengths.astype(np.int32), shape.rows),
+        masked_rows=_padded(place[batch.masked_rows], shape.masked),
+        **{name: _padded(getattr(batch, name), shape.rows) for name in PER_SEQUENCE},
+        **{name: _padded(getattr(batch, name), shape.masked) for name in PER_MASKED},
+        labels=task("labels", labels),
+        label_weights=task("label_weights", labels),
+        label_rows=_padded(place[batch.label_rows], shape.tagged) if isinstance(batch, TaskBatch) else None,
+        vectors=vectors,
+        columns=shape.columns,
+        choices=choices,
+        asks_next=batch.asks_next if asks_next is None else asks_next,
+    )
+
+
+def _padded(values: np.ndarray, count: int) -> np.ndarray:
+    """Pad with zeros behind, up to so many."""
+    result = np.zeros((count, *values.shape[1:]), values.dtype)
+    result[: len(values)] = values
+    return result

@@ -1,0 +1,111 @@
+"""What JAX makes of batches, functions and processes: rows on devices, compiled code, a mesh."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, PartitionSpec as P
+
+from minibert.engines.jax import cluster as jax_cluster, failures as jax_failures, rows as jax_rows
+from minibert.engines.jax.shards import Layout
+from minibert.engines.runtime import Runtime
+from minibert.errors import InputError
+
+DATA = "data"  # the one axis of the mesh
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["how"])
+@dataclass(frozen=True)
+class Kept:
+    """Arrays for a backward, and what it has to know when it is compiled."""
+
+    arrays: Any
+    how: Any
+
+
+class JaxRuntime(Runtime):
+    """Devices, and what runs on them.
+
+    Parameters
+    ----------
+    devices : how many devices of all processes train; all there are when left out.
+    shard : spread parameters and moments over them.
+    steps : what a training is made of, see `training.step.start`.
+
+    Attributes
+    ----------
+    device : where what is no training is computed.
+    mesh : the devices of a training; None where it is one.
+    layout : how parameters are spread; None where they are not, and before training begins.
+    compiled : functions by what they are compiled for.
+
+    Raises
+    ------
+    InputError
+        When there are not so many devices.
+    """
+
+    def __init__(self, devices: int | None, shard: bool, steps: Any) -> None:
+        self.steps = steps
+        there = jax.devices()
+        count = len(there) if devices is None else devices
+        if not 1 <= count <= len(there):
+            kinds = ", ".join(sorted({device.platform for device in there}))
+            raise InputError(f"$devices is not possible: JAX sees {len(there)} ({kinds}).", devices=devices)
+        if jax.process_count() > 1 and count < len(there):
+            raise InputError(
+                f"$devices with {jax.process_count()} processes: all {len(there)} of theirs train; "
+                "leave it out, or let JAX see fewer of them.",
+                devices=devices,
+            )
+        self.rank, self.world_size = jax.process_index(), jax.process_count()
+        self.device = jax.local_devices()[0]
+        self.mesh = Mesh(np.array(there[:count]), (DATA,)) if count > 1 else None
+        self.shard = shard and self.mesh is not None
+        self.layout: Layout | None = None
+        self.compiled: dict[Any, Callable] = {}
+
+    @property
+    def partition(self) -> P:
+        """How buffers lie on the mesh: row d of a spread one is device d's, others are everyone's."""
+        return P(DATA) if self.shard else P()
+
+    def any_rank(self, flag: bool) -> bool:
+        """Tell whether the flag is set in any of the processes."""
+        if self.world_size == 1:
+            return flag
+        with jax_failures.translated():
+            return bool(multihost_utils.process_allgather(np.array(flag)).any())
+
+    def barrier(self, where: str, alike: dict[str, Any] | None = None) -> None:
+        """Wait for the other processes; complain where they do not say the same."""
+        if self.world_size > 1:
+            jax_cluster.barrier(where, alike)
+
+    def prepare(self, batch: Any) -> jax_rows.Rows:
+        """Lay a batch out as rows, on the device."""
+        return jax.device_put(jax_rows.lay_out(batch, jax_rows.shape_of(batch)), self.device)
+
+    def in_order(self, values: Any, batch: Any, per: str) -> np.ndarray:
+        """Put what was computed from rows into the order of the batch."""
+        values = np.asarray(values)
+        if per == "tokens":
+            return values[jax_rows.places(batch, jax_rows.shape_of(batch).columns)]
+        count = {"sequences": batch.S, "masked": batch.M}
+        return values[: count[per] if per in count else len(batch.label_rows)]
+
+    def to_device(self, tree: Any) -> Any:
+        """Copy a tree of arrays to the device."""
+        return jax.device_put(tree, self.device)
+
+    def call(self, ops: Any, function: Callable, static: tuple, *arrays: Any) -> Any:
+        """Call the function, compiled."""
+        if function not in self.compiled:
+            numbers = tuple(range(1 + len(static)))
+            self.compiled[function] = jax.jit(function, static_argnums=numbers)
+        with jax_failures.translated():
+            return jax.block_until_ready(self.compiled[function](ops, *static, *arrays))

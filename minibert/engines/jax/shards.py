@@ -1,0 +1,157 @@
+"""A flat buffer spread over devices so that each has its piece of every layer.
+
+The buffer is cut into units: the embeddings, each layer, and what stands on them. Each is padded to a
+multiple of the number of devices D and cut into D pieces; row d of a spread buffer is device d's pieces.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from minibert.model.params import Entry, leaf_of, unflatten
+
+
+class Unit(NamedTuple):
+    """Neighbours in a buffer that are brought together at once."""
+
+    begin: int
+    end: int
+    piece: int  # elements a device has of it
+    entries: tuple[Entry, ...]
+    layer: bool
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return self.end - self.begin
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["piece"], meta_fields=["entries", "zeros"])
+class Shard:
+    """This device's piece of a layer; in place of an accumulator, nothing but its shape."""
+
+    def __init__(self, piece: Any, entries: tuple[Entry, ...], zeros: bool = False) -> None:
+        self.piece, self.entries, self.zeros = piece, entries, zeros
+
+    def whole(self, axis: str) -> dict:
+        """The layer's tree; for an accumulator, zeros."""
+        if self.zeros:
+            return unflatten(self.entries, jnp.zeros(sum(e.size for e in self.entries), self.piece.dtype))
+        return unflatten(self.entries, jax.lax.all_gather(self.piece, axis, tiled=True))
+
+
+class Layout(NamedTuple):
+    """Where everything of a buffer is when it is spread."""
+
+    units: tuple[Unit, ...]
+    devices: int
+
+    @classmethod
+    def of(cls, names: Any, devices: int) -> "Layout":
+        """The layout of a `FlatParameters` over so many devices."""
+        groups: dict[str, list[Entry]] = {}
+        for entry in names.table:
+            first, second, *_ = entry.name.split(".") + [""]
+            group = (
+                f"{first}.{second}" if first == "layers" else "embeddings" if first == "embeddings" else ""
+            )
+            groups.setdefault(group, []).append(entry)
+        units, begin = [], 0
+        for group, entries in groups.items():
+            end = begin + sum(entry.size for entry in entries)
+            piece = -(-(end - begin) // devices)
+            units.append(Unit(begin, end, piece, tuple(entries), group.startswith("layers")))
+            begin = end
+        return cls(tuple(units), devices)
+
+    # flat (N,) -> (D,n)
+    def spread(self, flat: np.ndarray) -> np.ndarray:
+        """A buffer of the host, as the devices have it."""
+        rows = []
+        for one in self.units:
+            padded = np.zeros(one.piece * self.devices, flat.dtype)
+            padded[: one.size] = flat[one.begin : one.end]
+            rows.append(padded.reshape(self.devices, one.piece))
+        return np.concatenate(rows, axis=1)
+
+    # rows (D,n) -> (N,)
+    def joined(self, rows: np.ndarray) -> np.ndarray:
+        """What `spread` took."""
+        borders = np.cumsum([one.piece for one in self.units])[:-1]
+        parts = np.split(rows, borders, axis=1)
+        return np.concatenate(
+            [part.reshape(-1)[: one.size] for one, part in zip(self.units, parts, strict=True)]
+        )
+
+    # local (n,)
+    def tree(self, local: Any, axis: str) -> dict:
+        """A device's pieces as the model takes them: layers as shards, the rest brought together."""
+        trees, layers = [], []
+        for one, piece in zip(self.units, self._pieces(local), strict=True):
+            if one.layer:
+                layers.append(Shard(piece, _inside(one.entries)))
+            else:
+                trees.append(unflatten(one.entries, jax.lax.all_gather(piece, axis, tiled=True)))
+        return _merged(trees, layers)
+
+    # local (n,)
+    def zeros(self, local: Any) -> dict:
+        """A tree of accumulators that have nothing yet."""
+        trees = [
+            unflatten(one.entries, jnp.zeros(one.size, local.dtype)) for one in self.units if not one.layer
+        ]
+        pieces = zip(self.units, self._pieces(local), strict=True)
+        return _merged(trees, [Shard(p, _inside(one.entries), zeros=True) for one, p in pieces if one.layer])
+
+    # -> (n,)
+    def collected(self, tree: dict, axis: str) -> Any:
+        """A device's pieces of the sum over all devices of a tree of gradients."""
+        pieces, layers = [], iter(tree.get("layers", ()))
+        for one in self.units:
+            pieces.append(next(layers).piece if one.layer else _scattered(one, tree, one.entries, axis))
+        return jnp.concatenate(pieces)
+
+    def scattered(self, number: int, tree: dict, axis: str) -> Shard:
+        """The same of one layer."""
+        one = [unit for unit in self.units if unit.layer][number]
+        return Shard(_scattered(one, tree, _inside(one.entries), axis), _inside(one.entries))
+
+    # -> (n,) bool
+    def decaying(self, axis: str) -> Any:
+        """Which of a device's elements have weight decay."""
+        found = []
+        for one in self.units:
+            place = jax.lax.axis_index(axis) * one.piece + jnp.arange(one.piece)
+            decays, begin = jnp.zeros(one.piece, bool), 0
+            for entry in one.entries:
+                if entry.decays:
+                    decays |= (place >= begin) & (place < begin + entry.size)
+                begin += entry.size
+            found.append(decays)
+        return jnp.concatenate(found)
+
+    def _pieces(self, local: Any) -> list[Any]:
+        ends = np.cumsum([one.piece for one in self.units]).tolist()
+        return [local[end - one.piece : end] for one, end in zip(self.units, ends, strict=True)]
+
+
+def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Entries of a layer by their names within it."""
+    return tuple(Entry(e.name.split(".", 2)[2], e.shape, e.initial, e.decays) for e in entries)
+
+
+def _merged(trees: list[dict], layers: list[Shard]) -> dict:
+    merged = {name: child for tree in trees for name, child in tree.items()}
+    return merged | ({"layers": layers} if layers else {})
+
+
+# -> (piece,)
+def _scattered(one: Unit, tree: dict, entries: tuple[Entry, ...], axis: str) -> Any:
+    """Sum over devices, each getting its piece."""
+    leaves = [leaf_of(tree, entry.name).reshape(-1) for entry in entries]
+    pads = one.piece * jax.lax.axis_size(axis) - one.size
+    flat = jnp.concatenate([*leaves, jnp.zeros(pads, leaves[0].dtype)])
+    return jax.lax.psum_scatter(flat, axis, tiled=True)

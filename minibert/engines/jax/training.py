@@ -1,0 +1,286 @@
+"""How the JAX engine trains: one compiled step, on one device, on many, or on those of many machines.
+
+The twin of `training/step.py`. Data parallel: every device has a part of the batch, all have the same
+parameters, and one sum over the devices makes the gradients those of the whole batch. With `shard`,
+parameters and moments are spread as well (Rajbhandari et al. 2020, "ZeRO", stage 3): a device keeps its piece
+of every layer, and a layer is brought together when it is computed, and again when going back. Nothing that
+is learnt depends on how many there are.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+from minibert.engines.jax import failures as jax_failures, rows as jax_rows
+from minibert.engines.jax.runtime import DATA, JaxRuntime, Kept
+from minibert.engines.jax.shards import Layout, Shard
+from minibert.model.batch import BatchPart
+from minibert.model.params import leaf_of, unflatten
+from minibert.ops import Ops
+
+
+# buffers: params m v (N,)
+def whole_step(
+    ops: Any,
+    table: tuple,
+    optimizer: Any,
+    objective: Any,
+    buffers: tuple,
+    micro_batches: Any,
+    number: Any,
+    update: Any,
+    rate: Any,
+) -> tuple[tuple, dict[str, Any]]:
+    """Take one step: gradients, their norm, clipping, update. A pure function, compiled whole.
+
+    Parameters
+    ----------
+    ops, table, optimizer, objective : the engine, what lies where in the buffers, the rule, and the loss.
+    buffers : parameters and moments, consumed; where they are spread, a device's pieces.
+    micro_batches : a device's, one upon another.
+    number, update, rate : number of the step from 0 and of the update from 1; the learning rate.
+    """
+    params = _tree(ops, table, buffers[0])
+
+    def add(grads: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
+        metrics, saved = objective.forward(ops, params, batch, number)
+        tree = objective.backward(ops, saved, params, _tree(ops, table, grads))
+        return _flattened(ops, table, grads, tree), metrics
+
+    grads, metrics = all_reduce(ops, *scan(add, _accumulators(ops, buffers[0]), micro_batches))
+    norm = ops.global_norm(optimizer.trained(grads))
+    rule = optimizer.rule(update, rate, ops.clip_factor(norm, optimizer.clip_norm))
+    flat, m, v = buffers
+    changed = optimizer.update(ops, *map(optimizer.trained, (flat, grads, m, v)), rule)
+    if optimizer.begin:  # options refuse frozen layers where parameters are spread
+        pairs = zip(buffers, changed, strict=True)
+        changed = tuple(whole.at[optimizer.begin :].set(tail) for whole, tail in pairs)
+    return changed, metrics | {"gradient_norm": norm}
+
+
+def scan(function: Callable, carry: Any, items: Any) -> tuple[Any, dict[str, Any]]:
+    """Apply `carry, metrics = function(carry, item)` to one item after another, and add the metrics up."""
+    if jax.tree.leaves(items)[0].shape[0] == 1:
+        return function(carry, jax.tree.map(lambda leaf: leaf[0], items))
+    carry, metrics = jax.lax.scan(function, carry, items)
+    return carry, jax.tree.map(lambda values: values.sum(0), metrics)
+
+
+def all_reduce(ops: Any, grads: Any, metrics: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Sum gradients and metrics over all devices; gradients that are spread have been summed already."""
+    if ops.runtime.mesh is None:
+        return grads, metrics
+    if isinstance(grads, Kept):
+        return grads.arrays, jax.lax.psum(metrics, DATA)
+    return jax.lax.psum((grads, metrics), DATA)
+
+
+def _tree(ops: Any, table: tuple, flat: Any) -> dict:
+    """Slices of a buffer; of a spread one the layers as their shards."""
+    layout = ops.runtime.layout
+    if layout is None:
+        return unflatten(table, flat)
+    return layout.zeros(flat.arrays) if isinstance(flat, Kept) else layout.tree(flat, DATA)
+
+
+def _accumulators(ops: Any, flat: Any) -> Any:
+    zeros = jnp.zeros_like(flat)
+    return zeros if ops.runtime.layout is None else Kept(zeros, "gradients")
+
+
+def _flattened(ops: Any, table: tuple, flat: Any, tree: dict) -> Any:
+    """The leaves of a tree in one buffer; of a spread one, summed over the devices and added to it."""
+    layout = ops.runtime.layout
+    if layout is None:
+        return jnp.concatenate([leaf_of(tree, entry.name).reshape(-1) for entry in table])
+    return Kept(flat.arrays + layout.collected(tree, DATA), flat.how)
+
+
+class JaxSteps:
+    """Steps on devices, compiled whole; the host's parameters and moments are older until they are fetched.
+
+    Parameters and methods are those of `training.step.HostSteps`.
+    """
+
+    def __init__(self, ops: Any, params: Any, optimizer: Any, objective: Any) -> None:
+        self.ops, self.params, self.optimizer, self.objective = ops, params, optimizer, objective
+        self._runtime: JaxRuntime = ops.runtime
+        self._table = tuple(params.table)
+        if self._runtime.shard:
+            self._runtime.layout = Layout.of(params, self._runtime.mesh.size)
+        self._buffers = self._to_devices(params.flat, optimizer.m, optimizer.v)
+
+    def prepare(self, batch: Any, count: int) -> Any:
+        """Lay micro-batches out in one shape, those of a device one upon another, on their devices."""
+        mesh = self._runtime.mesh
+        here = 1 if mesh is None else len(mesh.local_devices)
+        split = list(batch.split(min(here * count, batch.E)))
+        shape = jax_rows.common([jax_rows.shape_of(part) for part in split])
+        if isinstance(batch, BatchPart):  # other processes may have a sequence more: all make as many parts
+            shape = jax_rows.room(batch, here * count)
+            split += [batch.take(0, 0)] * (here * count - len(split))
+        split += [batch.take(0, 0)] * (-len(split) % here)
+        laid_out = [jax_rows.lay_out(part, shape, batch.asks_next) for part in split]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *laid_out)
+        if mesh is None:
+            return jax.device_put(stacked, self._runtime.device)
+        spread = NamedSharding(mesh, P(DATA))
+        return jax.tree.map(
+            lambda leaf: jax.make_array_from_process_local_data(
+                spread, leaf.reshape(here, len(leaf) // here, *leaf.shape[1:])
+            ),
+            stacked,
+        )
+
+    def needs_compiling(self, micro_batches: Any) -> bool:
+        """Tell whether no step of such shapes has been compiled yet."""
+        return self._key(micro_batches) not in self._runtime.compiled
+
+    def step(self, micro_batches: Any, number: int, rate: float) -> dict[str, float]:
+        """Take one step; the buffers of the one before are consumed."""
+        key, update = self._key(micro_batches), self.optimizer.updates + 1
+        if key not in self._runtime.compiled:
+            self._runtime.compiled[key] = self._for_devices()
+        with jax_failures.translated():
+            self._buffers, metrics = self._runtime.compiled[key](
+                self._buffers, micro_batches, number, update, rate
+            )
+            # What fails, fails here; to copy from what failed, without this, hangs or ends the process.
+            found = jax.device_get(jax.block_until_ready(metrics))
+        self.optimizer.updates = update
+        return {name: float(value) for name, value in found.items()}
+
+    def fetch(self) -> Any:
+        """Copy parameters and moments to the host; what the devices have will be overwritten."""
+        flat, self.optimizer.m, self.optimizer.v = self._to_host(self._buffers)
+        self.params = self.params.like(flat)
+        return self.params
+
+    def _key(self, micro_batches: Any) -> tuple:
+        """Everything that a step is compiled for."""
+        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(micro_batches))
+        static = self._table, self.params.flat.dtype, self.optimizer.identity, self.objective
+        return JaxSteps, *static, jax.tree.structure(micro_batches), shapes
+
+    def _for_devices(self) -> Callable:
+        """Make the function that a step calls, to be compiled at its first call, its buffers donated."""
+        rule = copy.copy(self.optimizer)
+        rule.m = rule.v = None  # what is compiled lasts longer than a training
+        step: Callable = partial(whole_step, self.ops, self._table, rule, self.objective)
+        if (mesh := self._runtime.mesh) is not None:
+            kept, everywhere = self._runtime.partition, P()
+            step = jax.shard_map(
+                partial(_on_each, self._runtime, step),
+                mesh=mesh,
+                in_specs=(kept, P(DATA), everywhere, everywhere, everywhere),
+                out_specs=(kept, everywhere),
+                check_vma=False,
+            )
+        return jax.jit(step, donate_argnums=0)
+
+    def _to_devices(self, *buffers: np.ndarray) -> tuple:
+        runtime = self._runtime
+        if runtime.mesh is None:
+            return tuple(jnp.array(buffer, device=runtime.device) for buffer in buffers)
+        if runtime.shard:
+            buffers = tuple(runtime.layout.spread(buffer) for buffer in buffers)
+        sharding = NamedSharding(runtime.mesh, runtime.partition)
+        return tuple(
+            jax.make_array_from_callback(buffer.shape, sharding, lambda piece, buffer=buffer: buffer[piece])
+            for buffer in buffers
+        )
+
+    def _to_host(self, buffers: tuple) -> tuple:
+        if not self._runtime.shard:
+            return tuple(np.array(buffer) for buffer in buffers)
+        with jax_failures.translated():
+            whole = [multihost_utils.process_allgather(buffer, tiled=True) for buffer in buffers]
+        return tuple(self._runtime.layout.joined(np.asarray(buffer)) for buffer in whole)
+
+
+def _on_each(
+    runtime: JaxRuntime, step: Callable, buffers: tuple, micro_batches: Any, *numbers: Any
+) -> tuple[tuple, dict[str, Any]]:
+    """Take the step on one device, on its own part of the batch."""
+    micro_batches = jax.tree.map(lambda leaf: leaf[0], micro_batches)
+    if runtime.world_size > 1:
+        micro_batches = _weighted(micro_batches)
+    if runtime.shard:
+        buffers = tuple(buffer[0] for buffer in buffers)
+    buffers, metrics = step(buffers, micro_batches, *numbers)
+    if runtime.shard:
+        buffers = tuple(buffer[None] for buffer in buffers)
+    tokens = jax.lax.psum(micro_batches.lengths.sum(), DATA)
+    return buffers, {**metrics, "tokens": tokens}
+
+
+def _weighted(rows: jax_rows.Rows) -> jax_rows.Rows:
+    """Give the batch of a process weights that count the batches of all."""
+    changed = {}
+    for name in ("masked_weights", "next_sentence_weights"):
+        known = getattr(rows, name) > 0
+        changed[name] = known / jnp.maximum(1, jax.lax.psum(known.sum(), DATA))
+    return replace(rows, **changed)
+
+
+class LayersOnDevices(Ops):
+    """Layers whose weights may be spread, and of which only what enters them may be kept.
+
+    Parameters
+    ----------
+    runtime : the devices.
+    recompute : keep of each layer only what enters it, and compute the rest again when going back.
+    """
+
+    def __init__(self, runtime: JaxRuntime, recompute: bool) -> None:
+        super().__init__(jnp)
+        self.runtime = runtime
+        # Of a spread layer only what entered it is kept: with the rest its weights would be kept, whole.
+        self._recompute = recompute or runtime.shard
+
+    def layers(self, block: Callable, params: list, x: Any) -> tuple[Any, Any]:
+        """x through all layers; with `recompute`, what enters each is all that is kept."""
+        if not self._recompute:
+            return super().layers(block, params, x)
+        entering = []
+        for number, one in enumerate(params):
+            entering.append(x)
+            x, _ = block(x, self._whole(one), number)
+        return x, tuple(Kept(one, (block, number)) for number, one in enumerate(entering))
+
+    def layers_backward(
+        self,
+        block_backward: Callable,
+        dy: Any,
+        saved: Any,
+        params: list[dict],
+        grads: list[dict],
+        first: int = 0,
+    ) -> tuple[Any, list[dict]]:
+        """dy back through layers, down to `first`."""
+        if not self._recompute:
+            return super().layers_backward(block_backward, dy, saved, params, grads, first)
+
+        def again(dy: Any, kept: Kept, one: Any, one_grads: Any) -> tuple[Any, Any]:
+            block, number = kept.how
+            # The barrier keeps XLA from seeing that this was computed before, and from keeping it after all.
+            x, dy, one = jax.lax.optimization_barrier((kept.arrays, dy, one))
+            one = self._whole(one)
+            _, saved = block(x, one, number)
+            dx, one_grads = block_backward(dy, saved, one, self._whole(one_grads))
+            layout = self.runtime.layout
+            return dx, one_grads if layout is None else layout.scattered(number, one_grads, DATA)
+
+        return super().layers_backward(again, dy, saved, params, grads, first)
+
+    def _whole(self, one: Any) -> Any:
+        """A layer's tree, brought together where it is spread."""
+        return one.whole(DATA) if isinstance(one, Shard) else one

@@ -1,0 +1,1 @@
+"""The engine numba: loops compiled when they are first run."""

@@ -1,0 +1,199 @@
+"""How the Numba engine compiles its loops, keeps them, and shares them out to threads.
+
+A kernel is a plain Python function over a range of rows, `begin` to `end`, whose annotations say its types.
+Numba compiles it once for each precision, when it is first called, and keeps the machine code in a file. It
+lets go of Python's lock while it runs, so a handful of ordinary threads can work on a list of ranges.
+
+Numba's own threads (`parallel=True`, `prange`) are not used: they compile three times as long, keep spinning
+when they have nothing to do, and the process may not fork once they have begun.
+"""
+
+import functools
+import hashlib
+import inspect
+import os
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+
+PRECISIONS = (np.dtype(np.float32), np.dtype(np.float64))
+GRAIN = 1 << 16  # elements of a range: some 30 microseconds of work, ten times what it costs to begin one
+
+
+class Type(NamedTuple):
+    """What an argument of a kernel is, by the precision `real`; int and bool are themselves."""
+
+    of: Callable[[types.Type], types.Type]
+
+
+Real = Type(lambda real: real)
+Row = Type(lambda real: real[::1])
+Rows = Type(lambda real: real[:, ::1])
+Heads = Type(lambda real: real[:, :, ::1])
+Sums = Type(lambda real: types.float64[::1])
+Ids = Type(lambda real: types.int64[::1])
+Word = Type(lambda real: types.uint32)
+Keys = Type(lambda real: types.uint32[:, ::1])
+HeadKeys = Type(lambda real: types.uint32[:, :, ::1])
+PLAIN = {int: Type(lambda real: types.int64), bool: Type(lambda real: types.boolean)}
+
+# x * y + z in one rounding instead of two is nearer to the truth, and twice as fast. It is the only licence
+# that all loops have; `sums` adds the one to add in any order, for functions that do nothing but add.
+CONTRACT = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
+called = numba.njit(**CONTRACT)
+inlined = numba.njit(**CONTRACT, forceinline=True)
+sums = numba.njit(**CONTRACT | {"fastmath": {"contract", "reassoc"}}, forceinline=True)
+
+
+class Compiled(NamedTuple):
+    """One kernel in one precision, ready to run."""
+
+    name: str
+    dtype: np.dtype
+    seconds: float
+    cached: bool  # read from a file, not compiled
+
+
+class Kernel:
+    """A function that is compiled for a precision when it is first called with arrays of it."""
+
+    def __init__(self, function: Callable) -> None:
+        self.name = function.__name__
+        self._types = [PLAIN.get(one, one) for one in inspect.get_annotations(function).values()]
+        self._ready: set[np.dtype] = set()
+        self._one_at_a_time = threading.Lock()
+        self._compiled = _kept(function)
+
+    def __call__(self, *args: Any) -> None:
+        """Run it; the first argument is an array of the precision meant."""
+        if args[0].dtype not in self._ready:
+            self.prepare(args[0].dtype)
+        self._compiled(*args)
+
+    def prepare(self, dtype: np.dtype) -> Compiled:
+        """Compile it for a precision, or read what was compiled before."""
+        with self._one_at_a_time:
+            began, hits = time.perf_counter(), sum(self._compiled.stats.cache_hits.values())
+            real = numba.from_dtype(dtype)
+            if dtype not in self._ready:
+                self._compiled.disable_compile(False)
+                self._compiled.compile(tuple(one.of(real) for one in self._types))
+                self._compiled.disable_compile()  # types that were not foreseen are an error from now on
+                self._ready.add(dtype)
+            cached = sum(self._compiled.stats.cache_hits.values()) > hits
+            return Compiled(self.name, dtype, time.perf_counter() - began, cached)
+
+
+KERNELS: list[Kernel] = []
+
+
+def kernel(function: Callable) -> Kernel:
+    """Register one of the loops that the engine is made of, as a decorator."""
+    KERNELS.append(Kernel(function))
+    return KERNELS[-1]
+
+
+def folder() -> str | None:
+    """Return where machine code is kept, if anywhere."""
+    return KERNELS[0]._compiled.stats.cache_path
+
+
+def is_warm() -> bool:
+    """Tell whether something was compiled before, by this process or another one."""
+    return bool(folder() and any(Path(folder()).glob("*.nbi")))
+
+
+def _kept(function: Callable) -> Any:
+    """Hand a function to Numba, which keeps its machine code in a file.
+
+    Numba compiles anew when the file of a function has changed, but does not look at what the function calls.
+    A folder named after all sources does. Numba goes elsewhere when it can't be written to: to the cache of
+    the user, or else nowhere.
+    """
+    chosen = numba.config.CACHE_DIR  # what NUMBA_CACHE_DIR says
+    base = Path(chosen) if chosen else Path(__file__).parent / "__pycache__"
+    numba.config.CACHE_DIR = str(base / f"minibert-{_sources()}")
+    try:
+        return numba.njit(**CONTRACT, cache=True)(function)
+    except RuntimeError:
+        _warn_that_nothing_is_kept()
+        return numba.njit(**CONTRACT)(function)
+    finally:
+        numba.config.CACHE_DIR = chosen
+
+
+@functools.cache
+def _sources() -> str:
+    """Name everything that takes part in what is compiled."""
+    here = Path(__file__).parent
+    ops = here.parent.parent / "ops"
+    files = [
+        *sorted(here.glob("*.py")),
+        ops / "erf.py",
+        ops / "random.py",
+    ]
+    return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
+
+
+@functools.cache  # once is enough
+def _warn_that_nothing_is_kept() -> None:
+    warnings.warn(
+        f"The Numba engine compiles anew in every process: neither {Path(__file__).parent} nor the cache "
+        "folder of this user can be written to. Set NUMBA_CACHE_DIR to a folder that can.",
+        stacklevel=2,
+    )
+
+
+class Threads:
+    """A few threads that work on a list of ranges. Who takes which has no influence on the result."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = os.getpid()
+
+    def run(self, kernel: Callable, ranges: list[tuple[int, int]], *args: Any) -> None:
+        """Call kernel(*args, begin, end) for every range; the calling thread works too."""
+        left = deque(ranges)
+
+        def work() -> None:
+            while True:
+                try:
+                    begin, end = left.popleft()
+                except IndexError:
+                    return
+                kernel(*args, begin, end)
+
+        others = [self._executor().submit(work) for _ in range(min(self.count, len(ranges)) - 1)]
+        work()
+        for other in others:
+            other.result()
+
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._pool is None or self._process != os.getpid():  # threads do not come along into a fork
+            self._pool = ThreadPoolExecutor(self.count - 1, thread_name_prefix="numba engine")
+            self._process = os.getpid()
+        return self._pool
+
+
+def cut(count: int, width: int = 1, multiple: int = 1) -> list[tuple[int, int]]:
+    """Cut rows of `width` elements into ranges of about the same work each, by the shape alone."""
+    step = max(1, -(-GRAIN // max(1, width * multiple))) * multiple
+    return [(begin, min(begin + step, count)) for begin in range(0, count, step)]
+
+
+def cut_tasks(work: np.ndarray) -> list[tuple[int, int]]:
+    """Cut tasks into ranges, each task as much work as it says."""
+    done = np.cumsum(work)
+    ends = np.searchsorted(done, np.arange(GRAIN, done[-1], GRAIN)) + 1
+    edges = np.unique(np.concatenate([[0], ends, [len(done)]])).tolist()
+    return list(zip(edges, edges[1:], strict=False))

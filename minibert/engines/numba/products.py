@@ -1,0 +1,311 @@
+"""Sums of products in the Numba engine: a tile held in registers, the matmul built on it, and attention.
+
+Everything here is one shape of product, rows with rows: c[i, j] = sum over k of a[i, k] b[j, k]. Sixteen sums
+run side by side, for four rows of a and four of b. Each is a vector in a register, since LLVM may add in any
+order, so that eight loads feed sixteen multiply-adds: the processor's multipliers are what limits it.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from minibert.engines.numba.jit import (
+    HeadKeys,
+    Heads,
+    Ids,
+    Real,
+    Row,
+    Rows,
+    Word,
+    called,
+    inlined,
+    kernel,
+    sums,
+)
+from minibert.engines.numba.rows import ONE, ZERO, dot, drop, exp, highest, total
+
+TILE = 4  # rows of a and of b
+LANES = 16  # sums over k are padded to a multiple of this with zeros, where we lay the operands out ourselves
+CACHED = 1 << 17  # numbers of b that a matmul keeps in the second-level cache
+QUERIES = 64  # queries handled together: their scores stay in cache
+
+
+@inlined
+def put(row: Any, j: int, add: bool, x0: Any, x1: Any, x2: Any, x3: Any) -> None:
+    """Write four numbers into a row, or add them to it."""
+    if add:
+        row[j] += x0
+        row[j + 1] += x1
+        row[j + 2] += x2
+        row[j + 3] += x3
+    else:
+        row[j], row[j + 1], row[j + 2], row[j + 3] = x0, x1, x2, x3
+
+
+# a (4,K)  b (4,K)  c (4,4), at rows i of a and c, rows j of b and columns j of c
+@sums
+def tile(a: Any, b: Any, c: Any, i: int, j: int, count: int, add: bool) -> None:
+    """Multiply four rows of a with four rows of b over their first `count` columns, into or onto c."""
+    a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
+    b0, b1, b2, b3 = b[j], b[j + 1], b[j + 2], b[j + 3]
+    c00 = c01 = c02 = c03 = c10 = c11 = c12 = c13 = ZERO * a[i, 0]
+    c20 = c21 = c22 = c23 = c30 = c31 = c32 = c33 = ZERO * a[i, 0]
+    for k in range(count):
+        x0, x1, x2, x3 = a0[k], a1[k], a2[k], a3[k]
+        y0, y1, y2, y3 = b0[k], b1[k], b2[k], b3[k]
+        c00 += x0 * y0
+        c01 += x0 * y1
+        c02 += x0 * y2
+        c03 += x0 * y3
+        c10 += x1 * y0
+        c11 += x1 * y1
+        c12 += x1 * y2
+        c13 += x1 * y3
+        c20 += x2 * y0
+        c21 += x2 * y1
+        c22 += x2 * y2
+        c23 += x2 * y3
+        c30 += x3 * y0
+        c31 += x3 * y1
+        c32 += x3 * y2
+        c33 += x3 * y3
+    put(c[i], j, add, c00, c01, c02, c03)
+    put(c[i + 1], j, add, c10, c11, c12, c13)
+    put(c[i + 2], j, add, c20, c21, c22, c23)
+    put(c[i + 3], j, add, c30, c31, c32, c33)
+
+
+# a (M,K)  b (N,K)  c (M,N); rows of a and b to a multiple of four
+@called
+def products(a: Any, b: Any, c: Any, M: int, N: int, count: int, add: bool) -> None:
+    """Multiply tile by tile."""
+    for i in range(0, M, TILE):
+        for j in range(0, N, TILE):
+            tile(a, b, c, i, j, count, add)
+
+
+# Matmul: blocks of b that stay in the second-level cache, tiles within. What four does not divide is done
+# last, one product of two rows at a time. The range is one of columns of c, for a may have few rows.
+#
+# Float32, one core with a peak of 118 GFLOP/s, in GFLOP/s beside OpenBLAS 0.3.31 (M, N, K):
+#   16,768,768: 104, 41    64,768,768: 102, 78    256,768,768: 101, 98    4096,256,1024: 93, 96
+#   16,128,128:  58, 36    64,128,128:  69, 71    256,128,128:  72, 93    2048,768,3072: 80, 104
+# Long sums are nearly as fast as the processor; short ones pay for adding up sixteen vectors in the end,
+# large matrices for operands that are not packed. So the engine takes it for few rows and long sums.
+# a (M,K)  b (N,K) -> c (M,N) = a b^T
+@kernel
+def matmul(a: Rows, b: Rows, c: Rows, begin: int, end: int):
+    M, K = a.shape
+    block = max(TILE, CACHED // max(1, K) // TILE * TILE)
+    rows, columns = M // TILE * TILE, begin + (end - begin) // TILE * TILE
+    for low in range(begin, columns, block):
+        for i in range(0, rows, TILE):
+            for j in range(low, min(low + block, columns), TILE):
+                tile(a, b, c, i, j, K, False)
+    for i in range(M):
+        for j in range(columns if i < rows else begin, end):
+            c[i, j] = dot(a[i], b[j])
+
+
+# Attention: one task for each head of each sequence. Operands are copied into rows of their own, padded with
+# zeros, since a product needs both of its operands along the sum.
+
+
+@inlined
+def up(n: int, multiple: int) -> int:
+    """Round n up."""
+    return (n + multiple - 1) // multiple * multiple
+
+
+@inlined
+def longest(borders: Any, A: int, begin: int, end: int) -> int:
+    """Return the length of the longest sequence among these tasks."""
+    length = 0
+    for s in range(begin // A, (end - 1) // A + 1):
+        length = max(length, borders[s + 1] - borders[s])
+    return length
+
+
+# x (n,D), rows of memory `pitch` numbers apart -> rows (up(n, 4), up(D, 16))
+@inlined
+def lay_out(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
+    """Lay one head of a sequence out, row by row, with zeros around it."""
+    for t in range(n):
+        source, row = x[t * pitch :][:D], rows[t]
+        for d in range(D):
+            row[d] = source[d] * scale
+        row[D:] = ZERO
+    rows[n : up(n, TILE)] = ZERO
+
+
+# x (n,D), rows of memory `pitch` numbers apart -> rows (up(D, 4), up(n, 16))
+@inlined
+def lay_out_transposed(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
+    """Lay one head of a sequence out, a row for each dimension."""
+    for d in range(D):
+        row = rows[d]
+        for t in range(n):
+            row[t] = x[t * pitch + d] * scale
+        row[n : up(n, LANES)] = ZERO
+
+
+# rows (n,D) -> x (T,A,D), of one head from row `first` on
+@inlined
+def lay_back(rows: Any, n: int, D: int, scale: Any, x: Any, first: int, head: int) -> None:
+    """Put what was computed of one head of a sequence where it belongs."""
+    for t in range(n):
+        row, out = rows[t], x[first + t, head]
+        for d in range(D):
+            out[d] = row[d] * scale
+
+
+# Kept for backward: of each softmax its largest score and one over its sum.
+# q k v (T,A,D) as memory, their rows `pitch` numbers apart, since they are as a rule parts of one array.
+# borders (S+1,)  keys (T,A,2) or none -> y (T,A,D)  largest inverse (T,A)
+@kernel
+def attention(
+    q: Row,
+    k: Row,
+    v: Row,
+    pitch: int,
+    borders: Ids,
+    causal: bool,
+    keys: HeadKeys,
+    threshold: Word,
+    kept_scale: Real,
+    scale: Real,
+    y: Heads,
+    largest: Rows,
+    inverse: Rows,
+    begin: int,
+    end: int,
+):
+    A, D = y.shape[1:]
+    width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)
+    one = scale / scale
+    queries, sources = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
+    values = np.zeros((depth, width + LANES), q.dtype)
+    scores, mixed = np.empty((QUERIES, width + LANES), q.dtype), np.empty((QUERIES, depth), q.dtype)
+    for task in range(begin, end):
+        first, head = borders[task // A], task % A
+        n = borders[task // A + 1] - first
+        at = first * pitch + head * D
+        lay_out(q[at:], pitch, n, D, scale, queries)
+        lay_out(k[at:], pitch, n, D, one, sources)
+        lay_out_transposed(v[at:], pitch, n, D, one, values)
+        for low in range(0, n, QUERIES):
+            count = min(QUERIES, n - low)
+            products(queries[low:], sources, scores, count, n, depth, False)
+            for i in range(count):
+                t = first + low + i
+                seen = low + i + 1 if causal else n
+                p = scores[i][:seen]
+                top = highest(p)
+                for j in range(seen):
+                    p[j] = exp(p[j] - top)
+                share = ONE / total(p)
+                for j in range(seen):
+                    p[j] *= share
+                largest[t, head], inverse[t, head] = top, share
+                if keys.size:
+                    drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+                scores[i][seen : up(n, LANES)] = ZERO
+            products(scores, values, mixed, count, D, up(n, LANES), False)
+            lay_back(mixed, count, D, one, y, first + low, head)
+
+
+# With s = q k^T / sqrt(D), p = softmax(s), m the dropout multipliers and y = (p m) v:
+#   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),
+#   dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
+# p is made anew from the scores, m from its keys. Sums over queries need p and ds transposed.
+
+
+# keys (T,A,2) or none; of query t of a head p (n,): its scores -> p m  dp (n,): its row of dy v^T -> ds
+@inlined
+def softmax_backward(
+    p: Any, dp: Any, top: Any, share: Any, keys: Any, t: int, head: int, threshold: Any, kept_scale: Any
+) -> None:
+    """Go through the softmax of one query and its dropout, in place."""
+    for j in range(p.size):
+        p[j] = exp(p[j] - top) * share
+    if keys.size:
+        drop(dp, dp, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+    level = dot(dp, p)
+    for j in range(p.size):
+        dp[j] = p[j] * (dp[j] - level)
+    if keys.size:
+        drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+
+
+# dy (T,A,D)  q k v (T,A,D) as memory  borders (S+1,)  keys (T,A,2) or none  largest inverse (T,A)
+# -> dq dk dv (T,A,D)
+@kernel
+def attention_backward(
+    dy: Heads,
+    q: Row,
+    k: Row,
+    v: Row,
+    pitch: int,
+    borders: Ids,
+    causal: bool,
+    keys: HeadKeys,
+    threshold: Word,
+    kept_scale: Real,
+    scale: Real,
+    largest: Rows,
+    inverse: Rows,
+    dq: Heads,
+    dk: Heads,
+    dv: Heads,
+    begin: int,
+    end: int,
+):
+    A, D = dy.shape[1:]
+    dy_rows = dy.reshape(-1)
+    width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)
+    one = scale / scale
+    queries, sources = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
+    values, d_out = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
+    d_sources, d_values = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
+    transposed_sources = np.zeros((depth, width + LANES), q.dtype)
+    transposed_queries = np.zeros((depth, QUERIES + LANES), q.dtype)
+    transposed_d_out = np.zeros((depth, QUERIES + LANES), q.dtype)
+    scores = np.empty((QUERIES, width + LANES), q.dtype)
+    d_scores = np.empty((QUERIES, width + LANES), q.dtype)
+    transposed_p = np.zeros((width, QUERIES + LANES), q.dtype)
+    transposed_ds = np.zeros((width, QUERIES + LANES), q.dtype)
+    mixed = np.empty((QUERIES, depth), q.dtype)
+    for task in range(begin, end):
+        first, head = borders[task // A], task % A
+        n = borders[task // A + 1] - first
+        at, at_dy = first * pitch + head * D, (first * A + head) * D
+        lay_out(q[at:], pitch, n, D, scale, queries)
+        lay_out(k[at:], pitch, n, D, one, sources)
+        lay_out(v[at:], pitch, n, D, one, values)
+        lay_out(dy_rows[at_dy:], A * D, n, D, one, d_out)
+        lay_out_transposed(k[at:], pitch, n, D, one, transposed_sources)
+        d_sources[: up(n, TILE)], d_values[: up(n, TILE)] = ZERO, ZERO
+        for low in range(0, n, QUERIES):
+            count = min(QUERIES, n - low)
+            lay_out_transposed(q[at + low * pitch :], pitch, count, D, scale, transposed_queries)
+            lay_out_transposed(dy_rows[at_dy + low * A * D :], A * D, count, D, one, transposed_d_out)
+            transposed_p[: up(n, TILE), count : up(count, LANES)] = ZERO
+            transposed_ds[: up(n, TILE), count : up(count, LANES)] = ZERO
+            products(queries[low:], sources, scores, count, n, depth, False)
+            products(d_out[low:], values, d_scores, count, n, depth, False)
+            for i in range(count):
+                t = first + low + i
+                seen = low + i + 1 if causal else n
+                p, dp, top, share = scores[i][:seen], d_scores[i][:seen], largest[t, head], inverse[t, head]
+                softmax_backward(p, dp, top, share, keys, t, head, threshold, kept_scale)
+                scores[i][seen : up(n, LANES)] = ZERO
+                d_scores[i][seen : up(n, LANES)] = ZERO
+                for j in range(n):
+                    transposed_p[j, i] = scores[i, j]
+                    transposed_ds[j, i] = d_scores[i, j]
+            products(d_scores, transposed_sources, mixed, count, D, up(n, LANES), False)
+            products(transposed_ds, transposed_queries, d_sources, n, D, up(count, LANES), True)
+            products(transposed_p, transposed_d_out, d_values, n, D, up(count, LANES), True)
+            lay_back(mixed, count, D, scale, dq, first + low, head)
+        lay_back(d_sources, n, D, one, dk, first, head)
+        lay_back(d_values, n, D, one, dv, first, head)

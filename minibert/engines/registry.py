@@ -1,0 +1,304 @@
+"""Engines by name: what each is and computes, how it comes to be, and which is the fastest here."""
+
+import dataclasses
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module, metadata
+from typing import Any, NamedTuple
+
+from minibert.engines.hardware import (
+    chosen_isa,
+    limited_threads,
+    rate_of_one_thread,
+    require_threads,
+)
+from minibert.errors import InputError, Stopped
+from minibert.machine import cores
+from minibert.ops import Ops
+
+BFLOAT16_ISAS = ("amx", "avx512_bf16")  # instruction sets that multiply bfloat16
+JAX_MINIMUM = "0.7"  # of jax and jaxlib, as in pyproject.toml
+DEVICES = ("cpu", "gpu", "tpu")  # what `force_device` may be told
+_forced: dict[str, str] = {}  # what `force_device` was told
+
+
+class _MissingEngine(InputError):
+    """What an engine needs is not installed."""
+
+
+def _numpy(threads: int, dtype: str) -> Ops:
+    return Ops()
+
+
+def _cpp(threads: int, dtype: str) -> Ops:
+    cpp_ops = import_module("minibert.engines.cpp.ops")
+    return cpp_ops.CppOps(threads=threads, dtype=dtype)
+
+
+def _numba(threads: int, dtype: str) -> Ops:
+    return import_module("minibert.engines.numba.ops").NumbaOps(threads=threads)
+
+
+def _jax(threads: int, dtype: str, fsdp: bool = False, **extras: Any) -> Ops:
+    _jax_devices()
+    shard = {"shard": True} if fsdp else {}
+    return import_module("minibert.engines.jax.ops").JaxOps(dtype, **extras, **shard)
+
+
+def _jax_devices() -> Any:
+    """The module that knows JAX's devices, once JAX is told which to use."""
+    found = _jax_module("devices")
+    found.use(_forced.get("device"))
+    return found
+
+
+def _jax_module(name: str) -> Any:
+    """A module that imports JAX; whether JAX is recent enough is checked first."""
+    for library in ("jax", "jaxlib"):
+        _require_version(library, JAX_MINIMUM)
+    try:
+        return import_module(f"minibert.engines.jax.{name}")
+    except RuntimeError as error:  # as JAX complains of a jaxlib of another version
+        raise InputError(f"JAX does not start ({error}): pip install -U jax jaxlib.") from None
+
+
+def _require_version(library: str, least: str) -> None:
+    try:
+        version = metadata.version(library)
+    except metadata.PackageNotFoundError:  # which importing it will tell, if it is true
+        return
+    if _numbers(version) < _numbers(least):
+        raise InputError(
+            f"{library} {version} is older than {least}, the oldest that minibert works with: "
+            "pip install -U jax jaxlib."
+        )
+
+
+def _numbers(version: str) -> list[int]:
+    """`0.9.0.1` as numbers; from the first part that is none on, as in `0.10.0.dev7`, nothing counts."""
+    return [int(part) for part in itertools.takewhile(str.isdecimal, version.split("."))]
+
+
+class Engine(NamedTuple):
+    """One engine: what it is, and how it comes to be."""
+
+    about: str
+    make: Callable[..., Ops]  # of threads, a dtype and its extras; ImportError where something is missing
+    lacking: str  # what to do then
+    dtypes: tuple[str, ...] = ("float32", "float64")
+    extras: tuple[str, ...] = ()  # what it alone can be told
+
+
+TABLE = {
+    "numpy": Engine("the reference, plain NumPy", _numpy, ""),
+    "cpp": Engine(
+        "kernels in C++ for float32 and bfloat16",
+        _cpp,
+        "install a C++ compiler (GCC 11 or later, or Clang) and Python's headers, then reinstall minibert",
+        ("float32", "bfloat16", "float64"),
+    ),
+    "numba": Engine("loops compiled by Numba for float32 and float64", _numba, "pip install numba"),
+    "jax": Engine(
+        "the reference compiled by XLA, for accelerators",
+        _jax,
+        "pip install jax, or jax[cuda13] for a GPU",
+        ("float32", "bfloat16", "float64"),
+        ("device", "devices", "fsdp", "recompute"),
+    ),
+}
+ENGINES = {name: engine.about for name, engine in TABLE.items()}
+FASTEST_FIRST = ("cpp", "numba", "numpy")
+
+
+def create(name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any) -> Ops:
+    """The engine of that name; "auto" takes the fastest there is.
+
+    Parameters
+    ----------
+    name : "auto" or one of `ENGINES`.
+    threads : of the engine itself; one for each core when left out. NumPy's are `limit_threads`'s matter.
+    dtype : "float32", "float64" or "bfloat16". The first two are those of the parameters; bfloat16 is that of
+        the operands of matrix products and of activations, with parameters in float32.
+    extras : options of a single engine; None and False count as not given. For JAX `devices`, how many train
+        (all there are, when left out), `fsdp`, whether parameters and moments are spread over them, and
+        `recompute`, whether only the input of each layer is kept for backward.
+
+    Raises
+    ------
+    InputError
+        When there is no such engine, it does not compute in that dtype, or what it needs is not installed;
+        when it has no such option, or the device that was forced is not there.
+    """
+    return choose(name, threads, dtype, **extras)[0]
+
+
+def choose(
+    name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any
+) -> tuple[Ops, str]:
+    """The engine that `create` gives, and a sentence that says which it is and why.
+
+    Examples
+    --------
+    >>> choose("numpy")[1]
+    'numpy: the reference, plain NumPy'
+    """
+    require_threads(threads)
+    if name not in ("auto", *TABLE):
+        raise InputError(f"$engine is not an engine; use auto or one of {', '.join(TABLE)}.", engine=name)
+    able = [one for one in TABLE if dtype in TABLE[one].dtypes]
+    if not able:
+        raise InputError("$dtype is not one to compute in; use float32, bfloat16 or float64.", dtype=dtype)
+    if name not in ("auto", *able):
+        raise InputError(
+            f"$dtype is not one that $engine computes in; {', '.join(able)} can.", dtype=dtype, engine=name
+        )
+    extras = {option: value for option, value in extras.items() if value is not None and value is not False}
+    _require_meant(name, extras)
+    if name != "auto":
+        ops = _make(name, threads, dtype, extras)
+        return ops, _described(ops)
+    tried = _trial(threads, dtype) if _kernels_are_portable() else {}
+    missing = []
+    for one in [*sorted(tried, key=tried.get), *FASTEST_FIRST]:
+        if one not in able:
+            continue
+        try:
+            ops = _make(one, threads, dtype, {})
+        except _MissingEngine as error:
+            missing.append(str(error))
+            continue
+        if tried:
+            steps = ", ".join(f"{1000 * seconds:.0f} ms with {engine}" for engine, seconds in tried.items())
+            return ops, f"{_described(ops)}, the fastest here: a small step took {steps}"
+        why = f"; {' '.join(missing).removesuffix('.')}" if missing else ", the fastest engine installed"
+        return ops, _described(ops) + why
+    raise InputError(f"No engine that computes in {dtype} is installed. {' '.join(missing)}")
+
+
+def _kernels_are_portable() -> bool:
+    """Whether `cpp` would compute without vector instructions of its own, as on ARM."""
+    return chosen_isa() == "portable"
+
+
+@functools.cache
+def _trial(threads: int | None, dtype: str) -> dict[str, float]:
+    """Seconds of one real step with `cpp`, whose kernels are the portable ones, and with NumPy's library.
+
+    The library may have kernels for the processor that are several times as fast.
+    """
+    trial = import_module("minibert.engines.trial")
+    found = {}
+    for name in ("cpp", "numpy") if dtype in TABLE["numpy"].dtypes else ():
+        ops = _make(name, threads, dtype, {})
+        with limited_threads(threads, ops):
+            found[name] = trial.seconds_per_step(ops, dtype)
+    return found
+
+
+def settled(options: Any) -> Any:
+    """Options of a run with what they leave to this machine decided, as they are stored and gone on with.
+
+    That is `dtype="auto"` and, where `engine="auto"` needs a trial of two engines, the faster one.
+    """
+    if options.dtype == "auto":
+        options = dataclasses.replace(options, dtype=quickest_dtype(options.engine))
+    if options.engine == "auto" and _kernels_are_portable():
+        tried = _trial(options.threads, options.dtype)
+        options = dataclasses.replace(options, engine=min(tried, key=tried.get, default="auto"))
+    return options
+
+
+def _require_meant(name: str, extras: dict[str, Any]) -> None:
+    """Raise InputError when an option is given that the engine of that name does not have."""
+    said = extras | ({"device": _forced["device"]} if "device" in _forced else {})
+    for option, value in said.items():
+        hearing = [one for one in TABLE if option in TABLE[one].extras]
+        if not hearing:
+            raise TypeError(f"{option!r} is nothing that an engine can be told.")
+        if name not in hearing:
+            raise InputError(
+                f"${option} is for $engine; leave it out or choose that.",
+                **{option: value, "engine": " or ".join(hearing)},
+            )
+
+
+def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) -> Ops:
+    engine = TABLE[name]
+    try:
+        return engine.make(threads or cores(), dtype, **extras)
+    except ImportError as error:
+        raise _MissingEngine(f"$engine is not installed ({error}): {engine.lacking}.", engine=name) from None
+
+
+def _described(ops: Ops) -> str:
+    details = getattr(ops, "_details", "")
+    return f"{ops.name}: {TABLE[ops.name].about}" + (f", {details}" if details else "")
+
+
+def force_device(name: str | None) -> None:
+    """Let JAX compute on this kind of device, one of `DEVICES`, and complain where there is none; None lets
+    it choose. Once it has begun with one kind it stays there."""
+    _forced.pop("device", None)
+    if name is not None:
+        _forced["device"] = name
+
+
+def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
+    """Make this process one of those that train together with JAX; nothing may have been computed with it.
+
+    Parameters
+    ----------
+    coordinator : HOST:PORT where process 0 listens; "auto" where a cluster's own environment says all.
+    processes : how many there are.
+    process_id : the number of this one, from 0.
+
+    Raises
+    ------
+    InputError
+        When JAX is not installed, or what is said can't be used.
+    RunError
+        When the others do not come.
+    """
+    try:
+        _jax_module("cluster").join(coordinator, processes, process_id)
+    except ImportError as error:
+        lacking = TABLE["jax"].lacking
+        raise _MissingEngine(f"$engine is not installed ({error}): {lacking}.", engine="jax") from None
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """A context for what several processes do together: an error in this one is told to the others, and they
+    stop as well."""
+    try:
+        yield
+    except Stopped:
+        raise  # all of them, at the same time
+    except BaseException as error:
+        if cluster := sys.modules.get("minibert.engines.jax.cluster"):
+            cluster.leave(error)
+        raise
+
+
+def quickest_dtype(name: str = "auto") -> str:
+    """The precision for an engine of that name: "bfloat16" where what computes multiplies it faster, else
+    "float32". Processors are measured: some have the instruction and need twice the time for it. JAX is only
+    looked at where it is the engine.
+
+    Examples
+    --------
+    >>> quickest_dtype("numpy")
+    'float32'
+    """
+    if name == "jax":
+        try:
+            return "float32" if _jax_devices().platform() == "cpu" else "bfloat16"
+        except ImportError:  # of which `choose` complains
+            return "float32"
+    chosen = chosen_isa() if name in ("auto", "cpp") else ""
+    able = chosen in BFLOAT16_ISAS
+    faster = able and rate_of_one_thread(chosen, "bfloat16") > rate_of_one_thread(chosen, "float32")
+    return "bfloat16" if faster else "float32"

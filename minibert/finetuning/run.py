@@ -1,0 +1,348 @@
+"""Fine-tuning: from a model and a task's files to a folder that answers (Devlin et al. 2019, section 4).
+
+    finetune   one run, or a sweep over learning rates and restarts whose best run on dev is kept
+    evaluate   the official metrics of a fine-tuned model, with an interval
+    predict    the task's official files; several models are averaged
+    classify   what a model says of a text or a pair of texts
+
+The folder of a run is described in `finetuning/running.py`; that of a sweep has one of these for each run,
+and the best of them once more at its top.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from minibert import engines
+from minibert.data.glue import TextExample
+from minibert.errors import InputError
+from minibert.files import require_folder, require_own, sole_writer, write_atomically
+from minibert.finetuning.feature_based import FeatureBasedRun
+from minibert.finetuning.models import Finetuned, open_model
+from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
+from minibert.finetuning.predicting import check_ensemble, predict_examples
+from minibert.finetuning.preparation import asked_examples
+from minibert.finetuning.running import run_once
+from minibert.finetuning.sweep import sweep
+from minibert.finetuning.whole_model import WholeRun
+from minibert.machine import cores
+from minibert.reports.results import (
+    compared_with_majority,
+    finished_report,
+    measured_text,
+    metric_lines,
+    mistakes_as_read,
+    report_of,
+    report_text,
+)
+from minibert.tasks import registry, submissions
+from minibert.tasks.cuts import Cuts, warn_of_cuts
+from minibert.tasks.stored import OPTIONS_FILE, TaskFile
+from minibert.training.runlog import say
+
+__all__ = ["classify", "evaluate", "finetune", "measured_text", "predict", "report_text"]
+
+FOREIGN = ("config.json", "model.safetensors", "vocab.txt", "training.json", "checkpoints")
+
+
+def finetune(
+    options: FinetuneOptions,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    show: bool = True,
+    began: float | None = None,
+) -> dict[str, Any]:
+    """Fine-tune a model for a task and leave a folder behind.
+
+    Parameters
+    ----------
+    options : what to do; what is `None` in them follows the recipe of the task.
+    out : the run folder.
+    resume : go on from the last checkpoint of the folder, exactly; of a sweep, finished runs are kept. The
+        options have to agree with those stored there.
+    show : tell the person watching how it goes, on the error stream.
+    began : `time.monotonic()` when the command began; now, when left out.
+
+    Returns
+    -------
+    report : what `report.json` holds; `report_text` makes it readable.
+
+    Raises
+    ------
+    InputError
+        When options, data, model or folder can't be used; nothing has been written then.
+    RunError
+        When the loss is not a number, in a sweep that of every run, or the disk is full.
+    KeyboardInterrupt
+        After Ctrl-C. What was finished is kept; `resume` goes on from there.
+    """
+    out, began = Path(out), time.monotonic() if began is None else began
+    options = engines.settled(options.resolved())
+    kind, runs = FeatureBasedRun if options.feature_based else WholeRun, options.runs()
+    with sole_writer(out):
+        _check_folder(options, out, resume)
+        for one in runs:
+            require_own(out if len(runs) == 1 else out / one.run_name)
+        if resume and (report := finished_report(out)) is not None:
+            return report
+        ops, engine = engines.choose(options.engine, options.threads, options.dtype, **options.extras)
+        engines.keep_freed_memory()
+        with engines.limited_threads(options.threads, ops):
+            prepared = kind.prepare(options, ops, out, show)  # once for all runs
+            peak = None
+            if kind is WholeRun:  # of LSTMs nobody counts the operations
+                peak = engines.peak(options.threads or cores(), options.dtype, ops=ops)
+            if show:
+                say(f"Engine {engine}.")
+
+            def run_one(one: FinetuneOptions, folder: Path, began: float) -> dict[str, Any]:
+                return run_once(kind(one, prepared, ops, folder, peak, show), began)
+
+            if len(runs) == 1:
+                return run_one(options, out, began)
+            return sweep(options, runs, run_one, out, show, began)
+
+
+def _check_folder(options: FinetuneOptions, out: Path, resume: bool) -> None:
+    """See that the folder is the run's to write into; nothing is written."""
+    if resume:
+        options.require_same_run(FinetuneOptions.load(out / OPTIONS_FILE))
+        return
+    if (out / OPTIONS_FILE).exists():
+        raise InputError(f"{out} already holds a run: go on with it by --resume, or choose another --out.")
+    if held := [name for name in FOREIGN if (out / name).exists()]:
+        raise InputError(f"{out} holds {', '.join(held)} of something else; choose another --out.")
+
+
+def _load(
+    folders: Sequence[str | Path], task: str | None, engine: str, threads: int | None, dtype: str
+) -> list[Finetuned]:
+    """Load the models of an ensemble, and check that they fit together."""
+    asked = None if task is None else registry.create(task)
+    models = [open_model(folder, engine, threads, dtype, asked) for folder in folders]
+    check_ensemble(models)
+    return models
+
+
+def _listed(folders: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
+    return [folders] if isinstance(folders, str | Path) else folders
+
+
+def evaluate(
+    folders: str | Path | Sequence[str | Path],
+    data: str | Path | None = None,
+    split: str = "dev",
+    *,
+    task: str | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
+    dtype: str = "float32",
+    budget: int = TOKEN_BUDGET,
+    show: bool = False,
+) -> dict[str, Any]:
+    """Compute the official metrics of one fine-tuned model, or of several that are averaged.
+
+    Parameters
+    ----------
+    folders : of the model or models.
+    data : folder of the task's files; the one that the model was fine-tuned on, when left out.
+    split : a labelled one.
+    task : what to ask in place of the model's own task, of the same answers: "mnli-mm" of a model of "mnli".
+    engine, threads, dtype : of the engine.
+    budget : tokens of a batch.
+    show : progress on the error stream.
+
+    Returns
+    -------
+    The metrics with a bootstrap interval, for JSON; `measured_text` makes them readable.
+
+    Raises
+    ------
+    InputError
+        When a folder holds no fine-tuned model, models can't be averaged, or the data are of another task or
+        not labelled.
+    """
+    folders = _listed(folders)
+    models = _load(folders, task, engine, threads, dtype)
+    first, cuts = models[0], Cuts(models[0].max_length)
+    examples = asked_examples(first.task, first.folder, data, split, own=task is None)
+    first.task.warn_unknown(examples, first.labels)
+    if not all(map(first.task.is_labelled, examples)):
+        raise InputError(
+            f"The split {split!r} has no labels to score against; choose another, or use minibert predict."
+        )
+    with engines.limited_threads(threads, first.ops):
+        source = _source(first, data, split)
+        predictions = list(predict_examples(models, examples, budget, show, source, cuts))
+    mistakes = mistakes_as_read(first.task, examples, predictions, first.tokenizer, first.max_length)
+    report = report_of(first.task, first.labels, examples, predictions, mistakes)
+    if truncated := warn_of_cuts({split: cuts}, first.config.P):
+        report["truncated"] = truncated
+    return report | {"split": split, "models": [str(folder) for folder in folders]}
+
+
+def predict(
+    folders: str | Path | Sequence[str | Path],
+    data: str | Path | None,
+    split: str,
+    out: str | Path,
+    *,
+    task: str | None = None,
+    majority: bool = False,
+    engine: str = "auto",
+    threads: int | None = None,
+    dtype: str = "float32",
+    budget: int = TOKEN_BUDGET,
+    show: bool = False,
+) -> dict[str, Any]:
+    """Write the task's official files, and every prediction as a line of JSON.
+
+    Parameters
+    ----------
+    folders : of one model, or of several whose outputs are averaged.
+    data : folder of the task's files; the one that the model was fine-tuned on, when left out.
+    split : labelled or not.
+    out : folder for the files.
+    task : as in `evaluate`; "ax" of a model of "mnli".
+    majority : predict the most frequent class of the train file everywhere, as the paper did for WNLI.
+    engine, threads, dtype, budget, show : as in `evaluate`.
+
+    Returns
+    -------
+    `files`, and `scores` where the split is labelled, for JSON.
+
+    Raises
+    ------
+    InputError
+        As in `evaluate`; when `out` is no folder to write into.
+    RunError
+        When the disk is full; each file is whole or not there.
+    """
+    folders = _listed(folders)
+    require_folder(out)
+    models = _load(folders, task, engine, threads, dtype)
+    first, cuts = models[0], Cuts(models[0].max_length)
+    examples = asked_examples(first.task, first.folder, data, split, own=task is None, labelled=False)
+    first.task.warn_unknown(examples, first.labels)
+    if majority:
+        if first.head.kind != "classify":
+            raise InputError(f"majority=True is for classes, and {first.task.name} has none; leave it out.")
+        folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
+        learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
+        said = iter(submissions.majority(learnt, len(examples)))
+    else:
+        said = predict_examples(models, examples, budget, show, _source(first, data, split), cuts)
+    out, predictions = Path(out), []
+    lines = out / f"{first.task.name}-{split}.jsonl"
+
+    def write_lines(temporary: Path) -> None:
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # as `atomic_text`
+            for example, prediction in zip(examples, said, strict=True):
+                predictions.append(prediction)
+                row = prediction if isinstance(prediction, dict) else {"prediction": prediction}
+                row = first.task.asked(example) | row
+                row = {"id": example.id} | row if hasattr(example, "id") else row
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    was_there = out.exists()
+    try:
+        with engines.limited_threads(threads, first.ops):
+            write_atomically(lines, write_lines)
+        files = first.task.write(out, split, examples, predictions)
+    except BaseException:
+        if not was_there and out.exists() and not any(out.iterdir()):
+            out.rmdir()
+        raise
+    truncated = warn_of_cuts({split: cuts}, first.config.P)
+    scores, beside = None, {}
+    if all(map(first.task.is_labelled, examples)):
+        scores = first.task.score(examples, predictions)
+        beside = compared_with_majority(first.task, first.labels, examples, predictions)
+    return {
+        "task": first.task.name,
+        "title": first.task.title,
+        "split": split,
+        "examples": len(examples),
+        "models": [str(folder) for folder in folders],
+        "files": [str(path) for path in (*files, lines)],
+        "scores": scores,
+        **({"truncated": truncated} if truncated else {}),
+    } | beside
+
+
+def _source(model: Finetuned, data: str | Path | None, split: str) -> str:
+    """Name the place that examples are from, for errors."""
+    return f"{data or f'the data of {model.folder}'}, {split}"
+
+
+def classify(
+    folder: str | Path,
+    texts: Sequence[str | tuple[str, str | None]],
+    *,
+    engine: str = "auto",
+    threads: int | None = None,
+    model: Finetuned | None = None,
+    cuts: Cuts | None = None,
+) -> list[dict[str, Any]]:
+    """Ask a fine-tuned model for the classes of some texts, or their numbers.
+
+    Parameters
+    ----------
+    folder : of a model whose task has one answer for a text, a class or a number.
+    texts : strings, or pairs of a text and the second one, which may be None.
+    engine, threads : of the engine.
+    model : the folder's, where it is loaded already.
+    cuts : counts what is cut of the texts, in place of a warning.
+
+    Returns
+    -------
+    For each `label` and `probabilities`, or `value`.
+
+    Raises
+    ------
+    InputError
+        When the model answers something else, a text is empty, or a pair lacks its second text or has one too
+        many.
+    """
+    if isinstance(texts, str):
+        raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
+    model = model or Finetuned.from_pretrained(folder, engine, threads)
+    if (command := model.task.command) != "classify":
+        raise InputError(
+            f"The model in {model.folder} was fine-tuned for {model.task.name}, which has no class for a "
+            f"whole text; use minibert {command}."
+        )
+    pair = _is_pair(model)
+    examples = []
+    for number, text in enumerate(texts):
+        first, second = (text, None) if isinstance(text, str) else text
+        if not first.strip() or (second is not None and not second.strip()):
+            raise InputError("A text is empty; give one with words in it.")
+        if pair is not None and pair != (second is not None):
+            wanted = "pairs of texts; give a second one" if pair else "single texts; leave the second one out"
+            raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
+        examples.append(TextExample(str(number), first, second, None))
+    counted = Cuts(model.max_length) if cuts is None else cuts
+    with engines.limited_threads(threads, model.ops):
+        found = list(predict_examples([model], examples, cuts=counted))
+    if cuts is None:
+        warn_of_cuts({"": counted}, model.config.P)
+    return found
+
+
+def _is_pair(model: Finetuned) -> bool | None:
+    """Whether a model's texts come in pairs; None where nothing says."""
+    if model.task.pair is not None:
+        return model.task.pair
+    return "second" in TaskFile.load(model.folder).columns
+
+
+def predicted_text(report: dict[str, Any]) -> str:
+    """Say what `predict` did, for a person."""
+    lines = [f"{report['title']}, {report['examples']:,} examples of {report['split']}"]
+    if report["scores"]:
+        lines += metric_lines(report)
+    return "\n".join([*lines, *report["files"]])

@@ -1,0 +1,168 @@
+"""A run that trains the whole model: BERT with the task's output layer (Devlin et al. 2019, section 4)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert import hub
+from minibert.errors import InputError
+from minibert.finetuning.models import start_from
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import Prepared, prepare
+from minibert.finetuning.running import Run
+from minibert.model import heads
+from minibert.model.batch import TaskBatch
+from minibert.model.config import BertConfig
+from minibert.model.flops import task_operations
+from minibert.model.head_kinds import KINDS, LABELS, SEQUENCES, TOKENS
+from minibert.model.params import Head, Parameters
+from minibert.tasks.batches import lengths, outputs, require_finite, training_batches
+from minibert.tasks.stored import TaskFile
+from minibert.training.checkpoint import Checkpoint
+from minibert.training.loop import State
+from minibert.training.optim import Optimizer, optimizer_for
+from minibert.training.progress import Progress
+
+
+@dataclass(frozen=True)
+class HeadObjective:
+    """The loss of a head on BERT, with dropout.
+
+    Attributes
+    ----------
+    config, head : the model.
+    seed : of dropout.
+    span_weight : of each of the losses of start and end.
+    frozen : how many layers, and the embeddings with them, stay as they are; None: none.
+    """
+
+    config: BertConfig
+    head: Head
+    seed: int
+    span_weight: float
+    frozen: int | None
+
+    def forward(self, ops: Any, params: dict, batch: Any, step: Any) -> tuple[dict[str, Any], Any]:
+        """Return the loss, the accuracy where outputs are classes, and what `backward` needs."""
+        rates = self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob
+        drop = ops.dropout(batch, *rates, self.seed, step)
+        loss, saved = heads.loss(ops, self.config, self.head, params, batch, drop, self.span_weight)
+        metrics = {"loss": loss.loss}
+        kind = KINDS[self.head.kind]
+        if kind.label_dtype == "int32" and not kind.label_shape:
+            scores = loss.logits.reshape(-1, batch.choices * self.head.outputs)
+            metrics["accuracy"] = (batch.label_weights * (scores.argmax(1) == batch.labels)).sum()
+        return metrics, saved
+
+    def backward(self, ops: Any, saved: Any, params: dict, grads: dict) -> dict:
+        """Add the gradient to the accumulators."""
+        return heads.loss_backward(ops, self.config, self.head, saved, params, grads, self.frozen)
+
+
+class WholeRun(Run):
+    """A run whose folder becomes one that Hugging Face reads, with `task.json` beside it."""
+
+    FILES = (hub.CONFIG_FILE, hub.WEIGHTS_FILE)
+
+    @classmethod
+    def prepare(cls, options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Prepared:
+        return prepare(options)
+
+    @property
+    def epoch_size(self) -> int:
+        return len(self.prepared.train)
+
+    def initial(self) -> tuple[Parameters, dict[str, Any]]:
+        o, data = self.options, self.prepared
+        params, fresh = start_from(
+            o.model, data.head, o.task, data.labels, o.dtype, o.dropout, o.seed, o.attention_dropout
+        )
+        return params, {"features": len(data.train), "data": data.fingerprint, "fresh": fresh}
+
+    def start(self, checkpoint: Checkpoint | None = None) -> State:
+        if checkpoint is not None:
+            then, now = checkpoint.state["plan"]["features"], len(self.prepared.train)
+            if then != now or checkpoint.params.head != self.prepared.head:
+                raise InputError(
+                    f"{self.options.data} is not what the run in {self.folder} has begun with: there were "
+                    f"{then:,} features to learn from, now there are {now:,}; give it the same data."
+                )
+        return super().start(checkpoint)
+
+    def optimizer(self, params: Parameters) -> Optimizer:
+        o = self.options
+        return optimizer_for(params, **o.update_rule, begin=params.trained_from(o.freeze))
+
+    def batches(self, position: list[int] | None) -> Iterator[tuple[TaskBatch, list[int]]]:
+        o, data = self.options, self.prepared
+        return training_batches(data.train, data.head, o.batch_size, o.seed, position)
+
+    def objective(self, params: Parameters) -> HeadObjective:
+        o = self.options
+        return HeadObjective(params.config, params.head, o.seed, o.span_weight, o.freeze)
+
+    def operations(self, params: Parameters) -> Callable[[TaskBatch], float]:
+        config, head = params.config, params.head
+
+        def count(batch: TaskBatch) -> float:
+            every = {SEQUENCES: np.ones(batch.S, int), TOKENS: batch.lengths, LABELS: batch.row_counts}
+            read = every[KINDS[head.kind].reads]
+            rows = None if head.lstm or config.is_decoder else read
+            shape = int(read.sum()), head.outputs
+            return task_operations(config, batch.lengths, rows, *shape, head.pooled, self.options.freeze)
+
+        return count
+
+    def predict(self, state: State) -> dict[str, Any]:
+        data, examples = self.prepared, self.prepared.dev_examples
+        with Progress(int(lengths(data.dev).sum()), "tokens of dev", self.show) as progress:
+            scores = outputs(self.ops, state.params, data.dev, self.options.token_budget, progress.add)
+        require_finite(scores, state.step, self.options.learning_rate)
+        tuned = data.task.tune(examples, data.dev, scores)
+        predictions = data.task.predict(examples, data.dev, scores, data.labels, tuned)
+        return {"tuned": tuned, "predictions": predictions}
+
+    def save(self, folder: Path, params: Parameters) -> None:
+        hub.save_hf(folder, params.config, params, self.prepared.labels)
+
+    def save_others(self, state: State, best: dict[str, Any]) -> None:
+        data = self.prepared
+        data.tokenizer.save_pretrained(self.folder, state.params.config.P)
+        columns, tuned = dict(self.options.columns), best.get("tuned", {})
+        TaskFile(data.task.name, data.labels, data.max_length, columns, tuned).save(self.folder)
+
+    def facts(self, state: State) -> dict[str, Any]:
+        data = self.prepared
+        found = {"fresh": state.plan["fresh"], "train_classes": data.train_classes}
+        return found | ({"truncated": data.truncated} if data.truncated else {})
+
+    def headline(self, state: State) -> str:
+        o, data, config = self.options, self.prepared, state.params.config
+        fresh = state.plan["fresh"]
+        frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
+        return (
+            f"{data.task.title}; {data.train_examples:,} examples to learn from, {len(data.dev_examples):,} "
+            f"to measure on, at most {data.max_length} tokens.\n"
+            f"{o.model}: {config.L} layers of {config.H}{frozen}, {state.params.count() / 1e6:.1f}M "
+            "parameters; "
+            + (f"{' and '.join(fresh)} with initial values.\n" if fresh else "its output layer is kept.\n")
+            + self.plan_text
+            + self._cost_of_measuring
+        )
+
+    @property
+    def _cost_of_measuring(self) -> str:
+        """A line that warns where measuring takes longer than training, whose steps cost about three times
+        as much for each token."""
+        times, dev = -(-self.total_steps // self.epoch_steps), int(lengths(self.prepared.dev).sum())
+        learnt = round(self.total_steps * self.options.batch_size * lengths(self.prepared.train).mean())
+        if times * dev <= 3 * learnt:
+            return ""
+        often = f", {times} times," if times > 1 else ""
+        return (
+            f"\nMeasuring takes most of the time: {dev:,} tokens of dev{often} beside {learnt:,} to learn "
+            "from; --dev-examples N measures on fewer."
+        )

@@ -1,0 +1,261 @@
+"""What a frozen BERT makes of words, computed once for all that is learnt from it (Table 7 of the paper).
+
+The vector of a word is that of its first piece, in the window in which the word is asked about.
+"""
+
+import io
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.errors import InputError
+from minibert.files import crc32_of, open_file, require_intact, write_folder_atomically
+from minibert.frozen.features import layer_numbers
+from minibert.inference import Bert
+from minibert.json_files import read_json
+from minibert.model.batch import Batch, Feature
+from minibert.tasks.batches import lengths, token_budget_batches
+from minibert.tasks.tagging import NOTHING
+from minibert.training.progress import Progress
+from minibert.training.runlog import say
+
+TOKEN_BUDGET = 4096  # of a batch
+MOST_MEMORY = 1 << 30  # bytes; more goes to the disk
+CHECKSUMS = "crc32.json"  # of the files there
+
+
+class Combination(NamedTuple):
+    """A row of Table 7."""
+
+    title: str  # as there
+    layers: str | tuple[int, ...]  # as `layer_numbers` takes them
+    mixed: bool = False  # by learnt weights; else side by side
+
+
+COMBINATIONS = {
+    "embeddings": Combination("Embeddings", "embeddings"),
+    "second-to-last": Combination("Second-to-Last Hidden", (-2,)),
+    "last": Combination("Last Hidden", (-1,)),
+    "sum-last-4": Combination("Weighted Sum Last Four Hidden", (-4, -3, -2, -1), mixed=True),
+    "concat-last-4": Combination("Concat Last Four Hidden", (-4, -3, -2, -1)),
+    "sum-all": Combination("Weighted Sum All Layers", "all", mixed=True),
+}
+
+
+def combination(name: str) -> Combination:
+    """Return the combination of that name.
+
+    Raises
+    ------
+    InputError
+        When there is none.
+    """
+    if name not in COMBINATIONS:
+        raise InputError(
+            f"$feature_based is unknown; choose one of {', '.join(COMBINATIONS)}.", feature_based=name
+        )
+    return COMBINATIONS[name]
+
+
+def numbers_of(name: str, count: int) -> tuple[int, ...]:
+    """Return the hidden states that a combination takes of a model with `count` layers.
+
+    Examples
+    --------
+    >>> numbers_of("concat-last-4", 12), numbers_of("sum-all", 3)
+    ((9, 10, 11, 12), (1, 2, 3))
+    """
+    layers = combination(name).layers
+    if not isinstance(layers, str) and count < len(layers):
+        raise InputError(
+            f"$feature_based takes {len(layers)} layers, and the model has {count}; "
+            "choose another combination.",
+            feature_based=name,
+        )
+    return layer_numbers(layers, count)
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """Hidden states at the T words of S sentences.
+
+    Attributes
+    ----------
+    layers : by number, (T,H) each.
+    bounds : (S+1,) sentence s is words bounds[s]:bounds[s+1].
+    seen : (T,) bool, False for a word without pieces, whose vectors are those of [CLS].
+    """
+
+    layers: Mapping[int, np.ndarray]
+    bounds: np.ndarray
+    seen: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def sentence(self, number: int, numbers: Sequence[int], mixed: bool) -> np.ndarray:
+        """(n, N H), some layers of a sentence side by side; or (N,n,H), to be mixed."""
+        words = slice(*self.bounds[number : number + 2])
+        parts = [self.layers[layer][words] for layer in numbers]
+        return np.stack(parts) if mixed else np.concatenate(parts, axis=-1)
+
+
+def word_vectors(
+    model: Bert,
+    features: Sequence[Feature],
+    bounds: np.ndarray,
+    numbers: Sequence[int],
+    layers: Mapping[int, np.ndarray] | None = None,
+    done: Callable[[int], Any] = lambda tokens: None,
+) -> WordVectors:
+    """Run the encoder over windows and keep what stands at the first piece of every word.
+
+    Parameters
+    ----------
+    model : stays as it is.
+    features : windows in order that ask about every word once, as `Tagging.features` makes them for
+        prediction.
+    bounds : (S+1,) of the sentences.
+    numbers : of the hidden states to keep.
+    layers : (T,H) arrays to fill; new ones when left out.
+    done : told the tokens of every batch once it is done.
+    """
+    counts = [len(feature.rows) for feature in features]
+    first = np.cumsum(counts) - counts
+    if layers is None:
+        shape = (int(bounds[-1]), model.config.H)
+        layers = {number: np.empty(shape, model.params.flat.dtype) for number in numbers}
+    for chosen in token_budget_batches(lengths(features), TOKEN_BUDGET):
+        batch = Batch.pack([features[one].sequences[0] for one in chosen])
+        begins = batch.cu_seqlens[:-1]
+        rows = np.concatenate([begin + features[one].rows for begin, one in zip(begins, chosen, strict=True)])
+        words = np.concatenate([np.arange(first[one], first[one] + counts[one]) for one in chosen])
+        for number, state in zip(layers, model.hidden_states(batch, layers), strict=True):
+            layers[number][words] = state[rows]
+        done(batch.T)
+    return WordVectors(layers, bounds, _seen(features))
+
+
+def stored_vectors(
+    model: Bert,
+    features: Sequence[Feature],
+    bounds: np.ndarray,
+    numbers: Sequence[int],
+    folder: Path,
+    done: Callable[[int], Any] = lambda tokens: None,
+) -> WordVectors:
+    """`word_vectors` on the disk: a `.npy` for each layer, in a folder that appears when all is there.
+
+    A folder that is there already is taken as it is, if it has the right shapes.
+
+    Raises
+    ------
+    InputError
+        When such a folder is of other data or another model, or a file in it was altered.
+    """
+    shape, dtype = (int(bounds[-1]), model.config.H), model.params.flat.dtype
+
+    def fill(temporary: Path) -> None:
+        layers = {number: _new_file(temporary / file_of(number), dtype, shape) for number in numbers}
+        word_vectors(model, features, bounds, numbers, layers, done)
+        for layer in layers.values():
+            layer.flush()
+        checksums = {file_of(number): crc32_of(temporary / file_of(number)) for number in numbers}
+        (temporary / CHECKSUMS).write_text(json.dumps(checksums))
+
+    if not folder.exists():
+        write_folder_atomically(folder, fill)
+    elif (folder / CHECKSUMS).exists():  # folders that were begun earlier have none
+        checksums = read_json(folder / CHECKSUMS, advice=f"remove {folder}")
+        require_intact(folder, {file_of(number): checksums.get(file_of(number)) for number in numbers})
+    layers = {number: _mapped(folder / file_of(number), dtype, shape) for number in numbers}
+    return WordVectors(layers, bounds, _seen(features))
+
+
+def activations(
+    model: Bert,
+    parts: Sequence[Sequence[Feature]],
+    bounds: Sequence[np.ndarray],
+    numbers: Sequence[int],
+    folder: Path,
+    show: bool = True,
+    most_memory: int = MOST_MEMORY,
+) -> list[WordVectors]:
+    """Compute the vectors of several lists of sentences, all in memory if they fit, else on the disk.
+
+    Parameters
+    ----------
+    model, numbers : as for `word_vectors`.
+    parts, bounds : of each list its windows, and (S+1,) where its sentences begin.
+    folder : for what does not fit into memory.
+    show : tell the person watching how it goes.
+    most_memory : bytes.
+    """
+    words, H = sum(int(one[-1]) for one in bounds), model.config.H
+    size = math.prod((words, H, len(numbers), model.params.flat.itemsize))
+    stored = size > most_memory
+    if show:
+        what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
+        say(f"{what}: {size / 1e6:,.0f} MB {f'in {folder}' if stored else 'in memory'}.")
+    found = []
+    with Progress(sum(int(lengths(part).sum()) for part in parts), "tokens", show) as progress:
+        for number, (part, ends) in enumerate(zip(parts, bounds, strict=True)):
+            if stored:
+                own = folder / str(number)
+                found.append(stored_vectors(model, part, ends, numbers, own, progress.add))
+            else:
+                found.append(word_vectors(model, part, ends, numbers, done=progress.add))
+    return found
+
+
+# -> (T,) bool
+def _seen(features: Sequence[Feature]) -> np.ndarray:
+    """Whether each word that is asked about has a piece."""
+    return np.concatenate([np.empty(0, bool), *(feature.rows != NOTHING for feature in features)])
+
+
+def _new_file(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
+    """Make an array in a file that has its place on the disk: a full disk would end the process later."""
+    array = np.lib.format.open_memmap(file, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate"):
+        with open(file, "r+b") as raw:
+            os.posix_fallocate(raw.fileno(), 0, file.stat().st_size)
+    return array
+
+
+def _mapped(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
+    """Return the array in a file of `_new_file`, of whose header there is one only: none has to be parsed."""
+    header = io.BytesIO()
+    fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, fields)
+    try:
+        with open_file(file) as raw:
+            is_known = raw.read(header.tell()) == header.getvalue()
+        layer = np.memmap(file, dtype, "r", header.tell(), shape) if is_known else None
+    except (OSError, ValueError) as error:  # a ValueError is NumPy's, of a file that is too short
+        raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error
+    if layer is None:
+        raise InputError(
+            f"{file} does not hold {dtype} {shape}: it is damaged, or of other data or another model; remove "
+            f"{file.parent}."
+        )
+    return layer
+
+
+def file_of(number: int) -> str:
+    """Where a hidden state lies."""
+    return f"layer-{number:02d}.npy"
+
+
+def sentence_batches(bounds: np.ndarray, budget: int) -> Iterator[list[int]]:
+    """Sentences to tag together, neighbours in length; those without words are left out."""
+    n_words = np.diff(bounds)
+    for chosen in token_budget_batches(n_words, budget):
+        if with_words := [one for one in chosen.tolist() if n_words[one]]:
+            yield with_words

@@ -1,0 +1,239 @@
+"""A tagger of LSTMs together with its frozen BERT, on disk and in use."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any, ClassVar
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from minibert import engines, hub
+from minibert.engines.runtime import runtime_of
+from minibert.errors import InputError
+from minibert.files import atomic_tensors, require_readable
+from minibert.frozen.activations import (
+    COMBINATIONS,
+    WordVectors,
+    combination,
+    numbers_of,
+    sentence_batches,
+    word_vectors,
+)
+from minibert.inference import Bert, check_vocabulary
+from minibert.model import bilstm
+from minibert.model.batch import Feature, VectorBatch
+from minibert.model.bilstm import BilstmConfig, BilstmParameters
+from minibert.model.heads import split_outputs
+from minibert.model.params import PRETRAINING, Head, precision_for
+from minibert.tasks import registry
+from minibert.tasks.stored import TAGGER_FILE, Stored
+from minibert.tasks.tagging import Tagging, sentence_bounds
+from minibert.tokenizer import Tokenizer
+
+WEIGHTS_FILE = "tagger.safetensors"
+WORD_BUDGET = 2048  # of a batch
+
+
+@dataclass(frozen=True)
+class TaggerFile(Stored):
+    """What `tagger.json` says about the tagger beside it."""
+
+    columns: tuple[tuple[str, str], ...]
+    combination: str
+    config: dict  # of the LSTMs
+
+    FILE = TAGGER_FILE
+    AGAIN = "train the tagger again"
+
+    def _wrong(self) -> str | None:
+        if wrong := super()._wrong():
+            return wrong
+        if registry.create(self.task).kind != "tag":
+            return f"'task' is {self.task!r}, expected the name of a task that tags words"
+        if self.combination not in COMBINATIONS:
+            return f"'combination' is {short(self.combination)}, expected one of {', '.join(COMBINATIONS)}"
+        try:
+            BilstmConfig.from_dict(self.config)
+        except InputError as error:
+            return str(error).rstrip(".")
+        return None
+
+
+def save_tagger(folder: Path, params: BilstmParameters) -> None:
+    """Write the weights of a tagger into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: np.ascontiguousarray(value, "<f4") for name, value in params.items()}
+    atomic_tensors(folder / WEIGHTS_FILE, tensors, {"format": "pt"})
+
+
+def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
+    """Read them.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, damaged, or of another shape.
+    """
+    path = folder / WEIGHTS_FILE
+    try:
+        require_readable(path)
+        with safe_open(path, framework="numpy") as file:
+            names = file.keys()  # of what can't be iterated over itself
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+            deeper = config.depth > len(shapes)  # than any with so many tensors: not to be listed
+            if deeper or shapes != {one.name: one.shape for one in bilstm.parameter_table(config)}:
+                raise InputError(
+                    f"{path} has other tensors than {TAGGER_FILE} says; the two are of different taggers."
+                )
+            params = BilstmParameters(config)
+            for name, value in params.items():
+                value[...] = file.get_tensor(name)
+                if not np.isfinite(value).all():
+                    raise InputError(
+                        f"{path}: {name} has values that are not finite numbers; {TaggerFile.AGAIN}."
+                    )
+    except OSError as error:
+        raise InputError(f"{path} can't be read ({error.strerror or error}); check the file.") from error
+    except SafetensorError as error:
+        raise InputError(f"{path} can't be read ({error}); {TaggerFile.AGAIN}.") from error
+    return params
+
+
+# -> (T,K)
+def scores_of(
+    ops: Any, params: BilstmParameters, vectors: WordVectors, numbers: Sequence[int], mixed: bool
+) -> np.ndarray:
+    """Compute the scores of every word."""
+    bounds = vectors.bounds
+    tree = runtime_of(ops).to_device(params.tree)
+    scores = np.empty((int(bounds[-1]), params.config.outputs), params.flat.dtype)
+    for chosen in sentence_batches(bounds, WORD_BUDGET):
+        inputs = [vectors.sentence(one, numbers, mixed) for one in chosen]
+        batch = VectorBatch.pack_vectors(inputs, [None] * len(inputs))
+        said = batch_scores(ops, params.config, tree, batch)
+        for one, own in zip(chosen, said, strict=True):
+            scores[bounds[one] : bounds[one + 1]] = own
+    return scores
+
+
+# -> one (rows,K) for each sequence
+def batch_scores(ops: Any, config: BilstmConfig, params: dict, batch: VectorBatch) -> list[np.ndarray]:
+    """Return the scores of every sequence of a batch by itself; no dropout."""
+    runtime = runtime_of(ops)
+    scores = runtime.call(ops, bilstm.scores_of, (config,), params, runtime.prepare(batch))
+    return split_outputs(runtime.in_order(scores, batch, "labels"), Head("tag", config.outputs), batch)
+
+
+class Asked(list[Feature]):
+    """Windows, and the sentences whose words they ask about: the LSTMs read sentence by sentence."""
+
+    bounds: np.ndarray  # (S+1,)
+
+
+@dataclass(frozen=True)
+class FeatureTagger:
+    """A finished feature-based tagger; it is asked as a fine-tuned model is, `models.Finetuned`.
+
+    Attributes
+    ----------
+    folder : that it is from.
+    task, labels, max_length, tokenizer : what it answers, and how it is asked.
+    model : the frozen encoder.
+    params : of the LSTMs.
+    numbers, mixed : which layers it reads, and whether it mixes them.
+    """
+
+    folder: Path
+    task: Tagging
+    labels: tuple[str, ...]
+    max_length: int
+    tokenizer: Tokenizer
+    model: Bert
+    params: BilstmParameters
+    numbers: tuple[int, ...]
+    mixed: bool
+
+    tuned: ClassVar[dict[str, float]] = {}
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        engine: str = "auto",
+        threads: int | None = None,
+        dtype: str = "float32",
+    ) -> "FeatureTagger":
+        """Load the folder of a feature-based run.
+
+        Raises
+        ------
+        InputError
+            When it holds no finished one, or what is not whole.
+        """
+        folder = Path(folder)
+        stored = TaggerFile.load(folder)
+        if dtype == "auto":
+            dtype = engines.quickest_dtype(engine)
+        ops = engines.create(engine, threads, dtype)
+        tokenizer = Tokenizer.from_pretrained(folder)
+        config, params, _ = hub.load(folder, precision_for(dtype), PRETRAINING)
+        check_vocabulary(config, tokenizer, folder)
+        stored.check_positions(folder, config.P)
+        tagger_config, mixed = BilstmConfig.from_dict(stored.config), combination(stored.combination).mixed
+        own = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs
+        try:
+            numbers = numbers_of(stored.combination, config.L)
+        except InputError:  # of more layers than there are
+            numbers = ()
+        read = config.H if mixed else len(numbers) * config.H
+        if not numbers or own != (read, len(numbers) * mixed, len(stored.labels)):
+            raise InputError(
+                f"{folder / TAGGER_FILE} describes a tagger on another BERT than the one beside it; "
+                f"{stored.AGAIN}."
+            )
+        return cls(
+            folder,
+            registry.create(stored.task, dict(stored.columns)),
+            stored.labels,
+            stored.max_length,
+            tokenizer,
+            Bert(config, params, ops),
+            load_tagger(folder, tagger_config),
+            numbers,
+            mixed,
+        )
+
+    @property
+    def config(self) -> Any:
+        """The configuration of the frozen encoder."""
+        return self.model.config
+
+    @property
+    def head(self) -> Head:
+        """What it answers, as the head of a fine-tuned model would."""
+        return Head("tag", len(self.labels))
+
+    @property
+    def ops(self) -> Any:
+        """The engine."""
+        return self.model.ops
+
+    def features(self, examples: Sequence[Any]) -> Asked:
+        """Make the windows of some sentences."""
+        asked = Asked(
+            self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
+        )
+        asked.bounds = sentence_bounds(examples)
+        return asked
+
+    def outputs(
+        self, features: Asked, budget: int = 0, done: Callable[[int], Any] = lambda tokens: None
+    ) -> list[np.ndarray]:
+        """Compute the scores of each window's words, (rows,K); `budget` is for other models."""
+        vectors = word_vectors(self.model, features, features.bounds, self.numbers, done=done)
+        scores = scores_of(self.model.ops, self.params, vectors, self.numbers, self.mixed)
+        return (
+            np.split(scores, np.cumsum([len(feature.rows) for feature in features])[:-1]) if features else []
+        )

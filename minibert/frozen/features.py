@@ -1,0 +1,366 @@
+"""What a BERT makes of texts, as it is: vectors of tokens or of whole texts, from any layers.
+
+    texts -> pieces -> batches of neighbours in length -> hidden states -> pool -> vectors in order
+
+Texts come one after another and vectors go to the disk in chunks, so a corpus of any length needs little
+memory.
+"""
+
+import json
+import warnings
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence as Many
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from minibert import engines, hub
+from minibert.errors import InputError
+from minibert.files import write_atomically
+from minibert.inference import Bert, check_vocabulary, read_tokenizer
+from minibert.model.batch import Batch, Sequence
+from minibert.model.params import PRETRAINING, precision_for
+from minibert.tasks.batches import token_budget_batches
+from minibert.tokenizer import Tokenizer
+
+POOLS = ("cls", "mean", "pooled", "none")
+FORMATS = (".npy", ".jsonl")
+TEXTS_AT_ONCE = 64  # tokenised together
+CHUNK_TOKENS = 1 << 16  # sorted by length together, fewer where their vectors would take more than
+CHUNK_BYTES = 1 << 27
+TOKEN_BUDGET = 4096  # of a batch
+Text = str | bytes
+Told = Callable[[int], Any]  # how many texts are done
+
+
+@dataclass
+class Extractor:
+    """Vectors of texts, by one model.
+
+    Parameters
+    ----------
+    model, tokenizer : a BERT and its vocabulary.
+    layers : which hidden states, side by side in this order: their numbers (0 what leaves the embeddings, 1
+        to L the layers, negative ones from the end), in a list or with commas between; "all", the layers 1
+        to L; "embeddings", number 0.
+    pool : what of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"),
+        the pooler's output ("pooled", of the last layer only, and left to right of the last token), or every
+        token ("none").
+    max_length : longer texts lose their end; the model's positions when left out.
+
+    Attributes
+    ----------
+    numbers : of the hidden states.
+    width : numbers in a vector.
+    cut : how many texts have lost their end so far.
+
+    Raises
+    ------
+    InputError
+        When there is no such layer or pool, or the model can't take sequences so long.
+    """
+
+    model: Bert
+    tokenizer: Any
+    layers: str | int | Many[int] = -1
+    pool: str = "mean"
+    max_length: int | None = None
+    numbers: tuple[int, ...] = field(init=False)
+    cut: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        config = self.model.config
+        self.numbers = layer_numbers(self.layers, config.L)
+        if self.pool not in POOLS:
+            raise InputError(f"$pool is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
+        if self.pool == "pooled" and self.numbers != (config.L,):
+            raise InputError(
+                "$pool reads the last layer; leave out $layers.", pool=self.pool, layers=self.layers
+            )
+        if self.pool == "cls" and config.is_decoder:
+            raise InputError(
+                "pool='cls' is the same vector for every text: left to right, [CLS] sees only itself; choose "
+                "'mean' or 'pooled'."
+            )
+        if self.max_length is None:
+            self.max_length = config.P
+        if not 2 <= self.max_length <= config.P:
+            raise InputError(
+                f"$max_length is not possible; give 2, for [CLS] and [SEP], up to the "
+                f"{config.P} positions of the model.",
+                max_length=self.max_length,
+            )
+        check_vocabulary(config, self.tokenizer)
+
+    @property
+    def width(self) -> int:
+        """Numbers in a vector."""
+        return len(self.numbers) * self.model.config.H
+
+    def stream(self, texts: Iterable[Text]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Pieces (n,) and vector (width,), or with pool "none" vectors (n,width), of each text in order."""
+        for chunk in self._chunks(texts):
+            yield from zip(chunk, self._vectors(chunk), strict=True)
+
+    def _chunks(self, texts: Iterable[Text]) -> Iterator[list[np.ndarray]]:
+        """Yield lists of texts as pieces, as many as are sorted by length together."""
+        size = 4 * self.width if self.pool == "none" else 1
+        most = min(CHUNK_TOKENS, max(TOKEN_BUDGET, CHUNK_BYTES // size))
+        source, chunk, tokens = iter(texts), [], 0
+        while group := list(islice(source, TEXTS_AT_ONCE)):
+            for encoding in self.tokenizer.encode_batch(group):
+                ids = self._fitting(encoding.ids)
+                if chunk and tokens + len(ids) > most:
+                    yield chunk
+                    chunk, tokens = [], 0
+                chunk.append(ids)
+                tokens += len(ids)
+        if chunk:
+            yield chunk
+
+    def _fitting(self, ids: np.ndarray) -> np.ndarray:
+        if len(ids) <= self.max_length:
+            return ids
+        self.cut += 1
+        return np.concatenate([ids[: self.max_length - 1], ids[-1:]])
+
+    def _vectors(self, chunk: list[np.ndarray]) -> list[np.ndarray]:
+        found: list[Any] = [None] * len(chunk)
+        lengths = np.array([len(ids) for ids in chunk])
+        for numbers in token_budget_batches(lengths, TOKEN_BUDGET):
+            sequences = [Sequence(chunk[n], np.zeros(lengths[n], np.int32)) for n in numbers]
+            vectors = pooled_states(self.model, Batch.pack(sequences), self.numbers, self.pool)
+            for number, vector in zip(numbers.tolist(), vectors, strict=True):
+                found[number] = vector
+        return found
+
+
+def load_encoder(
+    folder: str | Path,
+    pool: str = "mean",
+    engine: str = "auto",
+    threads: int | None = None,
+    dtype: str = "float32",
+) -> tuple[Bert, Tokenizer]:
+    """Load a BERT without regard to its heads, and its tokenizer.
+
+    Raises
+    ------
+    InputError
+        When the folder holds no BERT, or one without a pooler while `pool` is "pooled".
+    """
+    ops = engines.create(engine, threads, dtype)
+    config, params, report = hub.load(folder, precision_for(dtype), PRETRAINING)
+    if pool == "pooled" and any("pooler" in name for name in report.missing):
+        raise InputError(f"{folder} has no pooler; choose another pool than 'pooled'.")
+    return Bert(config, params, ops), read_tokenizer(folder)
+
+
+# -> S of (width,) or (n,width)
+def pooled_states(model: Bert, batch: Batch, numbers: Many[int], pool: str) -> list[np.ndarray]:
+    """Compute hidden states of every sequence side by side, pooled; each an array of its own."""
+    begins = batch.cu_seqlens[:-1]
+    lengths = np.diff(batch.cu_seqlens)[:, None]
+    parts = []
+    for state in model.hidden_states(batch, numbers):
+        if pool == "pooled":
+            rows = batch.last_rows if model.config.is_decoder else begins  # as classifiers read it
+            parts.append(np.asarray(model.ops.pooler(state, rows, model.params.tree["pooler"])[0]))
+        elif pool == "cls":
+            parts.append(state[begins])
+        elif pool == "mean":
+            total = np.add.reduceat(state, begins, axis=0, dtype=np.float64)
+            parts.append((total / lengths).astype(state.dtype))
+        else:
+            parts.append(state)
+    vectors = np.concatenate(parts, axis=-1)
+    return np.split(vectors, begins[1:]) if pool == "none" else list(vectors)
+
+
+def layer_numbers(layers: str | int | Many[int], count: int) -> tuple[int, ...]:
+    """Numbers of hidden states, from 0 for the embeddings to `count`.
+
+    Examples
+    --------
+    >>> layer_numbers("-1,-2", 12), layer_numbers("embeddings", 12), layer_numbers("all", 3)
+    ((12, 11), (0,), (1, 2, 3))
+    """
+    if layers == "embeddings":
+        return (0,)
+    if layers == "all":
+        return tuple(range(1, count + 1))
+    given = layers.split(",") if isinstance(layers, str) else [layers] if isinstance(layers, int) else layers
+    try:
+        found = tuple(int(one) for one in given)
+    except (TypeError, ValueError):
+        found = ()
+    numbers = tuple(number + count + 1 if number < 0 else number for number in found)
+    if not numbers or len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(count + 1)):
+        raise InputError(
+            "$layers are not hidden states of this model; give different numbers from 0 (the embeddings) "
+            f"to {count} or from -1 back to {-count - 1} with commas between, all, or embeddings.",
+            layers=layers,
+        )
+    return numbers
+
+
+def features(
+    model: Bert,
+    tokenizer: Any,
+    texts: Iterable[Text],
+    layers: str | int | Many[int] = -1,
+    pool: str = "mean",
+    max_length: int | None = None,
+) -> np.ndarray | list[np.ndarray]:
+    """Vectors of texts, all at once; arguments and errors as of `Extractor`.
+
+    Returns
+    -------
+    (S,width); with pool "none" a list of (n,width), a row for each token, [CLS] and [SEP] included.
+
+    Examples
+    --------
+    >>> from minibert import BertConfig, Tokenizer
+    >>> from minibert.model.params import initialise
+    >>> config = BertConfig.from_size("tiny", vocab_size=7)
+    >>> model = Bert(config, initialise(config, seed=0))
+    >>> tokenizer = Tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"])
+    >>> features(model, tokenizer, ["a b", "b"], layers="-1,-2").shape
+    (2, 256)
+    """
+    if isinstance(texts, str | bytes):
+        raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
+    extractor = Extractor(model, tokenizer, layers, pool, max_length)
+    vectors = [vector for _, vector in extractor.stream(texts)]
+    _warn_of_cut(extractor)
+    if pool == "none":
+        return vectors
+    return np.stack(vectors) if vectors else np.empty((0, extractor.width), model.params.flat.dtype)
+
+
+def write_features(
+    extractor: Extractor, texts: Iterable[Text], out: str | Path, done: Told = lambda count: None
+) -> dict[str, int]:
+    """Vectors of texts as a file, which appears when all are there.
+
+    Parameters
+    ----------
+    extractor : makes the vectors.
+    texts : read once, in order.
+    out : `.npy`, one array with a row for each text; with pool "none" a row for each token, and beside it
+        NAME.cu_seqlens.npy (S+1,): text s is rows cu_seqlens[s]:cu_seqlens[s+1]. Or `.jsonl`, a line for each
+        text: {"vector": [...]}, or {"tokens": [...], "vectors": [[...], ...]}.
+    done : told now and then how many texts are done.
+
+    Returns
+    -------
+    texts, tokens, width : how many there are; cut : how many texts have lost their end.
+
+    Raises
+    ------
+    InputError
+        When the file is to be of another kind.
+    RunError
+        When the disk is full; nothing is left behind.
+    """
+    out = Path(out)
+    check_format(out)
+    lengths = array("q")  # of texts: eight bytes for each are all that grows with them
+
+    def counted() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for ids, vector in extractor.stream(texts):
+            lengths.append(len(ids))
+            yield ids, vector
+            if len(lengths) % TEXTS_AT_ONCE == 0:
+                done(len(lengths))
+        done(len(lengths))
+
+    if out.suffix == ".npy":
+        dtype = extractor.model.params.flat.dtype
+
+        def write(path: Path) -> None:
+            _write_rows(path, counted(), extractor.width, dtype)
+            borders_file(out).unlink(missing_ok=True)  # of the rows that these replace
+
+        write_atomically(out, write)
+        if extractor.pool == "none":
+            borders = np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))])
+            write_atomically(borders_file(out), lambda path: _save(path, borders))
+    else:
+        write_atomically(out, lambda path: _write_lines(path, counted(), extractor.tokenizer.vocab))
+    _warn_of_cut(extractor)
+    return {
+        "texts": len(lengths),
+        "tokens": sum(lengths),
+        "width": extractor.width,
+        "cut": extractor.cut,
+    }
+
+
+def check_format(out: Path) -> None:
+    """Raise InputError when features can't be written as such a file."""
+    if out.suffix not in FORMATS:
+        raise InputError("$out is no file of features; give it the suffix .npy or .jsonl.", out=str(out))
+    if out.is_dir():
+        raise InputError("$out is a folder; name a file in it.", out=str(out))
+
+
+def borders_file(out: Path) -> Path:
+    """Where it stands which rows of `out` belong to which text."""
+    return out.with_suffix(".cu_seqlens.npy")
+
+
+def _warn_of_cut(extractor: Extractor) -> None:
+    if extractor.cut:
+        warnings.warn(
+            f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and have lost their end.",
+            stacklevel=3,
+        )
+
+
+def _save(path: Path, array: np.ndarray) -> None:
+    with open(path, "wb") as file:
+        _write_header(file, array.shape, array.dtype)
+        file.write(array.tobytes())
+
+
+def _write_rows(path: Path, vectors: Iterable[tuple[Any, np.ndarray]], width: int, dtype: np.dtype) -> None:
+    """One array, row by row: how many there are is known at the end, and written into the header then.
+
+    Not by `tofile`, nor by `np.save`, which calls it: a disk that is full goes unnoticed there.
+    """
+    with open(path, "wb") as file:
+        begin = _write_header(file, (0, width), dtype)
+        for _, vector in vectors:
+            file.write(vector.astype(dtype, copy=False).tobytes())
+        count = (file.tell() - begin) // (width * dtype.itemsize)
+        file.seek(0)
+        if _write_header(file, (count, width), dtype) != begin:
+            raise ValueError(f"the header of {count} rows is longer than that of none")
+
+
+def _write_header(file: BinaryIO, shape: tuple[int, ...], dtype: np.dtype) -> int:
+    """Write a header with room for any number of rows, as NumPy's has; return where the data begins."""
+    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, described)
+    return file.tell()
+
+
+def _write_lines(path: Path, vectors: Iterable[tuple[np.ndarray, np.ndarray]], vocab: Many[str]) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        for ids, vector in vectors:
+            if vector.ndim == 1:
+                file.write(f'{{"vector": {_numbers(vector)}}}\n')
+                continue
+            tokens = json.dumps([vocab[i] for i in ids.tolist()], ensure_ascii=False)
+            rows = ", ".join(map(_numbers, vector))
+            file.write(f'{{"tokens": {tokens}, "vectors": [{rows}]}}\n')
+
+
+def _numbers(vector: np.ndarray) -> str:
+    """As JSON, in as few digits as tell these numbers from their neighbours in float32."""
+    digits = 9 if vector.dtype == np.float32 else 17
+    return "[" + ", ".join(f"{value:.{digits}g}" for value in vector.tolist()) + "]"

@@ -1,0 +1,1 @@
+"""Every hand-written gradient against the complex step."""

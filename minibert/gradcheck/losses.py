@@ -1,0 +1,134 @@
+"""Whole losses: of pre-training, of every head of fine-tuning, and of the tagger of LSTMs."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minibert.engines.runtime import runtime_of
+from minibert.gradcheck.shapes import (
+    Arrays,
+    Case,
+    Size,
+    config_of,
+    dropout_of,
+    in_general_position,
+    no_dropout,
+    random_batch,
+    random_parameters,
+    random_task_batch,
+)
+from minibert.model import bert, bilstm, heads
+from minibert.model.batch import Batch, VectorBatch
+from minibert.model.params import Head, Parameters
+
+# These add the same to everything that a softmax compares: choices, tokens as starts and ends.
+UNSEEN = {"choice": ("head.bias",), "span": ("head.bias", "layers.0.feed_forward.beta")}
+
+
+def pretraining_losses(size: Size, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
+    """List losses of pre-training, on an encoder of two layers."""
+
+    def loss(variant: str, batch: Batch, drop: Callable[..., Any] = dropout_of, **fields: Any) -> Case:
+        config = config_of(size, **fields)
+
+        def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
+            laid_out = runtime_of(ops).prepare(batch)
+            result, saved = bert.pretraining_loss(ops, config, params, laid_out, drop(ops, laid_out))
+            return result.loss, saved
+
+        def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
+            return (), bert.pretraining_loss_backward(ops, config, saved, params, grads)
+
+        return Case("pretraining_loss", variant, {}, dict(parameters.items()), forward, backward)
+
+    T = sum(size.lengths)
+    return [
+        loss("", random_batch(size, size.M, rng), no_dropout),
+        loss("dropout", random_batch(size, size.M, rng)),
+        loss("tanh dropout", random_batch(size, size.M, rng), hidden_act="gelu_new"),
+        loss("left to right dropout", random_batch(size, T, rng, next_sentence=False), is_decoder=True),
+        loss("M=1 dropout", random_batch(size, 1, rng)),
+        loss("M=0 dropout", random_batch(size, 0, rng)),
+    ]
+
+
+def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
+    """Build the losses of fine-tuning, on an encoder of one layer."""
+
+    def loss(
+        variant: str,
+        head: Head,
+        drop: Callable[..., Any] = no_dropout,
+        sum_of_spans: bool = False,
+        **fields: Any,
+    ) -> Case:
+        config = config_of(size, num_hidden_layers=1, **fields)
+        parameters = random_parameters(config, rng, head)
+        batch = random_task_batch(size, head, rng, tagged=0 if "no rows" in variant else 0.4)
+        span_weight = 1 if sum_of_spans else 0.5
+
+        def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
+            laid_out = runtime_of(ops).prepare(batch)
+            result, saved = heads.loss(
+                ops, config, head, params, laid_out, drop(ops, laid_out), span_weight=span_weight
+            )
+            return result.loss, saved
+
+        def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
+            return (), heads.loss_backward(ops, config, head, saved, params, grads)
+
+        tree, unseen = dict(parameters.items()), UNSEEN.get(head.kind, ())
+        return Case("head_loss", f"{head.kind} {variant}".strip(), {}, tree, forward, backward, unseen)
+
+    classify, regress, choice = Head("classify", 3), Head("regress", 1), Head("choice", 1)
+    span, tag = Head("span", 2), Head("tag", 5)
+    return [
+        loss("", classify),
+        loss("dropout", classify, dropout_of),
+        loss("causal dropout", classify, dropout_of, is_decoder=True),
+        loss("LSTM dropout", classify._replace(lstm=True), dropout_of),
+        loss("", regress),
+        loss("dropout", regress, dropout_of),
+        loss("", choice),
+        loss("causal dropout", choice, dropout_of, is_decoder=True),
+        loss("", span),
+        loss("sum dropout", span, dropout_of, sum_of_spans=True),
+        loss("causal dropout", span, dropout_of, is_decoder=True),
+        loss("", tag),
+        loss("dropout", tag, dropout_of),
+        loss("causal LSTM dropout", tag._replace(lstm=True), dropout_of, is_decoder=True),
+        loss("no rows dropout", tag, dropout_of),
+        _tagger("", size, rng),
+        _tagger("dropout", size, rng, dropout_of),
+        _tagger("mixed dropout", size, rng, dropout_of, mixed=3),
+    ]
+
+
+def _tagger(
+    variant: str, size: Size, rng: np.random.Generator, drop: Callable[..., Any] = no_dropout, mixed: int = 0
+) -> Case:
+    """Build the loss of the tagger of LSTMs; its vectors have a gradient as well."""
+    config = bilstm.BilstmConfig(inputs=size.H, outputs=5, width=size.M, mixed=mixed)
+    parameters = in_general_position(bilstm.BilstmParameters(config, dtype=np.float64), rng)
+    shapes = [(mixed, n, size.H) if mixed else (n, size.H) for n in size.lengths]
+    rows = [np.flatnonzero(rng.random(n) < 0.6) for n in size.lengths]
+    batch = VectorBatch.pack_vectors(
+        [rng.standard_normal(shape) for shape in shapes],
+        [rng.integers(5, size=len(own)) for own in rows],
+        rows,
+    )
+    uneven = batch.label_weights * rng.uniform(0.5, 1.5, len(batch.label_weights))
+    batch = dataclasses.replace(batch, label_weights=uneven)
+
+    def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
+        moved = dataclasses.replace(batch, vectors=inputs["vectors"])
+        result, saved = bilstm.loss(ops, config, params, moved, drop(ops, moved))
+        return result.loss, saved
+
+    def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
+        return bilstm.loss_backward(ops, config, saved, params, grads)
+
+    inputs = {"vectors": batch.vectors}
+    return Case("tagger_loss", variant, inputs, dict(parameters.items()), forward, backward)

@@ -1,0 +1,316 @@
+"""Gradients proven by the complex step: every operation of an engine against the reference, as a proof sheet.
+
+For f holomorphic, v a real direction and h as tiny as we like,  f(x + ihv) = f(x) + ih f'(x) v + O(h^2).  So
+Im f(x + ihv) / h is the derivative along v, with no difference of nearby numbers in it: exact to rounding
+(Squire & Trapp 1998). With a random upstream gradient u, the error of an engine's gradient g is
+
+    |<g, v> - <u, Im f(x + ihv) / h>| / (|g| |v|),     f always the NumPy reference.
+
+A lower precision is compared with float64 instead: an engine may err twice as much as plain NumPy does.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.errors import InputError
+from minibert.gradcheck.cases import SIZES, Arrays, Case, Size, cases
+from minibert.model.params import nest
+from minibert.ops import Ops
+
+STEP = 2.0**-100  # 8e-31; a power of two: to multiply and to divide by it rounds nothing
+
+# What an error may be, and why. The first row counts that the operation's name ends with.
+COMPLEX_STEP_BOUNDS = (
+    ("pretraining_loss", 1e-10, "the rounding of some sixty operations, one after another"),
+    ("", 1e-12, "the rounding of sums of at most a hundred terms; a wrong term shows as 1e-3 or more"),
+)
+# In units of eps x sqrt(longest sum): rounded additions of terms of either sign err like a random walk.
+ROUNDING_BOUNDS = (
+    ("_loss", 10, "a LayerNorm over a row of little spread magnifies all errors before it"),
+    ("_block", 2, "half a dozen operations forward and as many back"),
+    ("layers", 4, "two blocks in a row"),
+    ("layer_mix", 5, "the gradient of a weight is a sum over tokens and columns, sqrt(H) longer"),
+    ("", 1, "one operation: its sums, its exponentials, and the rounding of what it saved"),
+)
+ENGINE_FACTOR = 2  # another order of summation or another exponential errs as much, in another direction
+# In eps, on top of it.
+ENGINE_FLOORS = (
+    (
+        "_loss",
+        8,
+        "where a few rows are all there is, NumPy's own error may be half of the usual in every draw",
+    ),
+    ("", 4, "where NumPy only copies, its own error is zero"),
+)
+# How many roundings an error is the root mean square over: of the arguments as they are, and of nearby ones.
+DRAWS = (
+    ("_loss", 8, "few numbers carry the result, so one rounding is luck: NumPy's varies fourfold among BLAS"),
+    ("_lm_head", 8, "the same where one row is masked"),
+    ("", 1, "hundreds of elements, each rounded on its own, are draws enough"),
+)
+NEARBY = 2.0**-10  # how far they are moved, relative to their size
+
+
+def complex_step(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
+    """Differentiate f at x along v, exact to rounding.
+
+    Parameters
+    ----------
+    f : holomorphic function of a number or an array.
+    x, v : the point and the direction, real.
+    """
+    return np.asarray(f(x + 1j * STEP * v)).imag / STEP
+
+
+class Row(NamedTuple):
+    """One line of the proof sheet."""
+
+    operation: str
+    engine: str
+    dtype: str
+    size: str
+    error: float
+    bound: float
+    verdict: str  # "ok" or "FAIL"
+
+
+class Located(NamedTuple):
+    """One element of a gradient, and what the complex step says it should be."""
+
+    argument: str
+    place: tuple[int, ...]
+    gradient: float
+    derivative: float
+
+
+def proof_sheet(
+    engines: Iterable[Ops],
+    sizes: Mapping[str, Size] = SIZES,
+    dtypes: Iterable[str] = ("float64", "float32"),
+    operations: Iterable[str] | None = None,
+    seed: int = 0,
+) -> list[Row]:
+    """Check every operation of every engine at every size: float64 by the complex step, the rest against it.
+
+    Parameters
+    ----------
+    engines : instances; `engine.name` goes on the sheet.
+    sizes : by name.
+    dtypes : precisions.
+    operations : only these; all of them when left out.
+    seed : of inputs and directions.
+
+    Raises
+    ------
+    InputError
+        When one of `operations` is not on the sheet.
+    """
+    wanted = None if operations is None else set(operations)
+    known = {case.operation for shape in sizes.values() for case in cases(shape, seed)}
+    if wanted is not None and (unknown := wanted - known):
+        raise InputError(
+            f"$operation is not on the sheet; choose from {', '.join(sorted(known))}.",
+            operation=", ".join(sorted(unknown)),
+        )
+    engines = list(engines)
+    lines = [
+        check(engines, case, dtype, size, seed)
+        for size, shape in sizes.items()
+        for case in cases(shape, seed)
+        if wanted is None or case.operation in wanted
+        for dtype in dtypes
+    ]
+    return [row for rows_of_engine in zip(*lines, strict=True) for row in rows_of_engine]
+
+
+def check(
+    engines: Sequence[Ops], case: Case, dtype: str = "float64", size: str = "", seed: int = 0
+) -> list[Row]:
+    """Check one operation in one precision: a line for each engine."""
+    if dtype == "float64":
+        errors = [
+            worst([value_error(engine, case), *gradient_errors(engine, case, seed).values()])
+            for engine in engines
+        ]
+        bounds = [_first_match(COMPLEX_STEP_BOUNDS, case.operation)] * len(engines)
+    else:
+        plain, *errors = rounding_errors([Ops(), *engines], case, dtype, seed)
+        bounds = [rounding_bound(engine, plain, case, dtype) for engine in engines]
+    return [
+        # Not a number fails.
+        Row(case.label, engine.name, dtype, size, error, bound, "ok" if error <= bound else "FAIL")
+        for engine, error, bound in zip(engines, errors, bounds, strict=True)
+    ]
+
+
+def format_sheet(rows: list[Row]) -> str:
+    """Write the proof sheet as text, a line for each check and a last one for all."""
+    lines: list[tuple[str, ...]] = [Row._fields]
+    lines += [(*row[:4], f"{row.error:.1e}", f"{row.bound:.1e}", row.verdict) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, tuple("-" * width for width in widths))
+    text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+    failed = sum(row.verdict != "ok" for row in rows)
+    passed = "checks, every one within its bound"
+    last = f"{failed} of {len(rows)} checks FAIL" if failed else f"{len(rows)} {passed}"
+    return "\n".join([*text, "", last])
+
+
+def value_error(engine: Ops, case: Case) -> float:
+    """Measure how far an engine's result is from the reference's, in float64."""
+    return distance(_result(engine, case, case.arguments), _result(Ops(), case, case.arguments))
+
+
+def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:
+    """Measure the error of each argument's gradient, and of all of them together (under "all").
+
+    Each along one random direction, which misses a wrong gradient with probability zero. An argument that the
+    result does not depend on has only rounding in its gradient, and counts only together with the others.
+    """
+    rng = np.random.default_rng(seed)
+    u = upstream(case, rng)
+    gradients = engine_gradients(engine, case, case.arguments, u)
+    directions = {name: rng.standard_normal(g.shape) for name, g in gradients.items()}
+
+    def error(names: Iterable[str]) -> float:
+        v = {name: directions[name] for name in names}
+        along = sum(float((gradients[name] * v[name]).sum()) for name in v)
+        size = _norm(gradients[name] for name in v) * _norm(v.values())
+        return _ratio(abs(along - directional_derivative(case, u, v)), size)
+
+    return {name: error([name]) for name in gradients if name not in case.unseen} | {"all": error(gradients)}
+
+
+def locate(engine: Ops, case: Case, seed: int = 0) -> Located:
+    """Find the element whose gradient is furthest from its derivative, where the worst argument fails."""
+    errors = gradient_errors(engine, case, seed)
+    known = [name for name in case.arguments if name in errors]
+    argument = max(known, key=lambda name: np.nan_to_num(errors[name], nan=np.inf))
+    u = upstream(case, np.random.default_rng(seed))
+    gradient = engine_gradients(engine, case, case.arguments, u)[argument]
+    derivative = np.empty(gradient.shape)
+    for index in np.ndindex(gradient.shape):
+        direction = np.zeros(gradient.shape)
+        direction[index] = 1
+        derivative[index] = directional_derivative(case, u, {argument: direction})
+    difference = np.nan_to_num(np.abs(gradient - derivative), nan=np.inf)
+    index = tuple(int(i) for i in np.unravel_index(difference.argmax(), gradient.shape))
+    return Located(argument, index, float(gradient[index]), float(derivative[index]))
+
+
+def upstream(case: Case, rng: np.random.Generator) -> np.ndarray:
+    """Draw a random gradient with respect to the result; 1 when the result is the loss itself."""
+    shape = _result(Ops(), case, case.arguments).shape
+    return rng.standard_normal(shape) if shape else np.ones(())
+
+
+def directional_derivative(case: Case, u: np.ndarray, directions: Arrays) -> float:
+    """Differentiate the reference's <u, result> along a direction; arguments without one stay."""
+
+    def along(t: complex) -> Any:
+        moved = {name: one + t * directions.get(name, 0) for name, one in case.arguments.items()}
+        return (u * _result(Ops(), case, moved)).sum()
+
+    return float(complex_step(along, 0.0, 1.0))
+
+
+def engine_gradients(engine: Ops, case: Case, arguments: Arrays, u: np.ndarray) -> Arrays:
+    """Compute the gradient of <u, result> for every argument, by the engine's forward and backward.
+
+    Both run twice, into the same accumulators, and half of the sum is returned: no rounding is added, and an
+    accumulator that was overwritten shows.
+    """
+    inputs, params = _split(case, arguments)
+    totals = nest({name: np.zeros_like(arguments[name]) for name in case.params})
+    for _ in range(2):
+        _, saved = case.forward(engine, inputs, params)
+        fresh, totals = case.backward(engine, u, saved, params, totals)
+    fresh = fresh if isinstance(fresh, tuple) else (fresh,)
+    gradients = {name: np.asarray(one) for name, one in zip(inputs, fresh, strict=True)}
+    return gradients | {name: np.asarray(_leaf(totals, name)) / 2 for name in case.params}
+
+
+def rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, seed: int = 0) -> list[float]:
+    """Measure for each engine how far a lower precision is from the float64 reference."""
+    rng = np.random.default_rng(seed)
+    u = upstream(case, rng).astype(dtype)
+
+    def near(arrays: Arrays) -> Arrays:
+        return {name: one * (1 + NEARBY * rng.standard_normal(one.shape)) for name, one in arrays.items()}
+
+    draws = _first_match(DRAWS, case.operation)
+    moved = [case._replace(inputs=near(case.inputs), params=near(case.params)) for _ in range(1, draws)]
+    errors = [_rounding_errors(engines, draw, dtype, u) for draw in [case, *moved]]
+    return np.sqrt(np.mean(np.square(errors), axis=0)).tolist()
+
+
+def _rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, u: np.ndarray) -> list[float]:
+    """Return the same of one draw: the largest error among result and gradients.
+
+    For each gradient relative to its norm, or to its fair share of the whole gradient's norm where that is
+    more: when large terms happen to cancel, nothing but their rounding is left.
+    """
+    low = {name: one.astype(dtype) for name, one in case.arguments.items()}
+    high = {name: one.astype(np.float64) for name, one in low.items()}
+    exact = _result(Ops(), case, high)
+    expected = engine_gradients(Ops(), case, high, u.astype(np.float64))
+    share = _norm(expected.values()) / max(1, sum(one.size for one in expected.values())) ** 0.5
+
+    def error(engine: Ops) -> float:
+        found = engine_gradients(engine, case, low, u)
+        errors = [distance(_result(engine, case, low), exact)]
+        errors += [distance(found[name], one, least=share * one.size**0.5) for name, one in expected.items()]
+        return worst(errors)
+
+    return [error(engine) for engine in engines]
+
+
+def rounding_bound(engine: Ops, plain: float, case: Case, dtype: str) -> float:
+    """Bound an engine's error: by a multiple of plain NumPy's, or for NumPy itself of a random walk's."""
+    eps = float(np.finfo(dtype).eps)
+    if type(engine) is not Ops:
+        return ENGINE_FACTOR * plain + _first_match(ENGINE_FLOORS, case.operation) * eps
+    longest = max(max(one.shape) for one in case.arguments.values())
+    return _first_match(ROUNDING_BOUNDS, case.operation) * eps * longest**0.5
+
+
+def distance(found: Any, expected: Any, least: float = 0.0) -> float:
+    """Return |found - expected| / max(|expected|, least) over all elements; what should be zero has to be."""
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    return _ratio(_norm([found - expected]), max(_norm([expected]), least))
+
+
+def worst(errors: Iterable[float]) -> float:
+    """Return the largest; not a number counts as larger than any."""
+    return float(np.max(list(errors)))
+
+
+def _result(ops: Ops, case: Case, arguments: Arrays) -> np.ndarray:
+    y, _ = case.forward(ops, *_split(case, arguments))
+    return np.asarray(y)
+
+
+def _split(case: Case, arguments: Arrays) -> tuple[Arrays, Any]:
+    """Return inputs by name, and the tree of parameters."""
+    return {n: arguments[n] for n in case.inputs}, nest({n: arguments[n] for n in case.params})
+
+
+def _leaf(tree: Any, name: str) -> Any:
+    for step in name.split("."):
+        tree = tree[int(step) if step.isdigit() else step]
+    return tree
+
+
+def _norm(arrays: Iterable[np.ndarray]) -> float:
+    return float(np.sqrt(sum(float((one * one).sum()) for one in arrays)))
+
+
+def _ratio(error: float, size: float) -> float:
+    """Divide; no error at all is zero and an error in what should be nothing is infinite."""
+    return float(error / size) if size else (0.0 if error == 0 else float("inf"))
+
+
+def _first_match(bounds: tuple[tuple[str, Any, str], ...], operation: str) -> Any:
+    return next(value for ending, value, _ in bounds if operation.endswith(ending))

@@ -1,0 +1,1 @@
+"""PyTorch's pickled checkpoints, read without unpickling anything."""

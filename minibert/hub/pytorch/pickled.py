@@ -1,0 +1,164 @@
+"""PyTorch's `pytorch_model.bin` without PyTorch and without unpickling: see `unpickling.py`.
+
+Two layouts: a zip archive with `data.pkl` and one member for each storage (PyTorch 1.6 and later), and the
+older one, five pickles and then the storages end to end. Every length in the file is checked against the
+bytes that there are before memory is taken for it.
+"""
+
+import io
+import math
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from minibert.errors import InputError
+from minibert.files import open_file
+from minibert.hub.precisions import widened
+from minibert.hub.pytorch.unpickling import BFLOAT16, Hostile, Machine, Storage, StoredTensor
+
+MOST_VIEWS = 4  # of a number, on average; tied weights have two
+PICKLE_LIMIT = 1 << 20  # bytes; that of a BERT-large has some 60,000
+MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which the older layout begins
+_LONGEST_REASON = 200  # characters
+_FLOATS = ("<f4", "<f8", "<f2", BFLOAT16)
+
+Read = tuple[dict[str, np.ndarray], dict[str, str]]
+
+
+def read_pickled(path: Path) -> Read:
+    """Read a state dictionary's floating-point tensors by name; of others, such as position_ids, the types.
+
+    Parameters
+    ----------
+    path : what `torch.save` wrote, in its layout of today or in the one before version 1.6.
+
+    Returns
+    -------
+    tensors : in the precision of the file, bfloat16 as float32; those that share a storage share memory.
+    others : the type of each tensor that is not read, as NumPy calls it, by name.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, is damaged, holds anything but tensors, or asks for anything to be
+        called that storing tensors does not need.
+    """
+    try:
+        with open_file(path) as file:
+            is_archive = file.read(4) == b"PK\x03\x04"
+            file.seek(0)
+            return _read_archive(file) if is_archive else _read_older(file)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}); check the file.") from error
+    except Hostile as error:
+        raise InputError(
+            f"{path} {error}, which stored tensors do not need and may be hostile; nothing of it was run: "
+            "get the model as model.safetensors, or from somebody you trust."
+        ) from error
+    except (
+        ValueError,
+        LookupError,
+        EOFError,
+        OverflowError,
+        NotImplementedError,  # zipfile's word for a compression it does not know
+        RuntimeError,  # and for a password
+        zipfile.BadZipFile,
+    ) as error:
+        reason = str(error)[:_LONGEST_REASON]  # some of pickletools' quote the rest of the file
+        raise InputError(
+            f"{path} is damaged or no dictionary of tensors ({reason}); copy or save it again."
+        ) from error
+
+
+def _read_archive(file: BinaryIO) -> Read:
+    length = os.fstat(file.fileno()).st_size
+    with zipfile.ZipFile(file) as archive:
+        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise ValueError(f"the archive has {len(pickles)} members data.pkl in place of one")
+        folder = pickles[0].removesuffix("data.pkl")
+
+        def read(member: str, size: int | None = None) -> bytes:
+            info = archive.getinfo(folder + member)
+            if info.compress_type != zipfile.ZIP_STORED:  # small files may unfold to large ones
+                raise ValueError(f"{member} is compressed")
+            if info.file_size > PICKLE_LIMIT if size is None else info.file_size != size:
+                raise ValueError(f"{member} has {info.file_size} bytes in place of {size or PICKLE_LIMIT}")
+            return archive.read(info)
+
+        if folder + "byteorder" in archive.NameToInfo and read("byteorder") != b"little":
+            raise ValueError("its numbers are not little-endian")
+        machine = Machine()
+        tensors = machine.run(io.BytesIO(read("data.pkl")))
+        if sum(storage.size for storage in machine.storages.values()) > length:
+            raise ValueError("its storages are longer than the file")
+        return _arrays(tensors, lambda storage: read(f"data/{storage.key}", storage.size))
+
+
+def _read_older(file: BinaryIO) -> Read:
+    """Read magic number, version of the layout, facts about the machine, tensors, order of storages."""
+    head = io.BytesIO(file.read(PICKLE_LIMIT))
+    machine = Machine()
+    if machine.run(head) != MAGIC or machine.run(head) != PROTOCOL:
+        raise ValueError("it does not begin as PyTorch's files do")
+    system = machine.run(head)
+    if type(system) is not dict or system.get("little_endian") is not True:
+        raise ValueError("its numbers are not little-endian")
+    tensors, keys = machine.run(head), machine.run(head)
+    if type(keys) is not list or any(type(key) is not str for key in keys):
+        raise ValueError("it does not list its storages")
+    if set(keys) != set(machine.storages):
+        raise ValueError("it lists other storages than its tensors lie in")
+    length, at = os.fstat(file.fileno()).st_size, head.tell()
+    places = {}
+    for key in keys:
+        storage = machine.storages[key]
+        file.seek(at)
+        if int.from_bytes(file.read(8), "little") != storage.count:
+            raise ValueError(f"storage {short(key)} does not have the expected {storage.count} numbers")
+        places[key] = at + 8
+        at += 8 + storage.size
+        if at > length:
+            raise ValueError("it ends too early")
+
+    def read(storage: Storage) -> bytes:
+        file.seek(places[storage.key])
+        return file.read(storage.size)
+
+    return _arrays(tensors, read)
+
+
+def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
+    """Read the tensors of floating-point numbers as arrays; each storage is read, and widened, once."""
+    if type(tensors) is not dict or not any(type(one) is StoredTensor for one in tensors.values()):
+        raise ValueError("its outermost part holds no tensors")
+    views = {name: one for name, one in tensors.items() if type(one) is StoredTensor}
+    others = {name: one for name, one in views.items() if one.storage.dtype not in _FLOATS}
+    floats = {name: one for name, one in views.items() if name not in others}
+    seen = sum(math.prod(one.shape) * one.storage.itemsize for one in floats.values())
+    stored = sum(storage.size for storage in {one.storage for one in floats.values()})
+    if seen > MOST_VIEWS * stored:  # a small file could stand for any number of large tensors with it
+        raise ValueError(f"its tensors are views of {seen:,} bytes in storages of {stored:,}")
+    rows: dict[str, np.ndarray] = {}
+    found = {}
+    for name, (storage, offset, shape, strides) in floats.items():
+        if storage.key not in rows:
+            rows[storage.key] = _row(storage, read(storage))
+        row = rows[storage.key][offset:]
+        steps = [stride * row.itemsize for stride in strides]
+        found[name] = np.lib.stride_tricks.as_strided(row, shape, steps, writeable=False)
+    return found, {name: np.dtype(one.storage.dtype).name for name, one in others.items()}
+
+
+def _row(storage: Storage, data: bytes) -> np.ndarray:
+    """Read (count,) numbers; all of them, since views of the row are taken unchecked."""
+    if len(data) != storage.size:
+        raise ValueError("it ends too early")
+    if storage.dtype == BFLOAT16:
+        return widened(np.frombuffer(data, "<u2"))
+    return np.frombuffer(data, storage.dtype)

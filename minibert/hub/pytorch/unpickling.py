@@ -1,0 +1,260 @@
+"""A pickle read as data: a stack machine that calls nothing and imports nothing.
+
+A pickle is a program that may call anything. This machine knows the instructions that stored tensors need;
+the few names that it admits stand for its own three forms, a dictionary, a storage and a tensor.
+"""
+
+import io
+import math
+from dataclasses import dataclass
+from pickletools import genops
+from reprlib import repr as short
+from typing import Any, NamedTuple
+
+import numpy as np
+
+BFLOAT16 = "bfloat16"
+_STORAGES = {
+    "FloatStorage": "<f4",
+    "DoubleStorage": "<f8",
+    "HalfStorage": "<f2",
+    "BFloat16Storage": BFLOAT16,
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+    "ShortStorage": "<i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+    "BoolStorage": "?",
+}
+_LARGEST = 1 << 48  # of any size, offset or stride
+_PUSHED = {
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
+}
+
+
+class Hostile(Exception):
+    """The pickle asks for something that no tensor needs."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A row of numbers somewhere outside of the pickle."""
+
+    key: str
+    dtype: str  # as NumPy writes it, or BFLOAT16
+    count: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return 2 if self.dtype == BFLOAT16 else np.dtype(self.dtype).itemsize
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.count * self.itemsize
+
+
+class StoredTensor(NamedTuple):
+    """A view of a storage, in elements."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class _Name(NamedTuple):
+    """What stands on the stack for an admitted name."""
+
+    kind: str  # "dictionary", "size", "tensor", "parameter" or "storage"
+    dtype: str = ""  # of a storage
+
+
+_ADMITTED = {
+    ("collections", "OrderedDict"): _Name("dictionary"),
+    ("torch", "Size"): _Name("size"),
+    ("torch._utils", "_rebuild_tensor_v2"): _Name("tensor"),
+    ("torch._utils", "_rebuild_parameter"): _Name("parameter"),
+    **{
+        (module, name): _Name("storage", dtype)
+        for module in ("torch", "torch.cuda")
+        for name, dtype in _STORAGES.items()
+    },
+}
+
+
+class Machine:
+    """Reads pickles: numbers, strings, lists, tuples, dictionaries with strings as keys, and tensors.
+
+    Attributes
+    ----------
+    storages : those that the pickles named, by their keys.
+    """
+
+    def __init__(self) -> None:
+        self.storages: dict[str, Storage] = {}
+        self._stack: list[Any] = []
+        self._marks: list[int] = []  # heights of the stack
+        self._memo: dict[int, Any] = {}
+
+    def run(self, file: io.BytesIO) -> Any:
+        """Read the object that the next pickle of the file describes.
+
+        Raises
+        ------
+        Hostile
+            When it has an instruction, a name or a call that stored tensors do not need.
+        ValueError, LookupError
+            When it is damaged.
+        """
+        self._stack, self._marks, self._memo = [], [], {}
+        for opcode, argument, _ in genops(file):
+            self._step(opcode.name, argument)
+        return self._pop(1)[0]
+
+    def _step(self, name: str, argument: Any) -> None:
+        push = self._stack.append
+        match name:
+            case "PROTO" | "FRAME" | "STOP":
+                pass
+            case _ if name in _PUSHED:
+                push(argument)
+            case "NONE":
+                push(None)
+            case "NEWTRUE" | "NEWFALSE":
+                push(name == "NEWTRUE")
+            case "MARK":
+                self._marks.append(len(self._stack))
+            case "EMPTY_TUPLE":
+                push(())
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                push(tuple(self._pop(int(name[-1]))))
+            case "TUPLE":
+                push(tuple(self._pop_mark()))
+            case "EMPTY_LIST":
+                push([])
+            case "LIST":
+                push(self._pop_mark())
+            case "APPEND" | "APPENDS":
+                items = self._pop(1) if name == "APPEND" else self._pop_mark()
+                self._top(list).extend(items)
+            case "EMPTY_DICT":
+                push({})
+            case "DICT":
+                push(_dictionary(self._pop_mark()))
+            case "SETITEM" | "SETITEMS":
+                items = self._pop(2) if name == "SETITEM" else self._pop_mark()
+                self._top(dict).update(_dictionary(items))
+            case "PUT" | "BINPUT" | "LONG_BINPUT":
+                self._memo[argument] = self._top()
+            case "MEMOIZE":
+                self._memo[len(self._memo)] = self._top()
+            case "GET" | "BINGET" | "LONG_BINGET":
+                push(self._memo[argument])
+            case "GLOBAL":
+                push(_admitted(*argument.split(" ", 1)))
+            case "STACK_GLOBAL":
+                push(_admitted(*self._pop(2)))
+            case "REDUCE":
+                push(_called(*self._pop(2)))
+            case "BUILD":  # attributes of a dictionary, PyTorch's version numbers: of no use here
+                self._pop(1)
+                self._top(dict)
+            case "BINPERSID":
+                push(self._storage(*self._pop(1)))
+            case _:
+                raise Hostile(f"has the instruction {name}")
+
+    def _pop(self, count: int) -> list[Any]:
+        """Pop the uppermost objects, of those above the last mark."""
+        height = len(self._stack) - count
+        if height < (self._marks[-1] if self._marks else 0):
+            raise ValueError("it takes more objects than there are")
+        items = self._stack[height:]
+        del self._stack[height:]
+        return items
+
+    def _pop_mark(self) -> list[Any]:
+        """Pop everything above the last mark, and the mark."""
+        items = self._pop(len(self._stack) - self._marks[-1])
+        self._marks.pop()
+        return items
+
+    def _top(self, kind: type | None = None) -> Any:
+        """Return the uppermost object, left where it is; what is to be filled has to be of that kind."""
+        [target] = self._pop(1)
+        if kind is not None and type(target) is not kind:
+            raise Hostile(f"changes a {type(target).__name__} as if it were a {kind.__name__}")
+        self._stack.append(target)
+        return target
+
+    def _storage(self, identity: Any) -> Storage:
+        """Check ("storage", kind, key, device, count), in older files with None at the end."""
+        if type(identity) is not tuple or len(identity) not in (5, 6) or identity[0] != "storage":
+            raise Hostile("refers to something outside of it that is no storage")
+        kind, key, count, view = identity[1], identity[2], identity[4], identity[5:]
+        is_kind = type(kind) is _Name and kind.kind == "storage"
+        if not is_kind or type(key) is not str or view not in ((), (None,)):
+            raise ValueError("a storage is not described as PyTorch does")
+        storage = Storage(key, kind.dtype, *_sizes((count,)))
+        if self.storages.setdefault(key, storage) != storage:
+            raise ValueError(f"storage {short(key)} is described in two ways")
+        return storage
+
+
+def _admitted(module: Any, name: Any) -> _Name:
+    """Return what stands for an import."""
+    if type(module) is not str or type(name) is not str:
+        raise Hostile("asks for something without a name")
+    if (module, name) not in _ADMITTED:
+        raise Hostile(f"asks for {short(f'{module}.{name}')}")
+    return _ADMITTED[module, name]
+
+
+def _called(name: Any, arguments: Any) -> Any:
+    """Return what stands for a call: arguments of something admitted become one of our own forms."""
+    if type(name) is not _Name or type(arguments) is not tuple:
+        raise Hostile("calls something that is no function for tensors")
+    match name.kind, arguments:
+        case "dictionary", ():
+            return {}
+        case "size", (sizes,):
+            return _sizes(sizes)
+        case "tensor", (storage, offset, shape, strides, _, _, *_):
+            return _tensor(storage, offset, shape, strides)
+        case "parameter", (StoredTensor() as tensor, _, _):
+            return tensor
+    raise Hostile(f"calls the function for a {name.kind} with other things than that takes")
+
+
+def _dictionary(items: list[Any]) -> dict[str, Any]:
+    """Make a dictionary of keys and values in turns."""
+    if len(items) % 2 or not all(type(key) is str for key in items[::2]):
+        raise ValueError("a dictionary has keys that are no strings")
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _sizes(values: Any) -> tuple[int, ...]:
+    """Check that these are sizes, strides or counts, and return them."""
+    if type(values) is not tuple or len(values) > 8:
+        raise ValueError("a tensor has more dimensions than any needs")
+    if not all(type(one) is int and 0 <= one < _LARGEST for one in values):
+        raise ValueError("a size or place is no whole number from 0 on")
+    return values
+
+
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> StoredTensor:
+    """Return a tensor whose elements all lie in its storage, and which has no more of them than that."""
+    if type(storage) is not Storage:
+        raise ValueError("a tensor has no storage")
+    [offset], shape, strides = _sizes((offset,)), _sizes(shape), _sizes(strides)
+    if len(shape) != len(strides):
+        raise ValueError("a tensor has more or fewer strides than sizes")
+    elements = math.prod(shape)
+    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    inside = last < storage.count if elements else offset <= storage.count
+    if not inside or elements > storage.count:
+        raise ValueError("a tensor reaches beyond its storage")
+    return StoredTensor(storage, offset, shape, strides)

@@ -1,0 +1,1 @@
+"""TensorFlow's checkpoint format, read and written without TensorFlow."""

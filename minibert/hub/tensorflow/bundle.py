@@ -1,0 +1,203 @@
+"""TensorFlow's checkpoints of version 2, read and written without TensorFlow.
+
+`NAME.index` is a sorted table from the names of tensors to what they are and where they lie in the data files
+`NAME.data-00000-of-00001`, and a CRC-32C of each; under the empty name stands how many data files there are
+(tensorflow/core/protobuf/tensor_bundle.proto).
+"""
+
+import math
+import os
+from itertools import pairwise
+from pathlib import Path
+from reprlib import repr as short
+from typing import NamedTuple
+
+import numpy as np
+
+from minibert.errors import InputError
+from minibert.files import open_file, write_atomically
+from minibert.hub.precisions import narrowed, widened
+from minibert.hub.tensorflow.checksums import crc32c, masked
+from minibert.hub.tensorflow.sstable import LIMIT, read_table, write_table
+from minibert.hub.tensorflow.wire import bytes_field, fields, fixed32_field, number_field
+
+_BFLOAT16 = 14
+_FLOATS = {1: "<f4", 2: "<f8", 19: "<f2", _BFLOAT16: "<u2"}
+_OTHERS = {3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17: "<u2", 22: "<u4", 23: "<u8"}
+_DTYPES = _FLOATS | _OTHERS  # of tensorflow/core/framework/types.proto
+_STORED = {"float32": 1, "float16": 19, "bfloat16": _BFLOAT16}
+_HEADER = number_field(1, 1) + bytes_field(3, number_field(1, 1))  # one data file; version 1 of the format
+_MOST_FILES = 99_999  # five digits of their names
+
+
+class Entry(NamedTuple):
+    """What the index says of a tensor."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    file: int
+    offset: int
+    size: int
+    check: int
+    is_sliced: bool
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it holds floating-point numbers."""
+        return self.dtype in _FLOATS
+
+
+class Bundle:
+    """A checkpoint that is there.
+
+    Parameters
+    ----------
+    prefix : the path of its files without their endings, as in `bert_model.ckpt`.
+
+    Attributes
+    ----------
+    entries : what the index says of each tensor, by name.
+    """
+
+    def __init__(self, prefix: str | Path) -> None:
+        self.prefix = Path(prefix)
+        self.index = self._beside(".index")
+        try:
+            with open_file(self.index) as file:
+                data = file.read(LIMIT + 1)
+        except OSError as error:
+            raise InputError(f"{self.index} cannot be read ({error.strerror}); check the file.") from error
+        try:
+            table = read_table(data)
+            self.files = _count_files(table.pop(b"", None))
+            self.entries = {key.decode(): _entry(value, self.files) for key, value in table.items()}
+            _require_apart(self.entries)
+        except ValueError as error:
+            raise InputError(
+                f"{self.index} is damaged or no index of a checkpoint ({error}); copy it again."
+            ) from error
+
+    def read(self, name: str) -> np.ndarray:
+        """Read a tensor, bfloat16 as float32."""
+        entry = self.entries[name]
+        if entry.is_sliced or entry.dtype not in _DTYPES:
+            what = "is stored in slices" if entry.is_sliced else f"is of type {entry.dtype}, no plain number"
+            raise InputError(f"{self.index}: {name} {what}; save the checkpoint anew without that.")
+        path = self._beside(f".data-{entry.file:05}-of-{self.files:05}")
+        try:
+            with open_file(path) as file:
+                if entry.offset + entry.size > os.fstat(file.fileno()).st_size:
+                    raise InputError(f"{path} ends before {name} does; copy the checkpoint again.")
+                file.seek(entry.offset)
+                data = file.read(entry.size)
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{path} is missing; a checkpoint is its index and all {self.files} data files: copy it, too."
+            ) from error
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}); check the file.") from error
+        if masked(crc32c(data)) != entry.check:
+            raise InputError(f"{path}: {name} does not have its check sum; copy the checkpoint again.")
+        values = np.frombuffer(data, _DTYPES[entry.dtype])
+        return (widened(values) if entry.dtype == _BFLOAT16 else values).reshape(entry.shape)
+
+    def _beside(self, ending: str) -> Path:
+        return self.prefix.with_name(self.prefix.name + ending)
+
+
+def write_bundle(prefix: str | Path, tensors: dict[str, np.ndarray], dtype: str = "float32") -> None:
+    """Write a checkpoint of one data file, the index last: where it stands, the checkpoint is complete.
+
+    Parameters
+    ----------
+    prefix : the path of its files without their endings.
+    dtype : "float32", "float16" or "bfloat16".
+    """
+    prefix = Path(prefix)
+    table = [(b"", _HEADER)]
+
+    def write(path: Path) -> None:
+        offset = 0
+        with open(path, "wb") as file:
+            for name in sorted(tensors, key=str.encode):
+                data = narrowed(name, tensors[name], dtype).tobytes()
+                file.write(data)
+                table.append((name.encode(), _encoded(_STORED[dtype], tensors[name].shape, offset, data)))
+                offset += len(data)
+
+    write_atomically(prefix.with_name(f"{prefix.name}.data-00000-of-00001"), write)
+    index = write_table(table)
+    write_atomically(prefix.with_name(f"{prefix.name}.index"), lambda path: path.write_bytes(index))
+
+
+def _count_files(header: bytes | None) -> int:
+    """Count the data files in the entry about the checkpoint as a whole."""
+    if header is None:
+        raise ValueError("it does not say how many data files there are")
+    found = dict(fields(header))
+    files, is_big_endian = found.get(1, 0), found.get(2, 0)
+    if is_big_endian:
+        raise ValueError("its numbers are big-endian")
+    if not isinstance(files, int) or not 0 < files <= _MOST_FILES:
+        raise ValueError(f"it claims {short(files)} data files")
+    return files
+
+
+def _entry(message: bytes, files: int) -> Entry:
+    """Read a BundleEntryProto, its numbers checked to fit together."""
+    numbers = dict.fromkeys((1, 3, 4, 5, 6), 0)
+    shape: tuple[int, ...] = ()
+    is_sliced = False
+    for number, value in fields(message):
+        if number in numbers and isinstance(value, int):
+            numbers[number] = value
+        elif number == 2 and isinstance(value, bytes):
+            shape = _shape(value)
+        elif number == 7:
+            is_sliced = True
+        else:
+            raise ValueError(f"an entry has the unknown field {number}")
+    dtype, file, offset, size, check = numbers.values()
+    if file >= files:
+        raise ValueError(f"a tensor is said to lie in data file {file} of {files}")
+    if dtype in _DTYPES and not is_sliced and size != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
+        raise ValueError(f"a tensor of shape {short(shape)} is said to have {size} bytes")
+    return Entry(dtype, shape, file, offset, size, check, is_sliced)
+
+
+def _require_apart(entries: dict[str, Entry]) -> None:
+    """Raise ValueError when two tensors lie in the same bytes.
+
+    TensorFlow never writes that. A small data file could stand for any number of large tensors with it.
+    """
+    places = sorted(
+        (entry.file, entry.offset, entry.offset + entry.size, name)
+        for name, entry in entries.items()
+        if entry.size
+    )
+    for (file, _, end, name), (next_file, begin, _, other) in pairwise(places):
+        if file == next_file and begin < end:
+            raise ValueError(f"{short(name)} and {short(other)} lie in the same bytes")
+
+
+def _shape(message: bytes) -> tuple[int, ...]:
+    """Read a TensorShapeProto."""
+    shape: list[int] = []
+    for number, value in fields(message):
+        if number == 2 and isinstance(value, bytes):
+            size = dict(fields(value)).get(1, 0)
+            if not isinstance(size, int) or size >= 1 << 48 or len(shape) == 8:
+                raise ValueError("a tensor has an impossible shape")
+            shape.append(size)
+        elif number == 3 and value:
+            raise ValueError("a tensor has no shape")
+    if math.prod(filter(None, shape)) >= 1 << 48:  # with a zero among them, NumPy still multiplies the others
+        raise ValueError("a tensor has an impossible shape")
+    return tuple(shape)
+
+
+def _encoded(dtype: int, shape: tuple[int, ...], offset: int, data: bytes) -> bytes:
+    """Encode a BundleEntryProto in data file 0."""
+    sizes = b"".join(bytes_field(2, number_field(1, size)) for size in shape)
+    place = number_field(4, offset) + number_field(5, len(data)) + fixed32_field(6, masked(crc32c(data)))
+    return number_field(1, dtype) + bytes_field(2, sizes) + place

@@ -1,0 +1,252 @@
+"""Google's checkpoints of BERT for TensorFlow: `bert_config.json` beside `bert_model.ckpt.*`.
+
+Their linear weights are called kernels and are (inputs, outputs), as ours; what stands between is the layout
+of Hugging Face, under whose names everything is checked.
+"""
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert.arrays import Array
+from minibert.errors import InputError
+from minibert.files import atomic_text, read_text
+from minibert.hub.hugging_face import CONFIG_FILE, fields_of
+from minibert.hub.loading import LoadReport, Source, load_source, read_config
+from minibert.hub.names import to_hf
+from minibert.hub.tensorflow.bundle import Bundle, write_bundle
+from minibert.model.config import BertConfig
+from minibert.model.params import Head, Parameters
+
+TF_CONFIG_FILE = "bert_config.json"
+CHECKPOINT = "bert_model.ckpt"
+# Hugging Face's names of what Google's code gives no layer of its own. None of these is transposed.
+_OUTPUTS = {
+    "cls.predictions.bias": "cls/predictions/output_bias",
+    "cls.seq_relationship.weight": "cls/seq_relationship/output_weights",
+    "cls.seq_relationship.bias": "cls/seq_relationship/output_bias",
+    "qa_outputs.weight": "cls/squad/output_weights",
+    "qa_outputs.bias": "cls/squad/output_bias",
+    "classifier.weight": "output_weights",
+    "classifier.bias": "output_bias",
+}
+_BACK = {theirs: ours for ours, theirs in _OUTPUTS.items()}
+_WORD, _WORD_2 = "bert/embeddings/word_embeddings", "bert/embeddings/word_embeddings_2"
+_MAPPING = "bert/encoder/embedding_hidden_mapping_in/"  # of embeddings that were normalised before
+# Google's code knows one GELU, called "gelu", and computes its tanh form. A model that calls its own
+# otherwise has that name here besides; Google's code passes over fields that it does not know.
+_ACTIVATION = "minibert_hidden_act"
+_EPSILON = 1e-12  # of Google's LayerNorm, whatever a configuration says
+
+
+def find_checkpoint(source: str | Path) -> Path | None:
+    """Find the path of a checkpoint's files without their endings; None where there is none.
+
+    Parameters
+    ----------
+    source : that path itself, the index file, or a folder; in a folder `bert_model.ckpt` counts or, where the
+        training has left others, the one that the file `checkpoint` names.
+
+    Raises
+    ------
+    InputError
+        When a folder has several checkpoints, and nothing says which.
+    """
+    source = Path(source)
+    if source.name and source.with_name(f"{source.name}.index").is_file():
+        return source
+    if source.suffix == ".index" and source.is_file():
+        return source.with_suffix("")
+    found = sorted(path.name.removesuffix(".index") for path in source.glob("*.index") if path.is_file())
+    if len(found) > 1 and CHECKPOINT in found:
+        found = [CHECKPOINT]
+    if len(found) > 1 and (source / "checkpoint").is_file():
+        text = read_text(source / "checkpoint", errors="replace")
+        named = re.search(r'^model_checkpoint_path: "(.*)"', text, re.M)
+        found = [name for name in found if named and name == Path(named[1]).name] or found
+    if len(found) > 1:
+        raise InputError(
+            f"{source} has the checkpoints {', '.join(found)}; name one, as in {source / found[0]}."
+        )
+    return source / found[0] if found else None
+
+
+def require_index(source: str | Path) -> None:
+    """Raise InputError where the data files of a checkpoint are, but not the index that belongs to them."""
+    source = Path(source)
+    data = "*.data-?????-of-?????"
+    for path in sorted(source.glob(data)) or sorted(source.parent.glob(f"{escape(source.name)}{data[1:]}")):
+        index = path.with_suffix(".index")
+        if not index.exists():
+            raise InputError(f"{index} is missing beside {path.name}; copy it, too.")
+
+
+def load_tf(
+    source: str | Path, dtype: Any = np.float32, head: Head | None = None, seed: int = 0
+) -> tuple[BertConfig, Parameters, LoadReport]:
+    """Read a BERT from a TensorFlow checkpoint, every tensor's CRC-32C checked; the rest as with `hub.load`.
+
+    Optimizer slots and the like are not read, and reported as unused. A word embedding in two factors is
+    multiplied out. Without a word on it in the configuration, `output_weights` are those of a classifier.
+    """
+    prefix = find_checkpoint(source)
+    if prefix is None:
+        raise InputError(f"{source} has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
+    bundle = Bundle(prefix)
+    _refuse_others(bundle)
+    config_path = prefix.with_name(TF_CONFIG_FILE)
+    if not config_path.exists() and prefix.with_name(CONFIG_FILE).exists():
+        config_path = prefix.with_name(CONFIG_FILE)
+    fields = read_config(config_path)
+    if _ACTIVATION in fields:
+        fields["hidden_act"] = fields.pop(_ACTIVATION)
+    tensors, others, names, changed = {}, {}, {}, []
+    for name, entry in bundle.entries.items():
+        known = _hugging_face_name(name)
+        if known is None or name == _WORD_2:
+            continue
+        if not entry.is_float:
+            others[known] = f"TensorFlow's type {entry.dtype}"
+            continue
+        if name == _WORD and _WORD_2 in bundle.entries:
+            value, sentence = _multiplied(bundle)
+            changed.append(sentence)
+        else:
+            value = bundle.read(name)
+        tensors[known] = value.T if name.endswith("/kernel") else value
+        names[known] = name
+    checkpoint = Source(bundle.index, config_path, fields, tensors, others)
+    config, params, report = load_source(checkpoint, dtype, head, seed)
+    read = {*names.values(), _WORD_2}
+    unused = [
+        *(names[name] for name in report.unused),
+        *(name for name in bundle.entries if name not in read),
+    ]
+    return config, params, LoadReport(report.missing, tuple(sorted(unused)), tuple(changed))
+
+
+def save_tf(
+    folder: str | Path,
+    config: BertConfig,
+    params: Parameters,
+    labels: Sequence[str] = (),
+    *,
+    dtype: str = "float32",
+    omit: Collection[str] = (),
+) -> None:
+    """Write `bert_config.json` and `bert_model.ckpt.*` as Google's code reads them; arguments of `save_hf`.
+
+    The configuration also says what Google's code passes over: the labels, and which head this is. Whatever
+    form of GELU a model has, it is called "gelu" there; `load_tf` finds the form again, and
+    `google_differences` tells what Google's code makes of it.
+
+    Raises
+    ------
+    InputError
+        As `save_hf`, and when the model is causal, which Google's code has no word for.
+    """
+    if config.is_decoder:
+        raise InputError(
+            "is_decoder=True makes attention causal, and Google's code would let every token see all others; "
+            "save the model in Hugging Face's format."
+        )
+    folder = Path(folder)
+    fields = fields_of(config, params.head, labels, omit)
+    if config.hidden_act != "gelu":
+        fields |= {"hidden_act": "gelu", _ACTIVATION: config.hidden_act}
+    tensors = {}
+    for name, value in to_hf(params).items():
+        if name not in omit:
+            theirs = google_name(name)
+            tensors[theirs] = value.T if theirs.endswith("/kernel") else value
+    write_bundle(folder / CHECKPOINT, tensors, dtype)
+    atomic_text(folder / TF_CONFIG_FILE, json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+
+
+def google_differences(config: BertConfig) -> list[str]:
+    """Return sentences about what Google's code computes differently from a model that `save_tf` wrote.
+
+    Examples
+    --------
+    >>> google_differences(BertConfig(hidden_act="gelu_new"))
+    []
+    """
+    found = []
+    if config.gelu_form == "erf":
+        found.append("Google's code computes GELU in its tanh form, this model with erf: up to 0.0005 apart")
+    if config.layer_norm_eps != _EPSILON:
+        found.append(f"Google's LayerNorm has epsilon {_EPSILON:g}, this model's {config.layer_norm_eps:g}")
+    return found
+
+
+def google_name(name: str) -> str:
+    """Return Google's name of one of Hugging Face's.
+
+    Examples
+    --------
+    >>> google_name("bert.encoder.layer.3.attention.self.query.weight")
+    'bert/encoder/layer_3/attention/self/query/kernel'
+    """
+    if name in _OUTPUTS:
+        return _OUTPUTS[name]
+    name = re.sub(r"\.layer\.(\d+)\.", r"/layer_\1/", name)
+    name = re.sub(r"LayerNorm\.weight$", "LayerNorm/gamma", name)
+    name = re.sub(r"LayerNorm\.bias$", "LayerNorm/beta", name)
+    name = re.sub(r"_embeddings\.weight$", "_embeddings", name)
+    return re.sub(r"\.weight$", "/kernel", name).replace(".", "/")
+
+
+def _hugging_face_name(name: str) -> str | None:
+    """Translate back; None for what is no part of a model, such as the moments of an optimizer."""
+    if name in _BACK:
+        return _BACK[name]
+    if not re.fullmatch(r"(bert|cls|electra|lstm)/.*(kernel|bias|gamma|beta|_embeddings|w_in|w_state)", name):
+        return None
+    name = re.sub(r"/layer_(\d+)/", r"/layer/\1/", name)
+    name = re.sub(r"/(kernel|gamma)$", "/weight", name)
+    name = re.sub(r"/beta$", "/bias", name)
+    return re.sub(r"_embeddings$", "_embeddings/weight", name).replace("/", ".")
+
+
+def _refuse_others(bundle: Bundle) -> None:
+    """Say of a checkpoint that is no BERT of Google's what it is, if it is known."""
+    names = bundle.entries
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in names:
+        raise InputError(
+            f"{bundle.index} is a checkpoint of Keras objects, whose names are not those of Google's BERT; "
+            "give one of those, or the model in Hugging Face's format."
+        )
+    if any(name.startswith(_MAPPING) for name in names):
+        raise InputError(
+            f"{bundle.index} normalises its embeddings before {_MAPPING}kernel widens them, which cannot be "
+            "multiplied out: a BERT normalises behind; give a model without that mapping."
+        )
+
+
+class _Product:
+    """A matrix in two factors, multiplied when it is read as an array: after its shape was compared."""
+
+    def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
+        self.factors = first, second
+        self.shape = first.shape[0], second.shape[1]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        first, second = (factor.astype(np.float64) for factor in self.factors)
+        return (first @ second).astype(dtype or np.float64, copy=False)
+
+
+def _multiplied(bundle: Bundle) -> tuple[Array, str]:
+    """Multiply out a word embedding that is stored as two factors; say so in a sentence."""
+    first, second = bundle.read(_WORD), bundle.read(_WORD_2)
+    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[0]:
+        raise InputError(
+            f"{bundle.index}: {_WORD} {first.shape} and {_WORD_2} {second.shape} do not fit together; "
+            "give the files of one model."
+        )
+    sentence = f"{_WORD} {first.shape} and {_WORD_2} {second.shape} were multiplied out"
+    return _Product(first, second), sentence

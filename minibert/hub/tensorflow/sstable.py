@@ -1,0 +1,132 @@
+"""LevelDB's sorted string table, the form of a TensorFlow checkpoint's index: keys and values in blocks.
+
+A block is entries that share the beginning of their key with the one before, and at its end the places of
+those that share nothing. Behind each block stand how it is compressed, here not at all, and a CRC-32C. The
+file ends with where the index of the blocks is, and a magic number (leveldb/doc/table_format.md).
+"""
+
+from collections.abc import Iterable
+
+from minibert.hub.tensorflow.checksums import crc32c, masked
+from minibert.hub.tensorflow.wire import read_varint, varint
+
+_MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
+_FOOTER, _TRAILER = 48, 5  # bytes
+_PLAIN = 0  # how a block is compressed: not at all, as TensorFlow writes an index since its release 1.2
+_RESTART_INTERVAL = 16  # entries that lean on each other
+LIMIT = 4 << 20  # bytes of a file, of a block, and of all entries; an index has some ten thousand
+_KEY_LIMIT = 4096
+
+
+def read_table(data: bytes) -> dict[bytes, bytes]:
+    """Read values by keys, in the order of the keys.
+
+    Raises
+    ------
+    ValueError
+        When the file is no table, is truncated or damaged, or its keys are not in order.
+    """
+    if len(data) > LIMIT:
+        raise ValueError(f"it has {len(data)} bytes, more than any index")
+    if len(data) < _FOOTER or data[-8:] != _MAGIC:
+        raise ValueError("it does not end as such a file does")
+    at = len(data) - _FOOTER
+    for _ in range(2):  # first that of blocks about blocks, of which there are none
+        offset, at = read_varint(data, at)
+        size, at = read_varint(data, at)
+    table: dict[bytes, bytes] = {}
+    last, end, total = b"", 0, 0
+    for _, handle in _entries(_block(data, offset, size)):
+        offset, at = read_varint(handle, 0)
+        size, _ = read_varint(handle, at)
+        if offset < end:
+            raise ValueError("its blocks are out of order")
+        end = offset + size + _TRAILER
+        for key, value in _entries(_block(data, offset, size)):
+            total += len(key) + len(value)
+            if table and key <= last:
+                raise ValueError("its keys are out of order")
+            if total > LIMIT:
+                raise ValueError("it unfolds to more than any index has")
+            table[key] = value
+            last = key
+    return table
+
+
+def write_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Encode a table of one block, as TensorFlow writes an index of up to 256 kB.
+
+    Parameters
+    ----------
+    entries : keys and values, the keys ascending.
+    """
+    entries = list(entries)
+    out = bytearray()
+
+    def append(block: bytes) -> bytes:
+        """Return where the block is."""
+        handle = varint(len(out)) + varint(len(block))
+        kind = bytes([_PLAIN])
+        out.extend(block + kind + masked(crc32c(block + kind)).to_bytes(4, "little"))
+        return handle
+
+    data = append(_packed(entries))
+    about = append(_packed([]))
+    index = append(_packed([(_successor(entries[-1][0]), data)]))
+    return bytes(out) + (about + index).ljust(_FOOTER - 8, b"\0") + _MAGIC
+
+
+def _block(data: bytes, offset: int, size: int) -> bytes:
+    """Return the content of a block, checked."""
+    end = offset + size
+    if end + _TRAILER > len(data) - _FOOTER:
+        raise ValueError("a block reaches beyond the end")
+    kind = data[end]
+    if masked(crc32c(data[offset : end + 1])).to_bytes(4, "little") != data[end + 1 : end + _TRAILER]:
+        raise ValueError("a block does not have the check sum it should have")
+    if kind != _PLAIN:
+        how = "by Snappy" if kind == 1 else f"in the unknown way {kind}"
+        raise ValueError(
+            f"a block is compressed {how}; save the checkpoint again with TensorFlow 1.2 or later"
+        )
+    return data[offset:end]
+
+
+def _entries(block: bytes) -> Iterable[tuple[bytes, bytes]]:
+    """Return keys and values of a block."""
+    end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
+    if len(block) < 4 or end < 0:
+        raise ValueError("a block is shorter than it claims")
+    key, at = b"", 0
+    while at < end:
+        shared, at = read_varint(block, at)
+        fresh, at = read_varint(block, at)
+        size, at = read_varint(block, at)
+        if shared > len(key) or shared + fresh > _KEY_LIMIT or at + fresh + size > end:
+            raise ValueError("an entry is longer than it can be")
+        key = key[:shared] + block[at : at + fresh]
+        yield key, block[at + fresh : at + fresh + size]
+        at += fresh + size
+
+
+def _packed(entries: list[tuple[bytes, bytes]]) -> bytes:
+    """Pack entries into a block."""
+    out, restarts, last = bytearray(), [0], b""
+    for number, (key, value) in enumerate(entries):
+        shared = 0
+        if number % _RESTART_INTERVAL:
+            while shared < min(len(key), len(last)) and key[shared] == last[shared]:
+                shared += 1
+        elif number:
+            restarts.append(len(out))
+        out += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        last = key
+    return bytes(out) + b"".join(place.to_bytes(4, "little") for place in (*restarts, len(restarts)))
+
+
+def _successor(key: bytes) -> bytes:
+    """Return a short key that does not come before this one."""
+    for at, byte in enumerate(key):
+        if byte < 255:
+            return key[:at] + bytes([byte + 1])
+    return key

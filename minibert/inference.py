@@ -1,0 +1,338 @@
+"""`Bert`, the object a user holds: from a folder to hidden states, attention maps and predictions."""
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert import engines
+from minibert.arrays import Array, Params
+from minibert.engines.runtime import runtime_of
+from minibert.errors import InputError
+from minibert.hub import load, save_hf
+from minibert.model import bert
+from minibert.model.batch import Batch, Sequence
+from minibert.model.config import BertConfig
+from minibert.model.params import PRETRAINING, Parameters, precision_for
+from minibert.tokenizer import Tokenizer
+
+BATCH_TOKENS = 4096  # computed at once, so that activations take little memory whatever the number of texts
+
+
+def folder_of(model: str | Path) -> Path:
+    """Return the folder of a model, which may be named by the path of its checkpoint."""
+    model = Path(model)
+    return model if model.is_dir() else model.parent
+
+
+def read_tokenizer(model: str | Path) -> Tokenizer:
+    """Load the tokenizer of a model: from its folder, or beside a checkpoint that is named by a path."""
+    return Tokenizer.from_pretrained(folder_of(model))
+
+
+def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path = "") -> None:
+    """Raise InputError when the tokenizer has pieces that the model has never seen."""
+    if tokenizer.vocab_size > config.V:
+        raise InputError(
+            f"The vocabulary{f' in {folder}' if folder else ''} has {tokenizer.vocab_size:,} pieces, but the "
+            f"model was trained with {config.V:,}; use the vocabulary that it came with."
+        )
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a BERT makes of S sequences of T tokens in all, end to end as in a `Batch`."""
+
+    hidden_states: list[np.ndarray]  # of each layer asked for (T,H); of all: the embeddings, then L layers
+    attentions: list[list[np.ndarray]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
+    pooled: np.ndarray | None  # (S,H) tanh(W x + b), x of each [CLS] or, left to right, of the last token
+    # that has seen all others; None without a trained pooler on the encoder
+    cu_seqlens: np.ndarray  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
+
+    def sequence(self, number: int) -> "Encoded":
+        """Return one of the sequences by itself; its arrays are views."""
+        S = len(self.cu_seqlens) - 1
+        if not 0 <= number < S:
+            raise InputError(f"number={number} is not one of the {S} sequences; count from 0.")
+        begin, end = self.cu_seqlens[number : number + 2]
+        return Encoded(
+            hidden_states=[state[begin:end] for state in self.hidden_states],
+            attentions=self.attentions and [[layer[number]] for layer in self.attentions],
+            pooled=None if self.pooled is None else self.pooled[number : number + 1],
+            cu_seqlens=np.array([0, end - begin], self.cu_seqlens.dtype),
+        )
+
+
+class Bert:
+    """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for using; nothing here trains.
+
+    Wherever a method takes `inputs`, that is a `Batch`, or what a `Tokenizer` returns: one encoding, a list
+    of them, or those of `encode_batch`. There is no dropout.
+
+    A model can be copied and pickled. A copy shares the engine; an unpickled model has one of its own, which
+    is made as the first one was: another process can compute with it.
+
+    Parameters
+    ----------
+    config : the model's configuration.
+    params : its parameters.
+    ops : the engine; the fastest there is when left out.
+
+    Attributes
+    ----------
+    config, params, ops : as given.
+    missing : Hugging Face's names of what only has its initial value; `from_pretrained` says which.
+
+    Raises
+    ------
+    InputError
+        When the parameters belong to another configuration.
+
+    Examples
+    --------
+    >>> from minibert.model.params import initialise
+    >>> config = BertConfig.from_size("tiny", vocab_size=100)
+    >>> model = Bert(config, initialise(config, seed=0))
+    >>> encoded = model.encode(Batch.pack([Sequence([2, 7, 3], [0, 0, 0])]))
+    >>> len(encoded.hidden_states), encoded.hidden_states[-1].shape
+    (3, (3, 128))
+    """
+
+    def __init__(self, config: BertConfig, params: Parameters, ops: Any = None) -> None:
+        if params.config != config:
+            raise InputError("params belong to another configuration than config; give params.config.")
+        self.config = config
+        self.params = params
+        self.ops = engines.create() if ops is None else ops
+        self.missing: tuple[str, ...] = ()
+        self._kept: Any = None  # the tree of parameters, and the same where the engine computes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kept": None}  # a copy places its own parameters
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        engine: str = "auto",
+        dtype: Any = "float32",
+        threads: int | None = None,
+    ) -> "Bert":
+        """Load the folder of a run of minibert, or of a BERT in Hugging Face's or Google's format.
+
+        Tensors of the pooler and the heads that are not in the folder have their initial values and are
+        listed in `missing`. What is computed from them means nothing until they are trained: `pooled` is
+        None without its pooler, and methods that read such a head warn.
+
+        Parameters
+        ----------
+        folder : has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
+            `bert_config.json` and `bert_model.ckpt.*`.
+        engine : the engine by name.
+        dtype : in which to compute: "float32", "float64", or "bfloat16" for matrix products and activations
+            with everything else in float32. What comes out is float32 or float64.
+        threads : of the engine; one for each core when left out.
+
+        Raises
+        ------
+        InputError
+            When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
+        """
+        dtype = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        ops = engines.create(engine, threads, dtype)
+        config, params, report = load(folder, precision_for(dtype), PRETRAINING)
+        model = cls(config, params, ops)
+        model.missing = report.missing
+        return model
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` (float32), which `transformers` loads as well.
+
+        What was missing where the model is from is left out, so that nobody takes it for trained. The
+        vocabulary is the tokenizer's to write: `Tokenizer.save_pretrained`.
+        """
+        save_hf(folder, self.config, self.params, omit=self.missing)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters, heads included, the tied embedding counted once."""
+        return self.params.flat.size
+
+    def encode(self, inputs: Any, attentions: bool = False, layers: Iterable[int] | None = None) -> Encoded:
+        """Return hidden states and the pooled vectors.
+
+        Parameters
+        ----------
+        inputs : a `Batch`, an encoding or a list of encodings, any number of them.
+        attentions : compute the attention maps as well.
+        layers : which hidden states to keep, 0 for the embeddings; every one when left out. All of them take
+            4 (L+1) H bytes a token in float32, 40 KB for BERT base.
+
+        Raises
+        ------
+        InputError
+            When the inputs are none of these, an id is outside the vocabulary or a sequence too long, or
+            there is no such layer.
+        """
+        batch, config, head = self._batch(inputs), self.config, self.params.head
+        kept = list(range(config.L + 1)) if layers is None else self._numbers("layers", layers)
+        needed = range(config.L + 1) if attentions else {*kept, config.L}
+        states = dict(zip(sorted(needed), self._states(batch, sorted(needed)), strict=True))
+        maps = [
+            [np.asarray(one) for one in bert.attention_maps(self.ops, config, states[number], layer, batch)]
+            for number, layer in enumerate(self.params.tree["layers"] if attentions else ())
+        ]
+        has_pooler = head.pooled and not head.lstm and not self._untrained("pooler")
+        rows = batch.last_rows if config.is_decoder else batch.first_rows  # as in `heads`
+        return Encoded(
+            hidden_states=[states[number] for number in kept],
+            attentions=maps if attentions else None,
+            pooled=np.asarray(self._pooled(states[config.L], rows)) if has_pooler else None,
+            cu_seqlens=batch.cu_seqlens.copy(),
+        )
+
+    # -> for each number (T,H)
+    def hidden_states(self, inputs: Any, numbers: Iterable[int]) -> list[np.ndarray]:
+        """Return some of the hidden states: 0 is behind the embeddings, n behind the n-th layer.
+
+        Raises
+        ------
+        InputError
+            When there is no such number, or as in `encode`.
+        """
+        return self._states(self._batch(inputs), self._numbers("numbers", numbers))
+
+    def _numbers(self, name: str, numbers: Iterable[int]) -> list[int]:
+        """Return numbers of hidden states, checked."""
+        wanted, L = _whole_numbers(name, list(numbers)).tolist(), self.config.L
+        if not wanted or not 0 <= min(wanted) <= max(wanted) <= L:
+            raise InputError(
+                f"{name}={wanted} are not hidden states of this model; choose from 0 (embeddings) to {L}."
+            )
+        return wanted
+
+    # -> for each number (T,H)
+    def _states(self, batch: Batch, numbers: Iterable[int]) -> list[np.ndarray]:
+        """Return hidden states of a batch, some thousand tokens at a time."""
+        runtime, static = runtime_of(self.ops), (self.config, tuple(numbers))
+        whole: list[np.ndarray] = []
+        for part, rows in _parts(batch):
+            found = runtime.call(self.ops, bert.hidden_states, static, self._placed(), runtime.prepare(part))
+            states = [runtime.in_order(state, part, "tokens") for state in found]
+            if part.T == batch.T:
+                return states
+            whole = whole or [np.empty((batch.T, self.config.H), state.dtype) for state in states]
+            for one, state in zip(whole, states, strict=True):
+                one[rows] = state
+        return whole
+
+    def _placed(self) -> Params:
+        """Return the parameters where the engine computes, placed anew when others have taken their place."""
+        tree = self.params.tree
+        if self._kept is None or self._kept[0] is not tree:
+            self._kept = tree, runtime_of(self.ops).to_device(tree)
+        return self._kept[1]
+
+    # -> (len(rows), V)
+    def masked_lm_logits(self, inputs: Any, rows: Any) -> np.ndarray:
+        """Return scores of every piece of the vocabulary at some tokens.
+
+        Parameters
+        ----------
+        inputs : a `Batch`, an encoding or a list of encodings.
+        rows : which tokens, counted through all sequences end to end.
+        """
+        batch = self._batch(inputs)
+        rows = _whole_numbers("rows", rows)
+        if len(rows) and not (0 <= rows.min() and rows.max() < batch.T):
+            raise InputError(
+                f"rows from {rows.min()} to {rows.max()} are not all among the {batch.T} tokens; "
+                f"choose from 0 to {batch.T - 1}."
+            )
+        tree = self._pretrained("masked_lm_logits", "cls.predictions")
+        logits, _ = self.ops.masked_lm_logits(
+            self._last_hidden_state(batch), rows, tree["mlm"], tree["embeddings"]["word"], self.config
+        )
+        return np.asarray(logits)
+
+    # -> (S,2)
+    def next_sentence_logits(self, inputs: Any) -> np.ndarray:
+        """Return scores of IsNext (column 0) and NotNext (column 1) for each sequence."""
+        batch = self._batch(inputs)
+        nsp = self._pretrained("next_sentence_logits", "cls.seq_relationship", "pooler")["nsp"]
+        pooled = self._pooled(self._last_hidden_state(batch), batch.first_rows)
+        return np.asarray(self.ops.linear(pooled, nsp["weight"], nsp["bias"])[0])
+
+    def _pretrained(self, wanted: str, *read: str) -> Params:
+        """Return the parameters if they have the heads of pre-training; warn where what is read is new."""
+        kind = self.params.head.kind
+        if kind != "pretraining":
+            raise InputError(
+                f"{wanted}: this model was fine-tuned, it has a head of kind {kind!r} in place of those of "
+                "pre-training; use the model that it was fine-tuned from."
+            )
+        if lacking := ", ".join(name for part in read for name in self._untrained(part)):
+            warnings.warn(
+                f"{wanted}: the model came without {lacking}; train these before relying on what they give.",
+                stacklevel=3,
+            )
+        return self.params.tree
+
+    def _untrained(self, part: str) -> list[str]:
+        """Return names of the tensors of a part that only have their initial values."""
+        return [name for name in self.missing if part in name]
+
+    def _last_hidden_state(self, batch: Batch) -> Array:
+        return self._states(batch, (self.config.L,))[0]
+
+    def _pooled(self, last_hidden_state: Array, rows: Array) -> Array:
+        return self.ops.pooler(last_hidden_state, rows, self.params.tree["pooler"])[0]
+
+    def _batch(self, inputs: Any) -> Batch:
+        """Pack the inputs as a batch that fits the model."""
+        batch = inputs if isinstance(inputs, Batch) else Batch.pack(_sequences(inputs))
+        batch.validate(self.config)
+        return batch
+
+
+def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
+    """Yield examples of up to `BATCH_TOKENS` in all, or a longer one alone, with their rows of the whole."""
+    ends, first = batch.cu_seqlens[:: batch.S // batch.E], 0  # (E+1,)
+    while first < batch.E:
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + BATCH_TOKENS, side="right")) - 1)
+        yield batch.take(first, last), slice(int(ends[first]), int(ends[last]))
+        first = last
+
+
+def _sequences(inputs: Any) -> list[Sequence]:
+    if hasattr(inputs, "ids") and not hasattr(inputs, "cu_seqlens"):  # which a BatchEncoding has
+        inputs = [inputs]
+    encodings = list(inputs) if isinstance(inputs, Iterable) else [inputs]
+    for encoding in encodings:
+        if not hasattr(encoding, "ids") or not hasattr(encoding, "token_type_ids"):
+            raise InputError(
+                f"inputs: expected encodings, found {type(encoding).__name__}; "
+                "give a Batch or what a Tokenizer returns, as in model.encode(tokenizer(text))."
+            )
+    return [_sequence(encoding) for encoding in encodings]
+
+
+def _sequence(encoding: Any) -> Sequence:
+    ids = _whole_numbers("ids", encoding.ids)
+    token_type_ids = _whole_numbers("token_type_ids", encoding.token_type_ids)
+    if len(ids) != len(token_type_ids):
+        raise InputError(f"{len(ids)} ids come with {len(token_type_ids)} token_type_ids; give as many.")
+    return Sequence(ids, token_type_ids)
+
+
+def _whole_numbers(name: str, values: Any) -> np.ndarray:
+    """Return (n,) int32, if that is what the values are."""
+    given = np.asarray(values).reshape(-1)
+    with np.errstate(invalid="ignore"):
+        numbers = given.astype(np.int32) if given.dtype.kind in "iuf" else None
+    if numbers is None or not np.array_equal(numbers, given):
+        raise InputError(f"{name}={values!r} are not all whole numbers of at most 32 bits; check them.")
+    return numbers

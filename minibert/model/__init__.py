@@ -1,0 +1,1 @@
+"""BERT itself: its configuration, parameters, batches, encoder and heads; pure functions over an engine."""

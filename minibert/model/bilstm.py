@@ -1,0 +1,191 @@
+"""The tagger of the feature-based approach (Devlin et al. 2019, section 5.3), forward and backward.
+
+What a frozen encoder makes of each token goes through two bidirectional LSTMs and one linear layer:
+
+    vectors (T,I), or N layers (N,T,I) mixed by learnt weights  ->  LSTMs (T,2W)  ->  tags (T,K)
+
+Pure functions, as in `heads.py`, and a table of parameters of its own.
+"""
+
+import dataclasses
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minibert.arrays import Array, Grads, Params, Saved
+from minibert.errors import InputError
+from minibert.model.batch import VectorBatch
+from minibert.model.heads import HeadLoss, LossSaved
+from minibert.model.params import Entry, FlatParameters, lstm_table, reset
+from minibert.ops import Dropout, Ops
+
+MODEL_TYPE = "bilstm"  # as `config.json` and checkpoints have it
+SITE = 0  # of dropout behind the first LSTM
+
+TaggerSaved = namedtuple("TaggerSaved", "mix lstm rows linear")  # mix: None where no layers are mixed
+
+
+@dataclass(frozen=True)
+class BilstmConfig:
+    """Everything that fixes the shapes of a tagger.
+
+    Raises
+    ------
+    InputError
+        When a field is out of range.
+    """
+
+    inputs: int  # I, numbers in a vector
+    outputs: int  # K, tags
+    width: int = 768  # W, outputs of each LSTM in each direction; the paper's
+    depth: int = 2  # LSTMs one upon another; the paper's
+    mixed: int = 0  # N, layers to be mixed by learnt weights; 0: vectors come as they are
+    dropout: float = 0.1  # behind each LSTM
+    initializer_range: float = 0.02  # standard deviation of the linear layer's initial weights
+
+    def __post_init__(self) -> None:
+        for name, least in (("inputs", 1), ("outputs", 1), ("width", 1), ("depth", 1), ("mixed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InputError(f"{name}={value!r} is not a whole number from {least} on; give one.")
+        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
+            raise InputError(f"dropout={self.dropout!r} is not a probability in [0, 1); 0.1 is usual.")
+        if not isinstance(self.initializer_range, int | float) or not self.initializer_range > 0:
+            raise InputError(f"initializer_range={self.initializer_range!r} is not positive; 0.02 is usual.")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "BilstmConfig":
+        """Read what `to_dict` gave.
+
+        Raises
+        ------
+        InputError
+            When that is something else.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        if values.get("model_type") != MODEL_TYPE or not {"inputs", "outputs"} <= values.keys():
+            raise InputError(
+                f"model_type={values.get('model_type')!r} is no tagger of LSTMs; expected {MODEL_TYPE!r} "
+                "with inputs and outputs."
+            )
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, for JSON."""
+        return {"model_type": MODEL_TYPE, **dataclasses.asdict(self)}
+
+
+class BilstmParameters(FlatParameters):
+    """All parameters of one tagger.
+
+    Parameters
+    ----------
+    config : its shape.
+    flat, dtype : as for `FlatParameters`.
+    """
+
+    def __init__(self, config: BilstmConfig, flat: np.ndarray | None = None, dtype: Any = np.float32) -> None:
+        self.config = config
+        super().__init__(parameter_table(config), flat, dtype)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """Return what a checkpoint says, in JSON, so that the same table can be made again."""
+        return {"config": self.config.to_dict()}
+
+
+def parameter_table(config: BilstmConfig) -> list[Entry]:
+    """List every parameter, in the order of the buffer; mixed layers have equal shares to begin with."""
+    mix = [Entry("mix.weights", (config.mixed,), "zeros", False)] if config.mixed else []
+    return [
+        *mix,
+        *lstm_table(config.inputs, config.width, config.depth),
+        Entry("head.weight", (2 * config.width, config.outputs), "normal", True),
+        Entry("head.bias", (config.outputs,), "zeros", False),
+    ]
+
+
+def initialise(config: BilstmConfig, seed: int, dtype: Any = np.float32) -> BilstmParameters:
+    """Make a tagger that has learnt nothing yet; see `params.reset` for its values."""
+    parameters = BilstmParameters(config, dtype=dtype)
+    reset(parameters, parameters, seed)
+    return parameters
+
+
+# -> (N,K), one row for each of the batch's label_rows
+def logits(
+    ops: Ops, config: BilstmConfig, params: Params, batch: VectorBatch, drop: Dropout | None = None
+) -> tuple[Array, Saved]:
+    """Score every tag at the rows that have one."""
+    x, saved_mix = batch.vectors, None
+    if config.mixed:
+        x, saved_mix = ops.layer_mix(x, params["mix"]["weights"])
+    y, saved_lstm = ops.bilstm_block(x, params["lstm"], batch.cu_seqlens, drop, SITE)
+    read, saved_rows = ops.take_rows(y, batch.label_rows)
+    scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
+    return scores, TaggerSaved(saved_mix, saved_lstm, saved_rows, saved_linear)
+
+
+# dlogits (N,K) -> dvectors (T,I) or (N,T,I), grads
+def logits_backward(
+    ops: Ops,
+    config: BilstmConfig,
+    dlogits: Array,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+    frozen: bool = False,
+) -> tuple[Array | None, Grads]:
+    """Compute the gradients of `logits`: of the vectors afresh, of the parameters added to `grads`.
+
+    Parameters
+    ----------
+    frozen : the vectors are given, and nobody learns from their gradient: None comes in its place.
+    """
+    d_read, dweight, dbias = ops.linear_backward(dlogits, saved.linear)
+    dy = ops.take_rows_backward(d_read, saved.rows)
+    unread = frozen and not config.mixed  # from what is mixed the weights of the mixture learn
+    dx, lstm = ops.bilstm_block_backward(dy, saved.lstm, params["lstm"], grads["lstm"], unread)
+    head = {
+        "weight": ops.accumulate(grads["head"]["weight"], dweight),
+        "bias": ops.accumulate(grads["head"]["bias"], dbias),
+    }
+    grads = grads | {"lstm": lstm, "head": head}
+    if config.mixed:
+        dx, d_weights = ops.layer_mix_backward(dx, saved.mix, frozen)
+        grads = grads | {"mix": {"weights": ops.accumulate(grads["mix"]["weights"], d_weights)}}
+    return None if frozen else dx, grads
+
+
+def loss(
+    ops: Ops, config: BilstmConfig, params: Params, batch: VectorBatch, drop: Dropout | None = None
+) -> tuple[HeadLoss, Saved]:
+    """Compute the cross-entropy of the tags of one batch, weighted by its `label_weights`.
+
+    Parameters
+    ----------
+    ops, config, params : the engine, the tagger's shape and its weights.
+    batch : vectors and tags.
+    drop : `ops.dropout(batch, config.dropout, 0.0, seed, step)`, or None.
+    """
+    scores, saved = logits(ops, config, params, batch, drop)
+    nll, saved_loss = ops.softmax_cross_entropy(scores, batch.labels)
+    weights = ops.cast(batch.label_weights, scores.real.dtype)
+    return HeadLoss((weights * nll).sum(), nll, scores), LossSaved(saved, saved_loss, weights)
+
+
+# -> dvectors (T,I) or (N,T,I), grads
+def loss_backward(
+    ops: Ops, config: BilstmConfig, saved: Saved, params: Params, grads: Grads, frozen: bool = False
+) -> tuple[Array | None, Grads]:
+    """Compute the gradients of `loss`, as `logits_backward` does those of `logits`."""
+    dlogits = ops.softmax_cross_entropy_backward(saved.dnll, saved.loss)
+    return logits_backward(ops, config, dlogits, saved.logits, params, grads, frozen)
+
+
+# -> (N,K)
+def scores_of(ops: Ops, config: BilstmConfig, params: Params, batch: VectorBatch) -> Array:
+    """Compute `logits` and keep nothing for backward."""
+    return logits(ops, config, params, batch)[0]

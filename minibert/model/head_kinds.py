@@ -1,0 +1,34 @@
+"""The kinds of head, a row each: what a head reads, what its outputs are, and what Hugging Face calls it.
+
+What the outputs are compared with stands beside the formulas, in `heads.py`.
+"""
+
+from typing import NamedTuple
+
+SEQUENCES, TOKENS, LABELS = "sequences", "tokens", "labels"
+CLASSIFIER = "BertForSequenceClassification"
+
+
+class HeadKind(NamedTuple):
+    """What all heads of a kind have in common."""
+
+    reads: str  # pooled [CLS] of all SEQUENCES, all TOKENS, or those with LABELS
+    outputs: int | None  # for each of what it reads; None: one for each class
+    architecture: str  # Hugging Face's class
+    label_dtype: str = "int32"
+    label_shape: tuple[int, ...] = ()  # of a label
+    output_layer: str = "classifier"  # as Hugging Face has it
+    names_outputs: bool = False  # whether `config.json` names them, as id2label
+    problem_type: str | None = None  # there, with several outputs or with one that is a number
+
+
+KINDS = {
+    "pretraining": HeadKind(SEQUENCES, 0, "BertForPreTraining"),
+    "classify": HeadKind(
+        SEQUENCES, None, CLASSIFIER, names_outputs=True, problem_type="single_label_classification"
+    ),
+    "regress": HeadKind(SEQUENCES, 1, CLASSIFIER, "float64", names_outputs=True, problem_type="regression"),
+    "span": HeadKind(TOKENS, 2, "BertForQuestionAnswering", label_shape=(2,), output_layer="qa_outputs"),
+    "choice": HeadKind(SEQUENCES, 1, "BertForMultipleChoice"),
+    "tag": HeadKind(LABELS, None, "BertForTokenClassification", names_outputs=True),
+}

@@ -1,0 +1,221 @@
+"""The output layers of fine-tuning, forward and backward (Devlin et al. 2019, section 4 and appendix B).
+
+One linear layer on the encoder is all a task adds. What it reads, and what its outputs are compared with:
+
+    classify   pooled [CLS], dropout   (S,K)   softmax over K classes
+    regress    pooled [CLS], dropout   (S,1)   squared error
+    choice     pooled [CLS], dropout   (S,1)   softmax over the c sequences of an example
+    span       every token             (T,2)   two softmaxes over the tokens of a sequence: start and end
+    tag        first pieces, dropout   (N,K)   softmax over K tags
+
+Under causal attention, that of the paper's left-to-right ablation, [CLS] has seen nothing but itself: there
+the last token is pooled instead, as in GPT (Radford et al. 2018). With `head.lstm` two bidirectional LSTMs
+stand between the encoder and these layers: the row "+ BiLSTM" of the paper's Table 5.
+
+Pure functions, as in `bert.py`: `ops` does the arithmetic, `head` says which of these it is.
+"""
+
+from collections import namedtuple
+from typing import NamedTuple
+
+import numpy as np
+
+from minibert.arrays import Array, Grads, Params, Saved
+from minibert.model import bert
+from minibert.model.batch import TaskBatch
+from minibert.model.config import BertConfig
+from minibert.model.head_kinds import KINDS, LABELS, SEQUENCES, TOKENS
+from minibert.model.params import Head
+from minibert.ops import Dropout, Ops
+from minibert.ops.blocks import DropoutSaved
+
+# None where a head has no such part.
+LossSaved = namedtuple("LossSaved", "logits loss dnll")
+LogitsSaved = namedtuple("LogitsSaved", "encoder output")
+OutputSaved = namedtuple("OutputSaved", "lstm rows dropout linear")
+SpanSaved = namedtuple("SpanSaved", "start end")
+
+
+class HeadLoss(NamedTuple):
+    """The loss of one batch and what it is made of."""
+
+    loss: Array  # sum of label_weights x nll
+    nll: Array  # (len(labels),) nats, or squared error; for a span the mean (or sum) of start and end
+    logits: Array  # (S,K), (S,1), (T,2) or (N,K)
+
+
+def head_site(config: BertConfig) -> int:
+    """Return the dropout site in front of the output layer, the one after those of the encoder."""
+    return 3 * config.L + 1
+
+
+# -> (S,K), (S,1), (T,2) or (N,K)
+def logits(
+    ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch, drop: Dropout | None = None
+) -> tuple[Array, Saved]:
+    """Compute the scores of the output layer, before any softmax."""
+    rows = _rows_read(config, head, batch)
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _encoder_rows(config, head, rows))
+    scores, saved = _output_layer(ops, config, head, x, rows, params, batch, drop)
+    return scores, LogitsSaved(saved_encoder, saved)
+
+
+# dlogits (S,K), (S,1), (T,2) or (N,K) -> grads
+def logits_backward(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    dlogits: Array,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+    frozen: int | None = None,
+) -> Grads:
+    """Add the gradients of `logits` to `grads`, which is consumed and returned."""
+    output = saved.output
+    dx, dweight, dbias = ops.linear_backward(dlogits, output.linear)
+    own = {
+        "weight": ops.accumulate(grads["head"]["weight"], dweight),
+        "bias": ops.accumulate(grads["head"]["bias"], dbias),
+    }
+    grads = grads | {"head": own}
+    if output.dropout is not None:
+        dx = dx * output.dropout.mask
+    if head.pooled:
+        dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
+        grads = grads | {"pooler": pooler}
+    elif head.kind == "tag":
+        dx = ops.take_rows_backward(dx, output.rows)
+    if head.lstm:
+        dx, lstm = ops.bilstm_block_backward(dx, output.lstm, params["lstm"], grads["lstm"])
+        grads = grads | {"lstm": lstm}
+    return bert.encoder_backward(ops, config, dx, saved.encoder, params, grads, frozen)
+
+
+# -> loss, nll (len(labels),), logits (S,K), (S,1), (T,2) or (N,K), and what is saved
+def loss(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    params: Params,
+    batch: TaskBatch,
+    drop: Dropout | None = None,
+    span_weight: float = 0.5,
+) -> tuple[HeadLoss, Saved]:
+    """Compute the task's loss of one batch.
+
+    Parameters
+    ----------
+    ops, config, head, params : the engine, the model and its weights.
+    batch : with labels.
+    drop : source of dropout, or None.
+    span_weight : factor of each of the two losses of a span: 0.5 gives their mean, as in Google's code, 1
+        their sum, as in the paper.
+    """
+    scores, saved = logits(ops, config, head, params, batch, drop)
+    weights = dnll = ops.cast(batch.label_weights, scores.real.dtype)
+    if head.kind == "span":
+        starts, ends = batch.labels.T
+        start_nll, saved_start = ops.segment_softmax_cross_entropy(scores[:, 0], batch.cu_seqlens, starts)
+        end_nll, saved_end = ops.segment_softmax_cross_entropy(scores[:, 1], batch.cu_seqlens, ends)
+        nll, saved_loss = span_weight * (start_nll + end_nll), SpanSaved(saved_start, saved_end)
+        dnll = span_weight * weights  # of start and of end
+    elif head.kind == "regress":
+        nll, saved_loss = ops.mean_squared_error(scores[:, 0], ops.cast(batch.labels, scores.real.dtype))
+    elif head.kind == "choice":
+        nll, saved_loss = ops.softmax_cross_entropy(scores.reshape(-1, batch.choices), batch.labels)
+    else:
+        nll, saved_loss = ops.softmax_cross_entropy(scores, batch.labels)
+    return HeadLoss((weights * nll).sum(), nll, scores), LossSaved(saved, saved_loss, dnll)
+
+
+# -> grads, the tree of all parameters
+def loss_backward(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+    frozen: int | None = None,
+) -> Grads:
+    """Add the gradients of `loss` to `grads`, which is consumed and returned.
+
+    With `frozen` = n, the embeddings and the first n layers get no gradient.
+    """
+    dnll, saved_loss = saved.dnll, saved.loss
+    if head.kind == "span":
+        both = (saved_loss.start, saved_loss.end)
+        dscores = [ops.segment_softmax_cross_entropy_backward(dnll, one) for one in both]
+        dlogits = ops.xp.stack(dscores, axis=1)
+    elif head.kind == "regress":
+        dlogits = ops.mean_squared_error_backward(dnll, saved_loss)[:, None]
+    elif head.kind == "choice":
+        dlogits = ops.softmax_cross_entropy_backward(dnll, saved_loss).reshape(-1, 1)
+    else:
+        dlogits = ops.softmax_cross_entropy_backward(dnll, saved_loss)
+    return logits_backward(ops, config, head, dlogits, saved.logits, params, grads, frozen)
+
+
+# -> (S,K), (S,1), (T,2) or (N,K)
+def scores_of(ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> Array:
+    """Compute `logits` without dropout, and keep nothing for backward."""
+    rows = _rows_read(config, head, batch)
+    wanted = _encoder_rows(config, head, rows)
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, wanted)
+    return _output_layer(ops, config, head, x, rows, params, batch, None)[0]
+
+
+def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.ndarray]:
+    """Split the scores of a batch by example, each an array of its own."""
+    reads = KINDS[head.kind].reads
+    if reads == SEQUENCES:
+        return [row.copy() for row in scores.reshape(batch.E, -1)]
+    borders = batch.cu_seqlens[1:-1] if reads == TOKENS else np.cumsum(batch.row_counts)[:-1]
+    return [part.copy() for part in np.split(scores, borders)]
+
+
+# -> (S,) or (N,), or None
+def _rows_read(config: BertConfig, head: Head, batch: TaskBatch) -> Array:
+    """Return the tokens that the output layer reads; None: all."""
+    if head.pooled:
+        return batch.last_rows if config.is_decoder else batch.first_rows
+    return batch.label_rows if KINDS[head.kind].reads == LABELS else None
+
+
+# rows (S,) or (N,) -> the same or None
+def _encoder_rows(config: BertConfig, head: Head, rows: Array) -> Array:
+    """Return the rows that the encoder computes to the end; None: all, for LSTMs and left-to-right models."""
+    return None if head.lstm or config.is_decoder else rows
+
+
+# x (T,H) or (R,H) -> (S,K), (S,1), (T,2) or (N,K)
+def _output_layer(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    x: Array,
+    rows: Array | None,
+    params: Params,
+    batch: TaskBatch,
+    drop: Dropout | None,
+) -> tuple[Array, Saved]:
+    """Apply LSTMs, pooler, dropout and the output layer, as far as the head has them, to these rows."""
+    saved_lstm, saved_rows, saved_drop, places = None, None, None, rows  # places: where these rows are in x
+    if rows is not None and _encoder_rows(config, head, rows) is not None:
+        places = ops.xp.arange(len(rows), dtype=rows.dtype)
+    if head.lstm:
+        site = head_site(config) + 1
+        x, saved_lstm = ops.bilstm_block(ops.upcast(x), params["lstm"], batch.cu_seqlens, drop, site)
+    if head.pooled:
+        read, saved_rows = ops.pooler(x, places, params["pooler"])
+    elif head.kind == "tag":
+        read, saved_rows = ops.take_rows(x, places)
+        read = ops.upcast(read)
+    else:
+        read = ops.upcast(x)
+    if rows is not None and drop is not None and drop.rate:
+        mask = ops.dropout_mask(drop.at(rows), head_site(config), read.shape[-1], read.dtype)
+        read, saved_drop = read * mask, DropoutSaved(mask)
+    scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
+    return scores, OutputSaved(saved_lstm, saved_rows, saved_drop, saved_linear)

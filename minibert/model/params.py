@@ -1,0 +1,410 @@
+"""Parameters: one table name -> shape -> initial values, one flat buffer, named views of it.
+
+The order of the table is the order in the buffer. Layers follow one another and are alike, so that all of
+them together are one (L, size of a layer) view; an optimizer sweeps over the whole buffer at once.
+"""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from minibert.arrays import Array, Params
+from minibert.errors import InputError
+from minibert.model.config import BertConfig
+from minibert.model.head_kinds import KINDS, SEQUENCES
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table."""
+
+    name: str  # path in the tree, joined by dots
+    shape: tuple[int, ...]
+    initial: str  # "normal" (truncated), "zeros", "ones", and for LSTMs "uniform" and "forget"
+    decays: bool  # weight decay: on weights, not on LayerNorm and biases (as in BERT's released code)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape))
+
+
+class Head(NamedTuple):
+    """What stands on the encoder: the two heads of pre-training, or the one output layer of a task.
+
+    Examples
+    --------
+    >>> Head("classify", 3).pooled, Head("span", 2).pooled
+    (True, False)
+    """
+
+    kind: str  # one of `KINDS`
+    outputs: int  # numbers for a sequence or a token; 0 with "pretraining"
+    lstm: bool = False  # two bidirectional LSTMs between encoder and head: "+ BiLSTM" of the paper's Table 5
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the head reads the pooled [CLS], and so has a pooler below it."""
+        return KINDS[self.kind].reads == SEQUENCES
+
+
+PRETRAINING = Head("pretraining", 0)
+
+
+def check_head(head: Head) -> Head:
+    """Check a head and return it."""
+    if head.kind not in KINDS:
+        raise InputError(f"head kind {head.kind!r} does not exist; use one of {', '.join(KINDS)}.")
+    fixed = KINDS[head.kind].outputs
+    if head.outputs != (max(1, head.outputs) if fixed is None else fixed):
+        expected = "at least 1" if fixed is None else fixed
+        raise InputError(f"A head of kind {head.kind!r} has {expected} outputs, not {head.outputs}.")
+    if head.lstm and head.kind == "pretraining":
+        raise InputError("Pre-training has no LSTM between encoder and heads; leave lstm=True to a task.")
+    return head
+
+
+def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]:
+    """List every parameter of encoder, pooler (if the head reads it) and head, in the order of the buffer.
+
+    Weights are (inputs, outputs): a layer computes `x @ weight + bias`. The three projections of attention
+    are one matrix. The decoder of the masked-LM head is `embeddings.word` itself (tied), plus a bias.
+    LSTMs on the encoder give H numbers as well, half of them in each direction.
+    """
+    check_head(head)
+    H, F, V = config.H, config.F, config.V
+    if head.lstm and H % 2:
+        raise InputError(f"hidden_size={H} is odd; each direction of an LSTM on it has half.")
+
+    def weight(name: str, *shape: int) -> Entry:
+        return Entry(name, shape, "normal", True)
+
+    def bias(name: str, *shape: int) -> Entry:
+        return Entry(name, shape, "zeros", False)
+
+    def norm(name: str) -> list[Entry]:
+        return [Entry(f"{name}.gamma", (H,), "ones", False), Entry(f"{name}.beta", (H,), "zeros", False)]
+
+    table = [
+        weight("embeddings.word", V, H),
+        weight("embeddings.position", config.P, H),
+        weight("embeddings.segment", config.type_vocab_size, H),
+        *norm("embeddings"),
+    ]
+    for i in range(config.L):
+        attention, feed_forward = f"layers.{i}.attention", f"layers.{i}.feed_forward"
+        table += [
+            weight(f"{attention}.qkv_weight", H, 3 * H),
+            bias(f"{attention}.qkv_bias", 3 * H),
+            weight(f"{attention}.output_weight", H, H),
+            bias(f"{attention}.output_bias", H),
+            *norm(attention),
+            weight(f"{feed_forward}.in_weight", H, F),
+            bias(f"{feed_forward}.in_bias", F),
+            weight(f"{feed_forward}.out_weight", F, H),
+            bias(f"{feed_forward}.out_bias", H),
+            *norm(feed_forward),
+        ]
+    if head.lstm:
+        table += lstm_table(H, H // 2)
+    if head.pooled:
+        table += [weight("pooler.weight", H, H), bias("pooler.bias", H)]
+    if head.kind != "pretraining":
+        return [*table, weight("head.weight", H, head.outputs), bias("head.bias", head.outputs)]
+    return [
+        *table,
+        weight("mlm.weight", H, H),
+        bias("mlm.bias", H),
+        *norm("mlm"),
+        bias("mlm.output_bias", V),
+        weight("nsp.weight", H, 2),
+        bias("nsp.bias", 2),
+    ]
+
+
+def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
+    """List bidirectional LSTMs, `depth` of them one upon another, each with `width` outputs a direction."""
+    table = []
+    for i in range(depth):
+        for direction in ("left_to_right", "right_to_left"):
+            path = f"lstm.{i}.{direction}"
+            table += [
+                Entry(f"{path}.w_in", (inputs, 4 * width), "uniform", True),
+                Entry(f"{path}.w_state", (width, 4 * width), "uniform", True),
+                Entry(f"{path}.bias", (4 * width,), "forget", False),
+            ]
+        inputs = 2 * width
+    return table
+
+
+def unflatten(table: Iterable[Entry], flat: Array) -> Params:
+    """Return the nested tree of a flat buffer; leaves are views with NumPy, slices otherwise.
+    Whatever lies beyond the table's last entry is left out."""
+    named, begin = {}, 0
+    for entry in table:
+        named[entry.name] = flat[begin : begin + entry.size].reshape(entry.shape)
+        begin += entry.size
+    return nest(named)
+
+
+def leaf_of(tree: Any, path: str) -> Array:
+    """Look up a leaf in what `nest` makes: `"layers.0.mlp.bias"` -> `tree["layers"][0]["mlp"]["bias"]`."""
+    for step in path.split("."):
+        tree = tree[int(step) if step.isdigit() else step]
+    return tree
+
+
+def nest(named: dict[str, Array]) -> Params:
+    """Nest leaves by their paths: `{"layers.0.mlp.bias": b}` -> `{"layers": [{"mlp": {"bias": b}}]}`."""
+    tree: Params = {}
+    for name, leaf in named.items():
+        _plant(tree, name.split("."), leaf)
+    return tree
+
+
+def _plant(tree: Any, path: list[str], leaf: Any) -> None:
+    for name, following in zip(path, path[1:], strict=False):
+        if name.isdigit():  # an entry of the list that the step before made
+            if int(name) == len(tree):
+                tree.append({})
+            tree = tree[int(name)]
+        else:
+            tree = tree.setdefault(name, [] if following.isdigit() else {})
+    tree[path[-1]] = leaf
+
+
+class FlatParameters(ABC):
+    """All parameters of a model (or their gradients, or any tree of that shape) in one flat buffer.
+
+    Parameters
+    ----------
+    table : every parameter, in the order of the buffer.
+    flat : (N,) the buffer to use, N being the sum of the table's sizes; zeros of `dtype` when left out.
+    dtype : of the zeros.
+
+    Attributes
+    ----------
+    flat : (N,) the buffer.
+    table : as given.
+    config : of the model; its `initializer_range` is the standard deviation of normal initial values.
+    """
+
+    config: Any
+
+    def __init__(self, table: list[Entry], flat: np.ndarray | None, dtype: Any) -> None:
+        self.table = table
+        ends = np.cumsum([entry.size for entry in table])
+        self._places = {
+            entry.name: (int(end) - entry.size, entry) for entry, end in zip(table, ends, strict=True)
+        }
+        self.flat = np.zeros(self.count(), dtype) if flat is None else flat
+
+    @property
+    def flat(self) -> Array:
+        """(N,) the buffer; another may take its place, and `tree` is then made of that."""
+        return self._flat
+
+    @flat.setter
+    def flat(self, flat: Array) -> None:
+        if flat.shape != (self.count(),):
+            raise ValueError(
+                f"flat has shape {flat.shape}, but this configuration has {self.count():,} parameters."
+            )
+        self._flat = flat
+        self.__dict__.pop("tree", None)
+
+    @cached_property
+    def tree(self) -> Params:
+        """Nested dictionaries of views, as the model takes them: `tree["layers"][0]["attention"]`."""
+        return unflatten(self.table, self.flat)
+
+    def like(self, flat: Array) -> Self:
+        """Put another buffer (N,) under the same names."""
+        other = copy.copy(self)
+        other.flat = flat
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copied tree would hold copies of the views: arrays of its own, apart from the buffer.
+        return {name: value for name, value in self.__dict__.items() if name != "tree"}
+
+    @property
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """What a checkpoint says, in JSON, so that the same table can be made again."""
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        begin, entry = self._places[name]
+        return self.flat[begin : begin + entry.size].reshape(entry.shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def items(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Return names and views, in the order of the buffer."""
+        return ((name, self[name]) for name in self)
+
+    @property
+    def decayed(self) -> np.ndarray:
+        """(K,2) int64: the ranges [begin, end) of the buffer that have weight decay, neighbours joined."""
+        ranges: list[list[int]] = []
+        for begin, entry in self._places.values():
+            if entry.decays and ranges and ranges[-1][1] == begin:
+                ranges[-1][1] = begin + entry.size
+            elif entry.decays:
+                ranges.append([begin, begin + entry.size])
+        return np.array(ranges, np.int64).reshape(-1, 2)
+
+    @property
+    def tensors(self) -> np.ndarray:
+        """(K,3) int64: begin, end and whether it has weight decay, of all tensors in the buffer in order."""
+        places = self._places.values()
+        return np.array([(begin, begin + entry.size, entry.decays) for begin, entry in places], np.int64)
+
+    def leaves(self, tree: Params) -> Iterator[Array]:
+        """Return the arrays of a tree like this one, in the order of the buffer."""
+        return (leaf_of(tree, name) for name in self)
+
+    def zeros_like(self) -> Self:
+        """Return a tree of the same shape and dtype filled with zeros: gradients, moments."""
+        return self.like(np.zeros_like(self.flat))
+
+    def astype(self, dtype: Any) -> Self:
+        """Return a copy in another precision."""
+        return self.like(self.flat.astype(dtype))
+
+    def count(self, *prefixes: str) -> int:
+        """Count the parameters whose name begins with one of the prefixes; all of them without a prefix."""
+        return sum(entry.size for entry in self.table if entry.name.startswith(prefixes or ("",)))
+
+
+class Parameters(FlatParameters):
+    """All parameters of one BERT and of its head, as `bert.py` and `heads.py` take them.
+
+    Parameters
+    ----------
+    config : the model's shape.
+    flat, dtype : as for `FlatParameters`.
+    head : what stands on the encoder.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        flat: np.ndarray | None = None,
+        dtype: Any = np.float32,
+        head: Head = PRETRAINING,
+    ) -> None:
+        self.config, self.head = config, head
+        super().__init__(parameter_table(config, head), flat, dtype)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a checkpoint says, in JSON, so that the same table can be made again."""
+        return {"config": self.config.to_dict(), "head": list(self.head)}
+
+    def with_head(self, head: Head, seed: int) -> tuple["Parameters", list[str]]:
+        """Return the same encoder under another head, as a copy.
+
+        Parameters
+        ----------
+        head : the new head. If it equals the present one, its weights are kept.
+        seed : of the initial values of all that is new.
+
+        Returns
+        -------
+        parameters : in the same dtype.
+        fresh : names of the tensors that are new and have their initial values.
+        """
+        other = Parameters(self.config, dtype=self.flat.dtype, head=head)
+        kept = {name for name in self if head == self.head or not name.startswith("head.")}
+        for name in kept.intersection(other):
+            other[name][...] = self[name]
+        fresh = [name for name in other if name not in kept]
+        reset(other, fresh, seed)
+        return other, fresh
+
+    def trained_from(self, frozen: int | None) -> int:
+        """Return where the trained part of the buffer begins; frozen embeddings and layers lie before it.
+
+        Parameters
+        ----------
+        frozen : how many of the lowest layers are frozen, together with the embeddings; None: nothing is.
+        """
+        if frozen is None:
+            return 0
+        if not 0 <= frozen <= self.config.L:
+            raise InputError(
+                f"frozen={frozen} is not a number of layers of this model; choose from 0, which freezes the "
+                f"embeddings alone, to {self.config.L}."
+            )
+        return self.count("embeddings.", *(f"layers.{i}." for i in range(frozen)))
+
+
+def precision_for(arithmetic: str) -> np.dtype:
+    """Return the dtype of parameters, gradients and moments when products are computed in `arithmetic`.
+
+    Examples
+    --------
+    >>> precision_for("bfloat16")
+    dtype('float32')
+    """
+    return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
+
+
+def initialise(
+    config: BertConfig, seed: int, dtype: Any = np.float32, head: Head = PRETRAINING
+) -> Parameters:
+    """Draw the paper's initial values: truncated normal weights, zero biases, LayerNorm's gamma 1, beta 0.
+
+    Every tensor has a random generator of its own, so adding a layer or changing the head leaves all other
+    tensors as they were.
+
+    Parameters
+    ----------
+    config : its `initializer_range` is the standard deviation before truncation.
+    seed : any non-negative whole number.
+    dtype : of the result; the draws themselves are the same for every dtype.
+    head : what stands on the encoder.
+    """
+    parameters = Parameters(config, dtype=dtype, head=head)
+    reset(parameters, parameters, seed)
+    return parameters
+
+
+def reset(parameters: FlatParameters, names: Iterable[str], seed: int) -> None:
+    """Give the named parameters, in place, the values that `initialise` gives them."""
+    wanted = set(names)
+    for entry in parameters.table:
+        if entry.name in wanted:
+            generator = np.random.default_rng([seed, *entry.name.encode()])
+            parameters[entry.name][...] = _initial(entry, parameters.config.initializer_range, generator)
+
+
+def _initial(entry: Entry, spread: float, generator: np.random.Generator) -> Array:
+    """Draw values to begin with.
+
+    Weights of an LSTM are uniform in +-1/sqrt(outputs), as PyTorch's are. Its biases are zero, but those of
+    the forget gates one: to begin with, a cell remembers (Gers et al. 2000; Jozefowicz et al. 2015).
+    """
+    gate = entry.shape[-1] // 4  # the columns of each of an LSTM's gates: input, forget, candidate, output
+    if entry.initial == "normal":
+        return spread * _truncated_normal(generator, entry.shape)
+    if entry.initial == "uniform":
+        return generator.uniform(-1, 1, entry.shape) / gate**0.5
+    if entry.initial == "forget":
+        return np.arange(4 * gate) // gate == 1
+    return 1 if entry.initial == "ones" else 0
+
+
+def _truncated_normal(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Draw standard normal values, anew whatever falls beyond two standard deviations."""
+    values = generator.standard_normal(shape)
+    while (beyond := np.abs(values) > 2).any():
+        values[beyond] = generator.standard_normal(int(beyond.sum()))
+    return values

@@ -1,0 +1,265 @@
+"""Masked words and next sentences as a task for the training loop (Devlin et al. 2019, section 3.1)."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from minibert.arrays import Array, Grads, Params
+from minibert.data.instances import BEGINNING, Instances, Position
+from minibert.engines.runtime import runtime_of
+from minibert.errors import InputError
+from minibert.hub import load
+from minibert.model.batch import Batch, BatchPart
+from minibert.model.bert import pretraining_loss, pretraining_loss_backward
+from minibert.model.config import BertConfig
+from minibert.model.flops import step_operations
+from minibert.model.params import PRETRAINING, FlatParameters, Parameters, initialise, precision_for
+from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.preparation import Text
+from minibert.pretraining.recipes import Stage, Timetable
+from minibert.training.loop import State
+from minibert.training.optim import Optimizer, optimizer_for, warmup_linear
+
+PREVIEW_TARGETS = 2_000  # of the held-out text, on the way
+
+
+@dataclass(frozen=True)
+class MaskedAndNext:
+    """The loss of both tasks, with dropout.
+
+    Attributes
+    ----------
+    config : the model.
+    seed : of dropout.
+    """
+
+    config: BertConfig
+    seed: int
+
+    def forward(self, ops: Any, params: Params, batch: Any, step: Array) -> tuple[dict[str, Array], Any]:
+        """Return loss and accuracy of both tasks, and what `backward` needs."""
+        rates = self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob
+        drop = ops.dropout(batch, *rates, self.seed, step)
+        loss, saved = pretraining_loss(ops, self.config, params, batch, drop)
+        metrics = {"loss": loss.loss, "mlm_loss": loss.mlm_loss}
+        right = loss.mlm_predicted == batch.masked_labels
+        metrics["mlm_accuracy"] = (batch.masked_weights * right).sum()
+        if batch.asks_next:
+            right = loss.nsp_predicted == batch.next_sentence_labels
+            metrics["nsp_loss"] = loss.nsp_loss
+            metrics["nsp_accuracy"] = (batch.next_sentence_weights * right).sum()
+        return metrics, saved
+
+    def backward(self, ops: Any, saved: Any, params: Params, grads: Grads) -> Grads:
+        """Add the gradient to the accumulators."""
+        return pretraining_loss_backward(ops, self.config, saved, params, grads)
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """What the loop is to train, and on what."""
+
+    options: PretrainOptions
+    text: Text
+    ops: Any
+
+    def require_instances(self) -> None:
+        """Raise InputError now if a later stage, or an evaluation, would find no instance."""
+        for length, _ in self.options.lengths:
+            self.text.training(self.options, length)
+            self.held_out(length)
+
+    @property
+    def config(self) -> BertConfig | None:
+        """The model's configuration; None when the folder of `model` has it."""
+        o = self.options
+        return None if o.model else o.model_config(self.text.tokenizer.vocab_size)
+
+    def start(self, checkpoint: Any = None) -> State:
+        """Return a checkpoint's state; without one the paper's initial values, or the weights of `model`.
+
+        In the latter case the state's plan says whether their masked-LM head is new.
+        """
+        plan = {}
+        if checkpoint is not None:
+            params = checkpoint.params
+        elif source := self.options.model:
+            params, plan["new_head"] = _loaded(source, self.options, self.text)
+        else:
+            params = _fresh(self.options, self.text)
+        state = State(params, self.optimizer(params), plan=plan)
+        if checkpoint is not None:
+            state.restore(checkpoint)
+        return state
+
+    def optimizer(self, params: Parameters) -> Optimizer:
+        """Make a new optimizer."""
+        return optimizer_for(params, **self.options.update_rule)
+
+    def rate(self, timetable: Timetable) -> Callable[[int], float]:
+        """Return the learning rate of every step of a run."""
+        o, total = self.options, timetable.planned_total
+        peak, decay = o.learning_rate, o.google_decay
+        assert o.warmup is not None and peak is not None and decay is not None  # since the run was planned
+        warmup = round(total * o.warmup)
+        return lambda step: warmup_linear(timetable.planned(step), total, warmup, peak, decay)
+
+    def stages(self, timetable: Timetable) -> list[Stage]:
+        """Return the lengths of a run's sequences, one after another."""
+        return [
+            Stage(length, timetable.step_at(begin), timetable.step_at(end))
+            for length, begin, end in self.options.stages(timetable.planned_total)
+        ]
+
+    def objective(self, config: BertConfig) -> MaskedAndNext:
+        """Return what is minimised."""
+        return MaskedAndNext(config, self.options.seed)
+
+    @staticmethod
+    def operations(config: BertConfig) -> Callable[[Batch], float]:
+        """Return the function that counts the useful operations of a batch."""
+        return lambda batch: step_operations(config, batch.lengths, batch.masked_counts)
+
+    def batches(
+        self, timetable: Timetable, step: int = 0, position: list[int] | None = None
+    ) -> Iterator[tuple[Batch, list[int]]]:
+        """Yield the batch of every step from `step` on, with the position in the data after it.
+
+        A position is [sequence length, epoch, block, offset]. Where the length changes, a new pass over the
+        text begins: instances of another length are other instances.
+        """
+        for stage in self.stages(timetable):
+            if stage.end <= step:
+                continue
+            at = BEGINNING
+            if position is not None:
+                length, *rest = position
+                at = Position(*rest) if length == stage.seq_length else Position(rest[0] + 1, 0, 0)
+            runtime = runtime_of(self.ops)
+            stream = self.stage_batches(stage.seq_length, at, (runtime.rank, runtime.world_size))
+            for batch, position in islice(stream, stage.end - max(step, stage.begin)):
+                yield batch, position
+
+    def stage_batches(
+        self, seq_length: int, at: Position = BEGINNING, part: tuple[int, int] = (0, 1)
+    ) -> Iterator[tuple[Batch, list[int]]]:
+        """Yield endless batches of one sequence length from a position on, with the position after each.
+
+        Of `part` (i, n) only the i-th of n, from 0 on, of every batch; the tokens of others are not read.
+        Its weights are those of a batch of nothing else.
+        """
+        o, count = self.options, max(1, self.options.tokens_per_step // seq_length)
+        if count < part[1]:
+            raise InputError(
+                f"A step of {count} sequences of {seq_length} tokens leaves some of {part[1]} processes "
+                "without any; raise --batch-size or start fewer."
+            )
+        first, last = (count * border // part[1] for border in (part[0], part[0] + 1))
+        stream = self.text.training(self.options, seq_length).stream(at, count, first, last)
+        while True:
+            sequences, after = zip(*islice(stream, count), strict=True)
+            batch = Batch.pack(sequences[first:last], first)
+            if part[1] > 1:
+                most = seq_length if o.left_to_right else o.instance_options(seq_length).most_predictions
+                batch = BatchPart(
+                    **vars(batch),
+                    parts=part[1],
+                    sequences=count,
+                    longest=seq_length,
+                    most_masked=most,
+                    asks=o.pairs_at(seq_length),
+                )
+            yield batch, [seq_length, *map(int, after[-1])]
+
+    def held_out_batches(self, seq_length: int, targets: int) -> list[Batch]:
+        """Make held-out batches with `targets` scored positions."""
+        return list(evaluation_batches(self.held_out(seq_length), self.mask_id, targets))
+
+    def held_out(self, seq_length: int) -> Instances:
+        """Return the instances of one length from held-out text."""
+        o = self.options
+        return self.text.held_out(seq_length, o.pairs_at(seq_length), o.left_to_right)
+
+    @property
+    def mask_id(self) -> int | None:
+        """What a scored position shows; None left to right, where all targets are scored."""
+        return None if self.options.left_to_right else self.text.tokenizer.mask_id
+
+    def score(self, params: FlatParameters, batches: list[Batch]) -> HeldOut:
+        """Score held-out text with some parameters."""
+        return score(self.ops, params.config, params.tree, batches, self.mask_id)
+
+    def config_after(self, state: State, timetable: Timetable) -> BertConfig:
+        """Return the model's configuration, with the longest sequences that it has been trained on so far.
+
+        With `model` that is known from the beginning, or, of a model from elsewhere, not at all.
+        """
+        config = state.params.config
+        if self.options.model:
+            return config
+        seen = [stage.seq_length for stage in self.stages(timetable) if stage.begin < max(1, state.step)]
+        return replace(config, trained_length=max(seen))
+
+    def evaluator(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
+        """Return a function that evaluates a little held-out text at the sequence length in training."""
+        batches: dict[int, list[Batch]] = {}
+
+        def evaluate(state: State) -> dict[str, float]:
+            length = next(s.seq_length for s in self.stages(timetable) if state.step <= s.end)
+            if length not in batches:
+                batches[length] = self.held_out_batches(length, held_out_targets(state, PREVIEW_TARGETS))
+            found = self.score(state.params, batches[length])
+            return {"held_out_loss": found.loss, "held_out_accuracy": found.accuracy, "seq_length": length}
+
+        return evaluate
+
+
+def held_out_targets(state: State, targets: int) -> int:
+    """Reduce a number of held-out targets where the run's minutes are too few for all of them."""
+    return math.ceil(targets * state.plan.get("held_out_share", 1))
+
+
+def _fresh(options: PretrainOptions, text: Text) -> Parameters:
+    config = options.model_config(text.tokenizer.vocab_size)
+    params = initialise(config, options.seed, precision_for(options.dtype))
+    if options.unigram_bias:
+        params["mlm.output_bias"][...] = text.log_unigram()
+    return params
+
+
+def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Parameters, bool]:
+    """Load `model`, dropout and direction set by the options; tell whether its masked-LM head is new."""
+    stored, params, report = load(source, head=PRETRAINING)
+    if stored.vocab_size != text.tokenizer.vocab_size:
+        raise InputError(
+            f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {source} was trained "
+            f"with {stored.vocab_size:,}; use the vocabulary that it came with."
+        )
+    if stored.max_position_embeddings < options.longest:
+        raise InputError(
+            f"$seq_length is longer than the {stored.max_position_embeddings} positions "
+            f"of {source}; choose shorter sequences.",
+            seq_length=options.longest,
+        )
+    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", stored.max_position_embeddings)):
+        asked = getattr(options, name)
+        if asked not in (kept, getattr(PretrainOptions, name)):
+            raise InputError(
+                f"${name} is not what {source} has, {kept}, which stays; leave it out.",
+                **{name: asked},
+            )
+    if new_head := any(name.startswith("cls.predictions") for name in report.missing):
+        params["mlm.output_bias"][...] = text.log_unigram()
+        warnings.warn(
+            f"{source} has no masked-LM head: a new one begins with the frequencies of the text's "
+            f"pieces as its output bias, and all is trained at a rate of {options.rate_from(True):g}.",
+            stacklevel=2,
+        )
+    trained = stored.trained_length and max(stored.trained_length, options.longest)
+    fields = {"is_decoder": options.left_to_right, "trained_length": trained}
+    config = BertConfig.from_dict(stored.to_dict() | options.dropouts | fields)
+    return Parameters(config, params.flat.astype(precision_for(options.dtype))), new_head

@@ -1,0 +1,374 @@
+"""Pre-training from text to a run folder (Devlin et al. 2019, section 3.1 and appendix A.2).
+
+    corpus -> vocabulary -> shards -> stages of growing sequence length -> held-out metrics -> run folder
+
+A run folder holds `training.json` (the options), `vocab.txt`, `shards/`, `checkpoints/`, `metrics.jsonl`,
+what Hugging Face reads besides (`config.json`, `model.safetensors`, `tokenizer_config.json` and
+`tokenizer.json`), and at the end `report.json` and `loss.png`, with `trace.json` where one was asked for.
+"""
+
+import dataclasses
+import json
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from minibert import engines, viz
+from minibert.engines.runtime import runtime_of
+from minibert.errors import InputError, RunError
+from minibert.files import atomic_text, remove_leftovers, require_own, sole_writer
+from minibert.hub import save_hf
+from minibert.inference import Bert
+from minibert.machine import cores
+from minibert.model.batch import Batch
+from minibert.model.params import Parameters
+from minibert.pretraining.budget import WORTH_TELLING, next_review, plan_steps, review, settle, timetable_of
+from minibert.pretraining.evaluation import TARGETS, entropy_of_counts, score_shuffled
+from minibert.pretraining.objective import Pretraining, held_out_targets
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.predict import Guess, fill_masks, held_out_gaps
+from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.recipes import Timetable
+from minibert.terminal import printable
+from minibert.trace import Trace, watch
+from minibert.training.checkpoint import checkpoints, latest
+from minibert.training.loop import Loop, State, train
+from minibert.training.runlog import NoLog, RunLog, say
+
+EVALUATIONS = "evaluations of held-out text"
+TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
+N_EXAMPLES = 3  # of gaps in held-out sentences
+MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
+EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
+Tell = Callable[[str], None]
+Log = RunLog | NoLog
+Batches = Iterable[tuple[Batch, list[int]]]
+
+
+@engines.together()
+def pretrain(
+    options: PretrainOptions,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    show: bool = True,
+    began: float | None = None,
+    trace: bool = False,
+) -> dict[str, Any]:
+    """Pre-train a BERT and leave a run folder behind.
+
+    Parameters
+    ----------
+    options : what to do; what is `None` in them follows the recipe of the size.
+    out : the run folder.
+    resume : go on from the last checkpoint of the folder, exactly. The options have to agree with those
+        stored there, except for the length of the run.
+    show : tell the person watching how it goes, on the error stream.
+    began : `time.monotonic()` when the command began, from where `minutes` count; now, when left out.
+    trace : print on the error stream, when training ends or is stopped, where its time went; `trace.json` in
+        the run folder has the same.
+
+    Returns
+    -------
+    report : what `report.json` holds; `report_text` makes it readable. Nothing in a process that does not
+        lead its training.
+
+    Raises
+    ------
+    InputError
+        When options, corpus, vocabulary or folder can't be used.
+    RunError
+        When the loss is not a number, or the disk is full.
+    KeyboardInterrupt
+        After Ctrl-C. What was finished is kept; `resume` goes on from there.
+    """
+    run, began = Path(out), time.monotonic() if began is None else began
+    if resume and (run / "training.json").exists():  # its absence is complained of once the folder is claimed
+        options = options.settled_as(PretrainOptions.load(run / "training.json"))
+    options = engines.settled(options.resolved())
+    ops, engine = engines.choose(options.engine, options.threads, options.dtype, **options.extras)
+    runtime = runtime_of(ops)
+    runtime.barrier("options", dataclasses.asdict(options) | {"threads": None})
+    engines.keep_freed_memory()
+    if trace and ops.name == "jax":
+        raise InputError(
+            "trace=True watches operation after operation, and JAX compiles them into one; leave it out."
+        )
+    fresh, show = not run.exists(), show and runtime.is_main_process
+    tell = say if show else lambda text: None
+    with ExitStack() as held:
+        if runtime.is_main_process:
+            held.enter_context(sole_writer(run))
+            _claim_folder(options, run, resume)
+        threads = options.threads or options.recipe.threads
+        held.enter_context(engines.limited_threads(threads, ops))
+        try:
+            if (
+                not runtime.is_main_process
+            ):  # the first process prepares the text, the others take what it has left
+                runtime.barrier("text")
+            task = Pretraining(options, prepare_text(options, run, show), ops)
+            if runtime.is_main_process:
+                runtime.barrier("text")
+            tell(f"Engine {engine}.")
+            task, state = _train(task, run, resume, show, tell, began, trace)
+            report = _finish(task, state, run, tell, began) if runtime.is_main_process else {}
+            runtime.barrier("end")
+            return report
+        except KeyboardInterrupt:
+            tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
+            raise
+        except InputError:
+            if runtime.is_main_process and fresh and not checkpoints(run / "checkpoints"):
+                _remove(run.iterdir())  # nothing was trained: leave nothing behind, nor the empty folder
+            raise
+
+
+def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
+    """Check that the folder is the run's to write into, and leave the options of a new run there."""
+    require_own(run)
+    if resume:
+        options.require_same_run(PretrainOptions.load(run / "training.json"))
+        if (run / "model.safetensors").exists() and not checkpoints(run / "checkpoints"):
+            raise InputError(
+                f"{run} holds a model but no checkpoint to go on from; start a new run from its weights: "
+                f"--model {run} and another --out."
+            )
+        remove_leftovers(run, run / "checkpoints")
+        return
+    if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
+        raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
+    held = [path for path in (run / name for name in MADE_FIRST) if path.exists()]
+    if held and not (run / "training.json").exists():
+        names = ", ".join(path.name for path in held)
+        raise InputError(f"{run} holds {names} of something that is no run; choose another --out.")
+    _remove(held)  # a run that never got to its first step left them, perhaps of another corpus
+    remove_leftovers(run)
+    options.save(run / "training.json")
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _train(
+    task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, began: float, trace: bool
+) -> tuple[Pretraining, State]:
+    folder = run / "checkpoints"
+    task.require_instances()
+    # Every process reports damage.
+    checkpoint = latest(folder, task.config, say, numbers=4) if resume else None
+    state = task.start(checkpoint)
+    if checkpoint:
+        tell(f"Going on from step {state.step:,}.")
+    runtime = runtime_of(task.ops)
+    runtime.barrier("checkpoint")
+    settled = settle(task, state, began, tell)
+    if runtime.is_main_process and settled.options != task.options:  # before the first checkpoint
+        settled.options.save(run / "training.json")
+    task = settled
+    timetable = plan_steps(task, state, folder, began, tell)
+    if runtime.is_main_process:
+        task.options.save(run / "training.json")  # with a new length, now that it is known to do
+    tell(_headline(task, state, timetable))
+    if state.step == timetable.total:
+        tell("All of these steps are done; --steps or --minutes other than before makes the run longer.")
+    peak = _peak(task, tell)
+    with ExitStack() as open_ones:
+        log: Log = NoLog()
+        if runtime.is_main_process:
+            log = open_ones.enter_context(RunLog(run, state.step, timetable.total, show, peak))
+        seen = open_ones.enter_context(_traced(task, state, run, peak)) if trace else None
+        watched = partial(seen.as_one, EVALUATIONS) if seen else lambda evaluate: evaluate
+        batches, loop = _ahead(task, state, timetable, run, watched, log)
+        train(task.ops, state, batches, task.objective(state.params.config), loop, log)
+    return task, state
+
+
+def _ahead(
+    task: Pretraining, state: State, timetable: Timetable, run: Path, watched: Callable[..., Any], log: Log
+) -> tuple[Batches, Loop]:
+    """Return the batches from where a run stands, and how they are gone through."""
+    options, config = task.options, state.params.config
+    since = state.step, state.seconds
+
+    def reviewed(state: State) -> tuple[Batches, Loop]:
+        now = review(task, state, timetable, since)
+        log.end_at(now.total)
+        return _ahead(task, state, now, run, watched, log)
+
+    return task.batches(timetable, state.step, state.position), Loop(
+        total_steps=timetable.total,
+        rate=task.rate(timetable),
+        folder=run / "checkpoints",
+        accumulate=options.accumulate or 1,
+        save_seconds=options.checkpoint_seconds,
+        save_steps=options.checkpoint_steps,
+        keep=options.keep,
+        evaluate_steps=-(-timetable.planned_total // options.evaluations) if options.evaluations else 0,
+        evaluate=watched(task.evaluator(timetable)),
+        after_checkpoint=lambda state: _saved(task, state, timetable, run),
+        operations=task.operations(config),
+        review_step=next_review(state, timetable),
+        review=reviewed,
+    )
+
+
+def _saved(task: Pretraining, state: State, timetable: Timetable, run: Path) -> None:
+    """Write the model beside a new checkpoint, and see that the text is still there to go on with."""
+    assert isinstance(state.params, Parameters)  # not those of a tagger
+    save_hf(run, task.config_after(state, timetable), state.params)
+    for folder in (run / "shards", task.text.shards.folder):
+        if not folder.exists():
+            raise RunError(
+                f"{folder} was removed or moved while the run was reading its token shards. Step "
+                f"{state.step:,} and its model are saved; put it back, or let --resume make it of the corpus."
+            )
+
+
+def _peak(task: Pretraining, tell: Tell) -> float | None:
+    """Return the machine's peak for the run's precision, by as many threads as compute."""
+    options = task.options
+    threads = options.threads or (options.recipe.threads if task.ops.name == "numpy" else None)
+    found = engines.peak(threads or cores(), options.dtype, ops=task.ops)
+    if found:
+        tell(f"This machine multiplies and adds at {found:,.0f} GFLOP/s at most ({options.dtype}).")
+    return found
+
+
+@contextmanager
+def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> Iterator[Trace]:
+    """Watch the engine; however the block ends, print where the time went and save it."""
+    first = state.step
+    try:
+        with watch(task.ops) as seen:
+            yield seen
+    finally:
+        if steps := state.step - first:
+            say(f"Where the {seen.seconds:,.1f} s of {steps:,} steps went:\n{seen.table(peak)}\n{TRACE_NOTE}")
+            seen.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
+
+
+def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
+    text, options = task.text, task.options
+    lengths = ", then ".join(f"{s.end - s.begin:,} of {s.seq_length}" for s in task.stages(timetable))
+    return (
+        f"BERT-{state.params.config.size}, {state.params.count() / 1e6:.1f}M parameters, "
+        f"{text.tokenizer.vocab_size:,} pieces; "
+        f"{len(text.train_ids):,} documents to learn from, {len(text.held_out_ids):,} held out, "
+        f"{text.shards.n_tokens:,} tokens; "
+        f"{timetable.total:,} steps of {options.tokens_per_step:,} tokens ({lengths} long)."
+    )
+
+
+def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float) -> dict[str, Any]:
+    """Measure, write down, draw."""
+    options, params, timetable = task.options, state.params, timetable_of(state)
+    assert isinstance(params, Parameters)
+    save_hf(run, task.config_after(state, timetable), params)
+    tell("Measuring the held-out loss.")
+    batches = task.held_out_batches(options.longest, held_out_targets(state, TARGETS))
+    held_out = task.score(params, batches)
+    held_out = dataclasses.replace(held_out, text_unigram=entropy_of_counts(task.text.piece_counts()))
+    shuffled = score_shuffled(
+        task.ops, params.config, params.tree, batches, task.text.tokenizer.special_ids, task.mask_id
+    )
+    report = {
+        "held_out": held_out.to_dict() | {"shuffled_loss": shuffled and shuffled.loss},
+        "left_to_right": options.left_to_right,
+        "size": params.config.size,
+        "parameters": params.count(),
+        "vocab_size": params.config.vocab_size,
+        "steps": state.step,
+        "planned_steps": timetable.planned_total,
+        "stages": [(stage.begin, stage.seq_length) for stage in task.stages(timetable)],
+        "trained_length": options.longest,
+        "tokens": state.tokens,
+        "training_seconds": round(state.seconds, 1),
+        "seconds": round(time.monotonic() - began, 1),
+        "examples": _examples(task, Bert(params.config, params, task.ops)),
+        "folder": str(run),
+        "picture": None,
+    }
+    atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
+    try:
+        report["picture"] = str(viz.save_run_picture(run))
+    except ImportError:
+        return report
+    atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
+    return report
+
+
+def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
+    """Predict gaps in held-out sentences, with what stood there, and in lines from the books."""
+    if task.options.left_to_right:
+        return []
+    tokenizer = task.text.tokenizer
+    own_text = task.options.corpus or task.options.shards
+    gaps: list[tuple[str, str | None]] = [(text, None) for text in (() if own_text else EXAMPLES)]
+    gaps += islice(held_out_gaps(task.text, model.config.P), N_EXAMPLES)
+    fitting = [gap for gap in gaps if len(tokenizer(gap[0], special=True).ids) <= model.config.P]
+    return [
+        {"text": text, "answer": answer, "guesses": fill_masks(model, tokenizer, text)[0]}
+        for text, answer in fitting
+    ]
+
+
+def report_text(report: dict[str, Any]) -> str:
+    """Format a report as a person reads it."""
+    lines = [metrics_text(report["held_out"])]
+    speed = report["tokens"] / max(1e-9, report["training_seconds"])
+    lines.append(
+        f"{report['steps']:,} steps, {report['tokens']:,} tokens, {speed:,.0f} tokens/s; "
+        f"{report['seconds'] / 60:.1f} minutes for this command."
+    )
+    more = report["steps"] - report["planned_steps"]
+    if abs(more) > WORTH_TELLING * report["planned_steps"]:
+        lines.append(
+            f"The machine became {'faster' if more > 0 else 'slower'} on the way: "
+            f"{report['planned_steps']:,} steps were planned."
+        )
+    lines.append(f"Trained on sequences of up to {report['trained_length']} tokens.")
+    for example in report["examples"]:
+        answer = f" ({example['answer']})" if example["answer"] else ""
+        lines.append(f"  {printable(example['text'] + answer)}\n      {guesses_text(example['guesses'])}")
+    picture = report["picture"] or "left out: pip install matplotlib, then run the command with --resume"
+    return "\n".join([*lines, f"Run folder: {report['folder']}", f"Picture: {picture}"])
+
+
+def metrics_text(metrics: dict[str, Any]) -> str:
+    """Format `HeldOut.to_dict()` and `shuffled_loss`, None left to right, as a person reads them."""
+    loss, shuffled = metrics["loss"], metrics["shuffled_loss"]
+    what = "next words" if shuffled is None else "[MASK] positions"
+
+    def floor(of_what: str, entropy: float) -> str:
+        gain = entropy - loss
+        place = f"the model is {abs(gain):.2f} {'under' if gain >= 0 else 'over'} it"
+        return f"{'  unigram entropy of ' + of_what:<36}{entropy:.3f} nats ({place})"
+
+    lines = [
+        f"{'Held-out loss on ' + what:<36}{loss:.3f} nats ({metrics['targets']:,} targets)",
+        floor("these targets", metrics["unigram"]),
+        floor("the whole text", metrics["text_unigram"]),
+        *([f"  with its context shuffled         {shuffled:.3f} nats"] if shuffled is not None else []),
+        f"  perplexity                        {metrics['perplexity']:.1f}",
+        f"  accuracy                          {100 * metrics['accuracy']:.1f}%",
+    ]
+    if metrics["next_accuracy"] is not None:
+        lines += [
+            f"Next-sentence accuracy              {100 * metrics['next_accuracy']:.1f}%",
+            f"  always the more frequent answer   {100 * metrics['next_majority']:.1f}%",
+        ]
+    return "\n".join(lines)
+
+
+def guesses_text(guesses: Iterable[Guess]) -> str:
+    """Format as `pass 31%  be 11%`."""
+    return "  ".join(f"{printable(piece)} {100 * probability:.0f}%" for piece, probability in guesses)

@@ -1,0 +1,76 @@
+"""Pages from templates, in which whatever comes from data is text and nothing else."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TEMPLATES = Path(__file__).with_name("templates")
+# What no HTML may hold: control characters, halves of surrogate pairs, non-characters.
+FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Fill in a template of `templates/`; every value goes through `shown`, and is escaped."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Any:
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else shown(value),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["place"] = "{:.1f}".format
+    return environment
+
+
+def shown(value: Any) -> str:
+    """Write a value in words, without what no page may hold.
+
+    Examples
+    --------
+    >>> shown(0.91666), shown(11873), shown((5e-05, "x")), shown("a\\0")
+    ('0.9167', '11,873', '5e-05, x', 'a\ufffd')
+    """
+    return FORBIDDEN.sub("\ufffd", _words(value))
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "–"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | np.integer):
+        return f"{int(value):,}"
+    if isinstance(value, float | np.floating):
+        return _number(float(value))
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, Sequence):
+        return ", ".join(map(_words, value)) or "–"
+    return str(value)
+
+
+def _number(value: float) -> str:
+    """Four places, or as many digits as a very small one needs."""
+    if not math.isfinite(value):
+        return str(value)
+    if value.is_integer() and abs(value) > 1:
+        return f"{value:,.0f}"
+    return f"{value:.4f}" if abs(value) >= 0.001 or value == 0 else f"{value:.4g}"

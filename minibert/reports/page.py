@@ -1,0 +1,236 @@
+"""`report.html`: what came of a fine-tuning, as one file that any browser shows, without network or scripts.
+
+What it looks like stands in `templates/`; here is what it says.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert import metrics
+from minibert.files import atomic_text
+from minibert.reports.markup import rendered, shown
+from minibert.reports.pictures import picture
+from minibert.reports.results import (
+    REPORT,
+    curve,
+    is_share,
+    majority_remark,
+    metric_name,
+    metric_number,
+    metric_rows,
+)
+from minibert.tasks.task import Mistake, Task
+
+REPORT_FILE = "report.html"
+WORST = 10  # mistakes that are shown
+MOST_CLASSES = 40  # a row each in the confusion matrix; rarer ones share one
+AT_ONCE = 600  # characters of a mistake that are seen without unfolding it
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a report says; what is empty is left out of it."""
+
+    title: str  # a line for people, such as the task's
+    task: str  # as the command line has it
+    metric: str  # the key of `scores` that the model was chosen by
+    scores: Mapping[str, float]  # every official metric
+    model: str = ""  # what was started from
+    interval: tuple[float, float] | None = None  # ends of the bootstrap's 95% interval of the metric
+    macro_f1: float | None = None  # as `compared_with_majority` has it, of classes of texts
+    majority: Mapping[str, Any] | None = None  # likewise
+    learnt: Mapping[str, int] = field(default_factory=dict)  # examples of each class to learn from
+    options: Mapping[str, Any] = field(default_factory=dict)  # what was chosen for the training
+    labels: Sequence[str] = ()  # classes in the order in which they are shown, if they come
+    classes: tuple[Sequence[str], Sequence[str]] | None = None  # expected and found, of every example or word
+    # In the order of time, {"step": n, "loss": x} for the loss of a step, {"step": n, "metric": x} for the
+    # metric on dev after it; a row may have both.
+    curve: Sequence[Mapping[str, float]] = ()
+    mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
+    seconds: float | None = None  # that training took
+    note: str = ""  # a sentence that belongs to the metrics, such as how much of the texts was cut
+
+
+def write_report(folder: str | Path, facts: Facts) -> Path:
+    """Write `report.html` into a folder, whole or not at all.
+
+    Parameters
+    ----------
+    folder : is made if it does not exist.
+    facts : what the report says.
+
+    Returns
+    -------
+    The path of the file.
+    """
+    path = Path(folder) / REPORT_FILE
+    atomic_text(path, page(facts))
+    return path
+
+
+def page(facts: Facts) -> str:
+    """Write the report as one HTML document."""
+    best, name = facts.scores.get(facts.metric), facts.metric
+    rows = metric_rows(facts.scores, facts.macro_f1, facts.majority)
+    head, rows = ((), rows) if facts.majority is None else (rows[0], rows[1:])
+    return rendered(
+        "report.html.j2",
+        facts=facts,
+        duration=None if facts.seconds is None else _duration(facts.seconds),
+        value=None if best is None else metric_number(name, best),
+        metric=metric_name(name),
+        interval=facts.interval and [metric_number(name, end) for end in facts.interval],
+        notes=[note for note in (facts.note, majority_remark(name, facts.majority, facts.interval)) if note],
+        metrics={"head": head, "rows": rows},
+        pictures=_curves(facts),
+        confusion=_confusion(facts),
+        mistakes=facts.mistakes[:WORST],
+        at_once=AT_ONCE,
+        options=[(name, _short(value)) for name, value in facts.options.items()],
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} seconds"
+    return f"{seconds / 60:.1f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
+
+
+def _short(value: Any) -> Any:
+    """Write an option as it was given: 0.1 and not 0.1000, 12345 and not 12,345, text=review."""
+    if isinstance(value, tuple):
+        return tuple("=".join(one) if isinstance(one, tuple) else _short(one) for one in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if type(value) is int else value
+
+
+def _curves(facts: Facts) -> list[dict[str, Any]]:
+    """Draw the loss and the metric, one above the other over the same steps."""
+    last = max((row["step"] for row in facts.curve), default=0)
+    band, line = None, None
+    if facts.interval is not None and np.isfinite(facts.interval).all():
+        band = *facts.interval, "95% of bootstrap samples of the best epoch"
+    if facts.majority is not None:
+        same = facts.majority["scores"][facts.metric]
+        line = same, f"always {facts.majority['label']!r}: {metric_number(facts.metric, same)}"
+    found = []
+    for name, title, scale, words, beside in (
+        ("loss", "training loss", 1.0, shown, (None, None)),
+        (
+            "metric",
+            f"{metric_name(facts.metric)} on dev",
+            100.0 if is_share(facts.metric) else 1.0,
+            lambda value: metric_number(facts.metric, value),
+            (band, line),
+        ),
+    ):
+        points = np.array([(row["step"], row[name]) for row in facts.curve if name in row], float)
+        if len(points) and (points := points[np.isfinite(points).all(1)]).size:
+            found.append(picture(name, title, points, last, scale, words, *beside))
+    return found
+
+
+def _confusion(facts: Facts) -> dict[str, Any] | None:
+    """How often each class was found for each, and what that is in precision, recall and F1."""
+    if facts.classes is None or not len(facts.classes[0]):
+        return None
+    names, counts = _counted(*facts.classes, facts.labels, facts.learnt)
+    each = [_of_class(name, i, counts, facts.learnt) for i, name in enumerate(names)]
+    names, counts = _most_frequent(names, counts)
+    shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
+    rows = [
+        (name, [_cell(int(counts[i, j]), float(shares[i, j]), i == j) for j in range(len(names))])
+        for i, name in enumerate(names)
+    ]
+    learnt = ["learnt from"] * bool(facts.learnt)
+    head = ("class", "precision", "recall", "F1", *learnt, "expected", "found")
+    return {"names": names, "rows": rows, "each": each, "head": head}
+
+
+def _cell(count: int, share: float, right: bool) -> tuple[str, str, int]:
+    """Return the kind of a cell, how dark it is, and its number."""
+    tone = share if right else math.sqrt(share)  # a few mistakes are to be seen, too
+    return ("right" if right else "wrong") + (" strong" if tone > 0.5 else ""), f"{tone:.3f}", count
+
+
+# counts (K,K)
+def _of_class(name: str, i: int, counts: np.ndarray, learnt: Mapping[str, int]) -> list[Any]:
+    """Return a class, its precision, recall and F1, and its counts."""
+    expected, found, right = int(counts[i].sum()), int(counts[:, i].sum()), int(counts[i, i])
+    shares = (right, found), (right, expected), (2 * right, expected + found)
+    numbers = [metric_number("", part / whole) if whole else None for part, whole in shares]
+    return [name, *numbers, *([learnt.get(name, 0)] if learnt else []), expected, found]
+
+
+# -> (K,K)
+def _counted(
+    expected: Sequence[str], found: Sequence[str], labels: Sequence[str], learnt: Iterable[str] = ()
+) -> tuple[list[str], np.ndarray]:
+    """Count how often each class was found for each; classes not among `labels` come last."""
+    there = {*expected, *found, *learnt}
+    names = [*(label for label in labels if label in there), *sorted(there - {*labels})]
+    number = {name: at for at, name in enumerate(names)}
+    numbers = ([number[name] for name in side] for side in (expected, found))
+    return names, metrics.confusion(*numbers, range(len(names)))
+
+
+# counts (K,K) -> at most MOST_CLASSES + 1 of both
+def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Keep the classes that come most often, in the order they had; join the others to one."""
+    rest = len(names) - MOST_CLASSES
+    if rest <= 1:
+        return names, counts
+    often = np.argsort(-(counts.sum(0) + counts.sum(1)), kind="stable")
+    kept = sorted(often[:MOST_CLASSES])
+    place = np.full(len(names), MOST_CLASSES)
+    place[kept] = np.arange(MOST_CLASSES)
+    joined = np.zeros((MOST_CLASSES + 1, MOST_CLASSES + 1), counts.dtype)
+    np.add.at(joined, (place[:, None], place[None, :]), counts)
+    return [*(names[at] for at in kept), f"{rest:,} rarer classes"], joined
+
+
+def save_report(
+    folder: Path,
+    options: Any,
+    task: Task,
+    examples: Sequence[Any],
+    predictions: Sequence[Any],
+    mistakes: Sequence[Mistake],
+    report: dict[str, Any],
+) -> None:
+    """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
+    names = {one: Path(getattr(options, one)).name for one in ("data", "model")}
+    facts = Facts(
+        title=task.title,
+        task=task.name,
+        metric=task.metric,
+        scores=report["scores"],
+        model=names["model"],
+        interval=tuple(report["interval"]),
+        macro_f1=report.get("macro_f1"),
+        majority=report.get("majority"),
+        learnt=report.get("train_classes", {}),
+        options=dataclasses.asdict(options) | names,
+        labels=report["labels"],
+        classes=task.classes(examples, predictions),
+        curve=curve(folder, task.metric),
+        mistakes=mistakes,
+        seconds=report["training_seconds"],
+        note=report.get("truncated", {}).get("warning", ""),
+    )
+    page = write_report(folder, facts)
+    report |= {
+        "learning_rate": options.learning_rate,
+        "seed": options.seed,
+        "folder": str(folder),
+        "page": str(page),
+    }
+    atomic_text(folder / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,305 @@
+"""What came of a run or a measurement: metrics with intervals, as JSON, as text and as a page to look at."""
+
+import shutil
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minibert import metrics
+from minibert.errors import InputError, MissingFile
+from minibert.json_files import misfit, read_json
+from minibert.tasks import submissions
+from minibert.tasks.task import Mistake, Task
+from minibert.terminal import printable
+from minibert.training.runlog import METRICS, read_metrics
+
+REPORT = "report.json"
+SPENT = ("checkpoints", "best", "activations")  # what a run has in its folder until it is finished
+FIELDS = {
+    **dict.fromkeys(("title", "metric", "page"), str),
+    **dict.fromkeys(("examples", "steps", "tokens", "seed"), int),
+    **dict.fromkeys(("learning_rate", "best_epoch", "training_seconds", "seconds"), float),
+    "scores": dict[str, float],
+    "interval": tuple[float, float],
+}
+MORE = {  # of some reports
+    **dict.fromkeys(("crc32", "classes", "train_classes"), dict[str, int]),
+    "majority": {"label": str, "macro_f1": float},
+    "runs": list[dict],  # of a sweep
+}
+RUN = {"learning_rate": float, "seed": int, "folder": str}
+ADVICE = "remove it and go on with --resume"
+WORST = 10  # mistakes in report.json
+IN_A_LINE, CLASSES_IN_A_LINE = 3, 6  # metrics, classes
+PLAIN = ("total", "thresh")  # how metrics end that are no shares of one
+
+
+def is_share(name: str) -> bool:
+    """Whether a metric is best read as a percentage."""
+    return not name.endswith(PLAIN)
+
+
+def metric_name(name: str) -> str:
+    """Name a metric as terminal and page do."""
+    return printable(name.replace("_", " "))
+
+
+def metric_number(name: str, value: float) -> str:
+    """Write a metric as people read it: shares of one in percent.
+
+    Examples
+    --------
+    >>> metric_number("accuracy", 0.9128), metric_number("total", 11873.0), metric_number("best_thresh", -2.5)
+    ('91.28', '11,873', '-2.5')
+    """
+    if is_share(name):
+        return f"{100 * value:.2f}"
+    return f"{value:,.0f}" if value == round(value, 0) else f"{value:g}"
+
+
+def metric_text(name: str, value: float) -> str:
+    """Write a metric with its name.
+
+    Examples
+    --------
+    >>> metric_text("HasAns_f1", 0.9128)
+    'HasAns f1 91.28'
+    """
+    return f"{metric_name(name)} {metric_number(name, value)}"
+
+
+def metrics_text(scores: Mapping[str, float]) -> str:
+    """Write the first shares in one line; some tasks have a metric for every type of answer."""
+    shares = [metric_text(name, value) for name, value in scores.items() if is_share(name)]
+    return ", ".join(shares[:IN_A_LINE])
+
+
+def mistakes_as_read(
+    task: Task, examples: Sequence[Any], predictions: Sequence[Any], tokenizer: Any, max_length: int
+) -> list[Mistake]:
+    """Every mistake, the worst first; these have marks where the model stopped reading."""
+    found = task.mistakes(examples, predictions)
+    found[:WORST] = [task.as_read(one, examples[one.example], tokenizer, max_length) for one in found[:WORST]]
+    return found
+
+
+def report_of(
+    task: Task,
+    labels: Sequence[str],
+    examples: Sequence[Any],
+    predictions: Sequence[Any],
+    mistakes: Sequence[Mistake],
+    scores: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Figures, interval and the worst mistakes of some predictions, for JSON.
+
+    Parameters
+    ----------
+    task, labels : what was asked, and the classes.
+    examples, predictions : one prediction for each example.
+    mistakes : every one, the worst first.
+    scores : the official metrics where they are known already.
+    """
+    interval = metrics.bootstrap(task.statistic(examples, predictions), len(examples))
+    scores = dict(task.score(examples, predictions) if scores is None else scores)
+    report = {
+        "task": task.name,
+        "title": task.title,
+        "metric": task.metric,
+        "scores": scores,
+        "interval": [float(end) for end in interval],  # 95%, of the metric
+        "examples": len(examples),
+        "labels": list(labels),
+        "mistakes": [one._asdict() for one in mistakes[:WORST]],
+    }
+    return report | compared_with_majority(task, labels, examples, predictions)
+
+
+def compared_with_majority(
+    task: Task, labels: Sequence[str], examples: Sequence[Any], predictions: Sequence[Any]
+) -> dict[str, Any]:
+    """Return what metrics of classes of texts are to be read beside; nothing for other tasks.
+
+    Returns
+    -------
+    `macro_f1`; `classes`, how many examples each has; `majority`, the most frequent `label`, with the
+    `scores` and `macro_f1` of predicting it for every example.
+    """
+    if task.kind != "classify":
+        return {}
+    expected, found = task.classes(examples, predictions)
+    same = submissions.majority(examples, len(examples))
+    label = same[0]["label"]
+    return {
+        "macro_f1": metrics.macro_f1(expected, found),
+        "classes": {**dict.fromkeys(labels, 0), **Counter(expected)},
+        "majority": {
+            "label": label,
+            "scores": dict(task.score(examples, same)),
+            "macro_f1": metrics.macro_f1(expected, len(expected) * [label]),
+        },
+    }
+
+
+def load_report(folder: Path) -> dict[str, Any] | None:
+    """Return the report of a finished run, with paths to where it is now; None where it is not finished.
+
+    Raises
+    ------
+    InputError
+        When it is damaged.
+    """
+    try:
+        report = read_json(folder / REPORT, FIELDS, ADVICE)
+    except MissingFile:
+        return None
+    if wrong := _wrong(report):
+        raise InputError(f"{folder / REPORT} can't be read: {wrong}; {ADVICE}.")
+    report |= {"folder": str(folder), "page": str(folder / Path(report["page"]).name)}
+    for one in report.get("runs", ()):
+        one["folder"] = str(folder / Path(one["folder"]).name)
+    return report
+
+
+def _wrong(report: dict[str, Any]) -> str | None:
+    """Return what is wrong with a report that has all of `FIELDS`; None if nothing is."""
+    scored = {"scores": {report["metric"]: float}}
+    if wrong := misfit(report, scored | {name: kind for name, kind in MORE.items() if name in report}):
+        return wrong
+    same = {"scores": dict.fromkeys(report["scores"], float)}
+    if "majority" in report and (wrong := misfit(report, {"macro_f1": float, "majority": same})):
+        return wrong
+    runs = report.get("runs", [report])
+    if all("failed" in one for one in runs):
+        return "'runs' has none that is finished"
+    finished = RUN | scored | {"best_epoch": float}
+    return next(filter(None, (misfit(one, RUN if "failed" in one else finished) for one in runs)), None)
+
+
+def finished_report(folder: Path) -> dict[str, Any] | None:
+    """Return the report of a finished run, or None; remove what it was made with, if that is still there."""
+    report = load_report(folder)
+    if report is not None:
+        remove_spent(folder)
+    return report
+
+
+def remove_spent(folder: Path) -> None:
+    """Remove what a run needs only on its way; warn where the system refuses."""
+    for path in (folder / name for name in SPENT):
+        try:
+            if path.exists():
+                shutil.rmtree(path)
+        except OSError as error:
+            warnings.warn(
+                f"{path} could not be removed ({error.strerror or error}); the run needs it no longer, so "
+                "remove it yourself.",
+                stacklevel=2,
+            )
+
+
+def curve(folder: Path, metric: str) -> list[dict[str, float]]:
+    """Losses of training and the metric of dev by step, in the order of time."""
+    if not (folder / METRICS).exists():
+        return []
+    names = {"loss": "loss", f"dev_{metric}": "metric"}
+    rows = [
+        {"step": line["step"]} | {names[name]: line[name] for name in names if name in line}
+        for line in read_metrics(folder)
+    ]
+    return [row for row in rows if len(row) > 1]
+
+
+def measured_text(report: Mapping[str, Any]) -> str:
+    """Figures on some examples, with the interval of the metric."""
+    lines = [f"{report['title']}, {report['examples']:,} examples", *metric_lines(report)]
+    return "\n".join(lines)
+
+
+def metric_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return a line for each metric; of classes also the metrics of the majority, and the counts of each."""
+    rows = metric_rows(report["scores"], report.get("macro_f1"), report.get("majority"))
+    name_width, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+    interval, lines = report.get("interval"), []
+    for name, *numbers in rows:
+        cells = (f"  {number:>{max(7, width)}}" for number, width in zip(numbers, widths, strict=True))
+        line = f"  {name:<{name_width}}{''.join(cells)}"
+        if interval and name == metric_name(report["metric"]):
+            low, high = (metric_number(report["metric"], end) for end in interval)
+            line += f"   95% of bootstrap samples: {low} to {high}"
+        lines.append(line)
+    if interval and (remark := majority_remark(report["metric"], report.get("majority"), interval)):
+        lines.append(f"  {remark}")
+    return [*lines, f"  {_counts(report)}"] if "classes" in report else lines
+
+
+def metric_rows(
+    scores: Mapping[str, float], macro_f1: float | None = None, majority: Mapping[str, Any] | None = None
+) -> list[tuple[str, ...]]:
+    """Return names and metrics as text; of classes, under a head, with the metrics of the majority."""
+    if majority is None:
+        return [(metric_name(name), metric_number(name, value)) for name, value in scores.items()]
+    same = majority["scores"] | {"macro_f1": majority["macro_f1"]}
+    rows = [
+        (metric_name(name), metric_number(name, value), metric_number(name, same[name]))
+        for name, value in [*scores.items(), ("macro_f1", macro_f1)]
+    ]
+    return [("", "model", f"always {majority['label']!r}"), *rows]
+
+
+def majority_remark(metric: str, majority: Mapping[str, Any] | None, interval: Sequence[float] | None) -> str:
+    """Return what has to be known of a model whose interval does not lie above the majority's metric."""
+    if majority is None or interval is None or majority["scores"][metric] < interval[0]:
+        return ""
+    return f"Not better than always answering {majority['label']!r}, as far as these examples show."
+
+
+def _counts(report: Mapping[str, Any]) -> str:
+    """Return how many examples each of the most frequent classes has."""
+    measured, learnt = report["classes"], report.get("train_classes")
+    names = sorted(measured, key=lambda name: -measured[name])
+    counts = [
+        f"{name!r} {measured[name]:,}" + ("" if learnt is None else f" ({learnt.get(name, 0):,})")
+        for name in names[:CLASSES_IN_A_LINE]
+    ]
+    rest = len(names) - len(counts)
+    return (
+        f"examples measured{'' if learnt is None else ' (and learnt from)'}: {', '.join(counts)}"
+        + f", and {rest:,} more classes" * bool(rest)
+    )
+
+
+def report_text(report: dict[str, Any]) -> str:
+    """Write the report of a run, or of a sweep, for a person."""
+    counts = f"{report['steps']:,} steps, {report['tokens']:,} tokens"
+    if report["training_seconds"]:  # rounded: next to nothing can't be divided by
+        counts += f", {report['tokens'] / report['training_seconds']:,.0f} tokens/s"
+    lines = [
+        measured_text(report),
+        f"The best epoch on dev was {report['best_epoch']:g}; learning rate {report['learning_rate']:g}, "
+        f"seed {report['seed']}.",
+        f"{counts}; {report['seconds'] / 60:.1f} minutes for this command.",
+    ]
+    if "runs" in report:
+        lines += ["", sweep_table(report["runs"], report["metric"]), ""]
+    return "\n".join([*lines, f"Run folder: {report['folder']}", f"Report: {report['page']}"])
+
+
+def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """Write a line for each run of a sweep: a star marks the best, a dash what a failed one lacks."""
+    best = max((run for run in runs if "failed" not in run), key=lambda run: run["scores"][metric])
+    rows = [("learning rate", "seed", metric, "best epoch", "folder")]
+    for run in runs:
+        if "failed" in run:
+            score = "failed", "-"
+        else:
+            star = " *" if run is best else ""
+            score = metric_number(metric, run["scores"][metric]) + star, f"{run['best_epoch']:g}"
+        rows.append((f"{run['learning_rate']:g}", str(run["seed"]), *score, Path(run["folder"]).name))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

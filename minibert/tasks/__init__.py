@@ -1,0 +1,1 @@
+"""What a downstream task is: its files, features, head, metrics and submissions."""

@@ -1,0 +1,133 @@
+"""From the scores of tokens to answers: the best spans of all windows of a question, and "no answer".
+
+The score of a span is S.Ti + E.Tj with j >= i (Devlin et al. 2019, section 4.2), that of no answer
+S.C + E.C at [CLS] (section 4.3). Google's run_squad combines the 20 best starts with the 20 best ends; here
+every span up to the longest is scored, so that none better than the answer is overlooked.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.tasks.task import softmax
+from minibert.tasks.windows import Windows
+
+MARGIN = 4  # times as many spans as are wanted, since some have the same text
+
+
+class Candidate(NamedTuple):
+    """A possible answer, as it stands in its paragraph; no answer is "" at no place."""
+
+    text: str
+    start_logit: float
+    end_logit: float
+    begin: int | None = None  # first character
+    end: int | None = None  # the one behind the last
+
+    @property
+    def score(self) -> float:
+        """Of the span, to be compared with those of other spans and windows of the same question."""
+        return self.start_logit + self.end_logit
+
+
+class Answers(NamedTuple):
+    """What a model says about one question."""
+
+    best: list[Candidate]  # of different texts, the best first; [] if the paragraph has no token
+    null: Candidate  # no answer
+
+    @property
+    def null_odds(self) -> float:
+        """How much better no answer is than the best one: the difference of their scores."""
+        return self.null.score - self.best[0].score if self.best else 0.0
+
+
+# starts (n,) ends (n,) -> (k,) (k,)
+def best_spans(starts: np.ndarray, ends: np.ndarray, count: int, longest: int) -> tuple[np.ndarray, ...]:
+    """Find the spans of highest score, the best first; of equal ones the first to begin, then the shortest.
+
+    Parameters
+    ----------
+    starts, ends : scores of a span's first token and of its last; -inf where it must not be.
+    count : how many spans; there may be fewer.
+    longest : most tokens of a span.
+
+    Returns
+    -------
+    first, last : int64 numbers of tokens.
+    """
+    padded = np.concatenate([ends, np.full(longest, -np.inf)])
+    behind = np.lib.stride_tricks.sliding_window_view(padded, longest)[: len(starts)]  # (n, longest)
+    scores = (starts[:, None] + behind).ravel()
+    least = -np.inf
+    if count < len(scores):
+        least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    chosen = np.flatnonzero((scores >= least) & (scores > -np.inf))
+    chosen = chosen[np.argsort(-scores[chosen], kind="stable")][:count]
+    first, more = np.divmod(chosen, longest)
+    return first, first + more
+
+
+# outputs (n,2) of each window
+def decode(
+    windows: Windows, example: int, outputs: Sequence[np.ndarray], text: str, count: int, longest: int
+) -> Answers:
+    """Find the best answers to one question in all its windows.
+
+    A span begins only in the window in which its first token has most context. The score of no answer is the
+    lowest that any window gives it, since no window may hold an answer then.
+
+    Parameters
+    ----------
+    windows : with those of the question.
+    example : its number there.
+    outputs : start and end scores of every token, for each of its windows.
+    text : the paragraph.
+    count : most answers.
+    longest : most tokens of one.
+    """
+    outputs = [np.asarray(output, np.float64) for output in outputs]
+    lowest = min(outputs, key=lambda output: output[0].sum())
+    null = Candidate("", *lowest[0].tolist())
+    sources = list(_sources(windows, example, outputs))
+    wanted = count * MARGIN
+    while True:
+        spans = [_spans(*source, wanted, longest) for source in sources]
+        rows = np.concatenate(spans)
+        best = _different(rows[np.argsort(-rows[:, :2].sum(1), kind="stable")], text, count)
+        unseen = max((float(s[-1, :2].sum()) for s in spans if len(s) == wanted), default=-np.inf)
+        if (best[-1].score if len(best) == count else -np.inf) >= unseen:  # nothing better was left out
+            return Answers(best, null)
+        wanted *= MARGIN
+
+
+def _sources(windows: Windows, example: int, outputs: list[np.ndarray]) -> Any:
+    """Of each window: start scores and end scores of its tokens of the paragraph, and their characters."""
+    numbers = range(*windows.bounds[example : example + 2].tolist())
+    for number, most, output in zip(numbers, windows.most_context(example), outputs, strict=True):
+        first = windows.first_row(number)
+        starts, ends = output[first : first + len(most)].T
+        yield np.where(most, starts, -np.inf), ends, windows.offsets(number)
+
+
+# -> (k,4) start score, end score, first character, the one behind the last
+def _spans(starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray, count: int, longest: int) -> np.ndarray:
+    first, last = best_spans(starts, ends, count, longest)
+    return np.stack([starts[first], ends[last], offsets[first, 0], offsets[last, 1]], axis=1)
+
+
+def _different(rows: np.ndarray, text: str, count: int) -> list[Candidate]:
+    """Return the first spans whose texts differ."""
+    found: dict[str, Candidate] = {}
+    for start, end, begin, behind in rows.tolist():
+        words = text[int(begin) : int(behind)]
+        found.setdefault(words, Candidate(words, start, end, int(begin), int(behind)))
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def probabilities(scores: Sequence[float]) -> list[float]:
+    """Softmax of the scores of some answers."""
+    return softmax(scores).tolist()

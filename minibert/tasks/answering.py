@@ -1,0 +1,395 @@
+"""Question answering: SQuAD 1.1 and 2.0, TriviaQA, and one's own questions (Devlin et al. 2019, 4.2, 4.3).
+
+An answer is cut out of the original paragraph by the characters of its first and last token. Google's code
+joins tokens to a text again and then looks for that text in the paragraph, which fails where normalising
+changed its length; with characters there is nothing to look for.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert.data import squad, tables, trivia
+from minibert.data.glue import PACKED
+from minibert.data.squad import Question
+from minibert.errors import InputError, MissingFile
+from minibert.files import atomic_text
+from minibert.metrics import squad as metrics
+from minibert.tasks.answer_spans import Answers, Candidate, decode, probabilities
+from minibert.tasks.own_files import check_columns, read_own
+from minibert.tasks.task import Mistake, Task
+from minibert.tasks.windows import Windows
+from minibert.training.progress import Progress
+
+NULL_THRESHOLD = "null_threshold"  # of the null odds, above which there is no answer
+NO_ANSWER = "(no answer)"
+AROUND = 160  # characters of the paragraph to show on each side of an answer
+
+
+class Answering(Task):
+    """Where in its paragraph the answer to a question stands.
+
+    A prediction is a dictionary: `id`, `text` ("" for no answer), `begin` and `end` (its characters in the
+    paragraph, or None), `probability` (among the n best), `n_best` (such dictionaries, with `start_logit` and
+    `end_logit`), and where there may be no answer `null_odds`.
+
+    Attributes
+    ----------
+    stride, max_question : see `Windows`.
+    n_best : how many answers are kept.
+    longest : most tokens of an answer.
+    """
+
+    kind = "span"
+    command = "answer"
+    label_field = "impossible"
+    skips_unlabelled = True
+    metric = "f1"
+    max_length = 384
+    stride = 128
+    max_question = 64
+    n_best = 20
+    longest = 30
+
+    def features(
+        self,
+        examples: Iterable[Question],
+        tokenizer: Any,
+        labels: tuple[str, ...],
+        max_length: int,
+        training: bool,
+    ) -> Windows:
+        return Windows(
+            examples,
+            tokenizer,
+            max_length,
+            stride=self.stride,
+            max_question=self.max_question,
+            training=training,
+        )
+
+    def may_be_none(self, examples: Sequence[Question]) -> bool:
+        """Whether some of the questions have no answer, by the rules of SQuAD 2.0."""
+        return False
+
+    def threshold(self, tuned: Mapping[str, float]) -> float | None:
+        """Null odds above which there is no answer; None where there always is one."""
+        return tuned.get(NULL_THRESHOLD)
+
+    def tune(
+        self, examples: Sequence[Question], features: Windows, outputs: Sequence[np.ndarray]
+    ) -> dict[str, float]:
+        if not self.may_be_none(examples):
+            return {}
+        odds, texts = [], {}
+        for question, answers in zip(examples, self._decoded(examples, features, outputs), strict=True):
+            odds.append(answers.null_odds)
+            texts[question.id] = answers.best[0].text if answers.best else ""
+        answered = metrics.question_scores(examples, texts, metrics.V2).f1
+        silent = np.array([not question.answers for question in examples], np.float64)
+        return {NULL_THRESHOLD: best_threshold(np.array(odds), answered, silent)}
+
+    def predict(
+        self,
+        examples: Sequence[Question],
+        features: Windows,
+        outputs: Sequence[np.ndarray],
+        labels: tuple[str, ...],
+        tuned: dict[str, float],
+    ) -> list[dict[str, Any]]:
+        threshold = self.threshold(tuned)
+        return [
+            _prediction(question.id, answers, threshold)
+            for question, answers in zip(examples, self._decoded(examples, features, outputs), strict=True)
+        ]
+
+    def _decoded(
+        self, examples: Sequence[Question], features: Windows, outputs: Sequence[np.ndarray]
+    ) -> Iterable[Answers]:
+        for number, question in enumerate(examples):
+            own = outputs[slice(*features.bounds[number : number + 2])]
+            yield decode(features, number, own, question.context, self.n_best, self.longest)
+
+    def _version(self, examples: Sequence[Question]) -> str:
+        return metrics.V2 if self.may_be_none(examples) else metrics.V1
+
+    def score(self, examples: Sequence[Question], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
+        version = self._version(examples)
+        scores = metrics.score(examples, _texts(predictions), version=version)
+        odds = {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}
+        if version == metrics.V2 and len(odds) == len(examples):
+            found = metrics.score(examples, _texts(predictions, answered=True), odds, version=version)
+            scores |= {name: value for name, value in found.items() if name.startswith("best_")}
+        counts = ("total", "_thresh")
+        return {k: float(v) if k.endswith(counts) else v / 100.0 for k, v in scores.items()}
+
+    def statistic(
+        self, examples: Sequence[Question], predictions: Sequence[dict[str, Any]]
+    ) -> Callable[[np.ndarray], float]:
+        f1 = metrics.question_scores(examples, _texts(predictions), self._version(examples)).f1
+        return lambda indices: float(f1[indices].mean())
+
+    def write(
+        self,
+        folder: Path,
+        split: str,
+        examples: Sequence[Question],
+        predictions: Sequence[dict[str, Any]],
+    ) -> list[Path]:
+        """Write the three files of Google's run_squad; the official scorers read the first and the last."""
+        contents = {
+            "predictions.json": _texts(predictions),
+            "nbest_predictions.json": {p["id"]: [_official(one) for one in p["n_best"]] for p in predictions},
+        }
+        if odds := {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}:
+            contents["null_odds.json"] = odds
+        for name, content in contents.items():
+            atomic_text(folder / name, json.dumps(content, indent=4, ensure_ascii=False) + "\n")
+        return [folder / name for name in contents]
+
+    def mistakes(self, examples: Sequence[Question], predictions: Sequence[dict[str, Any]]) -> list[Mistake]:
+        f1 = metrics.question_scores(examples, _texts(predictions), self._version(examples)).f1
+        wrong = []
+        found = zip(examples, predictions, f1.tolist(), strict=True)
+        for number, (question, prediction, right) in enumerate(found):
+            if right == 1.0:
+                continue
+            gold = list(dict.fromkeys(answer.text for answer in question.answers))
+            starts = [answer.start for answer in question.answers if answer.start >= 0]
+            begin = starts[0] if starts else prediction["begin"] or 0
+            wrong.append(
+                Mistake(
+                    f"{question.question}\n{''.join(passage(question.context, begin, begin))}",
+                    " | ".join(gold) or NO_ANSWER,
+                    prediction["text"] or NO_ANSWER,
+                    (1.0 - right) * prediction["probability"],
+                    number,
+                )
+            )
+        return sorted(wrong, key=lambda mistake: -mistake.badness)
+
+    def classes(
+        self, examples: Sequence[Question], predictions: Sequence[dict[str, Any]]
+    ) -> tuple[list[str], list[str]] | None:
+        if not self.may_be_none(examples):
+            return None
+        names = ("no answer", "an answer")
+        return (
+            [names[bool(question.answers)] for question in examples],
+            [names[bool(prediction["text"])] for prediction in predictions],
+        )
+
+
+class Squad1(Answering):
+    """SQuAD 1.1: every question has an answer."""
+
+    name = "squad1"
+
+    def read(self, data: Path, split: str) -> list[Question]:
+        path = find(data, (f"{split}-v1.1.json", f"*{split}*v1.1*.json", f"{split}.json"))
+        questions = squad.read(path)
+        if bad := next((question for question in questions if question.impossible), None):
+            raise InputError(
+                f"{path} has questions without an answer, such as {bad.id!r}, as SQuAD 2.0 does; "
+                "choose the task squad2."
+            )
+        return questions
+
+
+class Squad2(Answering):
+    """SQuAD 2.0: half of the questions have no answer in their paragraph."""
+
+    name = "squad2"
+
+    def read(self, data: Path, split: str) -> list[Question]:
+        path = find(data, (f"{split}-v2.0.json", f"*{split}*v2.0*.json", f"{split}.json"))
+        questions = squad.read(path)
+        if split != "test" and not any(question.impossible for question in questions):
+            raise InputError(
+                f"{path} has no question without an answer, which SQuAD 2.0 has; choose the task squad1."
+            )
+        return questions
+
+    def may_be_none(self, examples: Sequence[Question]) -> bool:
+        return True
+
+    def threshold(self, tuned: Mapping[str, float]) -> float | None:
+        return tuned.get(NULL_THRESHOLD, 0.0)  # as in Google's code
+
+
+class TriviaQA(Answering):
+    """TriviaQA's questions about the beginnings of Wikipedia's articles, to train on before SQuAD.
+
+    Scored with the rules of SQuAD 1.1, for each document by itself.
+    """
+
+    name = "triviaqa"
+
+    def read(self, data: Path, split: str) -> list[Question]:
+        return trivia.read(
+            find(data, (f"qa/wikipedia-{split}.json", f"wikipedia-{split}.json", f"*{split}*.json"))
+        )
+
+
+class OwnQuestions(Answering):
+    """A table of one's own; where some of its questions have no answer, the rules of SQuAD 2.0 hold.
+
+    Parameters
+    ----------
+    columns : arguments of `tables.read_questions`.
+    """
+
+    name = "qa"
+    columns_known = ("question", "context", "answer", "start", "id", "delimiter", "header")
+
+    def __init__(self, columns: Mapping[str, Any]):
+        check_columns(self.name, columns, self.columns_known)
+        self.columns = dict(columns)
+
+    def read(self, data: Path, split: str) -> list[Question]:
+        return read_own(tables.read_questions, data, split, self.columns, {"answer": None, "start": None})
+
+    def asked(self, example: Question) -> dict[str, str]:
+        return {"question": example.question}
+
+    def may_be_none(self, examples: Sequence[Question]) -> bool:
+        return any(question.impossible for question in examples)
+
+
+def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
+    """Make the task of that name."""
+    official = {task.name: task for task in (Squad1, Squad2, TriviaQA)}
+    task = OwnQuestions(columns) if name == "qa" else official[name]()
+    task.title = title
+    return task
+
+
+def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str, Any]:
+    """Answer a question about a text of any length.
+
+    Parameters
+    ----------
+    model : of a task of this module.
+    question, text : as they are.
+    show : progress on the error stream.
+
+    Returns
+    -------
+    A prediction, see `Answering`.
+
+    Raises
+    ------
+    InputError
+        When the model is one of another task, or the question or the text is empty.
+    """
+    if model.head.kind != Answering.kind:
+        raise InputError(
+            f"The model was fine-tuned for {model.task.name}, which answers no questions; "
+            "give one of squad1, squad2, triviaqa or qa."
+        )
+    for name, value in (("question", question), ("text", text)):
+        if not value.strip():
+            raise InputError(f"The {name} is empty; there is nothing to answer.")
+    asked = [Question("question", question, text, (), None)]
+    windows = model.features(asked)
+    with Progress(int(windows.lengths.sum()), "tokens", show) as progress:
+        outputs = model.outputs(windows, done=progress.add)
+    return model.task.predict(asked, windows, outputs, model.labels, model.tuned)[0]
+
+
+# odds (Q,) answered (Q,) silent (Q,) -> threshold
+def best_threshold(odds: np.ndarray, answered: np.ndarray, silent: np.ndarray) -> float:
+    """Choose the null odds up to which questions are answered: those of the largest sum of scores.
+
+    Parameters
+    ----------
+    odds : how much better no answer is than the best one.
+    answered, silent : the score of each question with its best answer, and with none.
+
+    Returns
+    -------
+    The odds of the last question that is answered, as the official script of SQuAD 2.0 has it; questions of
+    equal odds are answered together. Just below all of them where it is best to answer none.
+    """
+    order = np.argsort(odds, kind="stable")
+    odds = odds[order]
+    reached = np.concatenate([[0.0], np.cumsum((answered - silent)[order])])
+    between = np.concatenate([[True], odds[1:] != odds[:-1], [True]])
+    n_answered = int(np.where(between, reached, -np.inf).argmax())
+    return float(odds[n_answered - 1] if n_answered else np.nextafter(odds[0], -np.inf))
+
+
+def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str, str, str]:
+    """Return what stands before a part of a text, the part, and what follows; in one line, whole words."""
+    first, last = max(0, begin - around), min(len(text), end + around)
+    parts = text[first:begin], text[begin:end], text[end:last]
+    before, words, behind = (re.sub(r"\s+", " ", part) for part in parts)
+    if first:
+        before = "… " + (before.partition(" ")[2] or before).lstrip()
+    if last < len(text):
+        behind = (behind.rpartition(" ")[0] or behind).rstrip() + " …"
+    return before, words, behind
+
+
+def find(folder: Path, patterns: Sequence[str]) -> Path:
+    """Find the file, compressed or not, of the first pattern that fits; a path to a file is taken as it is.
+
+    Raises
+    ------
+    InputError
+        When there is no such file, or several fit one pattern.
+    """
+    if folder.is_file():
+        return folder
+    if not folder.is_dir():
+        raise InputError(f"There is no file or folder {folder}; name the one with the questions.")
+    for pattern in patterns:
+        places = (path for packed in PACKED for path in folder.glob(pattern + packed))
+        found = sorted(filter(Path.is_file, places))
+        if len(found) > 1:
+            names = ", ".join(path.name for path in found)
+            raise InputError(f"{folder} has {names}, of which only one can be meant; leave one there.")
+        if found:
+            return found[0]
+    names = [pattern for pattern in patterns if "*" not in pattern]
+    raise MissingFile(f"{folder} has no {' or '.join(names)}; name the folder that it is in, or the file.")
+
+
+def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:
+    """Return a prediction as it is kept; without a threshold there is an answer in any case."""
+    candidates, odds = answers.best, {}
+    chosen = answers.best[0] if answers.best else Candidate("", 0.0, 0.0)
+    if threshold is not None:
+        odds = {"null_odds": answers.null_odds}
+        candidates = sorted([*candidates, answers.null], key=lambda one: -one.score)
+        if not answers.best or answers.null_odds > threshold:
+            chosen = answers.null
+    candidates = candidates or [chosen]
+    chances = probabilities([one.score for one in candidates])
+    return {
+        "id": id,
+        "text": chosen.text,
+        "begin": chosen.begin,
+        "end": chosen.end,
+        "probability": chances[candidates.index(chosen)],
+        **odds,
+        "n_best": [
+            one._asdict() | {"probability": chance} for one, chance in zip(candidates, chances, strict=True)
+        ],
+    }
+
+
+def _texts(predictions: Sequence[dict[str, Any]], answered: bool = False) -> dict[str, str]:
+    """Answers by id; with `answered` the best one even where there should be none."""
+    if not answered:
+        return {prediction["id"]: prediction["text"] for prediction in predictions}
+    return {p["id"]: next((one["text"] for one in p["n_best"] if one["text"]), "") for p in predictions}
+
+
+def _official(candidate: dict[str, Any]) -> dict[str, Any]:
+    """As nbest_predictions.json of Google's code has it."""
+    return {name: candidate[name] for name in ("text", "probability", "start_logit", "end_logit")}

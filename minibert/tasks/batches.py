@@ -1,0 +1,125 @@
+"""Features to batches: in a new random order every epoch to learn from, by length to predict."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minibert.data import draws
+from minibert.engines.runtime import runtime_of
+from minibert.errors import DivergedError
+from minibert.model import heads
+from minibert.model.batch import Feature, TaskBatch
+from minibert.model.config import BertConfig
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head, Parameters
+
+Features = Sequence[Feature]
+Position = list[int]  # [epoch, how many features of it are used up]
+BEGINNING = [0, 0]
+
+
+# -> (n,)
+def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
+    """Draw the order of n features in one epoch: a function of seed and epoch, the same on every machine."""
+    keys = np.full(n, draws.key(seed, epoch), np.uint64)
+    return np.argsort(draws.draw(keys, np.arange(n)), kind="stable")
+
+
+def training_batches(
+    features: Features, head: Head, batch_size: int, seed: int, position: Position | None = None
+) -> Iterator[tuple[TaskBatch, Position]]:
+    """Endless batches from a position on, with the position after each.
+
+    Every epoch shows each feature once, in an order of its own; its last batch has what is left. Batches are
+    not sorted by length: without padding that would save nothing, and it would make each batch too uniform.
+    """
+    epoch, used = position or BEGINNING
+    while True:
+        order = epoch_order(len(features), seed, epoch)
+        while used < len(features):
+            chosen = order[used : used + batch_size].tolist()
+            used += len(chosen)
+            after = [epoch, used] if used < len(features) else [epoch + 1, 0]
+            yield TaskBatch.pack_features([features[i] for i in chosen], head), after
+        epoch, used = epoch + 1, 0
+
+
+# -> (n,)
+def lengths(features: Features) -> np.ndarray:
+    """Tokens of each feature, all its sequences together."""
+    known = getattr(features, "lengths", None)  # of a sequence that makes features when asked for them
+    if known is not None:
+        return np.asarray(known)
+    return np.array([sum(len(s.input_ids) for s in f.sequences) for f in features], np.int64)
+
+
+# tokens (n,) -> arrays of numbers of features
+def token_budget_batches(tokens: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Which features to predict together: neighbours in length, the longest first.
+
+    A batch has at most `budget` tokens; a longer feature is one by itself. With the longest first, a model
+    that does not fit into memory is found out at once, and the time left is not underestimated.
+    """
+    order = np.argsort(-tokens, kind="stable")
+    batches, begin, size = [], 0, 0
+    for at, length in enumerate(tokens[order].tolist()):
+        if at > begin and size + length > budget:
+            batches.append(order[begin:at])
+            begin, size = at, 0
+        size += length
+    return [*batches, order[begin:]] if len(order) else []
+
+
+def outputs(
+    ops: Any,
+    params: Parameters,
+    features: Features,
+    budget: int,
+    done: Callable[[int], Any] = lambda tokens: None,
+) -> list[np.ndarray]:
+    """Compute the scores of every feature, in their order; see `batch_outputs`.
+
+    Parameters
+    ----------
+    ops : the engine.
+    params : the model, with the task's head.
+    features : any number.
+    budget : tokens of a batch.
+    done : told the tokens of every batch once it is predicted.
+    """
+    config: BertConfig = params.config
+    found: list[Any] = [None] * len(features)
+    tokens = lengths(features)
+    tree = runtime_of(ops).to_device(params.tree)
+    for numbers in token_budget_batches(tokens, budget):
+        batch = TaskBatch.pack_features([features[i] for i in numbers.tolist()], params.head)
+        config.warn_untrained(int(batch.lengths.max()))
+        said = batch_outputs(ops, config, params.head, tree, batch)
+        for number, one in zip(numbers.tolist(), said, strict=True):
+            found[number] = one
+        done(int(tokens[numbers].sum()))
+    return found
+
+
+# -> one array for each example: (K,), (1,), (n,2), (rows,K) or (c,)
+def batch_outputs(
+    ops: Any, config: BertConfig, head: Any, params: dict, batch: TaskBatch
+) -> list[np.ndarray]:
+    """Return the scores of every example of a batch by itself; no dropout, nothing kept for backward."""
+    runtime = runtime_of(ops)
+    scores = runtime.call(ops, heads.scores_of, (config, head), params, runtime.prepare(batch))
+    scores = runtime.in_order(scores, batch, KINDS[head.kind].reads)
+    return heads.split_outputs(scores, head, batch)
+
+
+def require_finite(outputs: Iterable[np.ndarray], step: int, rate: float) -> None:
+    """Raise DivergedError when what a model says of dev after a step is not finite.
+
+    The loss shows such parameters only one step later, and after the last step there is none.
+    """
+    if not all(np.isfinite(one).all() for one in outputs):
+        raise DivergedError(
+            f"After step {step} what the model says of dev is no finite number, with learning rates of up to "
+            f"{rate:.2e}. Start again in another --out with a lower one or a longer warm-up."
+        )

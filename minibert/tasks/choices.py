@@ -1,0 +1,204 @@
+"""Which of several endings goes on: SWAG, HellaSwag, COPA, CommonsenseQA (Devlin et al. 2019, section 4.4).
+
+Each ending makes a sequence with the context, `[CLS] context [SEP] start ending [SEP]`, and gets one score.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert import metrics
+from minibert.data import choice
+from minibert.data.choice import ChoiceExample
+from minibert.data.glue import PACKED
+from minibert.errors import InputError, MissingFile
+from minibert.files import atomic_text
+from minibert.model.batch import Feature, Sequence
+from minibert.tasks.cuts import with_marks
+from minibert.tasks.task import Mistake, Task, softmax
+
+BLOCK = 1024  # examples that are tokenised together
+DIVIDED = "-dev"
+
+
+class Source(NamedTuple):
+    """Where a task lies: how to read a file, and what the files of the splits are called."""
+
+    read: Callable[[Path], list[ChoiceExample]]
+    files: dict[str, tuple[str, ...]]
+
+
+def _names(train: str, dev: str, test: str, copy: str) -> dict[str, tuple[str, ...]]:
+    """As the makers name the files, and as copies from the Hugging Face hub are named."""
+    return {
+        "train": (train, f"*{copy}*train.jsonl"),
+        "dev": (dev, f"*{copy}*validation.jsonl"),
+        "test": (test, f"*{copy}*test.jsonl"),
+    }
+
+
+SOURCES = {
+    "swag": Source(choice.read_swag, _names("train.csv", "val.csv", "test.csv", "swag")),
+    "hellaswag": Source(
+        choice.read_hellaswag,
+        _names("hellaswag_train.jsonl", "hellaswag_val.jsonl", "hellaswag_test.jsonl", "hellaswag"),
+    ),
+    "copa": Source(choice.read_copa, _names("train.jsonl", "val.jsonl", "test.jsonl", "copa")),
+    "csqa": Source(
+        choice.read_commonsense_qa,
+        _names(
+            "train_rand_split.jsonl",
+            "dev_rand_split.jsonl",
+            "test_rand_split_no_answers.jsonl",
+            "commonsense_qa",
+        ),
+    ),
+}
+
+
+class Choices(Task):
+    """One of several endings. A prediction is `{"choice": n, "probabilities": [p, ...]}`.
+
+    Parameters
+    ----------
+    name, title : as in `Task`. With "-dev" behind the name the dev file is divided by context, four fifths of
+        it to train on, for data of which there is no train file.
+    """
+
+    kind = "choice"
+    metric = "accuracy"
+    max_length = 128
+
+    def __init__(self, name: str, title: str) -> None:
+        self.name, self.title = name, title
+
+    def read(self, data: Path, split: str) -> list[ChoiceExample]:
+        if self.name.endswith(DIVIDED):
+            return choice.divide(self._read(data, "dev"), split)
+        return self._read(data, split)
+
+    def _read(self, data: Path, split: str) -> list[ChoiceExample]:
+        source, data = SOURCES[self.name.removesuffix(DIVIDED)], Path(data)
+        if data.is_file():
+            return source.read(data)
+        if not data.is_dir():
+            raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
+        for pattern in source.files[split]:
+            for packed in PACKED:
+                if found := sorted(filter(Path.is_file, data.glob(pattern + packed))):
+                    return source.read(found[0])
+        raise MissingFile(
+            f"{data} has no {source.files[split][0]}; name the folder that holds the files of {self.name}, "
+            "or the file."
+        )
+
+    def features(
+        self,
+        examples: Iterable[ChoiceExample],
+        tokenizer: Any,
+        labels: tuple[str, ...],
+        max_length: int,
+        training: bool,
+    ) -> Iterator[Feature]:
+        examples, done, choices = iter(examples), 0, None
+        while block := list(islice(examples, BLOCK)):
+            contexts, endings = [], []
+            for example in block:
+                choices = choices or len(example.endings)
+                _check(example, choices, training)
+                contexts += [example.context] * choices
+                endings += [f"{example.start} {ending}".strip() for ending in example.endings]
+            encoded = tokenizer.encode_batch(contexts, endings, max_length=max_length)
+            cuts = encoded.n_cut.tolist()
+            every = (Sequence(o.ids, o.token_type_ids, cut=n) for o, n in zip(encoded, cuts, strict=True))
+            for number, example in enumerate(block, start=done):
+                yield Feature(tuple(islice(every, choices)), example.label, None, number)
+            done += len(block)
+
+    def predict(
+        self,
+        examples: Many[ChoiceExample],
+        features: Many[Feature],
+        outputs: Many[np.ndarray],
+        labels: tuple[str, ...],
+        tuned: dict[str, float],
+    ) -> list[dict[str, Any]]:
+        found = []
+        for scores in outputs:
+            chances = softmax(scores)
+            found.append({"choice": int(chances.argmax()), "probabilities": chances.tolist()})
+        return found
+
+    def score(self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]) -> dict[str, float]:
+        return {"accuracy": metrics.accuracy(*_numbers(examples, predictions))}
+
+    def statistic(
+        self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
+    ) -> Callable[[np.ndarray], float]:
+        gold, found = _numbers(examples, predictions)
+        right = gold == found
+        return lambda indices: float(right[indices].mean())
+
+    def write(
+        self, folder: Path, split: str, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
+    ) -> list[Path]:
+        """`swag-test.csv` and the like: the number of the chosen ending for each id."""
+        rows = [f"{e.id},{p['choice']}\n" for e, p in zip(examples, predictions, strict=True)]
+        path = folder / f"{self.name}-{split}.csv"
+        atomic_text(path, "".join(["id,pred\n", *rows]))
+        return [path]
+
+    def mistakes(self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]) -> list[Mistake]:
+        """Wrong choices, the one whose right ending was the least likely first."""
+        found = []
+        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+            if prediction["choice"] != example.label:
+                chance = max(prediction["probabilities"][example.label], 1e-300)
+                text = f"{example.context} {example.start}".strip()
+                expected, said = (example.endings[one] for one in (example.label, prediction["choice"]))
+                found.append(Mistake(text, expected, said, -math.log(chance), number))
+        return sorted(found, key=lambda mistake: -mistake.badness)
+
+    def as_read(self, mistake: Mistake, example: ChoiceExample, tokenizer: Any, max_length: int) -> Mistake:
+        """Return the context as it was read with the right ending, and both endings."""
+        (context, expected), (_, found) = (
+            with_marks(tokenizer, max_length, example.context, f"{example.start} {ending}".strip())
+            for ending in (mistake.expected, mistake.found)
+        )
+        return mistake._replace(
+            text=f"{context} {example.start}".strip(),
+            expected=expected.removeprefix(example.start).strip(),
+            found=found.removeprefix(example.start).strip(),
+        )
+
+
+def create(name: str, title: str, columns: Mapping[str, Any]) -> Choices:
+    """Make the task of that name, which has no columns."""
+    return Choices(name, title)
+
+
+def _check(example: ChoiceExample, choices: int, training: bool) -> None:
+    if len(example.endings) != choices:
+        raise InputError(
+            f"Example {example.id} has {len(example.endings)} endings and others {choices}; give all "
+            "examples as many."
+        )
+    if training and example.label is None:
+        raise InputError(f"Example {example.id} has no label to learn from; give a file with labels.")
+    if not any(ending.strip() for ending in (example.context, example.start)):
+        raise InputError(f"Example {example.id} has an empty context; fill it or leave the example out.")
+
+
+# -> (n,) (n,)
+def _numbers(
+    examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
+) -> tuple[np.ndarray, np.ndarray]:
+    unlabelled = next((example.id for example in examples if example.label is None), None)
+    if unlabelled is not None:
+        raise InputError(f"Example {unlabelled} has no label to score against; choose a labelled split.")
+    gold, found = [e.label for e in examples], [p["choice"] for p in predictions]
+    return np.array(gold), np.array(found)

@@ -1,0 +1,108 @@
+"""Texts longer than a model reads: how many are cut, how much of them is not read, and where they are cut."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minibert.tasks.batches import Features
+from minibert.tasks.windows import Windows
+
+MARK = " [the model reads no further: {:,} more tokens] "
+
+
+class Cuts:
+    """Counts what is cut of examples that are read in one sequence each, or in one for every choice.
+
+    Parameters
+    ----------
+    max_length : most tokens of a sequence, [CLS] and [SEP] included.
+    """
+
+    def __init__(self, max_length: int) -> None:
+        self.max_length, self._parts = max_length, [np.empty((0, 3), np.int64)]
+
+    def add(self, features: Features) -> None:
+        """Count some features."""
+        if isinstance(features, Windows):  # which hold all of a paragraph
+            return
+        rows = [
+            (
+                sum(len(one.input_ids) for one in feature.sequences),
+                sum(one.cut for one in feature.sequences),
+                max(len(one.input_ids) + one.cut for one in feature.sequences),
+            )
+            for feature in features
+        ]
+        self._parts.append(np.array(rows, np.int64).reshape(-1, 3))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(n,3) int64, of each example the tokens that are read, those that are cut, and the length of its
+        longest sequence if nothing were cut."""
+        return np.concatenate(self._parts)
+
+    def summary(self) -> dict[str, int]:
+        """Return what was counted, for JSON."""
+        read, cut, _ = self.counts.T
+        counts = len(cut), (cut > 0).sum(), (read + cut).sum(), cut.sum()
+        return dict(zip(("examples", "cut", "tokens", "tokens_cut"), map(int, counts), strict=True))
+
+
+def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
+    """Warn of what was cut, and name lengths that cut less.
+
+    Parameters
+    ----------
+    parts : of equal `max_length`, by split; "" for texts of none.
+    positions : of the model.
+
+    Returns
+    -------
+    What a report keeps: `max_length`, the counts of each part and the `warning`; {} where nothing was cut.
+    """
+    max_length = next(iter(parts.values())).max_length
+    read, cut, lengths = np.concatenate([one.counts for one in parts.values()]).T
+    if not cut.any():
+        return {}
+    summaries = {split: one.summary() for split, one in parts.items()}
+    longer = sorted({min(max_length << n, positions) for n in range(1, 12)} - {max_length})
+    longer = longer[: 1 + sum(length < lengths.max() for length in longer)]  # up to the first that cuts none
+    if len(lengths) == 1:
+        text = f"The text has {lengths[0]:,} tokens, of which the model reads {max_length:,}."
+        offers = [f"--max-length {n} would read {min(n, lengths[0]):,}" for n in longer[-1:]]
+    else:
+        counts = (
+            f"{one['cut']:,} of {one['examples']:,} examples{' of ' * bool(split)}{split} "
+            f"({_percent(one['cut'] / one['examples'])})"
+            for split, one in summaries.items()
+        )
+        text = (
+            f"{' and '.join(counts)} are longer than {max_length:,} tokens and lose their ends, "
+            f"{_percent(cut.sum() / (read + cut).sum())} of all tokens."
+        )
+        offers = [f"--max-length {n} would cut {_percent((lengths > n).mean())}" for n in longer]
+    text += f" When fine-tuning, {', '.join(offers)}." if offers else " The model has no more positions."
+    warnings.warn(text, stacklevel=3)
+    return {"max_length": max_length, **summaries, "warning": text}
+
+
+def _percent(share: float) -> str:
+    """Write a share in words: nothing but 0 is "none"."""
+    return "none" if not share else "less than 1%" if share < 0.01 else f"{share:.0%}"
+
+
+def with_marks(tokenizer: Any, max_length: int, first: str, second: str | None = None) -> list[str]:
+    """Mark where the model stops reading a text, or each of a pair."""
+    seconds = None if second is None else [second]
+    one = tokenizer.encode_batch([first], seconds, max_length=max_length, offsets=True)[0]
+    pieces = ~one.special_tokens_mask
+    shown = []
+    for segment, text in enumerate([first] if second is None else [first, second]):
+        ends = one.offsets[pieces & (one.token_type_ids == segment), 1]
+        end = ends.max(initial=0)
+        if more := len(tokenizer.encode(text)) - len(ends):
+            text = text[:end] + MARK.format(more) + text[end:]
+        shown.append(text)
+    return shown

@@ -1,0 +1,77 @@
+"""Files of one's own, in place of a task's official ones: which of a folder is meant, and how it is read."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minibert.data.glue import PACKED
+from minibert.data.tables import MissingColumn
+from minibert.errors import InputError, MissingFile
+
+ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables
+
+
+def check_columns(task: str, columns: Iterable[str], known: Sequence[str]) -> None:
+    """Raise InputError when columns are named that a task's tables do not have."""
+    if unknown := [column for column in columns if column not in known]:
+        raise InputError(f"$columns: {task} knows none but {', '.join(known)}.", columns=unknown)
+
+
+def read_own(
+    read: Callable[..., list[Any]],
+    data: Path,
+    split: str,
+    columns: Mapping[str, Any],
+    unlabelled: Mapping[str, Any],
+    other: Sequence[str] = (),
+) -> list[Any]:
+    """Read the examples of a split; those of "test" may lack their labels.
+
+    The first row of a table is its header with the column of labels and without it.
+
+    Parameters
+    ----------
+    read : a reader of `minibert.data.tables`.
+    data, split, other : as for `own_file`.
+    columns : arguments of the reader.
+    unlabelled : in "test", if a column named here is missing, these arguments replace those of `columns`.
+    """
+    path = own_file(data, split, other)
+    try:
+        return read(path, **columns)
+    except MissingColumn as error:  # a column with holes is another matter
+        if split != "test" or error.role not in unlabelled:
+            raise
+        return read(path, **{**columns, **unlabelled, "header": error.header})
+
+
+def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
+    """Find the table of one split in a folder of one's own; a file is taken as it is.
+
+    Parameters
+    ----------
+    other : further file names that are allowed, beside those of tables.
+
+    Raises
+    ------
+    InputError
+        When there is none, or more than one.
+    """
+    data = Path(data)
+    if data.is_file():
+        return data
+    if not data.is_dir():
+        raise InputError(f"There is no file or folder {data}; name the one with your tables.")
+    known = [*(split + ending for ending in ENDINGS), *other]
+    names = [name + packed for name in known for packed in PACKED]
+    found = [data / name for name in names if (data / name).is_file()]
+    if len(found) != 1:
+        there = f"has {' and '.join(path.name for path in found)}"
+        if not found:
+            others = [path.name for path in sorted(data.glob(f"{split}.*")) if path.is_file()]
+            there = f"has no {split}.csv" + (f" but {' and '.join(others)}" if others else "")
+        raise (InputError if found else MissingFile)(
+            f"{data} {there}; there should be one file of the split {split!r}: {', '.join(known[:-1])} or "
+            f"{known[-1]}."
+        )
+    return found[0]

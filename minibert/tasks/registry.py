@@ -1,0 +1,136 @@
+"""The tasks by name. What a task is made of is loaded when it is asked for."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from minibert.errors import InputError
+from minibert.tasks.task import Task
+
+Columns = Mapping[str, Any]
+
+
+class Known(NamedTuple):
+    """A task before it is made."""
+
+    about: str  # for the list of all
+    module: str  # of this room, whose `create` makes it
+    name: str = ""  # where `about` is no title for what came of it
+
+    @property
+    def title(self) -> str:
+        """A line for people."""
+        return self.name or self.about
+
+
+TASKS = {
+    "cola": Known("CoLA: is the sentence acceptable English", "sentences"),
+    "sst2": Known("SST-2: is the film review good", "sentences"),
+    "mrpc": Known("MRPC: do two sentences say the same", "sentences"),
+    "stsb": Known("STS-B: how similar are two sentences, 0 to 5", "sentences"),
+    "qqp": Known("QQP: do two questions ask the same", "sentences"),
+    "mnli": Known("MNLI: does one sentence follow from another (matched)", "sentences"),
+    "mnli-mm": Known("MNLI, mismatched dev and test", "sentences"),
+    "qnli": Known("QNLI: does the sentence answer the question", "sentences"),
+    "rte": Known("RTE: does one sentence follow from another", "sentences"),
+    "wnli": Known("WNLI: does a sentence with its pronoun replaced follow", "sentences"),
+    "ax": Known("AX: GLUE's diagnostic sentences, for a model of MNLI", "sentences"),
+    "quora": Known("Quora's question pairs, in place of QQP", "sentences"),
+    "snli": Known("SNLI, in place of MNLI", "sentences"),
+    "scitail": Known("SciTail, in place of QNLI or RTE", "sentences"),
+    "sick": Known("SICK, in place of MNLI or RTE", "sentences"),
+    "sick-score": Known("SICK's scores of relatedness, in place of STS-B", "sentences"),
+    "qnli-dev": Known(
+        "QNLI's dev file divided, where there is no train file", "sentences", "QNLI, its dev file divided"
+    ),
+    "swag": Known("SWAG: which of four endings continues the text", "choices"),
+    "hellaswag": Known("HellaSwag: which of four endings continues the text", "choices"),
+    "hellaswag-dev": Known(
+        "HellaSwag's dev file divided, where there is no train file",
+        "choices",
+        "HellaSwag, its dev file divided",
+    ),
+    "copa": Known("COPA: which of two is the cause, or the effect", "choices"),
+    "csqa": Known("CommonsenseQA: which of five answers is right", "choices"),
+    "squad1": Known("SQuAD 1.1: where in the paragraph is the answer", "answering"),
+    "squad2": Known("SQuAD 2.0: the same, where there may be none", "answering"),
+    "triviaqa": Known("TriviaQA, to train on before SQuAD", "answering"),
+    "ner": Known("CoNLL-2003: who and what is named", "tagging"),
+    "ner-sentences": Known("CoNLL-2003, each sentence without its document", "tagging"),
+    "classify": Known(
+        "your own table: a class for a text or a pair of texts",
+        "sentences",
+        "Your own table, classes of texts",
+    ),
+    "regress": Known(
+        "your own table: a number for a text or a pair of texts",
+        "sentences",
+        "Your own table, numbers for texts",
+    ),
+    "tag": Known("your own table: a tag for every word", "tagging"),
+    "qa": Known(
+        "your own table: questions and paragraphs", "answering", "Your own table, questions about paragraphs"
+    ),
+}
+OWN_TABLES = ("classify", "regress", "tag", "qa")
+# Tasks whose answers mean the same, so that one model can answer them all.
+SAME_ANSWERS = (
+    ("mnli", "mnli-mm", "ax", "snli", "sick"),
+    ("qqp", "quora"),
+    ("qnli", "qnli-dev", "scitail"),
+    ("rte", "scitail"),
+    ("stsb", "sick-score"),
+    ("swag", "hellaswag", "hellaswag-dev"),
+    ("squad1", "squad2", "triviaqa", "qa"),
+    ("ner", "ner-sentences"),
+)
+
+
+def same_answers(one: str, other: str) -> bool:
+    """Whether what two tasks answer means the same.
+
+    Examples
+    --------
+    >>> same_answers("mnli", "mnli-mm"), same_answers("cola", "mrpc")
+    (True, False)
+    """
+    return one == other or any(one in tasks and other in tasks for tasks in SAME_ANSWERS)
+
+
+def create(name: str, columns: Columns | None = None) -> Task:
+    """Make the task of that name.
+
+    Parameters
+    ----------
+    name : one of `TASKS`.
+    columns : of your own table, what each column that is wanted is called or its number; "delimiter" and
+        "header" (yes or no) too.
+
+    Raises
+    ------
+    InputError
+        When there is no such task; when columns are named of official files, which have their own.
+    """
+    if name not in TASKS:
+        near = get_close_matches(name.lower(), TASKS, n=3, cutoff=0.5)
+        meant = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(TASKS)}."
+        raise InputError(f"$task is not known; {meant}", task=name)
+    if columns and name not in OWN_TABLES:
+        raise InputError(
+            f"$columns are for {', '.join(OWN_TABLES)}; the files of {name} have their own.",
+            columns=dict(columns),
+        )
+    columns = dict(columns or {})
+    if "header" in columns:
+        columns["header"] = _yes_or_no("header", columns["header"])
+    from minibert.tasks import answering, choices, sentences, tagging
+
+    known = {"answering": answering, "choices": choices, "sentences": sentences, "tagging": tagging}
+    return known[TASKS[name].module].create(name, TASKS[name].title, columns)
+
+
+def _yes_or_no(column: str, said: Any) -> bool:
+    answers = {"yes": True, "true": True, "no": False, "false": False}
+    if str(said).lower() not in answers:
+        raise InputError(f"{column}={said!r} is neither yes nor no; give one of them.")
+    return answers[str(said).lower()]

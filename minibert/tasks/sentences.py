@@ -1,0 +1,326 @@
+"""A class, or a number, for a sentence or a pair of sentences: GLUE, its stand-ins, and tables of one's own.
+
+The model reads `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, the longer text cut at its end where
+there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1).
+"""
+
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert import metrics
+from minibert.data import glue, stand_ins as pairs, tables
+from minibert.data.glue import TextExample
+from minibert.errors import InputError
+from minibert.files import atomic_text
+from minibert.model.batch import Feature, Sequence
+from minibert.tasks import submissions
+from minibert.tasks.cuts import with_marks
+from minibert.tasks.own_files import check_columns, own_file, read_own
+from minibert.tasks.task import Mistake, Task, softmax
+
+UNLABELLED = {"label": None}  # how a table without labels is read
+MOST_RARE = 5  # classes that a warning names
+BLOCK = 4096  # examples that are tokenised together
+NAME_OF_FILES = {"qnli-dev": "qnli"}  # where the reader calls it otherwise
+METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": metrics.accuracy,
+    "f1": metrics.f1,
+    "matthews": metrics.matthews,
+    "pearson": metrics.pearson,
+    "spearman": metrics.spearman,
+}
+
+
+class Sentences(Task):
+    """What all these tasks have in common; `read` and `write` differ.
+
+    A prediction is `{"label": name, "probabilities": {name: p}}`, or `{"value": x}` where the answer is a
+    number.
+
+    Parameters
+    ----------
+    name, title : as in `Task`.
+    classes : in the order of the outputs, () to take them from the data; None where the answer is a number.
+    scored : names in `METRICS`, the one that models are chosen by first.
+    pair : whether there are two sentences; None leaves that to the data.
+    """
+
+    max_length = 128
+    command = "classify"
+    refuses_blanks = False  # official files are taken as they are, with a warning
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        classes: Many[str] | None,
+        scored: Many[str],
+        pair: bool | None = None,
+    ) -> None:
+        self.name, self.title, self.pair = name, title, pair
+        self.kind = "regress" if classes is None else "classify"
+        self.metric, self.scored = scored[0], tuple(scored)
+        self.official = tuple(classes or ())
+
+    def labels(self, examples: Many[TextExample]) -> tuple[str, ...]:
+        if self.kind == "regress" or self.official or not examples:
+            return self.official
+        found = {example.label for example in examples} - {None}
+        if len(found) < 2:
+            raise InputError(
+                f"The examples to learn from have {len(found)} label{'' if len(found) == 1 else 's'} "
+                f"({', '.join(found) or 'none'}); a class needs another one to be told from."
+            )
+        numbers = all(re.fullmatch("-?[0-9]{1,18}", label) for label in found)
+        return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
+
+    def features(
+        self,
+        examples: Iterable[TextExample],
+        tokenizer: Any,
+        labels: tuple[str, ...],
+        max_length: int,
+        training: bool,
+    ) -> Iterator[Feature]:
+        numbers = {label: number for number, label in enumerate(labels)}
+        examples, done, blank = iter(examples), 0, []
+        while block := list(islice(examples, BLOCK)):
+            first, second = [e.first for e in block], [e.second for e in block]
+            if None in second and any(text is not None for text in second):
+                raise InputError(
+                    "Some examples have a second text and others have none; give all or none one."
+                )
+            encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=max_length)
+            found = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
+            for number, (example, one, cut) in enumerate(found, start=done):
+                if _is_blank(one) and len(one) < max_length:
+                    blank.append(example.id)
+                    if self.refuses_blanks:
+                        raise InputError(
+                            f"{self.place(example)} has an empty sentence, or one without a piece in the "
+                            "vocabulary; fill it or leave the example out."
+                        )
+                sequence = Sequence(one.ids, one.token_type_ids, cut=cut)
+                label = self._label(example, numbers, training)
+                yield Feature((sequence,), label, None, number)
+            done += len(block)
+        if blank:
+            warnings.warn(
+                f"{len(blank):,} of {done:,} examples have an empty sentence, the first is {blank[0]}.",
+                stacklevel=2,
+            )
+
+    def warn_rare(self, train: Many[TextExample], dev: Many[TextExample], labels: tuple[str, ...]) -> None:
+        learnt, measured = (Counter(example.label for example in part) for part in (train, dev))
+        rare = [label for label in labels if learnt[label] < 2 or not measured[label]]
+        if not rare:
+            return
+        found = []
+        for label in rare[:MOST_RARE]:
+            place = ""
+            if learnt[label] == 1:
+                place = self.place(next(example for example in train if example.label == label))
+                place = f" ({place[0].lower()}{place[1:]})"
+            found.append(
+                f"{label!r} with {learnt[label]:,} to learn from{place} and {measured[label]:,} to measure on"
+            )
+        more = f"; and {len(rare) - MOST_RARE:,} more" if len(rare) > MOST_RARE else ""
+        warnings.warn(
+            f"Too few examples of {len(rare):,} of {len(labels):,} classes: {'; '.join(found)}{more}. The "
+            "metrics say nothing of a class with none to measure on; give more examples, or join classes.",
+            stacklevel=2,
+        )
+
+    def place(self, example: TextExample) -> str:
+        """Return where a person finds an example, as the beginning of a sentence."""
+        return f"Example {example.id}"
+
+    def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> float | int | None:
+        if example.label is None:
+            if training:
+                raise InputError(
+                    f"{self.place(example)} has no label to learn from; give a file with labels."
+                )
+            return None
+        if self.kind == "regress":
+            return float(example.label)
+        if example.label not in numbers:
+            known = ", ".join(list(numbers)[:16])
+            raise InputError(
+                f"{self.place(example)} has the label {example.label!r}, which no example to learn from "
+                f"has ({known}); correct it or add examples of it."
+            )
+        return numbers[example.label]
+
+    def predict(
+        self,
+        examples: Many[TextExample],
+        features: Many[Feature],
+        outputs: Many[np.ndarray],
+        labels: tuple[str, ...],
+        tuned: dict[str, float],
+    ) -> list[dict[str, Any]]:
+        if self.kind == "regress":
+            return [{"value": float(one[0])} for one in outputs]
+        return [_chosen(one, labels) for one in outputs]
+
+    def score(self, examples: Many[TextExample], predictions: Many[dict[str, Any]]) -> dict[str, float]:
+        """Compute the task's metrics; a correlation with what is constant counts as 0."""
+        gold, found = self._numbers(examples, predictions)
+        return {name: _metric(name, gold, found) for name in self.scored}
+
+    def statistic(
+        self, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> Callable[[np.ndarray], float]:
+        gold, found = self._numbers(examples, predictions)
+        return lambda indices: _metric(self.metric, gold[indices], found[indices])
+
+    # -> (n,) (n,)
+    def _numbers(
+        self, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Turn expected and predicted answers into numbers; of two classes the second is the positive one."""
+        unlabelled = next((example.id for example in examples if example.label is None), None)
+        if unlabelled is not None:
+            raise InputError(f"Example {unlabelled} has no label to score against; choose a labelled split.")
+        gold = [example.label for example in examples]
+        if self.kind == "regress":
+            return np.array(gold, np.float64), np.array([p["value"] for p in predictions], np.float64)
+        found = [prediction["label"] for prediction in predictions]
+        names = dict.fromkeys([*self.official, *sorted({*gold, *found})])
+        place = {name: number for number, name in enumerate(names)}
+        return np.array([place[name] for name in gold]), np.array([place[name] for name in found])
+
+    def write(
+        self, folder: Path, split: str, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> list[Path]:
+        """Write a table of ids, answers and texts; tabs, line ends and quotation marks are quoted as in
+        CSV."""
+        answers = [p["value"] if self.kind == "regress" else p["label"] for p in predictions]
+        rows = [("id", "prediction", *self.asked(examples[0]))] if examples else []
+        rows += [(e.id, str(a), *self.asked(e).values()) for e, a in zip(examples, answers, strict=True)]
+        path = folder / f"{split}_predictions.tsv"
+        atomic_text(path, "".join("\t".join(map(_cell, row)) + "\n" for row in rows))
+        return [path]
+
+    def mistakes(self, examples: Many[TextExample], predictions: Many[dict[str, Any]]) -> list[Mistake]:
+        """Wrong classes, the one whose right class was the least likely first; numbers by their error."""
+        found = []
+        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+            text = "\n".join(filter(None, (example.first, example.second)))
+            if self.kind == "regress":
+                expected, said = float(example.label), prediction["value"]
+                found.append(Mistake(text, f"{expected:g}", f"{said:.3f}", abs(expected - said), number))
+            elif prediction["label"] != example.label:
+                chance = max(prediction["probabilities"].get(example.label, 0.0), 1e-300)
+                found.append(Mistake(text, example.label, prediction["label"], -math.log(chance), number))
+        return sorted(found, key=lambda mistake: -mistake.badness)
+
+    def as_read(self, mistake: Mistake, example: TextExample, tokenizer: Any, max_length: int) -> Mistake:
+        texts = with_marks(tokenizer, max_length, example.first, example.second)
+        return mistake._replace(text="\n".join(texts))
+
+    def classes(
+        self, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> tuple[list[str], list[str]] | None:
+        if self.kind == "regress":
+            return None
+        return [example.label for example in examples], [one["label"] for one in predictions]
+
+
+class Glue(Sentences):
+    """A task of GLUE from its official files, or from data that stand in for it."""
+
+    def __init__(self, name: str, title: str) -> None:
+        self.stand_in = NAME_OF_FILES.get(name, name) if name not in glue.TASKS else None
+        task = pairs.STAND_INS[name].task if name in pairs.STAND_INS else self.stand_in or name
+        self.spec = glue.TASKS[task]
+        super().__init__(name, title, self.spec.labels or None, self.spec.metrics, self.spec.pair)
+
+    def read(self, data: Path, split: str) -> list[TextExample]:
+        if self.stand_in is not None:
+            return pairs.read(self.stand_in, data, split)
+        return glue.read(self.name, data, split)
+
+    def write(
+        self, folder: Path, split: str, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+    ) -> list[Path]:
+        """Write the file that GLUE's server takes."""
+        return [submissions.write(folder, self.name, split, examples, predictions)]
+
+
+class OwnTexts(Sentences):
+    """A table of one's own: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder.
+
+    Parameters
+    ----------
+    name : "classify" or "regress".
+    title : a line for people.
+    columns : arguments of `tables.read_texts`.
+    """
+
+    refuses_blanks = True
+
+    def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
+        check_columns(name, columns, ("text", "second", "label", "id", "delimiter", "header"))
+        self.columns = dict(columns)
+        self._files: list[Path] = []  # that were read
+        is_number = name == "regress"
+        scored = ("spearman", "pearson") if is_number else ("accuracy", "matthews")
+        super().__init__(name, title, None if is_number else (), scored)
+
+    def read(self, data: Path, split: str) -> list[TextExample]:
+        self._files.append(own_file(data, split))
+        given = self.columns | {"numeric": self.kind == "regress"}
+        return read_own(tables.read_texts, data, split, given, UNLABELLED)
+
+    def place(self, example: TextExample) -> str:
+        for path in self._files:
+            # The columns of a file without labels, where it has none: "test" admits those.
+            line = read_own(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
+            if line is not None:
+                return f"Line {line:,} of {path.name}"
+        return super().place(example)
+
+    def asked(self, example: TextExample) -> dict[str, str]:
+        second = {} if example.second is None else {"second": example.second}
+        return {"text": example.first} | second
+
+
+def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
+    """Make the task of that name."""
+    return OwnTexts(name, title, columns) if name in ("classify", "regress") else Glue(name, title)
+
+
+def _is_blank(encoding: Any) -> bool:
+    """Whether a text has no piece: `[CLS] [SEP]`, or `[CLS] [SEP] B [SEP]`, or `[CLS] A [SEP] [SEP]`."""
+    return encoding.n_first == 2 or len(encoding) - encoding.n_first == 1
+
+
+def _cell(text: str) -> str:
+    """Quote a column as in CSV where it could be taken for more or less than itself."""
+    return f'"{text.replace(chr(34), 2 * chr(34))}"' if re.search('[\t\r\n"]', text) else text
+
+
+# scores (K,)
+def _chosen(scores: np.ndarray, labels: tuple[str, ...]) -> dict[str, Any]:
+    chances = softmax(scores)
+    return {
+        "label": labels[int(chances.argmax())],
+        "probabilities": dict(zip(labels, chances.tolist(), strict=True)),
+    }
+
+
+# gold (n,)  found (n,)
+def _metric(name: str, gold: np.ndarray, found: np.ndarray) -> float:
+    value = float(METRICS[name](gold, found))
+    return value if math.isfinite(value) else 0.0

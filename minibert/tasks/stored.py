@@ -1,0 +1,105 @@
+"""What lies beside a model and says what it is for: `task.json`, or `tagger.json` beside LSTMs."""
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import repr as short
+from typing import ClassVar, Self
+
+from minibert.errors import InputError, MissingFile
+from minibert.files import atomic_text
+from minibert.json_files import misfit_of, read_json
+from minibert.model.head_kinds import KINDS
+from minibert.tasks import registry
+
+TASK_FILE = "task.json"
+OPTIONS_FILE = "finetune.json"
+TAGGER_FILE = "tagger.json"  # of the feature-based approach
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What all such files say; the subclasses have more fields and check them.
+
+    Attributes
+    ----------
+    task, labels, max_length : what the model answers, and how it is asked.
+    """
+
+    task: str
+    labels: tuple[str, ...]
+    max_length: int
+
+    FILE: ClassVar[str]
+    AGAIN: ClassVar[str]  # what to do where it can't be read
+
+    def save(self, folder: Path) -> None:
+        """Write it."""
+        text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
+        atomic_text(folder / self.FILE, text + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read it.
+
+        Raises
+        ------
+        InputError
+            When the folder has none, or none that can be read.
+        """
+        path = folder / cls.FILE
+        try:
+            fields = read_json(path, advice=cls.AGAIN)
+        except MissingFile as error:
+            if (folder / OPTIONS_FILE).exists():
+                advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
+            else:
+                advice = "make one with minibert finetune"
+            raise InputError(
+                f"{folder} holds no fine-tuned model ({cls.FILE} is missing); {advice}."
+            ) from error
+        wrong = misfit_of(cls, fields)
+        stored = None if wrong else cls(**fields | {"labels": tuple(fields["labels"])})
+        if wrong := wrong or stored._wrong():
+            raise InputError(f"{path} can't be read: {wrong}; {cls.AGAIN}.")
+        return stored
+
+    def _wrong(self) -> str | None:
+        """Return what is wrong with values that are of the right types; None if nothing is."""
+        if len(set(self.labels)) < len(self.labels):
+            return f"'labels' is {short(list(self.labels))}, expected each name once"
+        if self.max_length < 4:
+            return f"'max_length' is {self.max_length}, expected at least 4"
+        try:
+            task = registry.create(self.task, dict(self.columns))
+        except InputError as error:
+            return str(error).rstrip(".")
+        if KINDS[task.kind].outputs is None and not self.labels:
+            return f"'labels' is [], expected a name for each class of {task.name}"
+        return None
+
+    def check_positions(self, folder: Path, positions: int) -> None:
+        """Raise InputError when the model beside the file knows fewer positions than it asks for."""
+        if self.max_length > positions:
+            raise InputError(
+                f"{folder / self.FILE} asks for sequences of {self.max_length} tokens, but the model has "
+                f"{positions} positions; the two files belong to different models."
+            )
+
+
+@dataclass(frozen=True)
+class TaskFile(Stored):
+    """What `task.json` says about the model beside it."""
+
+    columns: dict[str, str] = dataclasses.field(default_factory=dict)
+    tuned: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    FILE = TASK_FILE
+    AGAIN = "fine-tune the model again"
+
+    def _wrong(self) -> str | None:
+        if not all(map(math.isfinite, self.tuned.values())):
+            return f"'tuned' is {short(self.tuned)}, expected finite numbers"
+        return super()._wrong()

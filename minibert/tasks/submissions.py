@@ -1,0 +1,82 @@
+"""GLUE's submission files: one table for each task, named and spelled as the server wants it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from minibert.data.glue import HIGHEST_SCORE, TextExample
+from minibert.errors import InputError
+from minibert.files import atomic_text
+
+FILES = {
+    "cola": "CoLA",
+    "sst2": "SST-2",
+    "mrpc": "MRPC",
+    "stsb": "STS-B",
+    "qqp": "QQP",
+    "mnli": "MNLI-m",
+    "mnli-mm": "MNLI-mm",
+    "qnli": "QNLI",
+    "rte": "RTE",
+    "wnli": "WNLI",
+    "ax": "AX",
+}
+
+
+def write(
+    folder: str | Path,
+    task: str,
+    split: str,
+    examples: Sequence[TextExample],
+    predictions: Sequence[dict[str, Any]],
+) -> Path:
+    """Write `RTE.tsv` and the like: a header, then the index of each example and its answer.
+
+    Classes are spelled as in the training files, scores of STS-B are clipped to 0 .. 5.
+
+    Parameters
+    ----------
+    folder : is made if it does not exist.
+    task : a task of GLUE, or what stands in for one.
+    split : of another than "test" the name says it: `RTE-dev.tsv`.
+    examples, predictions : one prediction for each example, with `label` or `value`.
+
+    Returns
+    -------
+    The path of the file.
+    """
+    name = FILES.get(task, task) + ("" if split == "test" else f"-{split}")
+    path = Path(folder) / f"{name}.tsv"
+    rows = [f"{index}\t{_answer(one)}" for index, one in zip(indices(examples), predictions, strict=True)]
+    atomic_text(path, "\n".join(["index\tprediction", *rows]) + "\n")
+    return path
+
+
+def indices(examples: Sequence[TextExample]) -> list[str]:
+    """Return the official index of each example: the one in the file, or else its row from 0."""
+    own = [example.id for example in examples]
+    return own if all(index.isdigit() for index in own) else [str(row) for row in range(len(own))]
+
+
+def _answer(prediction: dict[str, Any]) -> str:
+    if "value" in prediction:
+        return f"{min(max(prediction['value'], 0.0), HIGHEST_SCORE):.3f}"
+    return prediction["label"]
+
+
+def majority(examples: Sequence[TextExample], count: int) -> list[dict[str, Any]]:
+    """Return the most frequent class of some examples, as the prediction for `count` others.
+
+    It is what the paper submitted for WNLI, whose dev set is made so that models do worse than it.
+
+    Raises
+    ------
+    InputError
+        When the labels are not classes.
+    """
+    labels = Counter(example.label for example in examples)
+    if None in labels or any(isinstance(label, float) for label in labels):
+        raise InputError("There is no most frequent class where examples have scores or no labels at all.")
+    label = min(labels, key=lambda one: (-labels[one], one))
+    return [{"label": label, "probabilities": {label: 1.0}}] * count

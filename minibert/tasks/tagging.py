@@ -1,0 +1,336 @@
+"""A tag for every word, read off its first piece (Devlin et al. 2019, section 5.3): `ner`, and own files.
+
+The words around a sentence that are not its own are those of its document, as many as fit; see `contexts`.
+There is no CRF: tags are chosen word by word, and one that contradicts its neighbours is left to the scorer.
+"""
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minibert.data import ner, tables
+from minibert.data.ner import TaggedSentence
+from minibert.errors import InputError, MissingFile
+from minibert.files import atomic_text
+from minibert.metrics import entities
+from minibert.metrics.entities import OUTSIDE
+from minibert.model.batch import Feature, Sequence
+from minibert.tasks.contexts import longest_word, windows
+from minibert.tasks.own_files import check_columns, read_own
+from minibert.tasks.task import Mistake, Task
+
+# What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.
+FILES = {
+    "train": ("eng.train", "train.txt", "train.conll", "train.bio"),
+    "dev": ("eng.testa", "valid.txt", "dev.txt", "valid.conll", "dev.conll", "dev.bio"),
+    "test": ("eng.testb", "test.txt", "test.conll", "test.bio"),
+}
+COLUMNS = ("words", "tags", "layout", "delimiter", "header")  # arguments of `tables.read_tags`
+MOST_TOLD = 8  # kinds of unknown tags that are named
+NOTHING = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
+
+
+def create(name: str, _: str, columns: Mapping[str, str]) -> "Tagging":
+    """Make the task of that name: "ner", "ner-sentences" or "tag"."""
+    check_columns(name, columns, COLUMNS)
+    return Tagging(name, columns, by_document=name != "ner-sentences")
+
+
+class Tagging(Task):
+    """A tag for each word; tags of the form O, B-TYPE and I-TYPE are those of named entities.
+
+    Parameters
+    ----------
+    name : as the command line has it; "tag" reads one's own files, any other CoNLL-2003's.
+    columns : of one's own files.
+    by_document : show each sentence with its neighbours in the document; else by itself.
+    """
+
+    kind = "tag"
+    command = "tag"
+    label_field = "tags"
+    metric = "f1"
+    max_length = 512
+
+    def __init__(self, name: str = "ner", columns: Mapping[str, str] | None = None, by_document: bool = True):
+        self.name = name
+        self.columns = dict(columns or {})
+        self.by_document = by_document
+        what = "Tags of words" if name == "tag" else "Named entities, CoNLL-2003"
+        self.title = what + ("" if by_document else ", sentence by sentence")
+
+    def read(self, data: Path, split: str) -> list[TaggedSentence]:
+        """Read the sentences of a split."""
+        if self.name == "tag":
+            unlabelled = {"tags": None, "labelled": False}
+            return read_own(tables.read_tags, data, split, self.columns, unlabelled, FILES[split])
+        if not Path(data).is_dir():
+            raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
+        found = [path for file in FILES[split] if (path := Path(data) / file).is_file()]
+        if not found:
+            raise MissingFile(
+                f"{data} has no file of the split {split!r}; one of {', '.join(FILES[split])} is expected."
+            )
+        return ner.read(found[0])
+
+    def labels(self, examples: Many[TaggedSentence]) -> tuple[str, ...]:
+        """O, then the others in the order of the alphabet; of every type of entity B- and I- both."""
+        tags = {tag for example in examples for tag in _tags_of(example)}
+        if not tags:
+            return ()
+        if _are_entities(tags):
+            types = sorted({tag[2:] for tag in tags} - {""})
+            return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
+        return tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag)))
+
+    def features(
+        self,
+        examples: Iterable[TaggedSentence],
+        tokenizer: Any,
+        labels: tuple[str, ...],
+        max_length: int,
+        training: bool,
+    ) -> Iterator[Feature]:
+        """Lay windows over the documents, in order; `example` is the first sentence that each asks about.
+
+        A word longer than a sixth of `max_length` loses its last pieces. A word without any, a control
+        character perhaps, has no row when training; else its row is `NOTHING`.
+
+        Raises
+        ------
+        InputError
+            When `training` and a tag is missing or is none of `labels`.
+        """
+        numbers = {label: number for number, label in enumerate(labels)}
+        before = 0
+        for sentences in self._documents(examples):
+            tags = _numbered(sentences, numbers, before, training)
+            ends = np.cumsum([len(sentence.words) for sentence in sentences])
+            for feature in _features(sentences, ends, tags, tokenizer, max_length, training):
+                yield feature._replace(example=before + feature.example)
+            before += len(sentences)
+
+    def warn_unknown(self, examples: Many[TaggedSentence], labels: tuple[str, ...]) -> None:
+        """Which tags were never learnt, how often they are there, and where first."""
+        places = [
+            (tag, number)
+            for number, example in enumerate(examples, start=1)
+            for tag in example.tags or ()
+            if tag not in labels
+        ]
+        if places:
+            kinds = Counter(tag for tag, _ in places).most_common()
+            named = ", ".join(f"{tag} ({count:,})" for tag, count in kinds[:MOST_TOLD])
+            more = f" and {len(kinds) - MOST_TOLD:,} others" if len(kinds) > MOST_TOLD else ""
+            words = sum(len(example.words) for example in examples)
+            warnings.warn(
+                f"{len(places):,} of {words:,} words have a tag that nothing was learnt of: {named}{more}; "
+                f"the first is in sentence {places[0][1]:,}. They count as mistakes.",
+                stacklevel=3,
+            )
+
+    def _documents(self, examples: Iterable[TaggedSentence]) -> Iterator[list[TaggedSentence]]:
+        """Yield what belongs together: the sentences of a document, or each one by itself."""
+        if self.by_document:
+            for _, sentences in groupby(examples, key=lambda example: example.document):
+                yield list(sentences)
+        else:
+            yield from ([example] for example in examples)
+
+    def predict(
+        self,
+        examples: Many[TaggedSentence],
+        features: Many[Feature],
+        outputs: Many[np.ndarray],
+        labels: tuple[str, ...],
+        tuned: dict[str, float],
+    ) -> list[list[str]]:
+        """Choose the likeliest tag of every word; O for a word that the model can't see."""
+        bounds = sentence_bounds(examples)
+        rows = np.concatenate([np.empty(0, np.int32), *(feature.rows for feature in features)])
+        if len(rows) != bounds[-1]:
+            raise ValueError(f"{len(rows)} words were asked about, the examples have {bounds[-1]}.")
+        scores = np.concatenate([np.empty((0, len(labels))), *outputs])
+        return predicted_tags(scores, rows != NOTHING, bounds, labels)
+
+    def score(self, examples: Many[TaggedSentence], predictions: Many[list[str]]) -> dict[str, float]:
+        """Of whole entities f1, precision and recall, in all and by type; of words, accuracy.
+
+        A tag that is not of an entity counts as an entity of one word: F1 of such tags is that of all but O,
+        which is accuracy where there is no O. One that was never learnt is missed.
+        """
+        found = entities.conlleval(*_comparable(examples, predictions))
+        scores = {name: found[name] / 100 for name in ("f1", "precision", "recall", "accuracy")}
+        return scores | {f"f1_{kind}": one["f1"] / 100 for kind, one in found["types"].items()}
+
+    def statistic(
+        self, examples: Many[TaggedSentence], predictions: Many[list[str]]
+    ) -> Callable[[np.ndarray], float]:
+        """F1 over some sentences."""
+        counts = entities.sentence_counts(*_comparable(examples, predictions))
+        return lambda indices: entities.f1_of(counts[indices]) / 100
+
+    def write(
+        self,
+        folder: Path,
+        split: str,
+        examples: Many[TaggedSentence],
+        predictions: Many[list[str]],
+    ) -> list[Path]:
+        """Columns as conlleval reads them: word, true tag where it is known, predicted tag."""
+        path = Path(folder) / f"{split}_predictions.conll"
+        lines = []
+        for example, found in zip(examples, predictions, strict=True):
+            columns = [example.words, *filter(None, [example.tags]), found]
+            shown = [[re.sub(r"\s", "_", one) or "_" for one in column] for column in columns]
+            lines += [" ".join(row) + "\n" for row in zip(*shown, strict=True)] + ["\n"]
+        atomic_text(path, "".join(lines))
+        return [path]
+
+    def asked(self, example: TaggedSentence) -> dict[str, list[str]]:
+        return {"words": list(example.words)} if self.name == "tag" else {}
+
+    def mistakes(self, examples: Many[TaggedSentence], predictions: Many[list[str]]) -> list[Mistake]:
+        """Sentences with entities missed, made up or cut wrongly, those with most of them first."""
+        gold, predicted = _comparable(examples, predictions)
+        found = []
+        for number, (example, *tags) in enumerate(zip(examples, gold, predicted, strict=True)):
+            sides = [entities.chunks(one) for one in tags]
+            if wrong := set(sides[0]) ^ set(sides[1]):
+                shown = (entities_text(example.words, chunks) for chunks in sides)
+                found.append(Mistake(" ".join(example.words), *shown, float(len(wrong)), number))
+        return sorted(found, key=lambda mistake: -mistake.badness)
+
+    def classes(
+        self, examples: Many[TaggedSentence], predictions: Many[list[str]]
+    ) -> tuple[list[str], list[str]]:
+        """Return the types of all words, without B- and I-."""
+        sides = _comparable(examples, predictions)
+        return tuple([tag.partition("-")[2] or tag for tags in side for tag in tags] for side in sides)
+
+
+def sentence_bounds(examples: Many[TaggedSentence]) -> np.ndarray:
+    """(S+1,) number of words before each sentence, and of all."""
+    return np.concatenate([[0], np.cumsum([len(one.words) for one in examples], dtype=np.int64)])
+
+
+# scores (T,K)  seen (T,) bool  bounds (S+1,) -> S lists
+def predicted_tags(
+    scores: np.ndarray, seen: np.ndarray, bounds: np.ndarray, labels: Many[str]
+) -> list[list[str]]:
+    """Choose the likeliest tag of every word, sentence by sentence; O where a word was not seen."""
+    pairs = zip(scores.argmax(-1).tolist(), seen.tolist(), strict=True)
+    tags = [labels[best] if known else OUTSIDE for best, known in pairs]
+    return [tags[begin:end] for begin, end in pairwise(bounds.tolist())]
+
+
+def tag_numbers(examples: Many[TaggedSentence], labels: Many[str]) -> np.ndarray:
+    """(T,) int32 the tags of all words as numbers of labels.
+
+    Raises
+    ------
+    InputError
+        When a sentence has no tags, or one that is no label.
+    """
+    return _numbered(examples, {label: number for number, label in enumerate(labels)}, 0, training=True)
+
+
+def entities_text(words: Many[str], chunks: Many[entities.Chunk]) -> str:
+    """`PER Peter Blackburn; LOC Brussels`."""
+    return "; ".join(f"{kind} {' '.join(words[first:last])}" for kind, first, last in chunks) or "none"
+
+
+def _are_entities(tags: Iterable[str]) -> bool:
+    return all(map(ner.is_entity_tag, tags))
+
+
+def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
+    if example.tags is None:
+        raise InputError(
+            f"The sentence {' '.join(example.words)[:60]!r} has no tags to learn from or to compare with; "
+            "give a file that has them."
+        )
+    return example.tags
+
+
+def _comparable(
+    examples: Many[TaggedSentence], predictions: Many[list[str]]
+) -> tuple[list[Many[str]], list[Many[str]]]:
+    """Return true and predicted tags; those of parts of speech and the like as entities of one word each.
+
+    Each tag is looked at by itself: one in dev that is like no other changes nothing for those.
+    """
+    sides = [_tags_of(example) for example in examples], list(predictions)
+    every = {tag for side in sides for tags in side for tag in tags}
+    if all(map(_tells_entity, every)):
+        return sides
+    named = {tag: tag if _tells_entity(tag) else f"B-{tag}" for tag in every}
+    return tuple([[named[tag] for tag in tags] for tags in side] for side in sides)
+
+
+def _tells_entity(tag: str) -> bool:
+    """Whether a scorer takes a tag for O, or for a part of an entity with a type."""
+    prefix, _, kind = tag.partition("-")
+    return tag == OUTSIDE or (prefix in ("B", "I", "E", "S") and bool(kind))
+
+
+# -> (words of all sentences,)
+def _numbered(
+    sentences: Many[TaggedSentence], numbers: Mapping[str, int], before: int, training: bool
+) -> np.ndarray | None:
+    """Turn the tags into numbers; None where one is not known and need not be.
+
+    Parameters
+    ----------
+    before : how many sentences there were before these.
+    """
+    if not training and any(sentence.tags is None for sentence in sentences):
+        return None
+    tags = [tag for sentence in sentences for tag in _tags_of(sentence)]
+    unknown = next((tag for tag in tags if tag not in numbers), None)
+    if unknown is None:
+        return np.array([numbers[tag] for tag in tags], np.int32)
+    if training:
+        raise InputError(
+            f"The tag {unknown!r} between sentences {before + 1} and {before + len(sentences)} is none of "
+            f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
+        )
+    return None
+
+
+# ends (m,)  tags (n,)
+def _features(
+    sentences: Many[TaggedSentence],
+    ends: np.ndarray,
+    tags: np.ndarray | None,
+    tokenizer: Any,
+    max_length: int,
+    training: bool,
+) -> Iterator[Feature]:
+    """Yield the windows over one document; `example` counts its sentences."""
+    room = max_length - 2
+    words = [word for sentence in sentences for word in sentence.words]
+    if not words:
+        return
+    encoded = tokenizer.encode_batch(words, add_special_tokens=False, threads=1)
+    pieces = np.minimum(np.diff(encoded.cu_seqlens), longest_word(room))
+    for begin, end, first, last in windows(pieces, ends, room):
+        places = np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1
+        rows = np.where(pieces[first:last], places[first - begin : last - begin], NOTHING)
+        own = None if tags is None else tags[first:last]
+        if training:
+            own, rows = own[rows != NOTHING], rows[rows != NOTHING]
+            if not len(rows):
+                continue
+        starts = encoded.cu_seqlens[begin:end]
+        inside = [encoded.ids[s : s + n] for s, n in zip(starts, pieces[begin:end], strict=True)]
+        ids = np.concatenate([[tokenizer.cls_id], *inside, [tokenizer.sep_id]]).astype(np.int32)
+        sequence = Sequence(ids, np.zeros(len(ids), np.int32))
+        example = int(np.searchsorted(ends, first, side="right"))
+        yield Feature((sequence,), own, rows.astype(np.int32), example)

@@ -1,0 +1,168 @@
+"""What every downstream task answers: how it reads, asks, decodes, scores and writes.
+
+    files -> examples -> features -> (the model) -> outputs -> predictions -> scores, files, mistakes
+
+Everything on the way that is particular to a task is a method of its `Task`; what trains, predicts and
+reports treats all tasks alike.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.model.batch import Feature
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head
+
+SPLITS = ("train", "dev", "test")
+
+
+# scores (K,) -> (K,) float64
+def softmax(scores: Any) -> np.ndarray:
+    """Turn the outputs of a head into probabilities."""
+    wide = np.asarray(scores, np.float64)
+    chances = np.exp(wide - wide.max(initial=-np.inf))
+    return chances / chances.sum()
+
+
+class Mistake(NamedTuple):
+    """A prediction that is wrong, for a person to look at."""
+
+    text: str  # what was asked, as a person reads it
+    expected: str
+    found: str
+    badness: float  # larger is worse: what the mistakes are ordered by
+    example: int = 0  # its number
+
+
+class Task(ABC):
+    """One downstream task.
+
+    Attributes
+    ----------
+    name : as the command line has it.
+    kind : of its head.
+    metric : the key of `score` that models are chosen by; larger is better.
+    title : a line for people.
+    max_length : longest sequence by default, [CLS] and [SEP] included.
+    """
+
+    name: str
+    kind: str
+    metric: str
+    title: str
+    max_length: int = 128
+    command: str = "predict"  # of minibert that asks such a model
+    label_field: str = "label"  # of an example: what is expected of it, None where that is not known
+    skips_unlabelled: bool = False  # whether examples without labels are left out where the others are scored
+
+    @abstractmethod
+    def read(self, data: Path, split: str) -> list[Any]:
+        """Read the examples of "train", "dev" or "test" in a folder of official files.
+
+        Raises
+        ------
+        InputError
+            When the file is missing or is not one of this task.
+        """
+
+    def labels(self, examples: Sequence[Any]) -> tuple[str, ...]:
+        """Names of the classes or tags in the order of the outputs; () where outputs are not classes."""
+        return ()
+
+    def head(self, labels: tuple[str, ...]) -> Head:
+        """Say what stands on the encoder."""
+        fixed = KINDS[self.kind].outputs
+        return Head(self.kind, len(labels) if fixed is None else fixed)
+
+    @abstractmethod
+    def features(
+        self,
+        examples: Iterable[Any],
+        tokenizer: Any,
+        labels: tuple[str, ...],
+        max_length: int,
+        training: bool,
+    ) -> Iterator[Feature]:
+        """Yield what the model is asked about each example; `Feature.example` counts the examples.
+
+        Parameters
+        ----------
+        training : the label has to be known; examples that teach nothing may be left out.
+        """
+
+    def warn_unknown(self, examples: Sequence[Any], labels: tuple[str, ...]) -> None:
+        """Warn of examples whose label is none of the model's; most tasks refuse such examples instead."""
+        return
+
+    def warn_rare(self, train: Sequence[Any], dev: Sequence[Any], labels: tuple[str, ...]) -> None:
+        """Warn of classes of texts with too few examples to be learnt or measured."""
+        return
+
+    def is_labelled(self, example: Any) -> bool:
+        """Whether the label of an example is known."""
+        return getattr(example, self.label_field) is not None
+
+    def average(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+        """Average the outputs of several models for one feature (the paper's ensemble)."""
+        return np.mean(outputs, axis=0)
+
+    def tune(
+        self, examples: Sequence[Any], features: Sequence[Feature], outputs: Sequence[np.ndarray]
+    ) -> dict[str, float]:
+        """Choose on dev what is kept with the model, such as the threshold of "no answer"."""
+        return {}
+
+    @abstractmethod
+    def predict(
+        self,
+        examples: Sequence[Any],
+        features: Sequence[Feature],
+        outputs: Sequence[np.ndarray],
+        labels: tuple[str, ...],
+        tuned: dict[str, float],
+    ) -> list[Any]:
+        """Make a prediction of every example, which JSON can say."""
+
+    @abstractmethod
+    def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+        """Compute the official metrics, as fractions of one where they are percentages of something."""
+
+    @abstractmethod
+    def write(
+        self, folder: Path, split: str, examples: Sequence[Any], predictions: Sequence[Any]
+    ) -> list[Path]:
+        """Write the task's official files; return their paths."""
+
+    @abstractmethod
+    def mistakes(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[Mistake]:
+        """Every wrong prediction, the worst first."""
+
+    def asked(self, example: Any) -> dict[str, Any]:
+        """Return what stands beside the prediction in JSON: the texts of a table of one's own, by role."""
+        return {}
+
+    def as_read(self, mistake: Mistake, example: Any, tokenizer: Any, max_length: int) -> Mistake:
+        """Mark in a mistake where the model stopped reading; for tasks whose texts are cut."""
+        return mistake
+
+    def classes(
+        self, examples: Sequence[Any], predictions: Sequence[Any]
+    ) -> tuple[list[str], list[str]] | None:
+        """Return expected and predicted classes for a confusion matrix; None where there is none."""
+        return None
+
+    def statistic(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Callable[[np.ndarray], float]:
+        """Return the metric as a function of numbers of examples, repeated ones included, for a bootstrap.
+
+        A task whose `score` takes long overrides it with counts that are made once for each example.
+        """
+
+        def value(indices: np.ndarray) -> float:
+            chosen = indices.tolist()
+            return self.score([examples[i] for i in chosen], [predictions[i] for i in chosen])[self.metric]
+
+        return value

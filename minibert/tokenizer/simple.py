@@ -1,0 +1,102 @@
+"""Learn a WordPiece vocabulary by counting pairs, and encode by longest match, in plain Python.
+
+merging.py makes the same merges and greedy.py finds the same pieces on text of any size; tests hold both
+against this file, which knows words of letters only.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import log
+from typing import TypeVar
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+UNK = SPECIAL_TOKENS.index("[UNK]")
+ROUNDING = 2**16  # gains that differ by less than 1 / ROUNDING nats are equal
+Symbol = TypeVar("Symbol", str, int)
+
+
+def learn(
+    word_counts: Mapping[str, int], vocab_size: int, objective: str = "likelihood", min_frequency: int = 2
+) -> list[str]:
+    """Return special tokens, the alphabet and the pieces that merging its letters makes, in this order.
+
+    Each word starts as its letters, those inside it marked with "##". Then the best pair of neighbours is
+    joined everywhere, again and again: the most frequent pair ("frequency", byte-pair encoding), or the one
+    that makes the text likeliest ("likelihood", WordPiece).
+    """
+    words = [([word[0], *("##" + letter for letter in word[1:])], n) for word, n in word_counts.items()]
+    number = {piece: i for i, piece in enumerate(sorted({piece for word, _ in words for piece in word}))}
+    letters = {piece.removeprefix("##") for piece in number}
+    vocab = [*SPECIAL_TOKENS, *sorted(letters | {"##" + letter for letter in letters})]
+    while len(vocab) < vocab_size:
+        counts, pairs = Counter(), Counter()
+        for word, n in words:
+            for piece in word:
+                counts[piece] += n
+            for pair in neighbours(word):
+                pairs[pair] += n
+        gains = {pair: n for pair, n in pairs.items() if n >= min_frequency}
+        if objective == "likelihood":
+            gains = {pair: round(gain(pair, n, counts) * ROUNDING) for pair, n in gains.items()}
+        if not gains:
+            break
+        # Among equal gains the pair comes first whose left part, then whose right part, is older.
+        best = min(gains, key=lambda pair: (-gains[pair], number[pair[0]], number[pair[1]]))
+        merged = best[0] + best[1].removeprefix("##")
+        words = [(join(word, best, merged), n) for word, n in words]
+        number[merged] = len(number)
+        vocab.append(merged)
+    return vocab
+
+
+def gain(pair: tuple[str, str], n: int, counts: Counter) -> float:
+    """Return what joining all n occurrences of a pair adds to the log-likelihood of the text.
+
+    With p(u) = c(u) / N for each piece u, that is L = sum over u of f(c(u)) - f(N) where f(x) = x log x.
+    Joining takes n off both counts (2 n off the one, where the parts are equal) and off N, and makes n new
+    pieces.
+    """
+
+    def f(x: int) -> float:
+        return x * log(x) if x else 0.0
+
+    total = counts.total()
+    lost = sum(f(counts[part]) - f(counts[part] - times * n) for part, times in Counter(pair).items())
+    return f(n) - lost + f(total) - f(total - n)
+
+
+def neighbours(symbols: Sequence[Symbol]) -> Iterator[tuple[Symbol, Symbol]]:
+    """Yield pairs of neighbours from the left, without overlap: `aaa` holds `aa` once."""
+    last = None
+    for pair in pairwise(symbols):
+        last = None if pair == last else pair
+        if last is not None:
+            yield pair
+
+
+def join(symbols: Sequence[Symbol], pair: tuple[Symbol, Symbol], merged: Symbol) -> list[Symbol]:
+    """Return the symbols with `merged` in place of each pair, from the left."""
+    joined: list[Symbol] = []
+    for symbol in symbols:
+        if joined and (joined[-1], symbol) == pair:
+            joined[-1] = merged
+        else:
+            joined.append(symbol)
+    return joined
+
+
+def encode(word: str, ids: Mapping[str, int]) -> list[int]:
+    """Cut a word into the longest piece that begins it, the longest "##" piece that goes on, and so on: ids.
+
+    A word that can't be finished is one [UNK].
+    """
+    found, begin = [], 0
+    while begin < len(word):
+        mark = "##" if begin else ""
+        end = next((end for end in range(len(word), begin, -1) if mark + word[begin:end] in ids), None)
+        if end is None:
+            return [UNK]
+        found.append(ids[mark + word[begin:end]])
+        begin = end
+    return found

@@ -1,0 +1,311 @@
+"""Checkpoints: everything a run needs to go on exactly, in one safetensors file that is whole or not there.
+
+Tensors `params`, `m`, `v` are the flat buffers; the header carries the rest as JSON (the model's
+configuration, step, place in the data, options) and a checksum of each buffer and of itself.
+"""
+
+import json
+import math
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from minibert.errors import InputError, RunError
+from minibert.files import atomic_tensors, require_readable, writing
+from minibert.json_files import parse_json
+from minibert.model import bilstm
+from minibert.model.config import BertConfig
+from minibert.model.params import (
+    PRETRAINING,
+    Entry,
+    FlatParameters,
+    Head,
+    Parameters,
+    parameter_table,
+)
+from minibert.terminal import emit
+
+FORMAT = "minibert checkpoint 1"
+HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # what has to stand in it
+BUFFERS = ("params", "m", "v")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+# What a run may store beside the buffers, and what each of them has to be.
+STATE: dict[str, Callable[[Any], bool]] = {
+    "step": _is_count,
+    "position": lambda x: x is None or all(map(_is_count, x if isinstance(x, list) else [x])),
+    "seconds": lambda x: type(x) in (int, float) and 0 <= x < math.inf,
+    "tokens": _is_count,
+    "plan": lambda x: isinstance(x, dict),
+}
+_NAME = re.compile(r"step-(\d+)\.safetensors")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What stands in one file.
+
+    Attributes
+    ----------
+    params : the parameters, of a BERT with its head or of a tagger of LSTMs.
+    m, v : (N,) the optimizer's moments.
+    updates : number of updates the optimizer has made.
+    state : what the run stored beside them, some or all of `STATE`, as JSON gives it back.
+    """
+
+    params: FlatParameters
+    m: np.ndarray
+    v: np.ndarray
+    updates: int
+    state: dict[str, Any]
+
+
+def checkpoint_path(folder: str | Path, step: int) -> Path:
+    """Name of the checkpoint after `step` steps; names sort like the steps."""
+    return Path(folder) / f"step-{step:09d}.safetensors"
+
+
+def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, state: dict[str, Any]) -> None:
+    """Write a checkpoint, atomically.
+
+    Parameters
+    ----------
+    path : the file; see `checkpoint_path`.
+    params : saved in their own dtype.
+    optimizer : its `m`, `v` (N,) and `updates`.
+    state : `step`, and more of `STATE`.
+
+    Raises
+    ------
+    RunError
+        When the disk is full or the folder cannot be written; no part of a file is left behind.
+    """
+    tensors = dict(zip(BUFFERS, map(np.asarray, (params.flat, optimizer.m, optimizer.v)), strict=True))
+    header = {
+        "format": FORMAT,
+        **params.description,
+        "updates": optimizer.updates,
+        "crc32": {name: zlib.crc32(tensor) for name, tensor in tensors.items()},
+        "state": state,
+    }
+    header["crc32"]["header"] = _checksum(json.loads(json.dumps(header)))  # as a reader has it
+    # One entry only: safetensors keeps no order among several, and the same run is to write the same bytes.
+    atomic_tensors(path, tensors, {"minibert": json.dumps(header, sort_keys=True)})
+
+
+def _checksum(header: dict[str, Any]) -> int:
+    """Checksum of what a header says, however it is spelt; that of the header itself must not be in it."""
+    return zlib.crc32(json.dumps(header, sort_keys=True).encode())
+
+
+def load_checkpoint(path: str | Path, config: Any = None, warn: Callable[[str], Any] = emit) -> Checkpoint:
+    """Read a checkpoint back, bit for bit.
+
+    Parameters
+    ----------
+    path : the file.
+    config : when given, the configuration that the checkpoint has to have.
+    warn : called with one sentence if the file is of a version that kept no checksum of the header.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, truncated, altered, not a checkpoint of minibert, or of another
+        configuration.
+    """
+    found = _read(Path(path), warn)
+    _require_config(path, found.params.config, config)
+    return found
+
+
+def _require_config(path: str | Path, stored: Any, config: Any) -> None:
+    """Raise InputError when a checkpoint is of another configuration than the one that is given."""
+    if config is not None and stored != config:
+        there, here = stored.to_dict(), config.to_dict()
+        names = [name for name in here if here[name] != there.get(name)]
+        differing = "; ".join(f"{name}={there.get(name)!r} there, {here[name]!r} here" for name in names)
+        raise InputError(
+            f"{path} belongs to another configuration ({differing}); use the folder of that run."
+        )
+
+
+def _read(path: Path, warn: Callable[[str], Any], numbers: int | None = None) -> Checkpoint:
+    """A checkpoint that is whole and at one with itself, or InputError."""
+    header, tensors = _contents(path)
+    try:
+        signed = _require_whole(header, tensors)
+        _require_state(path, header, numbers)
+        params = _parameters(header, tensors["params"])
+    except (ValueError, TypeError, RecursionError) as error:
+        reason = str(error).rstrip(".")
+        raise InputError(f"{path} is damaged: {reason}; remove it or use an earlier one.") from error
+    if not signed:
+        warn(
+            f"{path} is of an earlier version, which kept no checksum of step, position and configuration; "
+            "they are taken as they stand there."
+        )
+    return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
+
+
+def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and buffers of a checkpoint, if it is one."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder and can't be a checkpoint; move it away or use an earlier one.")
+    try:
+        require_readable(path)
+        with safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get("minibert")
+            if text is not None:
+                header = parse_json(text)
+                tensors = {name: file.get_tensor(name) for name in BUFFERS}
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path} cannot be read as a checkpoint ({error}); remove it or use an earlier one."
+        ) from error
+    if text is None:
+        raise InputError(
+            f"{path} holds no training state; it is not a checkpoint of minibert. "
+            "To start from its weights, use --model with its folder."
+        )
+    found = header.get("format") if isinstance(header, dict) else None
+    if found != FORMAT:
+        raise InputError(f"{path} has format {found!r}, not {FORMAT!r}; use the version that wrote it.")
+    return header, tensors
+
+
+def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bool:
+    """Raise ValueError when a header or a buffer is not what was written.
+
+    Returns
+    -------
+    Whether the header has a checksum of its own; those of the first versions have none.
+    """
+    if lacking := [name for name, kind in HEADER.items() if not isinstance(header.get(name), kind)]:
+        raise ValueError(f"its header lacks {', '.join(lacking)}")
+    checksums = header["crc32"]
+    own = checksums.pop("header", None)
+    if own is not None and own != _checksum(header):
+        raise ValueError("the checksum of its header differs")
+    if checksums.keys() != set(BUFFERS):
+        raise ValueError(f"it has checksums of {', '.join(checksums)}, expected {', '.join(BUFFERS)}")
+    kinds = {(tensor.shape, tensor.dtype) for tensor in tensors.values()}
+    if len(kinds) > 1 or tensors["m"].dtype not in (np.float32, np.float64):
+        raise ValueError("its buffers are not alike, or no floating-point numbers")
+    for name, tensor in tensors.items():
+        if zlib.crc32(tensor) != checksums[name]:
+            raise ValueError(f"the checksum of {name} differs")
+    return own is not None
+
+
+def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> None:
+    """Raise ValueError when the state in a header is none that a run can be in, or not that of its name."""
+    state = header["state"]
+    for name, value in state.items():
+        if name not in STATE or not STATE[name](value):
+            raise ValueError(f"{name}={value!r:.60} in its state is nothing that a run stores")
+    place = state.get("position")
+    if None not in (numbers, place) and not (isinstance(place, list) and len(place) == numbers):
+        raise ValueError(f"position={place!r:.60} in its state is not one of {numbers} numbers")
+    step, named = state.get("step"), _NAME.fullmatch(path.name)
+    if step != header["updates"] or (named and step != int(named[1])):
+        raise ValueError(f"its state is that of step {step}, after {header['updates']} updates")
+
+
+def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
+    """A buffer under the names that its header means; ValueError or TypeError where it means none."""
+    if header["config"].get("model_type") == bilstm.MODEL_TYPE:
+        config = bilstm.BilstmConfig.from_dict(header["config"])
+        _require_count(flat, bilstm.parameter_table, config, "depth")
+        return bilstm.BilstmParameters(config, flat)
+    config = BertConfig.from_dict(header["config"])
+    head = header.get("head", PRETRAINING)  # files of version 0.1 know no other
+    if not isinstance(head, list | tuple) or not 2 <= len(head) <= 3 or type(head[1]) is not int:
+        raise ValueError(f"head={head!r:.60} is none")
+    head = Head(*head)
+    _require_count(flat, partial(parameter_table, head=head), config, "num_hidden_layers")
+    return Parameters(config, flat, head=head)
+
+
+def _require_count(flat: np.ndarray, table: Callable[[Any], list[Entry]], config: Any, layers: str) -> None:
+    """Raise ValueError when a buffer is not as long as a configuration asks for.
+
+    From the second layer on all are alike, so two tables tell the length of any: a damaged header may ask for
+    more layers than there is memory to list.
+    """
+    one, two = (sum(entry.size for entry in table(replace(config, **{layers: n}))) for n in (1, 2))
+    count = one + (getattr(config, layers) - 1) * (two - one)
+    if flat.shape != (count,):
+        raise ValueError(f"params has shape {flat.shape}, but its configuration has {count:,} parameters.")
+
+
+def checkpoints(folder: str | Path) -> list[Path]:
+    """The checkpoints in a folder by step, the oldest first; whether they are whole is not looked at."""
+    files = (path for path in Path(folder).glob("step-*.safetensors") if _NAME.fullmatch(path.name))
+    return sorted(files, key=_step)
+
+
+def _step(path: Path) -> int:
+    return int(_NAME.fullmatch(path.name)[1])
+
+
+def latest(
+    folder: str | Path, config: Any = None, warn: Any = emit, numbers: int | None = None
+) -> Checkpoint | None:
+    """The newest checkpoint that can be read; None when there is no checkpoint at all.
+
+    Parameters
+    ----------
+    folder : where the checkpoints are.
+    config : as for `load_checkpoint`.
+    warn : called with one sentence for every damaged file that is passed over, and as by `load_checkpoint`.
+    numbers : when given, how many numbers a position in the data has to consist of.
+
+    Raises
+    ------
+    RunError
+        When there are checkpoints and none can be read: better to stop than to start anew unasked.
+    """
+    paths = checkpoints(folder)
+    for path in reversed(paths):
+        try:
+            found = _read(path, warn, numbers)
+        except InputError as error:
+            warn(f"Passed over a damaged checkpoint: {error}")
+        else:
+            _require_config(path, found.params.config, config)
+            return found
+    if paths:
+        raise RunError(
+            f"None of the {len(paths)} checkpoints in {folder} can be read; start "
+            "anew in another folder, with --model this one if its model is good."
+        )
+    return None
+
+
+def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
+    """Remove all but the newest `keep` checkpoints (0: remove none).
+
+    Parameters
+    ----------
+    folder : where the checkpoints are.
+    keep : how many stay.
+    step : where the run stands. Checkpoints of later steps do not count: they are damaged, or the run would
+        have resumed from them.
+    """
+    if keep < 0:
+        raise InputError(f"keep={keep} is negative; give the number of checkpoints to keep, or 0 for all.")
+    done = [path for path in checkpoints(folder) if path.is_file() and (step is None or _step(path) <= step)]
+    for path in done[:-keep] if keep else []:
+        with writing(path, "removed"):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,301 @@
+"""The training loop, the same for every task: batches, and what is minimised, are given to it.
+
+What a step does is in `step.py`. A run stops at the end of a step only, and a checkpoint holds all that the
+next step depends on, so a resumed run is exactly the same run.
+"""
+
+import math
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minibert.engines.runtime import runtime_of
+from minibert.errors import (
+    STOPPED_BY,
+    DivergedError,
+    RunError,
+    Stopped,
+    handle_signals,
+    restore_signals,
+)
+from minibert.model.batch import Batch
+from minibert.model.params import FlatParameters
+from minibert.training.checkpoint import (
+    STATE,
+    Checkpoint,
+    checkpoint_path,
+    checkpoints,
+    prune,
+    save_checkpoint,
+)
+from minibert.training.optim import Optimizer
+from minibert.training.runlog import NoLog, RunLog, say
+from minibert.training.step import Objective, Steps, start
+
+_END = object()
+
+
+@dataclass
+class State:
+    """All that the next step depends on."""
+
+    params: FlatParameters
+    optimizer: Optimizer
+    step: int = 0  # steps done
+    position: Any = None  # where the next batch begins in the data; JSON
+    seconds: float = 0.0  # spent training, all sittings together
+    tokens: int = 0  # taken in so far
+    plan: dict[str, Any] = field(default_factory=dict)  # what the run decided once and keeps to; JSON
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a checkpoint into `folder`, atomically."""
+        path = checkpoint_path(folder, self.step)
+        save_checkpoint(path, self.params, self.optimizer, {name: getattr(self, name) for name in STATE})
+        return path
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take over everything from a checkpoint."""
+        self.params, self.optimizer.updates = checkpoint.params, checkpoint.updates
+        self.optimizer.m, self.optimizer.v = checkpoint.m, checkpoint.v
+        vars(self).update(checkpoint.state)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How far, how fast, and what to do on the way.
+
+    Attributes
+    ----------
+    total_steps : the step to end with.
+    rate : learning rate of each step, from 0.
+    accumulate : micro-batches a step.
+    folder : where checkpoints go.
+    save_seconds, save_steps : a checkpoint after so long, and every so many steps (0: never).
+    keep : how many checkpoints are kept.
+    evaluate_steps, evaluate_at_end : call `evaluate` every so many steps (0: never), and after the last one.
+    evaluate : returns metrics to record, of the held-out text for instance.
+    after_checkpoint : called after every checkpoint.
+    operations : the useful ones of a batch, in floating point.
+    from_weights : how to start a new run from the weights of a checkpoint; "" where there is no way.
+    review_step, review : call `review` after this step (None: never); it returns the batches and the loop to
+        go on with.
+    """
+
+    total_steps: int
+    rate: Callable[[int], float]
+    folder: Path
+    accumulate: int = 1
+    save_seconds: float = 300.0
+    save_steps: int = 0
+    keep: int = 2
+    evaluate_steps: int = 0
+    evaluate_at_end: bool = False
+    evaluate: Callable[[State], dict[str, float]] | None = None
+    after_checkpoint: Callable[[State], None] | None = None
+    operations: Callable[[Batch], float] | None = None
+    from_weights: str = "--model with this folder"
+    review_step: int | None = None
+    review: Callable[[State], tuple[Iterable[tuple[Batch, Any]], "Loop"]] | None = None
+
+
+def train(
+    ops: Any,
+    state: State,
+    batches: Iterable[tuple[Batch, Any]],
+    objective: Objective,
+    loop: Loop,
+    log: RunLog | NoLog,
+) -> None:
+    """Train from `state.step` to `loop.total_steps`, in place.
+
+    Parameters
+    ----------
+    ops : the engine.
+    state : where to start; it is brought up to date for evaluations and checkpoints, and at the end.
+    batches : the batch of each step from `state.step` on, with the position in the data after it.
+    objective : what is minimised.
+    loop : how far, how fast, and what to do on the way.
+    log : where figures go.
+
+    Raises
+    ------
+    DivergedError
+        When the loss or the gradient is not a finite number: the parameters are not touched by it, and the
+        last checkpoint, if there is one, is intact.
+    RunError
+        When a checkpoint or the metrics cannot be written, or a step needs more memory than there is.
+    KeyboardInterrupt
+        After Ctrl-C, or SIGTERM or SIGHUP where they are handled, once the step is finished and a checkpoint
+        is written.
+    """
+    runtime = runtime_of(ops)
+    if runtime.is_main_process:
+        prune(loop.folder, loop.keep, state.step)  # of a run that ended before it could
+    steps = start(ops, state.params, state.optimizer, objective)
+    clock = saved_at = time.monotonic()
+
+    def prepared(batch: Batch, loop: Loop) -> Any:
+        with memory_explained(batch, loop):
+            return steps.prepare(batch, loop.accumulate)
+
+    def ahead(batches: Iterable[tuple[Batch, Any]], loop: Loop) -> Iterator[tuple]:
+        return open_ones.enter_context(
+            closing(prefetch((batch, prepared(batch, loop), position) for batch, position in batches))
+        )
+
+    with fetched_at_the_end(steps, state), ExitStack() as open_ones, Interrupt() as interrupt:
+        waiting = ahead(batches, loop)
+        while state.step < loop.total_steps:
+            if state.step == loop.review_step:
+                waiting.close()
+                batches, loop = loop.review(state)
+                waiting = ahead(batches, loop)
+            began = time.monotonic()  # evaluations and checkpoints of the step before are not counted
+            batch, micro_batches, position = next(waiting)
+            if compiling := steps.needs_compiling(micro_batches):
+                log.tell(compiling_text(batch))
+            rate = loop.rate(state.step)
+            with memory_explained(batch, loop):
+                metrics = steps.step(micro_batches, state.step, rate)
+            require_finite(metrics, state, rate, loop)
+            state.step += 1
+            tokens = round(metrics.pop("tokens", batch.T))
+            state.position, state.tokens = position, state.tokens + tokens
+            clock, before = time.monotonic(), clock
+            state.seconds += clock - before
+            metrics |= {"learning_rate": rate, "tokens": state.tokens, "seconds": round(state.seconds, 3)}
+            operations = loop.operations(batch) if loop.operations else 0.0
+            log.step(state.step, tokens, metrics, 0.0 if compiling else clock - began, operations)
+            at_end = loop.evaluate_at_end and state.step == loop.total_steps
+            if loop.evaluate and (at_end or (loop.evaluate_steps and state.step % loop.evaluate_steps == 0)):
+                state.params = steps.fetch()
+                log.record(state.step, loop.evaluate(state))
+            stop = runtime.any_rank(bool(interrupt.asked))
+            if runtime.any_rank(stop or _due(loop, state, clock - saved_at)):
+                state.params = steps.fetch()
+                if runtime.is_main_process:
+                    log.keep()
+                    _save(state, loop)
+                saved_at = time.monotonic()
+            if stop and runtime.is_main_process:
+                say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
+            if stop:
+                raise Stopped(interrupt.asked)
+
+
+@contextmanager
+def fetched_at_the_end(steps: Steps, state: State) -> Iterator[None]:
+    """Bring the state up to date when training ends, unless it failed: what it has then may be gone."""
+    try:
+        yield
+    except (Stopped, KeyboardInterrupt):
+        state.params = steps.fetch()
+        raise
+    state.params = steps.fetch()
+
+
+@contextmanager
+def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
+    """Turn a MemoryError of a step into an error that says how large the step is and what would fit.
+
+    Raises
+    ------
+    RunError
+        In place of a MemoryError.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        count = min(loop.accumulate, batch.E)
+        more = count * 2 ** math.ceil(math.log2(max(2, getattr(error, "times", 2))))
+        advice = f"--accumulate {min(more, batch.E)}" if count < batch.E else "shorter sequences"
+        raise RunError(
+            f"There is not enough memory for a step of {batch.S:,} sequences of up to {batch.lengths.max()} "
+            f"tokens in {count:,} micro-batches of up to {-(-batch.E // count):,}: "
+            f"{error or 'the system has none left'}. Try {advice}, or --engine jax with --recompute, or on "
+            f"several devices with --fsdp; {_kept(loop)}."
+        ) from error
+
+
+def compiling_text(batch: Batch) -> str:
+    """What to say before a step that has to be compiled."""
+    return (
+        f"Compiling a step of {batch.S:,} sequences of up to {batch.lengths.max()} tokens, which may take a "
+        "minute the first time."
+    )
+
+
+def _kept(loop: Loop) -> str:
+    saved = checkpoints(loop.folder)
+    return "the last checkpoint is intact" if saved else "there is no checkpoint yet"
+
+
+def require_finite(metrics: dict[str, float], state: State, rate: float, loop: Loop) -> None:
+    """Raise DivergedError where the loss or the gradient of a step is not finite."""
+    for what, value in (("loss", metrics["loss"]), ("gradient", metrics["gradient_norm"])):
+        if math.isfinite(value):
+            continue
+        advice = "Start again in another --out with a lower learning rate or a longer warm-up"
+        saved = checkpoints(loop.folder)[-1:]
+        begun = saved not in ([], [checkpoint_path(loop.folder, 0)])
+        if begun and loop.from_weights:
+            advice += f", if you like from the weights of that checkpoint: {loop.from_weights}"
+        raise DivergedError(
+            f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}; {_kept(loop)}. "
+            f"{advice}."
+        )
+
+
+def _due(loop: Loop, state: State, since: float) -> bool:
+    """Whether it is time for a checkpoint: the clock, the count, or the end."""
+    counted = loop.save_steps and state.step % loop.save_steps == 0
+    return bool(since >= loop.save_seconds or counted or state.step == loop.total_steps)
+
+
+def _save(state: State, loop: Loop) -> None:
+    state.save(loop.folder)
+    prune(loop.folder, loop.keep, state.step)
+    if loop.after_checkpoint:
+        loop.after_checkpoint(state)
+
+
+def prefetch(items: Iterable[Any], depth: int = 4) -> Generator[Any, None, None]:
+    """The same items in the same order, made by one thread a little ahead of their use."""
+    source = iter(items)
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as worker:
+        waiting = deque(worker.submit(next, source, _END) for _ in range(depth))
+        while (item := waiting.popleft().result()) is not _END:
+            waiting.append(worker.submit(next, source, _END))
+            yield item
+
+
+class Interrupt:
+    """Turns Ctrl-C into a request that the loop reads between two steps; a second Ctrl-C stops at once.
+
+    So it does with SIGTERM and SIGHUP where they have a handler, which the command line sets. What is
+    ignored, as Ctrl-C in the background, stays so. A terminal that is closed may send SIGHUP twice, so it
+    never stops at once.
+    """
+
+    asked = ""  # the name of the signal
+
+    def __enter__(self) -> "Interrupt":
+        self._before: dict[int, Any] = {}  # one may come at once
+        # Where a signal is ignored, or ends the process, what handles it is no function.
+        self._before = handle_signals(("SIGINT", *STOPPED_BY), self._note, replaces=callable)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        restore_signals(self._before)
+
+    def _note(self, number: int, _: Any) -> None:
+        self.asked = signal.Signals(number).name
+        for other, handler in self._before.items():
+            if signal.Signals(other).name != "SIGHUP":
+                signal.signal(other, handler)

@@ -1,0 +1,185 @@
+"""AdamW, the paper's variant of it, LAMB, and learning-rate schedules (Devlin et al. 2019, appendix A.2).
+
+The arithmetic is `ops.adamw`, `ops.lamb` and `ops.global_norm`, over one flat buffer; this file keeps what
+lasts from one step to the next: the moments and the number of updates.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from minibert.errors import InputError
+from minibert.ops.updates import AdamRule
+
+
+class Optimizer(ABC):
+    """What optimizers by two moments of the gradient have in common, clipping by norm included.
+
+    Parameters
+    ----------
+    flat : (N,) the parameters; only their shape and dtype are looked at.
+    ranges : (K,2) or (K,3) int64, rows [begin, end) of the buffer, with what a subclass has to know of each.
+    beta1, beta2 : decay of the running means of the gradient and of its square.
+    eps : added to the square root of the second moment, not under it.
+    weight_decay : decoupled: this share of a parameter is added to its update, before the rate is applied.
+    clip_norm : the largest norm that a gradient may have; a larger one is scaled down to it. 0: no limit.
+    bias_correction : divide the moments by 1 - beta^t. The paper's code does not.
+    begin : parameters before this place in the buffer are frozen: they stay as they are, and their gradients
+        do not count.
+
+    Attributes
+    ----------
+    m, v : (N,) first and second moment, in the dtype of the parameters.
+    updates : how often the parameters have been changed.
+    """
+
+    def __init__(
+        self,
+        flat: Any,
+        ranges: np.ndarray,
+        *,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        clip_norm: float = 1.0,
+        bias_correction: bool = True,
+        begin: int = 0,
+    ) -> None:
+        behind = np.clip(ranges[:, :2] - begin, 0, None)
+        trained = behind[:, 0] < behind[:, 1]
+        self._ranges = np.concatenate([behind[trained], ranges[trained, 2:]], axis=1)
+        self.begin = begin
+        self.beta1, self.beta2, self.eps = beta1, beta2, eps
+        self.weight_decay, self.clip_norm, self.bias_correction = weight_decay, clip_norm, bias_correction
+        self.m, self.v = np.zeros_like(flat), np.zeros_like(flat)
+        self.updates = 0
+
+    # buffer (N,) -> (n,)
+    def trained(self, buffer: Any) -> Any:
+        """Return the trained part of a buffer: the whole array itself, unless layers are frozen."""
+        return buffer[self.begin :] if self.begin else buffer
+
+    def rule(self, number: Any, rate: Any, clip: Any) -> AdamRule:
+        """Return the numbers of one update.
+
+        Parameters
+        ----------
+        number : of this update, from 1.
+        rate : the learning rate of this step.
+        clip : factor of the gradients, as `ops.clip_factor` gives it.
+        """
+        return AdamRule(
+            lr=rate,
+            step=number,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            eps=self.eps,
+            weight_decay=self.weight_decay,
+            bias_correction=self.bias_correction,
+            clip=clip,
+        )
+
+    # params grads m v (n,) -> params m v (n,)
+    @abstractmethod
+    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple:
+        """Update the trained parts of parameters and moments, which are consumed and returned."""
+
+    @property
+    def identity(self) -> tuple:
+        """Everything but the moments: optimizers that agree in it compute the same."""
+        numbers = self.beta1, self.beta2, self.eps, self.weight_decay, self.clip_norm, self.bias_correction
+        return type(self), self.begin, self._ranges.tobytes(), *numbers
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (Kingma & Ba 2015; Loshchilov & Hutter 2019).
+
+    With `bias_correction=False` it is the optimizer of Google's released code: the moments are used without
+    correction for their start at zero, which the warm-up makes up for.
+
+    Its `ranges` are those that have weight decay, (K,2).
+    """
+
+    @property
+    def decayed(self) -> np.ndarray:
+        """(K,2) int64, the ranges of what is trained that have weight decay."""
+        return self._ranges
+
+    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple:
+        """Take one step of AdamW."""
+        return ops.adamw(params, grads, m, v, self.decayed, rule)
+
+
+class Lamb(Optimizer):
+    """LAMB, for batches of thousands of sequences (You et al. 2020, Algorithm 2).
+
+    Each tensor with weight decay moves by the learning rate times its own length. In the authors' BERT the
+    projections to queries, keys and values are three tensors; here they are one, with one length.
+
+    Its `ranges` are the tensors in the buffer, (K,3): begin, end, whether it has weight decay.
+    """
+
+    @property
+    def tensors(self) -> np.ndarray:
+        """(K,3) int64, the tensors that are trained: begin, end, whether they have weight decay."""
+        return self._ranges
+
+    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple:
+        """Take one step of LAMB."""
+        return ops.lamb(params, grads, m, v, self.tensors, rule)
+
+
+def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
+    """A new optimizer of some parameters.
+
+    Parameters
+    ----------
+    params : `FlatParameters`.
+    kind : "adamw" or "lamb".
+    given : as for `Optimizer`.
+
+    Raises
+    ------
+    InputError
+        When there is no such kind.
+    """
+    if kind == "lamb":
+        return Lamb(params.flat, params.tensors, **given)
+    if kind == "adamw":
+        return AdamW(params.flat, params.decayed, **given)
+    raise InputError(f"optimizer={kind!r} does not exist; use adamw or lamb.")
+
+
+def warmup_linear(step: float, total: int, warmup: int, peak: float, google: bool = False) -> float:
+    """Learning rate of update number `step`: up to `peak` in a straight line, then down to zero.
+
+    Two conventions share the warm-up, in which update 0 has rate 0. Google's code counts the decay from
+    update 0, so the rate drops a little where it takes over; Hugging Face's counts it from the end of the
+    warm-up, where it starts from `peak`.
+
+    Parameters
+    ----------
+    step : updates done so far, from 0.
+    total : number of updates of the whole run.
+    warmup : number of updates over which the rate rises.
+    peak : the highest rate.
+    google : decay as Google's code does.
+
+    Examples
+    --------
+    >>> [round(warmup_linear(step, total=8, warmup=2, peak=1.0), 3) for step in range(9)]
+    [0.0, 0.5, 1.0, 0.833, 0.667, 0.5, 0.333, 0.167, 0.0]
+    >>> [round(warmup_linear(step, total=8, warmup=2, peak=1.0, google=True), 3) for step in range(4)]
+    [0.0, 0.5, 0.75, 0.625]
+    """
+    if total < 1 or warmup < 0 or step < 0:
+        raise InputError(
+            f"step={step}, total={total}, warmup={warmup} is not a schedule; "
+            "give at least one step in all and no negative number."
+        )
+    if step < warmup:
+        return peak * step / warmup
+    begin = 0 if google else warmup
+    return peak * max(0.0, (total - step) / max(1, total - begin))

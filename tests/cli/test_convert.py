@@ -1,0 +1,280 @@
+"""`minibert convert`: from every format to both, what it says, and how it ends when it cannot."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import bundle_writer
+import numpy as np
+import pytest
+from agreement import stored_tensors
+from command import ends_badly, notice  # noqa: F401 (a fixture)
+from paths import GOLDEN
+
+from minibert import cli, hub
+from minibert.finetuning.run import classify
+from minibert.hub.tensorflow.bundle import Bundle
+from minibert.model.config import BertConfig
+from minibert.model.params import Head, initialise
+from minibert.tasks.stored import TaskFile
+from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
+
+CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
+PARAMS = initialise(CONFIG, seed=3)
+
+
+def words_of(model, out, *more):
+    return [str(word) for word in ("convert", "--model", model, "--out", out, *more)]
+
+
+def convert(*words):
+    assert cli.main(words_of(*words)) == 0
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A folder of minibert's with a cased vocabulary."""
+    hub.save_hf(tmp_path / "model", CONFIG, PARAMS)
+    Tokenizer([*SPECIAL_TOKENS, "A", "b"], lower_case=False).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def google(tmp_path):
+    """A folder as Google's archives unpack: no word on the case of the vocabulary."""
+    folder = tmp_path / "uncased_L-2_H-6_A-3"
+    hub.save_tf(folder, CONFIG, PARAMS)
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in (*SPECIAL_TOKENS, "a", "b")))
+    return folder
+
+
+def test_to_tensorflow_and_back_every_tensor_has_its_bytes(model, tmp_path, capsys):
+    convert(model, tmp_path / "tf", "--to", "tf")
+    assert sorted(path.name for path in (tmp_path / "tf").iterdir()) == [
+        "bert_config.json",
+        "bert_model.ckpt.data-00000-of-00001",
+        "bert_model.ckpt.index",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    ]
+    convert(tmp_path / "tf", tmp_path / "back")
+    assert stored_tensors(tmp_path / "back") == stored_tensors(model)
+    for name in ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "back" / name).read_bytes() == (model / name).read_bytes()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "notes"),
+    [
+        ({}, ["computes GELU in its tanh form, this model with erf"]),
+        ({"hidden_act": "gelu_new"}, []),
+        (
+            {"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-5},
+            ["has epsilon 1e-12, this model's 1e-05"],
+        ),
+    ],
+)
+def test_to_tensorflow_it_says_what_google_s_code_computes_differently(fields, notes, tmp_path, capsys):
+    hub.save_hf(tmp_path / "model", dataclasses.replace(CONFIG, **fields), PARAMS)
+    (tmp_path / "model" / "vocab.txt").write_text("".join(f"{piece}\n" for piece in (*SPECIAL_TOKENS, "a")))
+    convert(tmp_path / "model", tmp_path / "tf", "--to", "tf", "--json")
+    said = [note for note in json.loads(capsys.readouterr().out)["notes"] if note.startswith("Google")]
+    assert len(said) == len(notes) and all(note in said[0] for note in notes)
+    theirs = json.loads((tmp_path / "tf" / "bert_config.json").read_text())
+    assert theirs["hidden_act"] == "gelu"  # the only name of it that Google's get_activation knows
+    convert(tmp_path / "tf", tmp_path / "back", "--json")
+    assert not any(note.startswith("Google") for note in json.loads(capsys.readouterr().out)["notes"])
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+def test_a_causal_model_is_not_written_for_google_s_code(tmp_path, capsys):
+    hub.save_hf(tmp_path / "model", dataclasses.replace(CONFIG, is_decoder=True), PARAMS)
+    error = ends_badly(capsys, 2, *words_of(tmp_path / "model", tmp_path / "tf", "--to", "tf"))
+    assert "is_decoder=True makes attention causal" in error
+    assert not (tmp_path / "tf").exists()
+
+
+def test_a_pickle_becomes_safetensors(tmp_path, capsys):
+    source = tmp_path / "source"
+    source.mkdir()
+    shutil.copy(GOLDEN / "hf_tiny.bin", source / "pytorch_model.bin")
+    shutil.copy(GOLDEN / "hf_tiny" / "config.json", source)
+    convert(source, tmp_path / "out")
+    assert stored_tensors(tmp_path / "out") == stored_tensors(GOLDEN / "hf_tiny")
+    assert "source has no vocabulary to go along" in capsys.readouterr().out
+
+
+def test_it_says_what_was_missing_and_of_no_use_and_writes_only_what_there_was(tmp_path, capsys):
+    names = [name for name in hub.to_hf(PARAMS) if name.startswith("cls.")]
+    hub.save_tf(tmp_path / "x", CONFIG, PARAMS, omit=names)
+    prefix = tmp_path / "x" / "bert_model.ckpt"
+    found = Bundle(prefix)
+    tensors = {name: found.read(name) for name in found.entries}
+    slots = {f"{name}/adam_{moment}": value for name, value in tensors.items() for moment in "mv"}
+    bundle_writer.write(prefix, tensors | slots | {"global_step": np.array(9)})
+    convert(prefix, tmp_path / "out")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (f"read     {prefix}: layers 2, hidden size 6, heads 3, vocabulary 7; head: none")
+    assert lines[1] == "missing  the heads of pre-training, left out"
+    assert lines[2].startswith("unused   bert/embeddings/LayerNorm/beta/adam_m, ")
+    assert lines[2].endswith(f" and {2 * len(tensors) + 1 - 8} more")
+    assert lines[3].startswith("note     ")
+    assert lines[4] == f"written  {tmp_path / 'out' / 'config.json'}  0.0 MB"
+    stored, _ = stored_tensors(tmp_path / "out")
+    assert not any(name.startswith("cls.") for name in stored)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == ["BertModel"]
+
+
+def test_nothing_missing_is_said_too(model, tmp_path, capsys):
+    convert(model, tmp_path / "out")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == ["missing  nothing", "unused   nothing"]
+
+
+def test_names_in_files_cannot_steer_the_terminal(tmp_path, capsys):
+    hub.save_hf(tmp_path / "model", CONFIG, initialise(CONFIG, 1, head=Head("classify", 2)), ("\x1b[2J", "b"))
+    convert(tmp_path / "model", tmp_path / "out")
+    output = capsys.readouterr().out
+    assert r"classify (\x1b[2J, b)" in output and "\x1b" not in output
+    error = ends_badly(capsys, 2, *words_of(tmp_path / "\x1b[2J", tmp_path / "new"))
+    assert r"\x1b[2J/config.json is missing" in error
+
+
+def test_json_has_the_same_facts(model, tmp_path, capsys):
+    convert(model, tmp_path / "out", "--json", "--dtype", "bfloat16")
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["missing"] == facts["unused"] == facts["notes"] == []
+    assert facts["head"] == "pretraining"
+    assert facts["source"] == str(model / "model.safetensors")
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "out").iterdir()}
+    assert facts["written"] == sizes
+    assert sizes["model.safetensors"] < (model / "model.safetensors").stat().st_size
+
+
+def test_a_fine_tuned_model_keeps_its_head_and_labels(tmp_path, capsys):
+    params = initialise(CONFIG, 1, head=Head("classify", 3))
+    hub.save_hf(tmp_path / "one", CONFIG, params, ("no", "perhaps", "yes"))
+    convert(tmp_path / "one", tmp_path / "two", "--to", "tf")
+    assert "head: classify (no, perhaps, yes)" in capsys.readouterr().out
+    convert(tmp_path / "two", tmp_path / "three")
+    assert hub.load_labels(tmp_path / "three") == ("no", "perhaps", "yes")
+    assert stored_tensors(tmp_path / "three") == stored_tensors(tmp_path / "one")
+
+
+def test_a_head_in_part_is_told_by_the_names_of_what_is_missing(tmp_path, capsys):
+    hub.save_hf(tmp_path / "x", CONFIG, PARAMS, omit=["cls.seq_relationship.bias", "bert.pooler.dense.bias"])
+    convert(tmp_path / "x", tmp_path / "out")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("head: pretraining")
+    assert lines[1].startswith("missing  ") and "cls.seq_relationship.bias" in lines[1]
+
+
+@pytest.mark.parametrize("kind", ["hf", "tf"])
+def test_a_fine_tuned_model_goes_on_answering(tmp_path, capsys, kind):
+    one, two, three = (tmp_path / name for name in ("one", "two", "three"))
+    hub.save_hf(one, CONFIG, initialise(CONFIG, 1, head=Head("classify", 2)), ("no", "yes"))
+    Tokenizer([*SPECIAL_TOKENS, "a", "b"]).save_pretrained(one)
+    TaskFile("classify", ("no", "yes"), 8).save(one)
+    said = classify(one, [("a b", None)], engine="numpy")
+    convert(one, two, "--to", kind)
+    convert(two, three)
+    for folder in (two, three):
+        assert classify(folder, [("a b", None)], engine="numpy") == said
+    assert capsys.readouterr().err == ""
+
+
+def test_the_tagger_on_a_frozen_model_goes_along(model, tmp_path):
+    for name in ("tagger.json", "tagger.safetensors"):
+        (model / name).write_bytes(name.encode())
+    convert(model, tmp_path / "out", "--to", "tf")
+    for name in ("tagger.json", "tagger.safetensors"):
+        assert (tmp_path / "out" / name).read_bytes() == name.encode()
+
+
+@pytest.mark.parametrize(("pieces", "lower"), [(("a", "##b"), True), (("a", "##B"), False)])
+def test_the_case_of_google_s_vocabularies_is_told_by_their_letters(pieces, lower, google, tmp_path, capsys):
+    (google / "vocab.txt").write_text("".join(f"{piece}\n" for piece in (*SPECIAL_TOKENS, *pieces)))
+    convert(google, tmp_path / "out")
+    assert Tokenizer.from_pretrained(tmp_path / "out").basic_tokenizer.lower_case is lower
+    said = "no capital letters: text is lower-cased" if lower else "capital letters: text keeps its case"
+    assert said in capsys.readouterr().out
+
+
+def test_a_google_folder_can_be_used_as_it_is(google):
+    from minibert import Bert
+
+    model = Bert.from_pretrained(google)
+    encoded = model.encode(Tokenizer.from_pretrained(google)("a b"))
+    assert encoded.pooled.shape == (1, 6)
+    assert model.params.flat.tobytes() == PARAMS.flat.tobytes()
+
+
+def test_a_taken_destination_is_left_alone(model, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes").touch()
+    error = ends_badly(capsys, 2, *words_of(model, tmp_path / "out"))
+    assert "exists and is not empty; choose another --out" in error
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes"]
+    error = ends_badly(capsys, 2, *words_of(model, model / "vocab.txt"))
+    assert "exists and is not empty" in error
+
+
+def test_an_empty_destination_is_filled(model, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    convert(model, tmp_path / "out")
+    assert stored_tensors(tmp_path / "out") == stored_tensors(model)
+
+
+def test_the_folder_one_is_in_can_be_filled(model, tmp_path, monkeypatch, capsys):
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "out")
+    convert("../model", ".")
+    assert stored_tensors(Path()) == stored_tensors(model)
+    assert "written  config.json" in capsys.readouterr().out
+
+
+def test_bad_sources_leave_nothing_behind(model, tmp_path, capsys):
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    error = ends_badly(capsys, 2, *words_of(model, tmp_path / "out"))
+    assert "damaged or not a safetensors file" in error
+    error = ends_badly(capsys, 2, *words_of(tmp_path / "nowhere", tmp_path / "out"))
+    assert "config.json is missing" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_a_vocabulary_that_cannot_be_read_is_named_and_not_the_destination(
+    model, tmp_path, monkeypatch, capsys
+):
+    real = open
+
+    def closed(file, *rest, **more):
+        if str(file).startswith(str(model / "vocab.txt")):
+            raise PermissionError(13, "Permission denied", str(file))
+        return real(file, *rest, **more)
+
+    monkeypatch.setattr("builtins.open", closed)
+    monkeypatch.setattr("io.open", closed)
+    error = ends_badly(capsys, 2, *words_of(model, tmp_path / "new" / "out"))
+    assert f"{model / 'vocab.txt'} can't be read: Permission denied; check the file." in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_what_float16_cannot_hold_leaves_nothing_behind(tmp_path, capsys):
+    params = initialise(CONFIG, 1)
+    params["mlm.bias"][0] = 1e5
+    hub.save_hf(tmp_path / "model", CONFIG, params)
+    words = words_of(tmp_path / "model", tmp_path / "out", "--dtype", "float16")
+    assert "beyond the range of float16" in ends_badly(capsys, 2, *words)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_evaluating_an_encoder_without_text_is_one_line(tmp_path, capsys):
+    names = [name for name in hub.to_hf(PARAMS) if name.startswith("cls.")]
+    hub.save_hf(tmp_path / "bare", CONFIG, PARAMS, omit=names)
+    line = ends_badly(capsys, 2, "evaluate", "--model", str(tmp_path / "bare"), "--engine", "numpy")
+    assert line.endswith("bare holds no held-out documents; name a corpus to evaluate on.\n")

@@ -1,0 +1,161 @@
+"""Which examples a fine-tuned model is asked about: never by mistake those that it has learnt from."""
+
+import json
+import shutil
+from functools import partial
+
+import pytest
+from small_tasks import reviews, write_model, write_table
+
+from minibert.data.ner import TaggedSentence
+from minibert.data.squad import Question
+from minibert.errors import InputError
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import asked_examples, read_examples
+from minibert.finetuning.run import evaluate, finetune, predict
+from minibert.tasks import registry
+
+QUICK = dict(engine="numpy", batch_size=16, learning_rates=(5e-3,), max_steps=2)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A folder with one table."""
+    return write_table(tmp_path_factory.mktemp("data") / "train.tsv", ("text", "label"), reviews(100, 4))
+
+
+def run_on(data, folder, **more):
+    """A finished run that has learnt from the data."""
+    model = write_model(folder / "model")
+    finetune(FinetuneOptions("classify", data, model, **QUICK | more), folder / "run", show=False)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def of_a_file(table, tmp_path_factory):
+    return run_on(table, tmp_path_factory.mktemp("file"), split_dev=0.2)
+
+
+@pytest.fixture(scope="module")
+def of_a_folder(table, tmp_path_factory):
+    return run_on(table.parent, tmp_path_factory.mktemp("folder"), split_dev=0.2)
+
+
+def asked(run, data, split, own=True):
+    return asked_examples(registry.create("classify"), run, data, split, own)
+
+
+def parts(run):
+    return read_examples(registry.create("classify"), FinetuneOptions.load(run / "finetune.json"))
+
+
+def test_the_parts_of_a_divided_file_are_told_apart(of_a_file, of_a_folder, table):
+    for run, data in ((of_a_file, table), (of_a_folder, table.parent), (of_a_folder, table)):
+        train, dev = parts(run)
+        assert (len(train), len(dev)) == (80, 20)
+        for named in (None, data, str(data)):
+            assert asked(run, named, "dev") == asked(run, named, "dev", own=False) == dev
+            assert asked(run, named, "train") == train
+
+
+def test_errors_about_an_example_say_where_it_is_from(of_a_file, tmp_path):
+    other = write_table(tmp_path / "other.tsv", ("text", "label"), [("the film", "bad")])
+    for ask in (evaluate, partial(predict, out=tmp_path / "out")):
+        with pytest.raises(
+            InputError, match=f"^{other}, dev: Line 2 of other.tsv has the label 'bad', which no"
+        ):
+            ask([of_a_file], other, "dev", engine="numpy")
+
+
+def test_a_copy_of_the_divided_file_means_its_dev_part(of_a_file, table, tmp_path):
+    copy = shutil.copy(table, tmp_path / "copy.tsv")
+    assert asked(of_a_file, copy, "dev") == parts(of_a_file)[1]
+    other = write_table(tmp_path / "other.tsv", ("text", "label"), reviews(30, 2))
+    for split in ("dev", "test"):
+        assert len(asked(of_a_file, other, split)) == 30
+
+
+def test_a_divided_file_has_no_test_part(of_a_file, of_a_folder, table, tmp_path):
+    for data in (None, table):
+        with pytest.raises(InputError, match="has no test part"):
+            evaluate([of_a_file], data, "test", engine="numpy")
+        with pytest.raises(InputError, match="has no test part"):
+            predict([of_a_file], data, "test", tmp_path / "out", engine="numpy")
+    with pytest.raises(InputError, match=r"has no test\.csv"):
+        evaluate([of_a_folder], None, "test", engine="numpy")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_majority_is_that_of_what_was_learnt(of_a_file, tmp_path):
+    train = [example.label for example in parts(of_a_file)[0]]
+    usual, rare = sorted(set(train), key=train.count, reverse=True)
+    rows = [(text, rare) for text, _ in reviews(10, 3)]
+    other = write_table(tmp_path / "other.tsv", ("text", "label"), rows)
+    report = predict([of_a_file], other, "test", tmp_path / "out", majority=True, engine="numpy")
+    assert train.count(usual) > train.count(rare) and report["scores"]["accuracy"] == 0.0
+
+
+# tables without labels
+
+
+UNLABELLED = {
+    "csv": "text\n{}\n{}\n",
+    "tsv": "text\n{}\n{}\n",
+    "jsonl": '{{"text": "{}"}}\n{{"text": "{}"}}\n',
+}
+TEXTS = ("the film is warm", "a dull story")
+
+
+@pytest.mark.parametrize("suffix", UNLABELLED)
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_a_table_without_labels_is_predicted_with_its_texts(of_a_file, tmp_path, suffix, split):
+    other = tmp_path / f"{split}.{suffix}"
+    other.write_text(UNLABELLED[suffix].format(*TEXTS))
+    for data in (other, tmp_path):
+        report = predict([of_a_file], data, split, tmp_path / "out", engine="numpy")
+        table, lines = ([*open(file, encoding="utf-8")] for file in report["files"])
+        rows = [line.rstrip("\n").split("\t") for line in table]
+        found = [json.loads(line) for line in lines]
+        assert report["scores"] is None and rows[0] == ["id", "prediction", "text"]
+        assert [row[2] for row in rows[1:]] == [one["text"] for one in found] == [*TEXTS]
+        assert [row[1] for row in rows[1:]] == [one["label"] for one in found]
+    with pytest.raises(InputError, match="has no .*label.*its"):
+        evaluate([of_a_file], other, "dev", engine="numpy")
+
+
+def test_a_missing_column_of_texts_is_no_table_without_labels(of_a_file, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text("review\na film\n")
+    with pytest.raises(InputError, match=r"has no column 'text', its header is .*review"):
+        predict([of_a_file], other, "dev", tmp_path / "out", engine="numpy")
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_the_header_of_a_table_without_labels_is_no_text(tmp_path, header):
+    """The name of its column of labels is how the first row is known for a header."""
+    read = registry.create("classify", {"text": "1", "label": "verdict" if header else "2"}).read
+    (tmp_path / "test.csv").write_text("review\nthe film\na story\n")
+    texts = [example.first for example in read(tmp_path, "test")]
+    assert texts == ["review", "the film", "a story"][header:]
+
+
+def test_pairs_stand_beside_their_predictions(tmp_path):
+    rows = [
+        (text, other, label) for (text, label), (other, _) in zip(reviews(30, 1), reviews(30, 2), strict=True)
+    ]
+    for split in ("train", "dev"):
+        write_table(tmp_path / "data" / f"{split}.tsv", ("text", "other", "label"), rows)
+    run = run_on(tmp_path / "data", tmp_path, columns={"second": "other"})
+    asked = write_table(tmp_path / "asked.tsv", ("other", "text"), [("a story", "the film")])
+    report = predict([run], asked, "dev", tmp_path / "out", engine="numpy")
+    header, row = (line.rstrip("\n").split("\t") for line in open(report["files"][0], encoding="utf-8"))
+    assert header == ["id", "prediction", "text", "second"] and row[2:] == ["the film", "a story"]
+
+
+def test_questions_and_words_stand_beside_their_predictions():
+    question = Question("0", "the film", "a story", (), None)
+    assert registry.create("qa").asked(question) == {"question": "the film"}
+    assert registry.create("squad1").asked(question) == {}
+    assert registry.create("tag").asked(TaggedSentence(("the", "film"), None, 0)) == {
+        "words": ["the", "film"]
+    }

@@ -1,0 +1,245 @@
+"""Sweeps of fine-tuning, and what finished models predict: alone, averaged, as files for servers."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_tasks import (
+    WORDS,
+    report_in,
+    reviews,
+    small_options,
+    write_table,
+)
+
+from minibert.errors import InputError, RunError
+from minibert.finetuning import predicting, run as finetuning, running
+from minibert.finetuning.models import Finetuned
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.run import classify, evaluate, finetune, predict, report_text
+from minibert.reports.results import sweep_table
+from minibert.tasks import registry
+
+
+@pytest.fixture(scope="module")
+def other_run(model, sst2, tmp_path_factory):
+    """The same with another seed, and shorter."""
+    out = tmp_path_factory.mktemp("runs") / "other"
+    finetune(small_options(model, sst2, seed=7, epochs=1), out, show=False)
+    return out
+
+
+# sweeps
+
+
+@pytest.fixture(scope="module")
+def swept(model, sst2, tmp_path_factory):
+    """A sweep of two rates and two seeds that was cut off in its third run and gone on with."""
+    out = tmp_path_factory.mktemp("runs") / "sweep"
+    options = small_options(model, sst2, max_steps=12, learning_rates=(5e-3, 1e-6), restarts=2)
+    done = []
+
+    def run_once(one, began):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(one.folder.name)
+        return running.run_once(one, began)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetuning, "run_once", run_once)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(options, out, show=False)
+    before = {name: (out / name / "report.json").stat().st_mtime_ns for name in done}
+    report = finetune(options, out, resume=True, show=False)
+    after = {name: (out / name / "report.json").stat().st_mtime_ns for name in done}
+    assert before == after  # finished runs were not run again
+    return out, report
+
+
+def test_a_sweep_goes_on_with_the_runs_that_are_missing(swept):
+    out, report = swept
+    assert [Path(one["folder"]).name for one in report["runs"]] == [
+        "lr0.005-seed0",
+        "lr0.005-seed1",
+        "lr1e-06-seed0",
+        "lr1e-06-seed1",
+    ]
+    assert report_in(out) == report
+
+
+def test_every_run_of_a_sweep_has_a_folder_of_its_own(model, sst2):
+    options = small_options(model, sst2, learning_rates=(5e-5, 5.0000001e-5, 0.001), restarts=2)
+    names = [one.run_name for one in options.runs()]
+    assert names[::2] == ["lr5e-05-seed0", "lr5.0000001e-05-seed0", "lr0.001-seed0"]
+    assert len(set(names)) == 6
+
+
+def test_the_best_run_of_a_sweep_stands_at_its_top(swept):
+    out, report = swept
+    best = max(report["runs"], key=lambda one: one["scores"]["accuracy"])
+    assert report["scores"] == best["scores"] and report["learning_rate"] == best["learning_rate"] == 5e-3
+    names = ("model.safetensors", "config.json", "task.json", "vocab.txt", "dev_predictions.json")
+    for name in names:
+        assert (out / name).read_bytes() == (Path(best["folder"]) / name).read_bytes()
+    assert evaluate([out], engine="numpy")["scores"] == report["scores"]
+    table = sweep_table(report["runs"], "accuracy")
+    assert table.count("\n") == 4 and table.count("*") == 1
+    assert sweep_table(report["runs"], "accuracy") in report_text(report)
+
+
+def test_a_finished_sweep_is_not_run_again(swept, model, sst2, monkeypatch):
+    out, report = swept
+    monkeypatch.setattr(finetuning, "run_once", None)
+    options = FinetuneOptions.load(out / "finetune.json")
+    assert finetune(options, out, resume=True, show=False) == report
+
+
+def test_a_sweep_that_was_moved_says_where_it_is_now(swept, tmp_path):
+    out = shutil.copytree(swept[0], tmp_path / "moved")
+    options = FinetuneOptions.load(out / "finetune.json")
+    for whole in (True, False):  # as it is, and with its runs alone
+        report = finetune(options, out, resume=True, show=False)
+        assert (report["folder"], report["page"]) == (str(out), str(out / "report.html"))
+        assert all(Path(one["folder"]).parent == out for one in report["runs"])
+        if whole:
+            (out / "report.json").unlink()
+
+
+def test_a_run_that_diverges_does_not_end_the_sweep(model, sst2, tmp_path, monkeypatch, capsys):
+    options = small_options(model, sst2, max_steps=4, learning_rates=(1e300, 5e-3))
+    report = finetune(options, tmp_path, show=True)
+    assert "Given up: The " in capsys.readouterr().err
+    failed, fine = report["runs"]
+    assert failed["learning_rate"] == 1e300 and "at learning rate" in failed["failed"]
+    assert report["scores"] == fine["scores"] and report["learning_rate"] == 5e-3
+    assert json.loads((tmp_path / "lr1e+300-seed0" / "failed.json").read_text())["failed"] == failed["failed"]
+    assert not (tmp_path / "lr1e+300-seed0" / "best").exists()
+    rows = [line.split() for line in sweep_table(report["runs"], "accuracy").splitlines()]
+    assert rows[1] == ["1e+300", "0", "failed", "-", "lr1e+300-seed0"] and rows[2][3] == "*"
+    (tmp_path / "report.json").unlink()
+    monkeypatch.setattr(finetuning, "run_once", None)  # neither is run again
+    assert finetune(options, tmp_path, resume=True, show=False)["runs"] == report["runs"]
+
+
+def test_a_sweep_of_which_every_run_diverges_has_failed(model, sst2, tmp_path):
+    options = small_options(model, sst2, max_steps=4, learning_rates=(1e300, 1e301))
+    for resume in (False, True):
+        with pytest.raises(RunError, match=r"All 2 runs .* have diverged; try lower .* The first: The "):
+            finetune(options, tmp_path, resume=resume, show=False)
+    assert not (tmp_path / "report.json").exists()
+
+
+# predictions, ensembles
+
+
+def test_an_ensemble_is_the_mean_of_its_outputs(run, other_run, sst2):
+    pair = [Finetuned.from_pretrained(folder, "numpy") for folder in (run, other_run)]
+    examples = pair[0].task.read(sst2, "dev")
+    said = [model.outputs(model.features(examples)) for model in pair]
+    mean = [np.mean(each, axis=0) for each in zip(*said, strict=True)]
+    expected = pair[0].task.predict(examples, [], mean, ("0", "1"), {})
+    assert list(predicting.predict_examples(pair, examples)) == expected
+    singles = [list(predicting.predict_examples([model], examples)) for model in pair]
+    assert expected not in singles
+    report = evaluate([run, other_run], sst2, engine="numpy")
+    assert report["scores"] == pair[0].task.score(examples, expected)
+
+
+def test_predict_writes_the_official_file_and_every_prediction(run, tmp_path):
+    out = tmp_path / "submission"
+    report = predict([run], None, "test", out, engine="numpy")
+    assert sorted(path.name for path in out.iterdir()) == ["SST-2.tsv", "sst2-test.jsonl"]
+    assert report["scores"] is None and report["examples"] == 30
+    lines = [json.loads(line) for line in (out / "sst2-test.jsonl").read_text().splitlines()]
+    rows = (out / "SST-2.tsv").read_text().splitlines()
+    assert rows == ["index\tprediction", *(f"{line['id']}\t{line['label']}" for line in lines)]
+    right = [line["label"] == label for line, (_, label) in zip(lines, reviews(30, 3), strict=True)]
+    assert np.mean(right) > 0.9
+
+
+def test_predicting_in_small_chunks_changes_nothing(run, sst2, monkeypatch):
+    model = Finetuned.from_pretrained(run, "numpy")
+    examples = model.task.read(sst2, "dev")
+    whole = list(predicting.predict_examples([model], examples))
+    monkeypatch.setattr(predicting.chunks, "__defaults__", (7,))
+    parts = list(predicting.predict_examples([model], examples, budget=30))
+    for one, other in zip(whole, parts, strict=True):
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
+
+
+def test_the_majority_is_predicted_where_it_is_asked_for(run, tmp_path):
+    predict([run], None, "test", tmp_path, majority=True, engine="numpy")
+    answers = {line.split("\t")[1] for line in (tmp_path / "SST-2.tsv").read_text().splitlines()[1:]}
+    labels = [label for _, label in reviews(160, 1)]
+    assert answers == {max(sorted(set(labels)), key=labels.count)}
+
+
+def test_only_models_of_the_same_kind_are_averaged(run, rte, tmp_path):
+    out = tmp_path / "rte"
+    finetune(small_options(run, rte, "rte", max_steps=1), out, show=False)
+    with pytest.raises(InputError, match="differ in their task"):
+        evaluate([run, out], engine="numpy")
+
+
+def renamed(folder, task, target):
+    """A copy of a fine-tuned model that says that it is of another task."""
+    shutil.copytree(folder, target)
+    stored = json.loads((target / "task.json").read_text())
+    (target / "task.json").write_text(json.dumps(stored | {"task": task}))
+    return target
+
+
+def test_equal_labels_alone_make_no_ensemble(run, tmp_path):
+    cola, quora, qqp = (renamed(run, name, tmp_path / name) for name in ("cola", "quora", "qqp"))
+    for other in (cola, qqp):
+        with pytest.raises(InputError, match="differ in their task"):
+            evaluate([run, other], engine="numpy")
+    models = [Finetuned.from_pretrained(folder, "numpy") for folder in (quora, qqp)]
+    predicting.check_ensemble(models)
+
+
+def test_a_model_answers_other_files_that_mean_the_same_only(run, tmp_path):
+    (tmp_path / "dev.tsv").write_text("".join(f"s\t1\t\tthe {word}\n" for word in WORDS))
+    for task in ("cola", "rte", "stsb", "mrpc"):
+        with pytest.raises(InputError, match=f"was fine-tuned for sst2, which has other answers than {task}"):
+            evaluate([run], tmp_path, task=task, engine="numpy")
+    own = write_table(tmp_path / "own.tsv", ("text", "label"), reviews(12, 5))
+    assert evaluate([run], own, task="classify", engine="numpy")["examples"] == 12
+    qqp = renamed(run, "qqp", tmp_path / "qqp")
+    assert Finetuned.from_pretrained(qqp, "numpy", task=registry.create("quora")).task.name == "quora"
+
+
+def test_a_model_of_pairs_reads_both_texts_of_a_table(model, rte, tmp_path):
+    def said(folder, data, task=None):
+        files = predict([folder], data, "dev", tmp_path / "said", task=task, engine="numpy")["files"]
+        return [json.loads(line)["probabilities"] for line in Path(files[-1]).read_text().splitlines()]
+
+    run, own = tmp_path / "run", tmp_path / "own"
+    finetune(small_options(model, rte, "rte", max_steps=1), run, show=False)
+    rows = [(one.first, one.second, one.label) for one in registry.create("rte").read(rte, "dev")]
+    table = write_table(tmp_path / "table.tsv", ("text", "second", "label"), rows)
+    assert said(run, table, "classify") == said(run, rte)
+    named = write_table(tmp_path / "named.tsv", ("premise", "claim", "label"), rows)
+    columns = {"text": "premise", "second": "claim"}
+    finetune(
+        small_options(model, named, "classify", columns=columns, split_dev=0.5, max_steps=1), own, show=False
+    )
+    assert said(own, named, "classify") == said(own, named)
+    single = write_table(tmp_path / "single.tsv", ("text", "label"), [(row[0], row[2]) for row in rows])
+    with pytest.raises(InputError, match="has no column 'second'"):
+        said(run, single, "classify")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([("  ", None)], "A text is empty"),
+        ([("the film", "")], "A text is empty"),
+        ([("the film", "it was warm")], "was fine-tuned for single texts; leave the second one out"),
+    ],
+)
+def test_classify_says_what_it_was_given_wrongly(run, texts, message):
+    with pytest.raises(InputError, match=message):
+        classify(run, texts, engine="numpy")

@@ -1,0 +1,303 @@
+"""Vectors of tokens and texts: their values, their order, their files, the command."""
+
+import dataclasses
+import io
+import json
+import os
+import threading
+
+import numpy as np
+import pytest
+from command import PATIENCE, ends_badly, notice, start  # noqa: F401 (a fixture)
+from small_entities import write_model
+
+from minibert import Bert, Tokenizer, cli
+from minibert.cli.shared.texts import text_lines
+from minibert.errors import InputError
+from minibert.frozen import features as module
+from minibert.frozen.features import (
+    Extractor,
+    borders_file,
+    features,
+    layer_numbers,
+    load_encoder,
+    write_features,
+)
+from minibert.model.params import Parameters
+
+TEXTS = [
+    "anna lives in paris .",
+    "",
+    "the film is very good and the book is dull .",
+    "rome",
+    "anna lives in paris .",
+    "who ? where ?",
+    "the song was here and ben was here and cleo was here and dan was here .",
+    "a poor play .",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return Bert.from_pretrained(folder, "numpy")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return Tokenizer.from_pretrained(folder)
+
+
+def assert_near(found, expected):
+    assert np.asarray(found).shape == np.asarray(expected).shape
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", [-1, "embeddings", "all", "-1,-2", [1, 0, 2]])
+def test_vectors_are_the_hidden_states_of_each_text_alone(model, tokenizer, layers):
+    numbers = layer_numbers(layers, model.config.L)
+    found = {pool: features(model, tokenizer, TEXTS, layers, pool) for pool in ("none", "cls", "mean")}
+    for number, text in enumerate(TEXTS):
+        alone = model.encode(tokenizer(text))
+        rows = np.concatenate([alone.hidden_states[layer] for layer in numbers], axis=1)
+        assert_near(found["none"][number], rows)
+        assert_near(found["cls"][number], rows[0])
+        assert_near(found["mean"][number], rows.mean(0))
+
+
+def test_the_pooled_vector_is_the_poolers_output(model, tokenizer):
+    found = features(model, tokenizer, TEXTS, pool="pooled")
+    assert_near(found, np.concatenate([model.encode(tokenizer(text)).pooled for text in TEXTS]))
+
+
+def test_left_to_right_cls_is_refused_and_the_pooled_vector_is_of_the_last_token(model, tokenizer):
+    config = dataclasses.replace(model.config, is_decoder=True)
+    causal = Bert(config, Parameters(config, model.params.flat), model.ops)
+    found = features(causal, tokenizer, TEXTS, pool="pooled")
+    assert_near(found, np.concatenate([causal.encode(tokenizer(text)).pooled for text in TEXTS]))
+    assert len(np.unique(found.round(5), axis=0)) == len(set(TEXTS))  # of [CLS] there would be one only
+    with pytest.raises(InputError, match="pool='cls' is the same vector for every text"):
+        features(causal, tokenizer, TEXTS, pool="cls")
+
+
+def test_vectors_do_not_depend_on_batches_and_chunks(model, tokenizer, monkeypatch):
+    whole = features(model, tokenizer, TEXTS, pool="none", layers="all")
+    monkeypatch.setattr(module, "TOKEN_BUDGET", 5)
+    monkeypatch.setattr(module, "CHUNK_TOKENS", 20)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 3)
+    parts = features(model, tokenizer, TEXTS, pool="none", layers="all")
+    for one, other in zip(parts, whole, strict=True):
+        assert_near(one, other)
+
+
+def test_texts_are_read_a_few_at_a_time(model, tokenizer, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK_TOKENS", 20)
+    read = []
+
+    def many():
+        for number in range(1000):
+            read.append(number)
+            yield TEXTS[number % len(TEXTS)]
+
+    stream = Extractor(model, tokenizer).stream(many())
+    next(stream)
+    assert len(read) == module.TEXTS_AT_ONCE
+
+
+def test_a_text_too_long_loses_its_end_and_says_so(model, tokenizer):
+    text = "anna lives in paris . the film is good"
+    with pytest.warns(UserWarning, match="1 texts are longer than 6 pieces"):
+        found = features(model, tokenizer, [text, "rome"], pool="none", max_length=6)
+    assert_near(found[0], model.encode(tokenizer("anna lives in paris")).hidden_states[-1])
+
+
+def test_bytes_are_texts_as_well(model, tokenizer):
+    assert_near(
+        features(model, tokenizer, [text.encode() for text in TEXTS]), features(model, tokenizer, TEXTS)
+    )
+
+
+def test_no_text_gives_no_vector(model, tokenizer):
+    assert features(model, tokenizer, []).shape == (0, 32)
+    assert features(model, tokenizer, [], pool="none") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"layers": "3"}, "layers='3' are not hidden states of this model; give different numbers from 0"),
+        ({"layers": "-1,2"}, "different numbers"),
+        ({"layers": "last"}, "layers='last' are not hidden states"),
+        ({"layers": []}, r"layers=\[\] are not"),
+        ({"pool": "max"}, "pool='max' is unknown; choose one of cls, mean, pooled, none"),
+        ({"pool": "pooled", "layers": 1}, "pool='pooled' reads the last layer"),
+        ({"max_length": 65}, "max_length=65 is not possible; give 2, .* up to the 64 positions"),
+        ({"texts": "rome"}, "texts='rome' is one text; give a list"),
+    ],
+)
+def test_what_cannot_be_had_is_told(model, tokenizer, arguments, message):
+    with pytest.raises(InputError, match=message):
+        features(model, tokenizer, **{"texts": TEXTS} | arguments)
+
+
+# Files
+
+
+def test_an_array_has_a_row_for_each_text(model, tokenizer, tmp_path):
+    done = []
+    report = write_features(Extractor(model, tokenizer), iter(TEXTS), tmp_path / "v.npy", done.append)
+    found = np.load(tmp_path / "v.npy")
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, features(model, tokenizer, TEXTS))
+    n_tokens = sum(len(tokenizer(text)) for text in TEXTS)
+    assert report == {"texts": 8, "tokens": n_tokens, "width": 32, "cut": 0}
+    assert done == [8]
+    assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
+
+
+def test_an_array_of_tokens_says_where_texts_begin(model, tokenizer, tmp_path):
+    extractor = Extractor(model, tokenizer, "-1,-2", "none")
+    write_features(extractor, TEXTS, tmp_path / "v.npy")
+    rows, borders = np.load(tmp_path / "v.npy"), np.load(borders_file(tmp_path / "v.npy"))
+    assert borders_file(tmp_path / "v.npy").name == "v.cu_seqlens.npy"
+    assert borders.tolist() == np.cumsum([0, *(len(tokenizer(text)) for text in TEXTS)]).tolist()
+    expected = np.concatenate(features(model, tokenizer, TEXTS, "-1,-2", "none"))
+    np.testing.assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize("pool", ["mean", "none"])
+def test_borders_of_older_rows_never_stand_beside_new_ones(model, tokenizer, tmp_path, monkeypatch, pool):
+    out = tmp_path / "v.npy"
+    write_features(Extractor(model, tokenizer, pool="none"), TEXTS, out)
+    write, seen = module.write_atomically, []
+
+    def watched(path, *rest):
+        write(path, *rest)
+        seen.append({file.name for file in tmp_path.iterdir()})
+
+    monkeypatch.setattr(module, "write_atomically", watched)
+    write_features(Extractor(model, tokenizer, pool=pool), TEXTS[:2], out)
+    assert seen[0] == {"v.npy"}
+    assert borders_file(out).exists() is (pool == "none")
+
+
+def test_lines_of_json_hold_the_same_numbers(model, tokenizer, tmp_path):
+    write_features(Extractor(model, tokenizer), TEXTS, tmp_path / "v.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text("utf-8").splitlines()]
+    found = np.array([line["vector"] for line in lines], np.float32)
+    np.testing.assert_array_equal(found, features(model, tokenizer, TEXTS))
+    write_features(Extractor(model, tokenizer, pool="none"), ["rome !"], tmp_path / "t.jsonl")
+    line = json.loads((tmp_path / "t.jsonl").read_text("utf-8"))
+    assert line["tokens"] == ["[CLS]", "rome", "[UNK]", "[SEP]"]
+    assert np.shape(line["vectors"]) == (4, 32)
+
+
+def test_a_file_is_whole_or_not_there(model, tokenizer, tmp_path):
+    def broken():
+        yield from TEXTS
+        raise InputError("the end is missing")
+
+    with pytest.raises(InputError, match="the end is missing"):
+        write_features(Extractor(model, tokenizer), broken(), tmp_path / "v.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("pool", "room"), [("mean", 256), ("none", 2048)])
+def test_a_full_disk_is_no_finished_array(folder, tmp_path, pool, room):
+    resource = pytest.importorskip("resource")
+    text, out = tmp_path / "text.txt", tmp_path / "out" / "v.npy"
+    text.write_text("rome\n" * 40)  # 40 x 32 x 4 bytes, or three times as many
+    process = start(
+        *("features", "--model", folder, "--file", text, "--out", out, "--pool", pool, "--quiet"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )
+    output, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1 and "v.npy could not be written" in errors, errors
+    assert output == "" and not out.parent.exists()
+
+
+def test_an_empty_text_file_makes_an_empty_array(model, tokenizer, tmp_path):
+    write_features(Extractor(model, tokenizer, pool="none"), [], tmp_path / "v.npy")
+    assert np.load(borders_file(tmp_path / "v.npy")).tolist() == [0]
+    assert np.load(tmp_path / "v.npy").shape == (0, 32)
+
+
+def test_an_encoder_is_loaded_whatever_stands_on_it(folder, model):
+    encoder, _ = load_encoder(folder, engine="numpy")
+    np.testing.assert_array_equal(encoder.params["embeddings.word"], model.params["embeddings.word"])
+
+
+# The command
+
+
+def test_command_writes_vectors_of_the_lines_of_a_file(folder, model, tokenizer, tmp_path, capsys):
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS) + "\n", "utf-8")
+    words = ["features", "--model", folder, "--file", tmp_path / "t.txt", "--out", tmp_path / "v.npy"]
+    words += ["--layers", "-1,-2", "--pool", "cls", "--engine", "numpy"]
+    assert cli.main([*map(str, words)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("8 lines, ")
+    assert "64 numbers in a vector" in said
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "v.npy"), features(model, tokenizer, TEXTS, "-1,-2", "cls")
+    )
+
+
+def test_command_reads_the_standard_input(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"rome\r\noslo"), encoding="utf-8"))
+    words = [
+        "features",
+        "--model",
+        str(folder),
+        "--out",
+        str(tmp_path / "v.jsonl"),
+        "--json",
+        "--engine",
+        "numpy",
+    ]
+    assert cli.main(words) == 0
+    assert json.loads(capsys.readouterr().out)["texts"] == 2
+    assert len((tmp_path / "v.jsonl").read_text("utf-8").splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xef\xbb\xbfrome\rparis\r\n\noslo", b"rome\n", b"rome\r", b"", b"\xef\xbb\xbf"]
+)
+def test_lines_are_the_same_from_a_file_and_from_the_standard_input(data, tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_bytes(data)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+    assert list(text_lines("-")) == list(text_lines(str(tmp_path / "t.txt")))
+
+
+def test_lines_before_a_byte_that_is_not_utf8_are_read(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"rome\noslo\xff\n"), encoding="utf-8"))
+    lines = text_lines("-")
+    assert next(lines) == "rome"
+    with pytest.raises(InputError, match="the standard input is not UTF-8: byte 0xff at offset 9 of the"):
+        next(lines)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_can_be_named_as_the_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(b"rome\noslo\n"), daemon=True)
+    writer.start()
+    assert list(text_lines(str(tmp_path / "pipe"))) == ["rome", "oslo"]
+
+
+def test_command_says_what_is_wrong(folder, tmp_path, capsys):
+    def complaint(*words):
+        return ends_badly(capsys, 2, "features", "--model", str(folder), *words, "--engine", "numpy")
+
+    assert "give it the suffix .npy or .jsonl" in complaint("--out", "v.txt")
+    there = str(tmp_path / "v.npy")
+    assert "can't be read" in complaint("--out", there, "--file", str(tmp_path / "no.txt"))
+    (tmp_path / "bad.txt").write_bytes(b"rome\n\xff\n")
+    assert "not UTF-8" in complaint("--out", there, "--file", str(tmp_path / "bad.txt"))
+    assert "--layers 9 are not" in complaint("--out", there, "--layers", "9")
+    assert not (tmp_path / "v.npy").exists()

@@ -1,0 +1,149 @@
+"""The forms a TensorFlow checkpoint's index is made of: check sums, sorted tables; lies in them."""
+
+import tracemalloc
+from contextlib import suppress
+
+import bundle_writer
+import numpy as np
+import pytest
+from bundle_writer import block, table
+from hypothesis import given, settings, strategies as st
+
+from minibert.hub.tensorflow import checksums, sstable
+
+RANDOM = np.random.default_rng(5)
+
+
+# The check sum
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", 0),
+        (b"123456789", 0xE3069283),
+        (bytes(32), 0x8A9136AA),  # this and the next three: RFC 3720, appendix B.4
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+        (bytes(range(31, -1, -1)), 0x113FDB5C),
+    ],
+)
+def test_check_sum_of_published_examples(data, expected):
+    assert checksums.crc32c(data) == expected
+
+
+@pytest.mark.parametrize("length", [*range(1, 20), 63, 64, 65, 1000, 4099])
+def test_check_sum_equals_bit_by_bit(length):
+    data = RANDOM.bytes(length)
+    assert checksums.crc32c(data) == bundle_writer.crc32c(data)
+
+
+def test_check_sum_of_parts_longer_than_what_is_folded_at_once(monkeypatch):
+    data = RANDOM.bytes(700)
+    expected = bundle_writer.crc32c(data)
+    for folds in (0, 3, 6):
+        monkeypatch.setattr(checksums, "_FOLDS", folds)
+        monkeypatch.setattr(checksums, "_CHUNK", 4 << folds)
+        assert checksums.crc32c(data) == expected
+        assert checksums.crc32c(memoryview(data)[: 8 << folds]) == bundle_writer.crc32c(data[: 8 << folds])
+
+
+def test_stored_check_sums_are_rotated():
+    assert checksums.masked(0xE3069283) == 0xC78AB0E5
+
+
+# The table
+
+
+@pytest.mark.parametrize("per_block", [1, 3, 1000])
+def test_tables_of_the_independent_writer_are_read(per_block):
+    entries = [(b"", b"header"), *((b"layer_%03d/kernel" % number, b"x" * number) for number in range(40))]
+    assert sstable.read_table(table(entries, per_block)) == dict(entries)
+
+
+@pytest.mark.parametrize(("kind", "how"), [(b"\1", "by Snappy"), (b"\x07", "in the unknown way 7")])
+def test_compressed_tables_are_refused_and_told_why(kind, how):
+    with pytest.raises(ValueError, match=f"a block is compressed {how}; save the checkpoint again"):
+        sstable.read_table(table([(b"", b"header")], kind=kind))
+
+
+def test_a_written_table_is_read_and_has_the_bytes_of_the_format():
+    entries = [(b"", b"\x08\x01"), (b"bert/a", b"1"), (b"bert/b", b"22")]
+    data = sstable.write_table(entries)
+    assert sstable.read_table(data) == dict(entries)
+    content = b"\0\0\2\x08\x01" + b"\0\6\1bert/a1" + b"\5\1\2b22" + bytes(4) + b"\1\0\0\0"
+    assert data.startswith(content + b"\0")
+    check = bundle_writer.masked(bundle_writer.crc32c(content + b"\0"))
+    assert data[len(content) + 1 :][:4] == check.to_bytes(4, "little")
+    assert data[-8:] == bytes.fromhex("57fb808b247547db")
+    assert b"\0\1\2c\0" in data  # the index names a short key behind the last one, offset 0
+
+
+def test_seventeen_entries_make_two_places_to_restart_at():
+    entries = [(b"key%02d" % number, b"") for number in range(17)]
+    data = sstable.write_table(entries)
+    assert sstable.read_table(data) == dict(entries)
+    assert data[: data.index(b"\2\0\0\0")].endswith(b"\0\5\0key16" + bytes(4) + b"\x45\0\0\0")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(b"b", b""), (b"a", b"")],
+        [(b"a", b""), (b"a", b"")],
+        [(b"a" * 5000, b"")],
+    ],
+    ids=["descending", "twice", "long"],
+)
+def test_tables_with_impossible_keys_are_refused(entries):
+    with pytest.raises(ValueError):
+        sstable.read_table(table(entries))
+
+
+# What is refused
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_damage_behind_right_check_sums_raises_nothing_but_a_value_error(data):
+    entries = [(b"", bundle_writer.header()), *((b"x%d" % number, bytes(number)) for number in range(20))]
+    content = bytearray(block(entries))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(ValueError):
+        list(sstable._entries(bytes(content)))
+
+
+def packed(content, count):
+    """A table of one data block that is given whole, named in the index as often as asked for."""
+    stored = content + b"\0"
+    stored += bundle_writer.masked(checksums.crc32c(stored)).to_bytes(4, "little")
+    handle = bundle_writer.varint(0) + bundle_writer.varint(len(content))
+    index = block([(b"%09d" % number, handle) for number in range(count)]) + b"\0"
+    index += bundle_writer.masked(checksums.crc32c(index)).to_bytes(4, "little")
+    place = bundle_writer.varint(len(stored)) + bundle_writer.varint(len(index) - 5)
+    return stored + index + (place + place).ljust(40, b"\0") + bundle_writer.MAGIC
+
+
+FIRST = b"\0\xff\x1f\0" + b"a" * 4095  # a key, and then others that share all of it but the last byte
+LATER = b"".join(b"\xfe\x1f\2\0%c%c" % (98 + n // 256, n % 256) for n in range(9000))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        packed(block([]), 5_000),
+        packed(FIRST + LATER + bytes(4) + b"\1\0\0\0", 1),
+        packed(b"\xff\xff\xff\x7f" * 1000 + b"\0\0\0\0", 1),
+        bytes(sstable.LIMIT + 1),
+    ],
+    ids=["one-block-often", "long-keys", "long-lengths", "long-file"],
+)
+def test_small_files_that_would_unfold_to_much_are_refused_in_little_memory(data):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError):
+            sstable.read_table(data)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,619 @@
+"""What tasks of fine-tuning are made of: options, batches, features, figures, files for servers."""
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from small_tasks import (
+    small_config,
+    write_model,
+    write_table,
+)
+
+from minibert.data.choice import ChoiceExample
+from minibert.data.glue import TextExample
+from minibert.data.ner import TaggedSentence
+from minibert.errors import InputError
+from minibert.finetuning import predicting, preparation
+from minibert.finetuning.options import SWEEP, FinetuneOptions
+from minibert.model.batch import Feature, Sequence, TaskBatch
+from minibert.model.flops import step_operations, task_operations
+from minibert.model.params import Head, initialise
+from minibert.ops import Ops
+from minibert.reports.results import metric_text
+from minibert.tasks import batches, registry, submissions
+from minibert.tasks.batches import batch_outputs
+from minibert.tasks.choices import Choices
+from minibert.tasks.own_files import own_file
+from minibert.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("models") / "small")
+
+
+# the options
+
+
+def test_what_is_not_said_follows_the_paper():
+    def recipe(task):
+        options = FinetuneOptions(task, "d", "m").resolved()
+        return options.epochs, options.batch_size, options.learning_rates
+
+    assert recipe("mnli") == recipe("squad1") == (3, 32, (5e-5,))
+    assert recipe("squad2") == (2, 48, (5e-5,))
+    assert recipe("swag") == (3, 16, (2e-5,))
+    options = FinetuneOptions("sst2", "d", "m")
+    assert (options.warmup, options.weight_decay, options.clip_norm, options.dropout) == (0.1, 0.01, 1.0, 0.1)
+    assert SWEEP == (5e-5, 4e-5, 3e-5, 2e-5)
+    squad = registry.create("squad1", {})
+    assert (squad.max_length, squad.stride, squad.max_question) == (384, 128, 64)
+    assert (squad.n_best, squad.longest) == (20, 30)
+
+
+def test_what_is_said_wins_over_the_recipe():
+    options = FinetuneOptions("swag", "d", "m", epochs=1.5, learning_rates=3e-5).resolved()
+    assert (options.epochs, options.batch_size, options.learning_rate) == (1.5, 16, 3e-5)
+
+
+def test_a_sweep_is_a_run_for_each_rate_and_seed():
+    options = FinetuneOptions("rte", "d", "m", learning_rates=(5e-5, 2e-5), restarts=2, seed=3).resolved()
+    found = [(one.learning_rate, one.seed, one.restarts, one.run_name) for one in options.runs()]
+    assert found == [
+        (5e-5, 3, 1, "lr5e-05-seed3"),
+        (5e-5, 4, 1, "lr5e-05-seed4"),
+        (2e-5, 3, 1, "lr2e-05-seed3"),
+        (2e-5, 4, 1, "lr2e-05-seed4"),
+    ]
+
+
+def test_options_survive_json(tmp_path):
+    options = FinetuneOptions(
+        "classify", "d", "m", columns={"text": "review"}, learning_rates=[1e-4, 1e-5], freeze=1
+    )
+    options.save(tmp_path / "finetune.json")
+    assert FinetuneOptions.load(tmp_path / "finetune.json") == options
+    assert options.columns == (("text", "review"),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"task": "rte"}, "'data' is missing, expected a string"),
+        ({"batchsize": 3}, "'batchsize' is none of its fields"),
+        (
+            {"task": "rte", "data": "d", "model": "m", "batch_size": "x"},
+            "'batch_size' is 'x', expected a whole number or null",
+        ),
+        ({"task": "rte", "data": "d", "model": "m", "beta2": {}}, "'beta2' is {}, expected a number"),
+        (
+            {"task": "rte", "data": "d", "model": "m", "learning_rates": [1, "x"]},
+            r"'learning_rates' is \[1, 'x.*",
+        ),
+        (
+            {"task": "rte", "data": "d", "model": "m", "beta2": -1},
+            "beta2=-1 is not valid; give at least 0 and below 1",
+        ),
+    ],
+)
+def test_options_that_were_damaged_are_told(tmp_path, fields, said):
+    (tmp_path / "finetune.json").write_text(json.dumps(fields))
+    with pytest.raises(
+        InputError, match=rf"finetune.json does not hold the options of a run \({said}\); name"
+    ):
+        FinetuneOptions.load(tmp_path / "finetune.json")
+
+
+def test_going_on_with_other_options_names_those_that_differ(tmp_path):
+    path = tmp_path / "finetune.json"
+    FinetuneOptions("rte", "d", "m").resolved().save(path)
+    with pytest.raises(InputError, match=r"epochs=9 \(the run has 3.0\), seed=2 \(the run has 0\)"):
+        FinetuneOptions.resumed(path, seed=2, epochs=9)
+    assert FinetuneOptions.resumed(path, keep=5, dtype="auto").keep == 5
+    assert FinetuneOptions.resumed(path, engine="jax", threads=3).engine == "jax"
+    with pytest.raises(InputError, match="finetune.json is missing"):
+        FinetuneOptions.resumed(tmp_path / "nowhere" / "finetune.json")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epochs": 0}, "epochs=0"),
+        ({"epochs": math.inf}, "epochs=inf"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"learning_rates": ()}, r"learning_rates=\(\)"),
+        ({"learning_rates": (1e-5, 1e-5)}, "each once"),
+        ({"learning_rates": (1e-5, -1.0)}, "learning_rates"),
+        ({"dropout": 1.0}, "dropout=1.0"),
+        ({"restarts": 0}, "restarts=0"),
+        ({"split_dev": 1.0}, "split_dev=1.0"),
+        ({"max_length": 3}, "max_length=3"),
+        ({"freeze": -1}, "freeze=-1"),
+        ({"dtype": "int8"}, "dtype='int8'"),
+        ({"span_weight": 0.0}, "span_weight=0.0"),
+        ({"feature_based": ""}, "feature_based='' is not valid; give the layers that LSTMs are to read"),
+        ({"width": 0}, "width=0"),
+        ({"batch_size": 8.0}, "batch_size=8.0 is not valid; give a whole number"),
+        ({"restarts": 2**64}, "restarts=18446744073709551616 is not valid; give at most 2,147,483,647"),
+        ({"restarts": 10_001}, "restarts=10001 would make 10,001 runs; give so few .* has 10,000 at most"),
+        ({"restarts": 3334, "learning_rates": (1, 2, 3)}, "restarts=3334 would make 10,002 runs"),
+        ({"width": 2**64}, "width=18446744073709551616 is not valid; give at most"),
+        ({"seed": 1.5}, "seed=1.5 is not valid; give a whole number"),
+        ({"columns": ["text=review"]}, r"columns=\['text=review'\] are not names with columns"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(wrong, message):
+    with pytest.raises(InputError, match=message):
+        FinetuneOptions("sst2", "d", "m", **wrong)
+
+
+# batches
+
+
+def some_features(sizes, n_choices=1):
+    ids = iter(range(10_000))
+    return [
+        Feature(
+            tuple(
+                Sequence(np.array([next(ids) % 20 for _ in range(size)]), np.zeros(size, int), [], [])
+                for _ in range(n_choices)
+            ),
+            label=number % 2,
+            example=number,
+        )
+        for number, size in enumerate(sizes)
+    ]
+
+
+def test_every_epoch_shows_each_feature_once_in_an_order_of_its_own():
+    orders = [batches.epoch_order(50, 3, epoch) for epoch in range(3)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(50))
+    assert len({tuple(order.tolist()) for order in orders}) == 3
+    assert not np.array_equal(batches.epoch_order(50, 4, 0), orders[0])
+    # the same on every machine and with every version of NumPy
+    assert batches.epoch_order(8, 0, 0).tolist() == [1, 3, 6, 5, 0, 7, 4, 2]
+
+
+def test_training_batches_go_on_from_any_position():
+    features, head = some_features(range(2, 13)), Head("classify", 2)
+    stream = batches.training_batches(features, head, 4, seed=5)
+    whole = [next(stream) for _ in range(8)]
+    assert [batch.E for batch, _ in whole] == [4, 4, 3, 4, 4, 3, 4, 4]  # nothing is dropped, nothing padded
+    assert [position for _, position in whole[:4]] == [[0, 4], [0, 8], [1, 0], [1, 4]]
+    for number, (_, position) in enumerate(whole[:-1]):
+        batch, after = next(batches.training_batches(features, head, 4, 5, position))
+        expected, expected_after = whole[number + 1]
+        assert after == expected_after
+        assert batch.input_ids.tobytes() == expected.input_ids.tobytes()
+        assert batch.labels.tolist() == expected.labels.tolist()
+
+
+def test_batches_to_predict_keep_to_their_budget_longest_first():
+    tokens = np.array([5, 30, 7, 7, 2, 9, 1, 12])
+    found = batches.token_budget_batches(tokens, 16)
+    assert [part.tolist() for part in found] == [[1], [7], [5, 2], [3, 0, 4, 6]]
+    assert batches.token_budget_batches(np.array([], int), 16) == []
+
+
+@pytest.mark.parametrize(("kind", "n_choices"), [("classify", 1), ("choice", 3)])
+def test_outputs_are_those_of_each_feature_by_itself_in_order(kind, n_choices):
+    config = small_config()
+    head = Head(kind, 1 if kind == "choice" else 2)
+    params = initialise(config, 1, np.float64, head)
+    features = some_features([3, 9, 2, 14, 5, 5], n_choices)
+    told = []
+    found = batches.outputs(Ops(), params, features, 20, told.append)
+    assert sum(told) == sum(batches.lengths(features)) == n_choices * 38
+    for feature, one in zip(features, found, strict=True):
+        alone = TaskBatch.pack_features([feature], head)
+        (expected,) = batch_outputs(Ops(), config, head, params.tree, alone)
+        np.testing.assert_allclose(one, expected, rtol=0, atol=1e-13)
+
+
+# what is learnt from and measured on
+
+
+def test_a_subset_is_always_the_same_and_in_order():
+    examples = list(range(100))
+    chosen = preparation.subset(examples, 10)
+    assert len(chosen) == 10 and chosen == sorted(chosen) and chosen == preparation.subset(examples, 10)
+    assert chosen != list(range(10))
+    assert preparation.subset(examples, None) == preparation.subset(examples, 500) == examples
+    train, dev = preparation.split(examples, 0.2)
+    assert len(dev) == 20 and sorted(train + dev) == examples
+    with pytest.raises(InputError, match="split_dev=0.001 of 100 examples leaves one part empty"):
+        preparation.split(examples, 0.001)
+    one_document = [TaggedSentence((str(n),), ("O",), 0) for n in range(100)]
+    with pytest.raises(InputError, match="of one document .* is not divided: .* put lines -DOCSTART-"):
+        preparation.split(one_document, 0.5)
+
+
+def test_sentences_are_drawn_with_their_documents():
+    sentences = [TaggedSentence((str(n),), ("O",), n // 5) for n in range(60)]
+    chosen = preparation.subset(sentences, 17)
+    assert len(chosen) == 20
+    documents = {sentence.document for sentence in chosen}
+    assert chosen == [sentence for sentence in sentences if sentence.document in documents]
+
+
+def test_questions_about_one_paragraph_come_to_one_part():
+    examples = [ChoiceExample(str(n), f"paragraph {n // 4}", "", ("a", "b"), 0) for n in range(40)]
+    train, dev = preparation.split(examples, 0.3)
+    assert len(dev) == 12 and len(train) == 28
+    assert {e.context for e in train}.isdisjoint(e.context for e in dev)
+
+
+def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
+    rows = [(f"text {number}", "ab"[number % 2]) for number in range(10)]
+    options = FinetuneOptions("classify", tmp_path, "m", split_dev=0.3)
+    with pytest.raises(InputError, match="has no dev.csv"):
+        preparation.read_examples(registry.create("classify"), options)
+    write_table(tmp_path / "train.tsv", ("text", "label"), rows)
+    train, dev = preparation.read_examples(registry.create("classify"), options)
+    assert (len(train), len(dev)) == (7, 3)
+    (tmp_path / "train.tsv").rename(tmp_path / "dev.tsv")
+    assert preparation.read_examples(registry.create("classify"), options) == (train, dev)
+    write_table(tmp_path / "train.tsv", ("text", "label"), rows)
+    with pytest.raises(
+        InputError, match="others to measure on, which split_dev=0.3 would not look at; leave it"
+    ):
+        preparation.read_examples(registry.create("classify"), options)
+    one = FinetuneOptions("classify", tmp_path / "dev.tsv", "m", split_dev=0.3)
+    assert preparation.read_examples(registry.create("classify"), one) == (train, dev)
+
+
+def labelled(**counts):
+    """Examples of these classes, as many as is said, taking turns."""
+    names = [name for number in range(max(counts.values())) for name in counts if number < counts[name]]
+    return [TextExample(str(number), f"text {number}", None, name) for number, name in enumerate(names)]
+
+
+def counted(examples):
+    return Counter(example.label for example in examples)
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "of_dev"),
+    [
+        (dict(no=270, yes=30), 0.1, dict(no=27, yes=3)),
+        (dict(no=292, yes=8), 0.25, dict(no=73, yes=2)),
+        (dict(a=5, b=5, c=5), 0.3, dict(a=2, b=1, c=1)),  # of 1.5 each the first is rounded up
+        (dict(a=40, b=1), 0.5, dict(a=20)),  # the only example is learnt from
+        (dict(a=40, b=3), 0.1, dict(a=4)),
+        (dict(a=2, b=2), 0.9, dict(a=1, b=1)),  # one of each class is learnt from
+    ],
+)
+def test_both_parts_of_a_divided_table_have_the_shares_of_its_classes(counts, share, of_dev):
+    examples = labelled(**counts)
+    train, dev = preparation.split(examples, share, stratified=True)
+    assert counted(dev) == of_dev
+    assert set(counted(train)) == set(counts)
+    assert sorted(train + dev, key=examples.index) == examples  # each in one part, in the order of the file
+    assert (train, dev) == preparation.split(examples, share, stratified=True)
+
+
+def test_classes_without_a_second_example_leave_nothing_to_measure_on():
+    with pytest.raises(InputError, match="one part empty; give another. One example of each class is learnt"):
+        preparation.split(labelled(a=1, b=1, c=1), 0.5, stratified=True)
+
+
+def test_a_run_that_was_divided_without_regard_to_classes_keeps_its_parts(tmp_path):
+    rows = [(f"text {n}", "ab"[n < 30]) for n in range(300)]
+    table = write_table(tmp_path / "all.tsv", ("text", "label"), rows)
+    now = FinetuneOptions("classify", table, "m", split_dev=0.1).resolved()
+    task = registry.create("classify")
+    now.save(tmp_path / "finetune.json")
+    assert FinetuneOptions.load(tmp_path / "finetune.json") == now
+    stored = json.loads((tmp_path / "finetune.json").read_text())
+    del stored["stratified"]  # as such files were
+    (tmp_path / "finetune.json").write_text(json.dumps(stored))
+    before = FinetuneOptions.resumed(tmp_path / "finetune.json")
+    assert preparation.read_examples(task, before) == preparation.split(task.read(table, "dev"), 0.1)
+    assert preparation.read_examples(task, before) != preparation.read_examples(task, now)
+    assert counted(preparation.read_examples(task, now)[1]) == dict(a=27, b=3)
+
+
+@pytest.mark.parametrize("damaged", ["train", "dev"])
+@pytest.mark.parametrize("other", [False, True])
+def test_a_damaged_file_is_told_and_not_passed_over_for_another_one(tmp_path, damaged, other):
+    rows = [(f"text {number}", "ab"[number % 2]) for number in range(10)]
+    if other:
+        write_table(tmp_path / f"{'dev' if damaged == 'train' else 'train'}.tsv", ("text", "label"), rows)
+    write_table(tmp_path / f"{damaged}.tsv", ("text", "label"), [*rows, ("one column",)])
+    options = FinetuneOptions("classify", tmp_path, "m", split_dev=0.3)
+    with pytest.raises(InputError, match=rf"{damaged}\.tsv, line 12 has 1 columns"):
+        preparation.read_examples(registry.create("classify"), options)
+    write_table(tmp_path / f"{damaged}.tsv", ("text", "stars"), rows)
+    if other:  # the one with labels is divided
+        train, dev = preparation.read_examples(registry.create("classify"), options)
+        assert (len(train), len(dev)) == (7, 3)
+    else:
+        with pytest.raises(InputError, match=rf"{damaged}\.tsv has no column 'label'"):
+            preparation.read_examples(registry.create("classify"), options)
+
+
+def test_chunks_of_examples_do_not_tear_a_document():
+    sentences = [TaggedSentence((str(n),), None, n // 5) for n in range(12)]
+    assert [len(chunk) for chunk in predicting.chunks(sentences, 6)] == [10, 2]
+    assert [len(chunk) for chunk in predicting.chunks(range(12), 5)] == [5, 5, 2]
+
+
+# tasks of sentences
+
+
+def a_task(name="classify", **columns):
+    return registry.create(name, columns)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model):
+    return Tokenizer.from_pretrained(model)
+
+
+def test_a_pair_is_read_as_two_segments_the_longer_one_cut(tokenizer):
+    task = registry.create("rte")
+    example = TextExample("0", "the film is a journey", "it was warm", "entailment")
+    (feature,) = task.features([example], tokenizer, task.labels([]), 9, training=True)
+    (sequence,) = feature.sequences
+    pieces = [tokenizer.vocab[i] for i in sequence.input_ids]
+    assert pieces == "[CLS] the film is [SEP] it was warm [SEP]".split()
+    assert sequence.token_type_ids.tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 1]
+    assert feature.label == 0
+
+
+def test_classes_of_ones_own_are_in_natural_order():
+    def labels(*names):
+        return a_task().labels([TextExample("0", "x", None, name) for name in names])
+
+    assert labels("10", "9", "-1", "9") == ("-1", "9", "10")
+    assert labels("spam", "ham", "eggs") == ("eggs", "ham", "spam")
+    with pytest.raises(InputError, match=r"have 1 label \(spam\); a class needs another one"):
+        labels("spam", "spam")
+
+
+def test_predictions_of_classes_are_probabilities_and_of_scores_numbers():
+    outputs = [np.array([0.0, math.log(3.0)], np.float32)]
+    (found,) = a_task().predict([None], [None], outputs, ("no", "yes"), {})
+    assert found["label"] == "yes"
+    assert found["probabilities"] == pytest.approx({"no": 0.25, "yes": 0.75})
+    assert registry.create("stsb").predict([None], [None], [np.array([2.5])], (), {}) == [{"value": 2.5}]
+
+
+def scored(task, gold, found):
+    examples = [TextExample(str(n), "x", None, label) for n, label in enumerate(gold)]
+    key = "value" if task.kind == "regress" else "label"
+    return task.score(examples, [{key: label} for label in found])
+
+
+def test_every_task_has_its_official_figures():
+    gold, found = ["1", "1", "0", "0", "1"], ["1", "0", "0", "1", "1"]
+    assert scored(registry.create("mrpc"), gold, found) == pytest.approx({"f1": 4 / 6, "accuracy": 0.6})
+    assert scored(registry.create("cola"), gold, found) == pytest.approx({"matthews": 1 / 6})
+    assert scored(registry.create("sst2"), gold, found) == pytest.approx({"accuracy": 0.6})
+    figures = scored(registry.create("stsb"), [0.0, 1.0, 5.0], [0.1, 0.2, 9.0])
+    assert figures["spearman"] == pytest.approx(1.0) and 0.9 < figures["pearson"] < 1.0
+    assert scored(registry.create("stsb"), [0.0, 1.0], [2.0, 2.0]) == {"spearman": 0.0, "pearson": 0.0}
+
+
+def test_the_figure_of_a_resample_is_that_of_the_score():
+    task = registry.create("mrpc")
+    examples = [TextExample(str(n), "x", "y", label) for n, label in enumerate("110010110")]
+    predictions = [{"label": label} for label in "100110101"]
+    chosen = np.array([0, 0, 3, 8, 5, 5, 1])
+    expected = task.score([examples[i] for i in chosen], [predictions[i] for i in chosen])["f1"]
+    assert task.statistic(examples, predictions)(chosen) == pytest.approx(expected)
+
+
+def test_the_worst_mistake_is_the_surest():
+    examples = [TextExample(str(n), f"text {n}", None, "a") for n in range(3)]
+    predictions = [
+        {"label": "b", "probabilities": {"a": 0.4, "b": 0.6}},
+        {"label": "b", "probabilities": {"a": 0.1, "b": 0.9}},
+        {"label": "a", "probabilities": {"a": 0.8, "b": 0.2}},
+    ]
+    found = a_task().mistakes(examples, predictions)
+    assert [(one.text, one.expected, one.found) for one in found] == [
+        ("text 1", "a", "b"),
+        ("text 0", "a", "b"),
+    ]
+    assert a_task().classes(examples, predictions) == (["a", "a", "a"], ["b", "b", "a"])
+
+
+def test_own_tables_are_read_by_their_columns(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text('stars,review\n5,"warm, and funny"\n1,cold\n')
+    (tmp_path / "test.csv").write_text("review\nloud\n")
+    task = a_task(text="review", label="stars")
+    assert [(e.first, e.label) for e in task.read(tmp_path, "train")] == [
+        ("warm, and funny", "5"),
+        ("cold", "1"),
+    ]
+    assert [(e.first, e.label) for e in task.read(tmp_path, "test")] == [("loud", None)]
+    numbers = registry.create("regress", {"text": "review", "label": "stars"}).read(tmp_path, "train")
+    assert [e.label for e in numbers] == [5.0, 1.0]
+    bare = tmp_path / "bare.csv"
+    bare.write_text("1;cold\n5;warm\n")
+    task = a_task(text="2", label="1", delimiter=";", header="no")
+    assert [(e.first, e.label) for e in task.read(bare, "dev")] == [("cold", "1"), ("warm", "5")]
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "file", "text", "message"),
+    [
+        ("classify", {}, "test.csv", "text,label\nwarm,1\ncold,\n", "line 3: the column 'label' is empty"),
+        ("classify", {}, "test.csv", "word,label\nwarm,1\n", "no column 'text'"),
+        ("classify", {}, "test.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2 has no 'label'"),
+        ("regress", {}, "test.csv", "text,label\nwarm,abc\n", "line 2: the column 'label' is 'abc'"),
+        ("tag", {}, "test.csv", "words,tags\na b,NN\n", "line 2 has 2 words and 1 tags"),
+        ("qa", {}, "test.csv", "question,context,answer\nwho,Anna left,Peter\n", "'Peter' does not stand"),
+    ],
+)
+def test_a_broken_test_table_is_not_taken_for_one_without_labels(
+    tmp_path, name, columns, file, text, message
+):
+    (tmp_path / file).write_text(text)
+    with pytest.raises(InputError, match=message):
+        registry.create(name, columns).read(tmp_path, "test")
+
+
+def test_test_tables_need_no_labels(tmp_path):
+    (tmp_path / "test.csv").write_text("question,context\nwho,Anna left\n")
+    (question,) = registry.create("qa").read(tmp_path, "test")
+    assert question.answers == () and question.impossible is None
+    (tmp_path / "test.csv").unlink()
+    (tmp_path / "test.jsonl").write_text('{"text": "warm"}\n')
+    assert [example.label for example in a_task().read(tmp_path, "test")] == [None]
+
+
+@pytest.mark.parametrize("name", ["cola", "swag", "squad1", "triviaqa", "ner", "classify", "tag", "qa"])
+def test_a_folder_that_is_not_there_is_named(tmp_path, name):
+    with pytest.raises(InputError, match=f"^There is no .*folder {tmp_path / 'nowhere'};"):
+        registry.create(name).read(tmp_path / "nowhere", "train")
+
+
+@pytest.mark.parametrize("name", ["swag", "squad1", "squad2", "triviaqa", "ner", "classify", "qa"])
+def test_a_missing_file_is_named_without_patterns(tmp_path, name):
+    with pytest.raises(InputError, match="^[^*]*train[^*]*$"):
+        registry.create(name).read(tmp_path, "train")
+
+
+def test_tasks_that_divide_a_dev_file_are_advised(tmp_path):
+    for name in ("qnli", "hellaswag"):
+        with pytest.raises(InputError, match=f"Without a train file the task {name}-dev learns from a part"):
+            preparation.read_examples(registry.create(name), FinetuneOptions(name, tmp_path, "m"))
+    with pytest.raises(InputError, match="folder SST-2 inside it; name the folder that holds the files of"):
+        preparation.read_examples(registry.create("sst2"), FinetuneOptions("sst2", tmp_path, "m"))
+
+
+def test_own_files_are_one_for_each_split(tmp_path):
+    with pytest.raises(InputError, match="has no train.csv"):
+        own_file(tmp_path, "train")
+    (tmp_path / "train.xlsx").touch()
+    with pytest.raises(InputError, match=r"has no train\.csv but train\.xlsx; there should be one file of"):
+        own_file(tmp_path, "train")
+    for name in ("train.csv", "train.jsonl"):
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match="has train.csv and train.jsonl"):
+        own_file(tmp_path, "train")
+    assert own_file(tmp_path / "train.csv", "dev") == tmp_path / "train.csv"
+
+
+# choices
+
+
+def test_each_ending_is_a_sequence_with_the_context(tokenizer):
+    task = Choices("swag", "SWAG")
+    examples = [ChoiceExample("7", "the film", "it was", ("warm", "very dull"), 1)]
+    (feature,) = task.features(examples, tokenizer, (), 24, training=True)
+    read = [" ".join(tokenizer.vocab[i] for i in one.input_ids) for one in feature.sequences]
+    assert read == [
+        "[CLS] the film [SEP] it was warm [SEP]",
+        "[CLS] the film [SEP] it was very dull [SEP]",
+    ]
+    assert feature.label == 1
+    assert feature.sequences[1].token_type_ids.tolist() == [0] * 4 + [1] * 5
+    (found,) = task.predict(examples, [feature], [np.array([0.0, math.log(4.0)])], (), {})
+    assert found["choice"] == 1 and found["probabilities"] == pytest.approx([0.2, 0.8])
+    assert task.score(examples, [found]) == {"accuracy": 1.0}
+    assert task.mistakes(examples, [found]) == []
+    with pytest.raises(InputError, match="Example 8 has 3 endings and others 2"):
+        other = ChoiceExample("8", "a", "b", ("c", "d", "e"), 0)
+        list(task.features([*examples, other], tokenizer, (), 24, training=True))
+
+
+# files for GLUE's server
+
+
+def texts(*labels):
+    return [TextExample(str(n), "x", None, label) for n, label in enumerate(labels)]
+
+
+@pytest.mark.parametrize(
+    ("task", "predictions", "name", "content"),
+    [
+        ("cola", [{"label": "1"}, {"label": "0"}], "CoLA.tsv", "index\tprediction\n0\t1\n1\t0\n"),
+        ("mnli-mm", [{"label": "neutral"}], "MNLI-mm.tsv", "index\tprediction\n0\tneutral\n"),
+        ("ax", [{"label": "entailment"}], "AX.tsv", "index\tprediction\n0\tentailment\n"),
+        (
+            "stsb",
+            [{"value": -0.25}, {"value": 3.14159}, {"value": 5.5}],
+            "STS-B.tsv",
+            "index\tprediction\n0\t0.000\n1\t3.142\n2\t5.000\n",
+        ),
+    ],
+)
+def test_submissions_are_spelled_as_the_server_wants(tmp_path, task, predictions, name, content):
+    path = submissions.write(tmp_path, task, "test", texts(*predictions), predictions)
+    assert path == tmp_path / name
+    assert path.read_text() == content
+
+
+def test_submission_files_have_their_official_names():
+    names = "CoLA SST-2 MRPC STS-B QQP MNLI-m MNLI-mm QNLI RTE WNLI AX"
+    assert list(submissions.FILES.values()) == names.split()
+
+
+def test_the_index_is_that_of_the_file_or_else_the_row():
+    assert submissions.indices([TextExample("7", "", None, None), TextExample("3", "", None, None)]) == [
+        "7",
+        "3",
+    ]
+    assert submissions.indices([TextExample("1-2", "", None, None)]) == ["0"]
+
+
+def test_the_most_frequent_class_is_that_of_the_examples():
+    assert [one["label"] for one in submissions.majority(texts("0", "1", "0"), 2)] == ["0", "0"]
+    assert submissions.majority(texts("1", "0"), 1)[0]["label"] == "0"
+    with pytest.raises(InputError, match="no most frequent class"):
+        submissions.majority([TextExample("0", "", None, 2.5)], 1)
+
+
+# registry
+
+
+def test_an_unknown_task_suggests_names():
+    with pytest.raises(InputError, match="task='sst-2' is not known; did you mean sst2"):
+        registry.create("sst-2")
+    with pytest.raises(InputError, match="there are cola, sst2, mrpc"):
+        registry.create("xyz")
+    with pytest.raises(InputError, match="columns=.* are for classify, regress, tag, qa"):
+        registry.create("rte", {"text": "a"})
+    with pytest.raises(InputError, match=r"columns=\['words'\]: classify knows none but"):
+        registry.create("classify", {"words": "a"})
+    with pytest.raises(InputError, match="header='maybe' is neither yes nor no"):
+        registry.create("classify", {"header": "maybe"})
+
+
+def test_blank_sentences_of_official_files_are_told_of(model, tmp_path, tokenizer):
+    task = registry.create("sst2")
+    examples = [TextExample("4", "", None, "1"), TextExample("5", "warm", None, "1")]
+    with pytest.warns(UserWarning, match="1 of 2 examples have an empty sentence, the first is 4"):
+        found = list(task.features(examples, tokenizer, ("0", "1"), 24, training=True))
+    assert found[0].sequences[0].input_ids.tolist() == [tokenizer.cls_id, tokenizer.sep_id]
+
+
+def test_figures_read_as_percentages_unless_they_are_counts():
+    assert metric_text("accuracy", 0.91284) == "accuracy 91.28"
+    assert metric_text("total", 11873.0) == "total 11,873"
+    assert metric_text("best_f1_thresh", -2.5) == "best f1 thresh -2.5"
+
+
+def test_every_name_of_the_registry_makes_a_task_with_that_name():
+    for name in registry.TASKS:
+        task = registry.create(name)
+        assert task.name == name and task.title and task.head(("a", "b")).kind == task.kind
+
+
+def test_the_operations_of_a_step_are_those_of_pretraining_without_the_decoder():
+    config, sizes = small_config(), np.array([4, 9, 20])
+    none, one = np.zeros(3, int), np.ones(3, int)
+    assert task_operations(config, sizes, one, 3, 2, True) == step_operations(config, sizes, none)
+    for rows in (None, one):
+        whole = task_operations(config, sizes, rows, 33, 2, False)
+        frozen = [task_operations(config, sizes, rows, 33, 2, False, n) for n in range(3)]
+        assert frozen[0] == whole > frozen[1] > frozen[2] > whole // 3
+    assert frozen[0] < task_operations(config, sizes, None, 33, 2, False)

@@ -1,0 +1,159 @@
+"""README and docs/: links lead somewhere, files and functions exist, commands and samples work."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from paths import PACKAGE, ROOT
+
+from minibert.cli import main
+
+DOCS = ROOT / "docs"
+LOG = DOCS / "log"  # names there are those of their day
+NOT_OURS = {"_build", "notebooks"}
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] + sorted(
+    path for path in DOCS.rglob("*.md") if not NOT_OURS & set(path.relative_to(DOCS).parts)
+)
+IN_PRESENT = [path for path in PAGES if LOG not in path.parents]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+# `folder/file.py`, `file.py`, `folder/file.cpp:name`, `folder/file.py:Class.method`
+NAMED = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|cpp|h|c|ipynb|toml))(?::([\w.]+))?`")
+ROOM = re.compile(r"`((?:[\w-]+/)+)`")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def prose(page: str) -> str:
+    """A page without what is fenced."""
+    return FENCE.sub("", page)
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    titles = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def dead_links(page: str, folder: Path) -> list[str]:
+    """Return the relative links that lead to no file, or to no heading of it."""
+    dead = []
+    for target in re.findall(r"\]\(([^()\s]+)\)", prose(page)):
+        if re.match(r"\w+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        where = folder / path
+        text = where.read_text("utf-8") if path and where.suffix == ".md" and where.is_file() else page
+        if not where.exists() or (anchor and anchor not in anchors(text)):
+            dead.append(target)
+    return dead
+
+
+def defined(path: Path) -> set[str]:
+    """Names that a file defines, methods behind their class."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".py":
+        return set(re.findall(r"\b[a-z_]\w+\b", text))
+    found = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
+            found |= methods | {f"{node.name}.{method}" for method in methods}
+    return found
+
+
+def candidates(name: str) -> list[Path]:
+    """Files that a page may mean by a path, from the root or inside the package, or by a mere name."""
+    if "/" in name:
+        return [path for path in (ROOT / name, PACKAGE / name) if path.is_file()]
+    places = ("minibert", "benchmarks", "tests", "csrc")
+    return [*ROOT.glob(name), *(path for place in places for path in (ROOT / place).rglob(name))]
+
+
+def missing_names(page: str) -> list[str]:
+    """Return the files, functions and folders that a page names and that are not there."""
+    missing = []
+    for name, function in NAMED.findall(prose(page)):
+        if "NAME" in name:  # a pattern
+            continue
+        files = candidates(name)
+        if not files or (function and not any(function in defined(path) for path in files)):
+            missing.append(f"{name}:{function}" if function else name)
+    for name in ROOM.findall(prose(page)):
+        if not (ROOT / name).is_dir() and not (PACKAGE / name).is_dir():
+            missing.append(name)
+    return missing
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_relative_links_lead_to_files_and_headings(path):
+    assert dead_links(path.read_text("utf-8"), path.parent) == []
+
+
+@pytest.mark.parametrize("path", IN_PRESENT, ids=name_of)
+def test_named_files_functions_and_folders_exist(path):
+    assert missing_names(path.read_text("utf-8")) == []
+
+
+def test_dead_links_and_missing_names_are_found():
+    page = "# A b\n[a](nowhere.md) [b](README.md#no-such-heading) [c](#a-b) [d](#a-c) [e](https://a.example)"
+    assert dead_links(page, ROOT) == ["nowhere.md", "README.md#no-such-heading", "#a-c"]
+    page = "`ops/primitives.py:Primitives.layer_norm` `primitives.py:layer_norm` `ops/losses.py:layer_norm`"
+    assert missing_names(page) == ["ops/losses.py:layer_norm"]
+    assert missing_names("`ops/nothing.py` `nothing.py` `ops/` `nothing/`") == [
+        "ops/nothing.py", "nothing.py", "nothing/",
+    ]  # fmt: skip
+
+
+def test_readme_fits_on_200_lines():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 200
+
+
+def commands(page: str) -> Iterator[list[str]]:
+    """The words of every `minibert ...` in what a page fences, lines that go on taken together."""
+    for language, text in FENCE.findall(page):
+        if language in ("", "sh"):
+            for line in text.replace("\\\n", " ").splitlines():
+                if found := re.search(r"(?:^|\| |\$ |srun )minibert (.*)", line):
+                    yield shlex.split(found[1], comments=True)
+
+
+@pytest.mark.parametrize("path", IN_PRESENT, ids=name_of)
+def test_commands_and_their_flags_exist(path, capsys):
+    for name, *words in commands(path.read_text("utf-8")):
+        if name == "COMMAND":
+            continue
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        known = set(re.findall(r"--[\w-]+", capsys.readouterr().out))
+        assert ended.value.code == 0 and len(known) > 1, name
+        unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - known
+        assert not unknown, f"minibert {name} {' '.join(words)}"
+
+
+def test_commands_are_found():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert {"pretrain", "fill-mask", "finetune"} <= {words[0] for words in commands(text)}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])
+def test_python_samples_run(page, model):
+    fenced = FENCE.findall((ROOT / page).read_text("utf-8"))
+    samples = [text for language, text in fenced if language == "python"]
+    for sample in samples:
+        assert '"runs/books"' in sample
+        names = {}
+        exec(sample.replace('"runs/books"', repr(str(model))), names)
+        T, H = names["encoded"].hidden_states[-1].shape
+        assert names["encoded"].pooled.shape == (1, H)
+        assert names["encoded"].attentions[0][0].shape[1:] == (T, T)
+    assert samples

@@ -1,0 +1,377 @@
+"""`Bert`: equal to a recorded Hugging Face BERT in float64, and clear about what it can't take."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+import warnings
+from types import SimpleNamespace
+
+import agreement
+import numpy as np
+import pytest
+from agreement import relative_error
+from engines import EVERY
+from paths import GOLDEN, ROOT
+from safetensors.numpy import load_file, save_file
+
+from minibert.engines.runtime import HOST
+from minibert.errors import InputError
+from minibert.hub import to_hf
+from minibert.inference import Bert
+from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.model.config import BertConfig
+from minibert.model.params import Head, Parameters, initialise
+from minibert.ops import Ops
+from minibert.tasks.batches import batch_outputs
+from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
+
+N_STEPS = 50
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """What transformers and torch computed, in float64."""
+    with np.load(GOLDEN / "hf_tiny.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def batches(recorded):
+    """The batches they computed it from."""
+    found = []
+    while (prefix := f"batch{len(found)}.") + "input_ids" in recorded:
+        fields = {name: value for name, value in recorded.items() if name.startswith(prefix)}
+        found.append(Batch(**{name.removeprefix(prefix): value for name, value in fields.items()}))
+    return found
+
+
+@pytest.fixture(scope="module")
+def gradients(recorded):
+    """What autograd gave for the first batch, by Hugging Face's names."""
+    beginning = "gradient."
+    return {name.removeprefix(beginning): one for name, one in recorded.items() if name.startswith(beginning)}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """The model they computed it with."""
+    return Bert.from_pretrained(GOLDEN / "hf_tiny", dtype=np.float64)
+
+
+def encoding(*ids, second=0):
+    """Like a tokenizer's, the last `second` ids in the second segment."""
+    return SimpleNamespace(ids=list(ids), token_type_ids=[0] * (len(ids) - second) + [1] * second)
+
+
+def test_hidden_states_attention_maps_and_pooled_equal_the_recorded(model, batches, recorded):
+    encoded = model.encode(batches[0], attentions=True)
+    longest = int(np.diff(batches[0].cu_seqlens).argmax())
+    maps = np.stack([layer[longest] for layer in encoded.attentions])
+    assert relative_error(maps, recorded["longest_attention"]) < agreement.STATES
+    assert relative_error(encoded.pooled, recorded["pooled"]) < agreement.STATES
+    for ours, theirs in zip(encoded.hidden_states, recorded["hidden_states"], strict=True):
+        assert relative_error(ours, theirs) < agreement.STATES
+
+
+def test_logits_of_both_heads_equal_the_recorded(model, batches, recorded):
+    mlm = model.masked_lm_logits(batches[0], batches[0].masked_rows)
+    assert relative_error(mlm, recorded["mlm_logits"]) < agreement.STATES
+    assert relative_error(model.next_sentence_logits(batches[0]), recorded["nsp_logits"]) < agreement.STATES
+
+
+def test_loss_and_every_gradient_equal_the_recorded(model, batches, recorded, gradients):
+    loss, grads = agreement.loss_and_gradients(model.params, batches[0])
+    assert relative_error(loss, recorded["loss"]) < agreement.STATES
+    errors = agreement.gradient_errors(to_hf(grads), gradients)
+    assert max(errors.values()) < agreement.GRADIENTS, errors
+
+
+def test_fifty_updates_have_the_recorded_losses(model, batches, recorded):
+    repeated = [batches[step % len(batches)] for step in range(N_STEPS)]
+    ours = agreement.losses(model.params, repeated, **agreement.SCHEDULE)
+    assert len(recorded["losses"]) == N_STEPS
+    assert np.abs(ours / recorded["losses"] - 1).max() < agreement.STEPS
+
+
+@pytest.mark.parametrize(("size", "encoder"), [("base", 109_482_240), ("large", 335_141_888)])
+def test_published_sizes_have_the_published_number_of_parameters(size, encoder):
+    config = BertConfig.from_size(size)
+    assert Parameters(config).count("embeddings", "layers", "pooler") == encoder
+
+
+def test_n_parameters_counts_the_tied_embedding_once(model, gradients):
+    assert model.n_parameters == sum(one.size for one in gradients.values())
+
+
+def test_what_a_tokenizer_makes_of_many_texts_goes_in_as_it_is():
+    config = agreement.config()
+    model, tokenizer = Bert(config, agreement.parameters(config)), Tokenizer([*SPECIAL_TOKENS, *"abc"])
+    batch = tokenizer.encode_batch(["a b", "c"], ["b", "a c"])
+    together, listed = model.encode(batch), model.encode([tokenizer("a b", "b"), tokenizer("c", "a c")])
+    np.testing.assert_array_equal(together.cu_seqlens, [0, 6, 12])
+    np.testing.assert_array_equal(together.pooled, listed.pooled)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_sequence_of_a_packed_batch_equals_the_sequence_alone(causal):
+    config = agreement.config(is_decoder=causal)
+    model = Bert(config, agreement.parameters(config))
+    texts = [encoding(2, 7, 9, 3), encoding(2), encoding(2, 8, 3, 5, 6, 3, second=3), encoding(2, 9, 5, 3)]
+    together = model.encode(texts, attentions=True)
+    for number, text in enumerate(texts):
+        part, alone = together.sequence(number), model.encode(text, attentions=True)
+        np.testing.assert_array_equal(part.cu_seqlens, [0, len(text.ids)])
+        assert relative_error(part.pooled, alone.pooled) < 1e-12
+        for ours, theirs in zip(part.hidden_states, alone.hidden_states, strict=True):
+            assert relative_error(ours, theirs) < 1e-12
+        for ours, theirs in zip(part.attentions, alone.attentions, strict=True):
+            assert relative_error(ours[0], theirs[0]) < 1e-12
+
+
+def test_a_causal_model_attends_to_nothing_ahead():
+    config = agreement.config(is_decoder=True)
+    encoded = Bert(config, agreement.parameters(config)).encode(encoding(2, 7, 9, 4, 3), attentions=True)
+    for [probabilities] in encoded.attentions:
+        assert not np.triu(probabilities, 1).any()
+        np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-14)
+
+
+def test_attention_maps_are_made_only_when_asked_for(model):
+    encoded = model.encode(encoding(2, 7, 3))
+    assert encoded.attentions is None and encoded.sequence(0).attentions is None
+
+
+def test_results_belong_to_the_caller(model):
+    text = encoding(2, 7, 3)
+    before = model.encode(text, attentions=True)
+    for array in (*before.hidden_states, before.pooled, before.cu_seqlens, before.attentions[0][0]):
+        array[...] = 0
+    after = model.encode(text)
+    assert after.hidden_states[0].any() and after.pooled.any() and after.cu_seqlens.any()
+
+
+def test_what_was_saved_encodes_alike(model, batches, tmp_path):
+    model.save_pretrained(tmp_path)
+    again = Bert.from_pretrained(tmp_path, engine="numpy", dtype=np.float64)
+    np.testing.assert_array_equal(again.encode(batches[0]).pooled, model.encode(batches[0]).pooled)
+
+
+def without(folder, *parts):
+    """A saved model that lacks the tensors of some parts; returns the file of weights."""
+    config = agreement.config()
+    Bert(config, initialise(config, seed=0)).save_pretrained(folder)
+    path = folder / "model.safetensors"
+    save_file({name: one for name, one in load_file(path).items() if not name.startswith(parts)}, path)
+    return path
+
+
+def test_only_heads_that_are_asked_for_and_were_not_in_the_file_are_warned_of(tmp_path):
+    path = without(tmp_path, "cls.")
+    for folder in (tmp_path, tmp_path / "copy"):  # what is not there is not saved as if it were trained
+        with warnings.catch_warnings(action="error"):
+            model = Bert.from_pretrained(folder)
+            assert model.encode(encoding(2, 7, 3)).pooled.shape == (1, 24)
+        with pytest.warns(UserWarning, match=r"logits: .* without .*cls\.predictions\.bias; train these"):
+            model.masked_lm_logits(encoding(2, 7, 3), [1])
+        with pytest.warns(UserWarning, match=r"logits: .* without cls\.seq_relationship\.weight, [^,]*; "):
+            model.next_sentence_logits(encoding(2, 7, 3))
+        model.save_pretrained(tmp_path / "copy")
+    assert load_file(tmp_path / "copy" / "model.safetensors").keys() == load_file(path).keys()
+
+
+def test_a_pooler_that_was_not_in_the_file_pools_nothing(tmp_path):
+    without(tmp_path, "bert.pooler")
+    assert Bert.from_pretrained(tmp_path).encode(encoding(2, 7, 3)).pooled is None
+
+
+def test_left_to_right_the_pooled_vector_is_the_one_that_a_classifier_reads():
+    config = agreement.config(is_decoder=True)
+    params = initialise(config, seed=0, head=Head("classify", 3))
+    texts = [encoding(2, 7, 9, 3), encoding(2, 8, 3)]
+    pooled = Bert(config, params).encode(texts).pooled
+    features = [Feature((Sequence(np.array(t.ids), np.array(t.token_type_ids)),), 0) for t in texts]
+    batch = TaskBatch.pack_features(features, params.head)
+    scores = batch_outputs(Ops(), config, params.head, params.tree, batch)
+    expected = pooled @ params["head.weight"] + params["head.bias"]
+    assert relative_error(np.stack(scores), expected) < 1e-5
+    assert np.abs(pooled[0] - pooled[1]).max() > 1e-3  # [CLS] alone would be the same for both
+
+
+def test_many_texts_are_computed_a_few_at_a_time_and_only_what_was_asked_for_is_kept(monkeypatch):
+    config = agreement.config()
+    model = Bert(config, agreement.parameters(config))
+    draw = np.random.default_rng(0)
+    texts = [encoding(2, *draw.integers(5, 99, draw.integers(1, 30)).tolist(), 3) for _ in range(40)]
+    together = model.encode(texts, attentions=True)
+    seen, call = [], HOST.call
+
+    def counted(ops, function, static, params, batch):
+        seen.append(batch.T)
+        return call(ops, function, static, params, batch)
+
+    monkeypatch.setattr("minibert.inference.BATCH_TOKENS", 64)
+    monkeypatch.setattr(HOST, "call", counted)
+    apart = model.encode(texts, attentions=True)
+    assert max(seen) <= 64 and sum(seen) == together.cu_seqlens[-1]
+    for ours, theirs in zip(apart.hidden_states, together.hidden_states, strict=True):
+        assert relative_error(ours, theirs) < 1e-12
+    assert relative_error(apart.pooled, together.pooled) < 1e-12
+    assert relative_error(apart.attentions[1][39], together.attentions[1][39]) < 1e-12
+    last = model.encode(texts, layers=[config.L])
+    assert len(last.hidden_states) == 1
+    assert relative_error(last.hidden_states[0], together.hidden_states[-1]) < 1e-12
+    with pytest.raises(InputError, match=r"layers=\[9\] are not hidden states of this model"):
+        model.encode(texts, layers=[9])
+
+
+def test_rows_are_counted_through_all_sequences(model):
+    texts = [encoding(2, 7, 3), encoding(2, 8, 9, 3)]
+    assert model.masked_lm_logits(texts, [5]).shape == (1, 99)
+    alone = model.masked_lm_logits(texts[1], [2])
+    assert relative_error(model.masked_lm_logits(texts, [5]), alone) < 1e-12
+    assert model.masked_lm_logits(texts, []).shape == (0, 99)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ("some text", "inputs: expected encodings, found str; give a Batch or"),
+        (7, "expected encodings, found int"),
+        ([[2, 7, 3]], "expected encodings, found list"),
+        ([], "give at least one sequence"),
+        (encoding(), "is empty"),
+        (encoding(2, 99, 3), r"input_ids\[1\]=99 is outside 0\.\.98"),
+        (encoding(2, -1, 3), "is outside"),
+        (encoding(2, 2**32 + 3), "ids=.* are not all whole numbers"),
+        (encoding(2, 7.5), "ids=.* are not all whole numbers"),
+        (encoding(2, None), "ids=.* are not all whole numbers"),
+        (encoding(*range(1, 42)), "41 tokens is longer than the model's 40 positions"),
+        (SimpleNamespace(ids=[2, 3], token_type_ids=[0]), "2 ids come with 1 token_type_ids"),
+        (SimpleNamespace(ids=[2, 3], token_type_ids=[0, 2]), r"token_type_ids\[1\]=2 is outside"),
+        (Batch.pack([Sequence([2, 99], [0, 0], [], [])]), r"input_ids\[1\]=99"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_with_a_sentence(inputs, message, model):
+    for use in (model.encode, model.next_sentence_logits, lambda given: model.masked_lm_logits(given, [0])):
+        with pytest.raises(InputError, match=message):
+            use(inputs)
+
+
+@pytest.mark.parametrize("rows", [[3], [-1], [0, 10**6], [0.5]])
+def test_rows_outside_the_batch_are_refused(rows, model):
+    with pytest.raises(InputError, match="rows"):
+        model.masked_lm_logits(encoding(2, 7, 3), rows)
+
+
+@pytest.mark.parametrize("numbers", [[], [-1], [1, 3], [1.5]])
+def test_hidden_states_that_there_are_not_are_refused(numbers, model):
+    with pytest.raises(InputError, match=r"numbers=\[.*\] are not "):
+        model.hidden_states(encoding(2, 7, 3), numbers)
+
+
+def test_hidden_states_are_made_of_what_encode_takes(model):
+    (found,) = model.hidden_states(encoding(2, 7, 3), [1])
+    np.testing.assert_array_equal(found, model.encode(encoding(2, 7, 3)).hidden_states[1])
+    with pytest.raises(InputError, match=r"input_ids\[1\]=-1 is outside"):
+        model.hidden_states(encoding(2, -1, 3), [1])
+
+
+def test_a_deep_copy_has_parameters_of_its_own(model):
+    before = model.encode(encoding(2, 7, 3)).pooled
+    other = copy.deepcopy(model)
+    other.params["pooler.weight"][...] = 0
+    other.params["embeddings.beta"][...] = 5
+    changed = other.encode(encoding(2, 7, 3))
+    np.testing.assert_allclose(changed.pooled, [np.tanh(other.params["pooler.bias"])])
+    assert changed.hidden_states[0].mean() > 4
+    np.testing.assert_array_equal(model.encode(encoding(2, 7, 3)).pooled, before)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_pickled_model_computes_the_same_vectors_in_another_process(name):
+    model = Bert.from_pretrained(GOLDEN / "hf_tiny", name, threads=2)
+    batch = Batch.pack([Sequence([2, 7, 3], [0, 0, 0], [], []), Sequence([2, 9, 8, 3], [0, 0, 0, 0], [], [])])
+    here = model.encode(batch)
+    script = """
+import pickle, sys
+import numpy as np
+model, batch = pickle.load(sys.stdin.buffer)
+found = model.encode(batch)
+np.savez(sys.stdout.buffer, *found.hidden_states, pooled=found.pooled, name=model.ops.name)
+"""
+    sent = pickle.dumps((model, batch))
+    found = np.load(io.BytesIO(subprocess.check_output([sys.executable, "-c", script], input=sent)))
+    assert str(found["name"]) == name
+    np.testing.assert_array_equal(found["pooled"], here.pooled)
+    for number, state in enumerate(here.hidden_states):
+        np.testing.assert_array_equal(found[f"arr_{number}"], state)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_unpickled_engine_is_made_as_the_first_was(name):
+    model = Bert.from_pretrained(GOLDEN / "hf_tiny", name, threads=3)
+    both = pickle.loads(pickle.dumps([model, Bert(model.config, model.params, model.ops)]))
+    assert both[0].ops is both[1].ops is not model.ops
+    assert type(both[0].ops) is type(model.ops)
+    assert getattr(both[0].ops, "_details", "") == getattr(model.ops, "_details", "")
+
+
+def test_parameters_that_take_the_place_of_others_are_computed_with(model):
+    changed = Bert(model.config, model.params, model.ops)
+    states = changed.encode(encoding(2, 7, 3)).hidden_states
+    changed.params = model.params.like(model.params.flat * 2)
+    again = changed.encode(encoding(2, 7, 3)).hidden_states
+    assert relative_error(again[0], 2 * states[0]) < 1e-9  # LayerNorm's gamma and beta are doubled
+
+
+def test_number_of_no_sequence_is_refused(model):
+    with pytest.raises(InputError, match="number=1 is not one of the 1 sequences"):
+        model.encode(encoding(2, 3)).sequence(1)
+
+
+def test_parameters_of_another_configuration_are_refused():
+    config = agreement.config()
+    with pytest.raises(InputError, match="another configuration"):
+        Bert(agreement.config(layer_norm_eps=1e-5), initialise(config, seed=0))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float16])
+def test_a_dtype_that_nothing_is_computed_in_is_refused(dtype):
+    with pytest.raises(InputError, match=f"dtype='{np.dtype(dtype)}' is not one to compute in"):
+        Bert.from_pretrained("nowhere", dtype=dtype)
+
+
+def test_unknown_engine_is_refused_before_anything_is_read():
+    with pytest.raises(InputError, match="engine='abacus'"):
+        Bert.from_pretrained("nowhere", engine="abacus")
+
+
+def test_import_loads_nothing_heavy():
+    script = (
+        "import sys, minibert.inference; print({'jax', 'numba', 'torch', 'matplotlib'} & set(sys.modules))"
+    )
+    root = ROOT
+    assert subprocess.check_output([sys.executable, "-c", script], cwd=root, text=True).strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("head", "pools"),
+    [(Head("classify", 3), True), (Head("tag", 5), False), (Head("classify", 3, lstm=True), False)],
+)
+def test_a_fine_tuned_model_encodes_and_has_no_scores_of_pre_training(head, pools):
+    config = agreement.config()
+    pretrained = initialise(config, seed=0)
+    before = Bert(config, pretrained).encode(encoding(2, 7, 3))
+    model = Bert(config, pretrained.with_head(head, seed=0)[0])
+    found = model.encode(encoding(2, 7, 3))
+    assert np.array_equal(found.hidden_states[-1], before.hidden_states[-1])
+    assert np.array_equal(found.pooled, before.pooled) if pools else found.pooled is None
+    assert (found.sequence(0).pooled is not None) == pools
+    asked = encoding(2, 3)
+    for call in (lambda: model.masked_lm_logits(asked, [0]), lambda: model.next_sentence_logits(asked)):
+        with pytest.raises(
+            InputError, match=f"was fine-tuned, it has a head of kind .{head.kind}.* in place"
+        ):
+            call()

@@ -1,0 +1,278 @@
+"""Words to pieces, and the `Tokenizer` object: what it gives, and what is said about bad input."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from paths import GOLDEN as FOLDER
+
+from minibert.errors import InputError
+from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, greedy, native
+
+GOLDEN = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))
+PIECES = ["un", "want", "##want", "##ed", "wa", "##ing", "low", "lowest", "##er", ",", "!", "中"]
+ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
+# Text in which words repeat, grow accents, controls, separators and punctuation.
+DENSE_TEXT = st.text(
+    "abcAEéİΣς\u0301\u0345\u1fef\u037e中\uf900\x00\x0b\x1c\x85\ufffd\u200b \t\n\xa0\u2028,.'^$`-_"
+)
+
+
+@pytest.fixture(
+    params=["python", pytest.param("c", marks=pytest.mark.skipif(not native.available(), reason="no C core"))]
+)
+def core(request):
+    return request.param
+
+
+@pytest.fixture
+def tokenizer(core):
+    return Tokenizer([*SPECIAL_TOKENS, *PIECES], core=core)
+
+
+# Pieces
+
+
+def test_the_longest_piece_wins(tokenizer):
+    assert tokenizer.tokenize("unwanted") == ["un", "##want", "##ed"]
+    assert tokenizer.tokenize("lowest") == ["lowest"]
+    assert tokenizer.tokenize("lower, WANT!") == ["low", "##er", ",", "want", "!"]
+
+
+def test_greedy_matching_never_takes_a_step_back(core):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "a", "ab", "##bc"], core=core)
+    assert tokenizer.tokenize("abc") == ["[UNK]"]  # "a ##bc" would do, but "ab" came first
+
+
+def test_a_word_with_one_unknown_part_is_one_unknown(tokenizer):
+    assert tokenizer.tokenize("unwantedX unwanted中x") == ["[UNK]", "un", "##want", "##ed", "中", "[UNK]"]
+
+
+def test_pieces_without_letters_are_never_found(core):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "", "##", "a", "#", "##a"], core=core)
+    assert tokenizer.tokenize("aa ## b") == ["a", "##a", "#", "#", "[UNK]"]
+
+
+@pytest.mark.parametrize("compat, limit", [("google", 200), ("hf-slow", 100), ("hf-fast", 100)])
+def test_a_word_longer_than_its_limit_is_unknown(core, compat, limit):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "a", "##a", "b"], compat=compat, core=core)
+    assert tokenizer.max_input_chars_per_word == limit
+    assert tokenizer.tokenize("a" * limit) == ["a"] + ["##a"] * (limit - 1)
+    assert tokenizer.tokenize("a" * (limit + 1) + " b") == ["[UNK]", "b"]
+    short = Tokenizer(tokenizer.vocab, max_input_chars_per_word=3, compat=compat, core=core)
+    assert short.tokenize("aaaa aaa áaa") == ["[UNK]", *["a", "##a", "##a"] * 2]
+
+
+def test_words_of_a_million_letters_and_long_lines_take_linear_time(core):
+    n = 1_000_000 if core == "c" else 100_000
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "a", "##a", "."], max_input_chars_per_word=n, core=core)
+    assert tokenizer.encode("a" * n) == [5] + [6] * (n - 1)
+    assert tokenizer.encode("a" * (n + 1)) == [1]
+    assert tokenizer.encode("." * n) == [7] * n
+
+
+def test_a_sigma_after_a_kept_ideograph_begins_its_word(core):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "a", "中", "σ", "ς"], never_split=["中"], core=core)
+    assert tokenizer.tokenize("a中Σ") == ["a", "中", "σ"]
+
+
+@pytest.mark.parametrize("compat", ["google", "hf-slow", "hf-fast"])
+def test_a_word_that_is_never_split_is_its_own_piece_or_unknown(core, compat):
+    vocab = [*SPECIAL_TOKENS, "a", "b", "##b", "##c", ".", "Ab", "A.b", "中"]
+    tokenizer = Tokenizer(vocab, never_split=["Ab", "A.b", "bc", "中"], compat=compat, core=core)
+    assert tokenizer.tokenize("Ab A.b bc 中") == ["Ab", "A.b", "[UNK]", "中"]
+    assert tokenizer.tokenize("A\u200bb中Ab") == ["Ab", "中", "Ab"]  # spaces come after the cleaning
+    assert tokenizer.tokenize("BC Ab. ab") == ["b", "##c", "a", "##b", ".", "a", "##b"]
+
+
+def test_empty_text_has_no_pieces(tokenizer):
+    assert tokenizer.encode("") == tokenizer.encode(" \n\u200b") == []
+
+
+def test_special_tokens_in_text_are_split_unless_asked_for(tokenizer):
+    assert tokenizer.tokenize("want[MASK]!") == ["want", "[UNK]", "[UNK]", "[UNK]", "!"]
+    assert tokenizer.tokenize("want[MASK]![SEP]", special=True) == ["want", "[MASK]", "!", "[SEP]"]
+    assert tokenizer.tokenize("want [mask]", special=True)[1:] == ["[UNK]"] * 3
+
+
+def test_of_two_special_tokens_the_longer_one_is_found(core):
+    vocab = [*SPECIAL_TOKENS, "[A", "[A]", "<x>", "a", "]"]
+    tokenizer = Tokenizer(vocab, additional_special_tokens=["[A", "[A]", "<x>"], core=core)
+    assert tokenizer.tokenize("[A]a[Aa<x>", special=True) == ["[A]", "a", "[A", "a", "<x>"]
+    assert tokenizer.tokenize("[A]a") == ["[UNK]", "a", "]", "a"]
+    ids = tokenizer.encode("a <x> [SEP] a", special=True)
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "a a"
+
+
+@given(ANY_TEXT | DENSE_TEXT)
+def test_pieces_spell_their_word_or_are_unknown(text):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, *"abcei,.'-", "##a", "##b", "##bc", "##e", "ab", "中"])
+    expected = iter(BasicTokenizer().tokenize(text))
+    spelled = None
+    for piece in [*tokenizer.tokenize(text), None]:
+        if piece is not None and piece.startswith("##"):
+            spelled += piece[2:]
+            continue
+        if spelled is not None:
+            assert spelled in (next(expected), "[UNK]")
+        spelled = piece
+    assert next(expected, None) is None
+
+
+@given(st.lists(st.text("ab,", max_size=5), max_size=20))
+def test_remembered_chunks_give_the_same_ids_when_the_memory_is_tiny(chunks):
+    class Tiny(greedy._ChunkMemo):
+        LIMIT, LONGEST = 3, 4
+
+    vocab = [*SPECIAL_TOKENS, "a", "##a", "ab", "b", ","]
+    forgetful = Tokenizer(vocab, core="python")._core
+    forgetful._chunk_ids = Tiny(forgetful._encode_chunk)
+    for chunk in chunks:
+        assert forgetful.encode(chunk, False) == forgetful._encode_chunk(chunk)
+        assert len(forgetful._chunk_ids) <= 3
+
+
+@pytest.mark.parametrize("case", ["uncased", "cased"])
+def test_pieces_of_many_scripts_are_as_recorded(case, core):
+    tokenizer = Tokenizer(GOLDEN["vocab"], lower_case=case == "uncased", core=core)
+    for record in GOLDEN["texts"]:
+        assert " ".join(tokenizer.tokenize(record["text"])) == record[case], record["text"]
+
+
+# Model input
+
+
+def test_one_text_and_a_pair_get_their_special_tokens_and_segments(tokenizer):
+    one = tokenizer("Lowest")
+    assert one.tokens == ["[CLS]", "lowest", "[SEP]"]
+    assert one.ids.dtype == np.int32 and one.token_type_ids.dtype == np.int32
+    pair = tokenizer("lower", "want!")
+    assert pair.tokens == ["[CLS]", "low", "##er", "[SEP]", "want", "!", "[SEP]"]
+    assert pair.token_type_ids.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert pair.ids.tolist() == [tokenizer.ids[token] for token in pair.tokens]
+    assert tokenizer("", "").tokens == ["[CLS]", "[SEP]", "[SEP]"]
+
+
+def test_decode_joins_pieces_and_can_leave_out_special_tokens(tokenizer):
+    ids = tokenizer("unwanted lower").ids
+    assert tokenizer.decode(ids) == "[CLS] unwanted lower [SEP]"
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "unwanted lower"
+    assert tokenizer.decode([]) == ""
+
+
+def test_the_attributes_that_the_data_pipeline_reads(tokenizer):
+    assert tokenizer.vocab_size == len(tokenizer.vocab) == 5 + len(PIECES)
+    assert tokenizer.special_ids == (0, 1, 2, 3, 4)
+    named = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+    assert named == tokenizer.special_ids
+    continuing = np.array(tokenizer.vocab)[tokenizer.continuation]
+    assert continuing.tolist() == ["##want", "##ed", "##ing", "##er"]
+
+
+def test_a_pickled_tokenizer_gives_the_same_ids_with_the_same_options(core):
+    options = {
+        "lower_case": False,
+        "strip_accents": True,
+        "tokenize_chinese_chars": False,
+        "never_split": ("a.b",),
+        "max_input_chars_per_word": 4,
+        "compat": "hf-slow",
+        "additional_special_tokens": ("!",),
+    }
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, *PIECES, "a.b"], core=core, **options)
+    back = pickle.loads(pickle.dumps(tokenizer))
+    assert back.core == core
+    assert {**back._options(), "never_split": ("a.b",), "additional_special_tokens": ("!",)} == options
+    text = "low!er a.b 中 中中 WANT"
+    assert back.encode(text, special=True) == tokenizer.encode(text, special=True)
+    assert back.vocab == tokenizer.vocab
+
+
+def test_the_engine_is_c_where_it_is_built():
+    assert Tokenizer(SPECIAL_TOKENS).core == ("c" if native.available() else "python")
+
+
+def test_without_the_extension_python_does_the_work_and_c_is_refused(monkeypatch):
+    monkeypatch.setattr(native, "load", lambda: None)
+    monkeypatch.setattr(native, "available", lambda: False)
+    assert Tokenizer([*SPECIAL_TOKENS, "a"]).encode("a") == [5]
+    assert Tokenizer([*SPECIAL_TOKENS, "a"]).core == "python"
+    with pytest.raises(InputError, match="core='c' needs the C core .* install a C compiler"):
+        Tokenizer(SPECIAL_TOKENS, core="c")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    "vocab, sentence",
+    [
+        ([], "the vocabulary is empty; give one with a piece a line"),
+        ([*SPECIAL_TOKENS, "a", "b", "a"], "has 'a' twice, as id 5 and 7"),
+        (["[PAD]", "[UNK]", "[SEP]", "a"], r"lacks \[CLS\] \[MASK\]"),
+        ([*SPECIAL_TOKENS, 7], r"vocab\[5\]=7 is not a string"),
+        ("[PAD]", r"vocab='\[PAD\]' is no list of strings"),
+        ({"[PAD]": 0}, "vocab=.* is no list of strings; give one, in order"),
+        (set(SPECIAL_TOKENS), "vocab=.* is no list of strings; give one, in order"),
+    ],
+)
+def test_a_vocabulary_that_cannot_serve_is_refused(vocab, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Tokenizer(vocab)
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        ({"compat": "bert"}, "compat='bert' is unknown; choose one of google, hf-slow, hf-fast"),
+        ({"core": "rust"}, "core='rust' is unknown; choose auto, c or python"),
+        ({"never_split": "a"}, "never_split='a' is no list of strings"),
+        ({"never_split": [None]}, r"never_split\[0\]=None is not a string"),
+        ({"max_input_chars_per_word": 0}, "max_input_chars_per_word=0 is not possible; .* at least 1"),
+        ({"additional_special_tokens": ["[B]"]}, r"additional_special_tokens='\[B\]' is no piece"),
+        ({"additional_special_tokens": ["a"]}, "additional_special_tokens='a' can't be told from words"),
+        ({"additional_special_tokens": [""]}, "additional_special_tokens='' can't be told from words"),
+        ({"additional_special_tokens": {"[B]"}}, "additional_special_tokens=.* is no list .* in order"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Tokenizer([*SPECIAL_TOKENS, "a", ""], **options)
+
+
+def test_ids_outside_the_vocabulary_are_refused(tokenizer):
+    for outside in (-1, tokenizer.vocab_size):
+        with pytest.raises(InputError, match=f"id {outside} is outside the vocabulary"):
+            tokenizer.decode([2, outside])
+
+
+@pytest.mark.parametrize("ids", ["ab", b"ab", 5, [1.7], ["a"], np.array(5), np.zeros((2, 2), np.int32)])
+def test_what_is_no_list_of_ids_is_refused(tokenizer, ids):
+    with pytest.raises(InputError, match="(?s)ids=.* is no list of ids.*; give whole numbers"):
+        tokenizer.decode(ids)
+
+
+def test_a_length_without_room_for_special_tokens_is_refused(tokenizer):
+    assert tokenizer("low", max_length=2).tokens == ["[CLS]", "[SEP]"]
+    with pytest.raises(InputError, match="max_length=2 has no room"):
+        tokenizer("low", "low", max_length=2)
+
+
+@pytest.mark.parametrize(
+    "texts, message",
+    [
+        ((["a", "b"],), "text=.'a', 'b'. is not a string; encode_batch takes a list"),
+        ((b"a",), "text=b'a' is not a string; encode_batch reads bytes"),
+        ((None,), "text=None is not a string"),
+        (("a", 3), "pair=3 is not a string"),
+    ],
+)
+def test_what_is_no_string_is_refused(tokenizer, texts, message):
+    with pytest.raises(InputError, match=message):
+        tokenizer(*texts)
+    if len(texts) == 1:
+        for method in (tokenizer.encode, tokenizer.tokenize):
+            with pytest.raises(InputError, match=message):
+                method(*texts)

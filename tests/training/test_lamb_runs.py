@@ -1,0 +1,201 @@
+"""LAMB as an optimizer of runs: what it keeps, what flags say of it, how far it gets, how it goes on."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from objectives import update_once
+from small_corpus import write_corpus
+from small_tasks import write_model, write_sst2
+
+from minibert import cli
+from minibert.cli.shared.flags import said_fields
+from minibert.errors import InputError
+from minibert.finetuning.options import FinetuneOptions
+from minibert.gradcheck.cases import SIZES, config_of, random_parameters
+from minibert.ops import AdamRule, Ops
+from minibert.options import LAMB_RATE, OPTIMIZERS
+from minibert.pretraining.options import PretrainOptions
+from minibert.training.checkpoint import checkpoints, latest
+from minibert.training.optim import AdamW, Lamb, optimizer_for
+from minibert.training.runlog import read_metrics
+
+FLAGS = [
+    "--vocab-size=120", "--seq-length=8:0.4,16:0.6", "--batch-size=16", "--accumulate=2", "--dropout=0.1",
+    "--max-positions=16", "--evaluations=0", "--save-every=30", "--keep=0", "--steps=60", "--held-out=0.2",
+    "--engine=numpy", "--no-unigram-bias", "--quiet",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def parameters():
+    return random_parameters(config_of(SIZES["ugly"]), np.random.default_rng(0))
+
+
+# The optimizer.
+
+
+def test_tensors_are_the_table_s_in_the_buffer(parameters):
+    tensors = parameters.tensors
+    assert tensors.dtype == np.int64
+    assert tensors[0, 0] == 0 and tensors[-1, 1] == parameters.count()
+    assert (tensors[1:, 0] == tensors[:-1, 1]).all()
+    for (name, tensor), (begin, end, decays), entry in zip(
+        parameters.items(), tensors, parameters.table, strict=True
+    ):
+        assert np.array_equal(parameters.flat[begin:end], tensor.ravel()), name
+        assert decays == entry.decays
+    decayed = [range(begin, end) for begin, end, decays in tensors.tolist() if decays]
+    assert [i for one in decayed for i in one] == [
+        i for b, e in parameters.decayed.tolist() for i in range(b, e)
+    ]
+
+
+def test_a_step_is_that_of_ops_after_clipping(parameters):
+    gradient = np.random.default_rng(1).standard_normal(parameters.count())
+    norm = float(np.linalg.norm(gradient))
+    given = {"beta1": 0.8, "beta2": 0.95, "eps": 1e-3, "weight_decay": 0.2, "bias_correction": False}
+    expected = parameters.flat.copy(), *np.zeros((2, parameters.count()))
+    for step in (1, 2):
+        params, m, v = expected
+        rule = AdamRule(lr=0.1 / step, step=step, clip=0.5 / norm, **given)
+        expected = Ops().lamb(params, gradient, m, v, parameters.tensors, rule)
+    optimizer, params = (
+        Lamb(parameters.flat, parameters.tensors, clip_norm=0.5, **given),
+        parameters.flat.copy(),
+    )
+    for rate in (0.1, 0.05):
+        params, found = update_once(optimizer, Ops(), params, gradient, rate)
+        assert found == pytest.approx(norm, rel=1e-14)
+    assert all(map(np.array_equal, (params, optimizer.m, optimizer.v), expected))
+    assert optimizer.updates == 2
+
+
+def test_an_update_of_the_trained_part_is_that_of_a_buffer_of_its_own():
+    rng, begin = np.random.default_rng(0), 5
+    flat, tensors = (
+        rng.standard_normal(12),
+        np.array([[0, 3, 1], [3, 5, 0], [5, 9, 1], [9, 10, 0], [10, 12, 1]]),
+    )
+    alone, frozen = flat[begin:].copy(), flat[:begin].copy()
+    whole = Lamb(flat, tensors, weight_decay=0.1, begin=begin)
+    part = Lamb(alone, np.array([[0, 4, 1], [4, 5, 0], [5, 7, 1]]), weight_decay=0.1)
+    for _ in range(4):
+        grads = rng.standard_normal(12)
+        _, norm = update_once(whole, Ops(), flat, grads, 0.1)
+        _, expected = update_once(part, Ops(), alone, grads[begin:].copy(), 0.1)
+        assert norm == expected
+    assert np.array_equal(flat[begin:], alone)
+    assert np.array_equal(flat[:begin], frozen) and not whole.m[:begin].any()
+
+
+def test_a_gradient_that_is_no_number_changes_nothing(parameters):
+    optimizer, params = optimizer_for(parameters, "lamb"), parameters.flat.copy()
+    _, norm = update_once(optimizer, Ops(), params, np.full_like(params, np.nan), 0.1)
+    assert np.isnan(norm) and np.array_equal(params, parameters.flat)
+    assert not optimizer.m.any() and optimizer.updates == 0
+
+
+def test_each_kind_has_its_class(parameters):
+    kinds = {kind: type(optimizer_for(parameters, kind)) for kind in OPTIMIZERS}
+    assert kinds == {"adamw": AdamW, "lamb": Lamb}
+    with pytest.raises(InputError, match="optimizer='paper' does not exist; use adamw or lamb"):
+        optimizer_for(parameters, "paper")
+
+
+# What options and flags say.
+
+
+def pretrain_options(*words):
+    return PretrainOptions(
+        **said_fields(PretrainOptions, cli.parse_arguments(["pretrain", *words]))
+    ).resolved()
+
+
+@pytest.mark.parametrize("size", ["tiny", "large"])
+def test_lamb_is_corrected_falls_from_step_0_and_is_ten_times_as_fast(size):
+    lamb, plain = (pretrain_options("--size", size, *more) for more in (["--optimizer", "lamb"], []))
+    assert (plain.optimizer, lamb.optimizer) == ("adamw", "lamb")
+    assert lamb.bias_correction and lamb.google_decay
+    assert lamb.learning_rate == plain.learning_rate * LAMB_RATE
+    assert lamb.update_rule == plain.update_rule | {"kind": "lamb", "bias_correction": True}
+    assert pretrain_options("--optimizer", "lamb", "--lr", "0.003").learning_rate == 0.003
+
+
+def test_lamb_of_fine_tuning_is_ten_times_as_fast():
+    words = ["finetune", "sst2", "--data", "d", "--model", "m", "--out", "o"]
+    lamb, plain = (
+        FinetuneOptions(**said_fields(FinetuneOptions, cli.parse_arguments([*words, *more]))).resolved()
+        for more in (["--optimizer", "lamb"], [])
+    )
+    assert lamb.update_rule == plain.update_rule | {"kind": "lamb"}
+    assert lamb.learning_rate == plain.learning_rate * LAMB_RATE
+
+
+@pytest.mark.parametrize(
+    "kind", [PretrainOptions, lambda **given: FinetuneOptions("sst2", "d", "m", **given)]
+)
+def test_another_optimizer_is_refused(kind):
+    with pytest.raises(InputError, match="optimizer='sgd' is not valid; give one of adamw, lamb"):
+        kind(optimizer="sgd")
+
+
+# Runs.
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return str(write_corpus(tmp_path_factory.mktemp("text") / "animals.txt"))
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "lamb"
+    assert cli.main(["pretrain", corpus, "--optimizer", "lamb", "--out", str(out), *FLAGS]) == 0
+    return out
+
+
+def test_pretraining_by_lamb_learns(run):
+    lines = read_metrics(run)
+    losses = [line["mlm_loss"] for line in lines]
+    assert np.mean(losses[:10]) > 4  # the logarithm of 120 pieces is 4.8
+    assert np.mean(losses[-10:]) < 3
+    rates = [line["learning_rate"] for line in lines]
+    assert (rates[0], max(rates), rates[-1]) == pytest.approx((0, 0.02 * 54 / 60, 0.02 / 60))
+
+
+@pytest.mark.slow
+def test_going_on_from_the_middle_ends_with_the_same_bytes(run, tmp_path, capsys):
+    out = tmp_path / "again"
+    shutil.copytree(run, out)
+    checkpoints(out / "checkpoints")[-1].unlink()
+    assert latest(out / "checkpoints").state["step"] == 30
+    assert cli.main(["pretrain", "--out", str(out), "--resume", "--quiet"]) == 0
+    assert (out / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+    here, there = (latest(one / "checkpoints") for one in (out, run))
+    assert here.updates == there.updates == 60
+    for mine, theirs in ((here.params.flat, there.params.flat), (here.m, there.m), (here.v, there.v)):
+        assert mine.tobytes() == theirs.tobytes()
+
+
+def test_a_run_by_lamb_does_not_go_on_by_adamw(run, capsys):
+    assert cli.main(["pretrain", "--out", str(run), "--resume", "--quiet", "--optimizer", "adamw"]) == 2
+    assert "cannot go on with --optimizer adamw (the run has lamb)" in capsys.readouterr().err
+
+
+def test_fine_tuning_by_lamb_learns(tmp_path):
+    model, data, out = write_model(tmp_path / "model"), tmp_path / "data", tmp_path / "out"
+    write_sst2(data)
+    line = "--batch-size 16 --epochs 12 --optimizer lamb --lr 0.05 --engine numpy --quiet"
+    words = ["finetune", "sst2", "--model", str(model), "--data", str(data), "--out", str(out), *line.split()]
+    assert cli.main(words) == 0
+    assert json.loads((out / "finetune.json").read_text())["optimizer"] == "lamb"
+    assert json.loads((out / "report.json").read_text())["scores"]["accuracy"] > 0.9
+
+
+def test_a_run_from_before_there_was_lamb_is_one_by_adamw(run, tmp_path):
+    stored = json.loads((run / "training.json").read_text())
+    assert stored.pop("optimizer") == "lamb"
+    (tmp_path / "training.json").write_text(json.dumps(stored))
+    assert PretrainOptions.load(tmp_path / "training.json").optimizer == "adamw"

@@ -1,0 +1,70 @@
+"""What the person watching sees of long work: how much is done, how fast, and the time that is left."""
+
+import re
+
+import pytest
+from small_tasks import small_options, write_sst2
+
+from minibert.finetuning.run import finetune
+from minibert.training import progress
+from minibert.training.progress import Progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time as the tests have it, and a line at every step of it."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_without_a_terminal_a_line_now_and_then_has_share_speed_and_time_left(clock, capsys):
+    with Progress(2000, "tokens of dev") as shown:
+        for _ in range(3):
+            clock[0] += 8
+            shown.add(400)
+    assert capsys.readouterr().err == "800 of 2,000 tokens of dev, 50 a second, 00:24 left\n"
+
+
+def test_without_a_total_there_is_no_time_left(clock, capsys):
+    with Progress(None, "lines") as shown:
+        clock[0] += 16
+        shown.add(4000)
+    assert capsys.readouterr().err == "4,000 lines, 250 a second\n"
+
+
+def test_nothing_is_shown_where_nobody_watches(clock, capsys):
+    with Progress(10, "tokens", show=False) as shown:
+        clock[0] += 99
+        shown.add(5)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("total", "seen"), [(2000, "1.20k/2.00k tokens of dev, "), (None, "1.20k tokens of dev ")]
+)
+def test_a_terminal_has_a_bar(monkeypatch, capsys, total, seen):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with Progress(total, "tokens of dev") as shown:
+        shown._bar.mininterval = 0
+        shown.add(1200)
+        assert seen in capsys.readouterr().err
+
+
+def test_a_run_that_mostly_measures_says_so_before_it_begins(model, sst2, tmp_path, capsys):
+    """Each token of dev costs a third of one that is learnt from."""
+    said = (
+        r"Measuring takes most of the time: ([\d,]+) tokens of dev beside ([\d,]+) to learn from; --dev-exam"
+    )
+    finetune(small_options(model, sst2, max_steps=1), tmp_path / "one")
+    before, _, after = capsys.readouterr().err.partition("step 1/1")
+    dev, learnt = (int(number.replace(",", "")) for number in re.search(said, before).groups())
+    assert dev > 3 * learnt and "Measuring" not in after
+    finetune(small_options(model, sst2, max_steps=1, dev_examples=5), tmp_path / "other")
+    assert "Measuring" not in capsys.readouterr().err
+
+
+def test_every_time_that_is_measured_counts(model, tmp_path, capsys):
+    data = write_sst2(tmp_path / "data", n_train=16, n_dev=60)
+    finetune(small_options(model, data, epochs=2), tmp_path / "run")
+    assert re.search(r"tokens of dev, 2 times, beside [\d,]+ to learn from", capsys.readouterr().err)
