@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -30,7 +31,7 @@ _SPECIAL = {
 SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}  # its names of types
 # What a run fills or removes in its folder piece by piece; all else it puts there in one step.
 OWN = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
-RANDOM = "[a-z0-9_]{8}"  # in the names that `tempfile` makes
+RANDOM = "[a-z0-9_]{8}"  # in the names of temporary files, ours and those of `tempfile`, which made them once
 FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT")}
 
 
@@ -57,22 +58,29 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     refuses (disk full, no permission), leaves nothing behind.
     """
     path = Path(path)
-    with writing(path), _made(path.parent), _temporary_file(path) as temporary:
-        write(temporary)
-        _flush_to_disk(temporary)
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a run folder is for sharing
-        os.replace(temporary, path)
-        _flush_to_disk(path.parent)
+    with writing(path):
+        temporary, new = _temporary_for(path), _missing(path.parent)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Private until it is whole; a run folder is for sharing.
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            write(temporary)
+            _flush_to_disk(temporary)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+            _flush_to_disk(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+            _remove_empty(new)
 
 
-@contextmanager
-def _temporary_file(path: Path) -> Iterator[Path]:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        os.close(handle)
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
+def _temporary_for(path: Path) -> Path:
+    """Return the name under which `path` is filled, beside it.
+
+    It is known before anything is made, so that a signal between two lines of its maker leaves nothing:
+    `tempfile` tells its name only afterwards.
+    """
+    return path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
 
 
 def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) -> None:
@@ -87,18 +95,25 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) 
         folder = Path(os.path.realpath(folder))  # a link stays one
         stays = _has_to_stay(folder)
         place = folder if stays else folder.parent
-        with _made(place), _temporary_folder(folder.name, place) as temporary:
-            fill(temporary)
-            for file in temporary.iterdir():
-                _flush_to_disk(file)
-            _flush_to_disk(temporary)
-            if stays:
-                for file in sorted(temporary.iterdir(), key=lambda file: file.stat().st_mtime_ns):
-                    os.replace(file, folder / file.name)
-            else:
-                os.chmod(temporary, 0o777 & ~_umask())
-                os.replace(temporary, folder)
-            _flush_to_disk(place)
+        temporary, new = _temporary_for(place / folder.name), _missing(place)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            temporary.mkdir(0o700)
+            with _locked(temporary):
+                fill(temporary)
+                for file in temporary.iterdir():
+                    _flush_to_disk(file)
+                _flush_to_disk(temporary)
+                if stays:
+                    for file in sorted(temporary.iterdir(), key=lambda file: file.stat().st_mtime_ns):
+                        os.replace(file, folder / file.name)
+                else:
+                    os.chmod(temporary, 0o777 & ~_umask())
+                    os.replace(temporary, folder)
+                _flush_to_disk(place)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            _remove_empty(new)
 
 
 def _has_to_stay(folder: Path) -> bool:
@@ -107,17 +122,6 @@ def _has_to_stay(folder: Path) -> bool:
         return False
     is_here = os.path.samefile(folder, os.curdir)  # whoever works in it would be left in one that is gone
     return is_here or os.path.ismount(folder) or not os.access(folder.parent, os.W_OK)
-
-
-@contextmanager
-def _temporary_folder(name: str, place: Path) -> Iterator[Path]:
-    """Make a folder in `place` for what will be called `name`, locked as long as it is filled."""
-    temporary = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=place))
-    try:
-        with _locked(temporary):
-            yield temporary
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_unfinished(folder: Path) -> None:
@@ -133,14 +137,23 @@ def remove_unfinished(folder: Path) -> None:
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
     """Make a folder and those above it; the new ones are gone again at the end if they are empty then."""
-    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    new = _missing(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     finally:
-        for path in new:
-            with suppress(OSError):  # there is something in it
-                path.rmdir()
+        _remove_empty(new)
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Return what of a folder and those above it is not there yet, the innermost first."""
+    return [path for path in (folder, *folder.parents) if not path.exists()]
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # there is something in it
+            folder.rmdir()
 
 
 def require_folder(folder: str | Path) -> None:

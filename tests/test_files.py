@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -158,3 +160,39 @@ def test_a_link_out_of_a_run_is_refused_and_one_to_the_run_is_not(tmp_path, name
     (tmp_path / "run" / name).symlink_to("../nowhere")
     with pytest.raises(InputError, match=f"run.{name} is a link to .*nowhere, outside"):
         require_own(tmp_path / "run")
+
+
+@pytest.mark.parametrize("make", ["file", "folder"])
+def test_a_signal_after_any_call_leaves_nothing_or_all_of_it(tmp_path, make):
+    """What handles a signal runs between two calls, so that Ctrl-C may raise after each of them."""
+    place = tmp_path / "new" / "deep" / "result"
+    ended = []
+    for moment in range(10_000):
+        left = moment
+
+        def stop_there(_frame, event, _value):
+            nonlocal left
+            left -= event in ("call", "c_return")
+            if left < 0:
+                raise KeyboardInterrupt
+
+        sys.setprofile(stop_there)
+        try:
+            if make == "file":
+                write_atomically(place, lambda temporary: temporary.write_text("all of it"))
+            else:
+                write_folder_atomically(place, fill)
+            sys.setprofile(None)
+            break
+        except KeyboardInterrupt as stopped:
+            sys.setprofile(None)
+            found = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+            ended.append(bool(found))
+            del stopped
+        if ended[-1]:
+            assert found[:3] == ["new", "new/deep", "new/deep/result"]
+            assert found[3:] == (
+                [] if make == "file" else ["new/deep/result/data", "new/deep/result/manifest"]
+            )
+            shutil.rmtree(tmp_path / "new")
+    assert ended.count(False) > 50 and ended == sorted(ended)  # nothing at first, then all
