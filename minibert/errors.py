@@ -8,6 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 
+class Arguments(dict[str, Any]):
+    """Arguments by name, of which a sentence has the names and values one after another."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.items())
+
+
 class Differences(dict[str, tuple[Any, Any]]):
     """Options that a run can't go on with, by name: what is wished, and what the run has."""
 
@@ -45,7 +52,7 @@ class MissingFile(InputError):
 
 def in_python(name: str, value: Any) -> str:
     """Write an argument as Python has it."""
-    return str(value) if isinstance(value, Differences) else f"{name}={value!r}"
+    return str(value) if isinstance(value, Arguments | Differences) else f"{name}={value!r}"
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def corpus(tmp_path_factory):
 def run(corpus, tmp_path_factory):
     """A run folder, finished, that has learnt something."""
     out = tmp_path_factory.mktemp("runs") / "small"
-    pretrain(small_options(corpus, steps=200, batch_size=16, learning_rate=2e-3), out, show=False)
+    pretrain(small_options(corpus, steps=400, batch_size=16, learning_rate=2e-3), out, show=False)
     return out
 
 
@@ -201,7 +201,7 @@ def test_a_dtype_left_to_the_machine_is_stored_and_gone_on_with(corpus, tmp_path
     options = small_options(corpus, steps=2, dtype="auto", engine="numpy")
     pretrain(options, out, show=False)
     assert PretrainOptions.load(out / "training.json").dtype == "float32"
-    monkeypatch.setattr(pretraining.engines, "quickest_dtype", lambda name: "bfloat16")
+    monkeypatch.setattr("minibert.engines.registry.quickest_dtype", lambda name: "bfloat16")
     wished = PretrainOptions.resumed(out / "training.json", dtype="auto", steps=3)
     assert wished.dtype == "float32"
     pretrain(wished, out, resume=True, show=False)
@@ -500,8 +500,7 @@ def test_gaps_are_words_of_three_letters_or_more_from_the_middle(run):
 
 def test_fill_mask_knows_a_place_when_one_is_missing(run):
     (guesses,) = fill_mask(run, "the whale sleeps in the [MASK].", top=3)
-    assert guesses[0].token in PLACES.values()
-    assert sum(guess.token in PLACES.values() for guess in guesses) >= 2
+    assert {guess.token for guess in guesses} <= set(PLACES.values())
     assert [probability for _, probability in guesses] == sorted((p for _, p in guesses), reverse=True)
     assert 0 < sum(probability for _, probability in guesses) <= 1
     assert len(fill_mask(run, "the [MASK] runs in the [MASK].")) == 2

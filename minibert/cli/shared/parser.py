@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from minibert import __version__
-from minibert.errors import Differences, InputError
+from minibert.errors import Arguments, Differences, InputError
 from minibert.terminal import printable
 
 FOLDER = Path(__file__).parent.parent
@@ -57,6 +57,8 @@ class Parser(argparse.ArgumentParser):
         def typed(name: str, value: Any) -> str:
             if isinstance(value, Differences):
                 return ", ".join(dict.fromkeys(map(differing, value, *zip(*value.values(), strict=True))))
+            if isinstance(value, Arguments):
+                return ", ".join(typed(*one) for one in value.items())
             if name not in flags:
                 return f"{name}={value!r}"
             flag = (flags[name].option_strings or [flags[name].metavar])[0]

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 from jax._src import distributed  # what there is of it in public only works where all are alive
 
-from minibert.errors import InputError, RunError
+from minibert.errors import Arguments, InputError, RunError
 from minibert.terminal import emit
 
 BEAT, SILENCE = 2, 30  # seconds between signs of life, and without one until a process counts as gone
@@ -29,7 +29,7 @@ WAIT = 120  # seconds in which all processes have to come
 LOOK = 0.05  # seconds between two looks whether all have met
 STATUS = {InputError: 2, KeyboardInterrupt: 130}  # with which the command line exits; 1 after other errors
 ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, with --resume."
-_meetings = itertools.count()
+_barriers = itertools.count()
 _last_words: list[str] = []  # what to say when JAX aborts
 
 
@@ -95,7 +95,7 @@ def _require_free(coordinator: str) -> None:
         ) from error
 
 
-def meet(where: str, alike: dict[str, Any] | None = None) -> None:
+def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
     """Wait for the other processes, which come here as well.
 
     Parameters
@@ -111,7 +111,7 @@ def meet(where: str, alike: dict[str, Any] | None = None) -> None:
         When the first process has gone.
     """
     state = distributed.global_state
-    place, own = f"minibert/met/{next(_meetings)} {where}/", {"jax": jax.__version__, **(alike or {})}
+    place, own = f"minibert/barrier/{next(_barriers)} {where}/", {"jax": jax.__version__, **(alike or {})}
     try:
         state.client.key_value_set(f"{place}{state.process_id}", json.dumps(own))
         # Not by a barrier of JAX's: one that is waited for too long fails, and no Ctrl-C gets through to it.
@@ -121,10 +121,11 @@ def meet(where: str, alike: dict[str, Any] | None = None) -> None:
         raise RunError(f"{_sentence(0, f'can not be reached ({error})')} {ADVICE}") from error
     said = {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
     for one in range(1, state.num_processes):
-        names = [name for name in said[0] | said[one] if said[0].get(name) != said[one].get(name)]
+        names = [name for name in sorted(said[0] | said[one]) if said[0].get(name) != said[one].get(name)]
         if names:
-            first, other = (", ".join(f"{n}={said[p].get(n)!r}" for n in names) for p in (0, one))
-            raise InputError(f"Process 0 has {first}, and process {one} {other}; give all of them the same.")
+            first, other = (Arguments({name: said[rank].get(name) for name in names}) for rank in (0, one))
+            message = f"Process 0 has $first, and process {one} $other; give all of them the same."
+            raise InputError(message, first=first, other=other)
 
 
 def leave(error: BaseException) -> None:

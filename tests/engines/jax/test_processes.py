@@ -72,7 +72,7 @@ def process(words, patience="", **environment):
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(ROOT),
     }
-    patience = f"from minibert.engines import jax_cluster; jax_cluster.{patience}\n" if patience else ""
+    patience = f"from minibert.engines.jax import cluster; cluster.{patience}\n" if patience else ""
     script = f"{patience}import sys\nfrom minibert import cli\nsys.exit(cli.main())"
     command = [sys.executable, "-c", script, "pretrain", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
