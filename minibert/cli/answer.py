@@ -1,4 +1,13 @@
-"""Answer a question about a text of any length."""
+"""Answer a question about a text of any length.
+
+Answers a question about one text, however long: the likeliest answers, each
+with its probability among the best ones and the passage that it stands in. A
+model of SQuAD 2.0 may say that there is no answer.
+
+examples:
+  minibert answer --model runs/squad1 "Who was Ishmael's friend?" --file moby-dick.txt
+  minibert answer --model runs/squad2 "When was it built?" --file article.txt --top 5 --json
+"""
 
 import argparse
 import codecs
@@ -7,7 +16,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_json, add_model
+from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_model
 from minibert.cli.shared.parser import renamed
 from minibert.cli.shared.texts import STANDARD_INPUT, refuse_file
 from minibert.errors import InputError
@@ -21,27 +30,14 @@ MARKS = ">>", "<<"  # around an answer in its passage
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        usage="minibert answer --model MODEL QUESTION [TEXT | --file FILE] [--top N] [--json] [...]",
-        description="""
-Answers a question about one text, however long: the likeliest answers, each
-with its probability among the best ones and the passage that it stands in. A
-model of SQuAD 2.0 may say that there is no answer.
-""",
-        epilog="""
-examples:
-  minibert answer --model runs/squad1 "Who was Ishmael's friend?" --file moby-dick.txt
-  minibert answer --model runs/squad2 "When was it built?" --file article.txt --top 5 --json
-""",
-    )
+    parser.usage = "minibert answer --model MODEL QUESTION [TEXT | --file FILE] [--top N] [--json] [...]"
     add_model(parser, "a model fine-tuned for squad1, squad2, triviaqa or qa")
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
-    parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="the text (default: all of the standard input)"
-    )
+    text = "the text (default: all of the standard input)"
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
     parser.add_argument("--file", metavar="FILE", help="a file that is the text, .gz and .xz too")
     renamed(parser, "--text", "--file")
-    parser.add_argument("--top", type=int, default=1, metavar="N", help="answers to print (default: 1)")
+    add_flag(parser, "--top", "answers to print", 1)
     add_engine(parser)
     add_json(parser)
 

@@ -1,4 +1,16 @@
-"""Label a text, or a pair of texts, with a fine-tuned model."""
+"""Label a text, or a pair of texts, with a fine-tuned model.
+
+Prints what a fine-tuned model says of a text, or of a pair of texts: every
+class with its probability, or a number. Without TEXT it reads the lines of
+--file or of the standard input, with a tab between the two texts of a pair, and
+answers each at once. A line that is not a text (or pair) gets an empty answer,
+and a message on the error stream; the exit status is then 1.
+
+examples:
+  minibert classify --model runs/sst2 "a charming and often affecting journey"
+  minibert classify --model runs/rte "Dana Reeve has died." "Dana Reeve lives." --json
+  minibert classify --model runs/sst2 --file reviews.txt
+"""
 
 import argparse
 import sys
@@ -18,21 +30,6 @@ FILES_INSTEAD = (
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        description="""
-Prints what a fine-tuned model says of a text, or of a pair of texts: every
-class with its probability, or a number. Without TEXT it reads the lines of
---file or of the standard input, with a tab between the two texts of a pair, and
-answers each at once. A line that is not a text (or pair) gets an empty answer,
-and a message on the error stream; the exit status is then 1.
-""",
-        epilog="""
-examples:
-  minibert classify --model runs/sst2 "a charming and often affecting journey"
-  minibert classify --model runs/rte "Dana Reeve has died." "Dana Reeve lives." --json
-  minibert classify --model runs/sst2 --file reviews.txt
-""",
-    )
     add_model(parser, "a fine-tuned model")
     add_texts(parser, "a text, or the two of a pair", " or two with a tab between them")
     add_engine(parser)

@@ -1,34 +1,5 @@
-"""Write a checkpoint in Hugging Face's or TensorFlow's format."""
+"""Write a checkpoint in Hugging Face's or TensorFlow's format.
 
-import argparse
-import json
-from pathlib import Path
-from typing import Any
-
-from minibert.cli.shared.flags import add_json, add_model
-from minibert.errors import InputError
-from minibert.files import write_folder_atomically
-from minibert.reading import byte_pieces
-from minibert.terminal import emit, json_text, printable
-
-SHOWN = 8  # names of tensors in one line
-# What goes with a vocabulary, in any format.
-TOKENIZER_FILES = (
-    "vocab.txt",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
-# What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
-TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors")
-
-
-def add(parser: Any) -> None:
-    """Add the flags of the command."""
-    parser.describe(
-        usage="minibert convert --model MODEL --out DIR [--to FORMAT] [--dtype TYPE] [--json]",
-        description="""
 Writes a BERT in another format. MODEL is a folder with
   config.json       and model.safetensors, or pytorch_model.bin: its pickle is
                     read as data, nothing in it is run
@@ -39,32 +10,43 @@ Says which tensors were missing, unused or changed. What was missing is not
 invented. The vocabulary is copied too, and so is the file that says which task
 a model was fine-tuned for. What Google's code would compute differently is
 noted. The folder --out appears whole or not at all.
-""",
-        epilog="""
+
 examples:
   minibert convert --model uncased_L-12_H-768_A-12 --out bert-base
   minibert convert --model runs/books --out books-tf --to tf
   minibert convert --model bert-base --out half --dtype bfloat16
-""",
-    )
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from minibert.cli.shared.flags import add_flag, add_json, add_model
+from minibert.errors import InputError
+from minibert.files import write_folder_atomically
+from minibert.reading import byte_pieces
+from minibert.terminal import emit, json_text, printable
+
+SHOWN = 8  # names of tensors in one line
+# What goes with a vocabulary, in any format.
+TOKENIZER_FILES = (
+    "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
+)
+# What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
+TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors")
+
+
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.usage = "minibert convert --model MODEL --out DIR [--to FORMAT] [--dtype TYPE] [--json]"
     add_model(parser, "a folder, or TensorFlow's DIR/bert_model.ckpt")
-    parser.add_argument(
-        "--out", metavar="DIR", required=True, help="a folder that does not exist yet, or is empty"
-    )
-    parser.add_argument(
-        "--to",
-        choices=("hf", "tf"),
-        default="hf",
-        metavar="FORMAT",
-        help="hf, with model.safetensors; tf, with bert_model.ckpt.* (default: hf)",
-    )
-    parser.add_argument(
-        "--dtype",
-        choices=("float32", "float16", "bfloat16"),
-        default="float32",
-        metavar="TYPE",
-        help="float32, float16 or bfloat16 (default: float32)",
-    )
+    text = "a folder that does not exist yet, or is empty"
+    parser.add_argument("--out", metavar="DIR", required=True, help=text)
+    text = "hf, with model.safetensors; tf, with bert_model.ckpt.*"
+    add_flag(parser, "--to", text, "hf", choices=("hf", "tf"), metavar="FORMAT")
+    dtypes, text = ("float32", "float16", "bfloat16"), "float32, float16 or bfloat16"
+    add_flag(parser, "--dtype", text, "float32", choices=dtypes, metavar="TYPE")
     add_json(parser)
 
 

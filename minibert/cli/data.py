@@ -1,24 +1,5 @@
-"""Write text as token shards, in one job or in parts by many."""
+"""Write text as token shards, in one job or in parts by many.
 
-import argparse
-from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
-from typing import Any
-
-from minibert.cli.shared.flags import add_corpus, add_layout
-from minibert.errors import InputError
-from minibert.files import require_folder
-from minibert.terminal import emit, printable
-
-NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
-
-
-def add(parser: Any) -> None:
-    """Add the flags of the command."""
-    parser.describe(
-        usage="minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]",
-        description="""
 Turns text into token shards: a folder with every token as a number, about two
 bytes each, and the vocabulary. `minibert pretrain --shards` trains on it,
 however large it is, on any number of machines; each reads only what it needs.
@@ -31,8 +12,7 @@ started again leaves a finished part as it is.
 
 With --show it prints training instances, as the model meets them: two spans,
 masked words, and in braces what stood there.
-""",
-        epilog="""
+
 examples:
   minibert data articles/ --vocab runs/books --out shards
   minibert data notes.txt --out shards --show 3 --seq-length 64
@@ -46,40 +26,43 @@ a large corpus in 16 parts; a job array of a batch system can replace this loop:
 
 one large file would be left to a single part; split it first, between lines:
   split -n l/64 --additional-suffix=.txt articles.txt articles/
-""",
-    )
+"""
+
+import argparse
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from minibert.cli.shared.flags import add_corpus, add_flag, add_layout, add_switches
+from minibert.errors import InputError
+from minibert.files import require_folder
+from minibert.terminal import emit, printable
+
+NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
+
+
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.usage = "minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]"
     add_corpus(parser)
     parser.add_argument(
         "--vocab",
         metavar="PATH",
         help="a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)",
     )
-    parser.add_argument("--cased", action="store_true", help="keep case and accents, with --vocab too")
+    add_switches(parser, cased="keep case and accents, with --vocab too")
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write, or to continue")
     parser.add_argument(
         "--part", metavar="I/N", help="make only part I of N, such as 2/16, in a folder of its own in --out"
     )
     add_layout(parser)
     group = parser.add_argument_group("training instances to look at")
-    group.add_argument(
-        "--show", type=int, default=0, metavar="N", help="number of instances to print (default: 0)"
-    )
-    group.add_argument(
-        "--seq-length",
-        type=int,
-        default=32,
-        metavar="N",
-        help="tokens in each printed instance (default: 32)",
-    )
-    group.add_argument(
-        "--no-nsp",
-        dest="next_sentence",
-        action="store_false",
-        help="single spans, as pretrain --no-nsp has them",
-    )
-    group.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of the printed instances (default: 0)"
-    )
+    add_flag(group, "--show", "number of instances to print", 0)
+    add_flag(group, "--seq-length", "tokens in each printed instance", 32)
+    text = "single spans, as pretrain --no-nsp has them"
+    group.add_argument("--no-nsp", dest="next_sentence", action="store_false", help=text)
+    add_flag(group, "--seed", "seed of the printed instances", 0)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,9 +1,22 @@
-"""Measure a pre-training run, or a fine-tuned model on its task."""
+"""Measure a pre-training run, or a fine-tuned model on its task.
+
+Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
+on positions that show [MASK], and next-sentence accuracy. Beside the loss stand
+the unigram entropies of those targets and of the whole text, the best that a
+guess without context can do, and the loss with the words of the context
+shuffled. After fine-tuning: the official figures of its task, with a bootstrap
+interval.
+
+examples:
+  minibert evaluate --model runs/books
+  minibert evaluate --model runs/books letters/*.txt --json
+  minibert evaluate --model runs/sst2 --data glue/SST-2
+"""
 
 import argparse
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_json, add_layout, add_model
+from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_layout, add_model, add_number
 from minibert.cli.shared.measured import add_measured
 from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
@@ -12,37 +25,15 @@ from minibert.terminal import emit, json_text
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        description="""
-Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
-on positions that show [MASK], and next-sentence accuracy. Beside the loss stand
-the unigram entropies of those targets and of the whole text, the best that a
-guess without context can do, and the loss with the words of the context
-shuffled. After fine-tuning: the official figures of its task, with a bootstrap
-interval.
-""",
-        epilog="""
-examples:
-  minibert evaluate --model runs/books
-  minibert evaluate --model runs/books letters/*.txt --json
-  minibert evaluate --model runs/sst2 --data glue/SST-2
-""",
-    )
     add_model(parser, "a run folder, or with CORPUS any Hugging Face BERT")
     masked = parser.add_argument_group("after pre-training")
-    masked.add_argument(
-        "corpus",
-        nargs="*",
-        metavar="CORPUS",
-        help="text to measure on; next sentences only where there are several documents of several "
-        "sentences (default: the held-out documents)",
+    text = (
+        "text to measure on; next sentences only where there are several documents of several sentences "
+        "(default: the held-out documents)"
     )
-    masked.add_argument(
-        "--seq-length", type=int, metavar="N", help="tokens in a sequence (default: the longest of the run)"
-    )
-    masked.add_argument(
-        "--targets", type=int, default=20000, metavar="N", help="[MASK]s to score (default: 20000)"
-    )
+    masked.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
+    add_number(masked, "--seq-length", "tokens in a sequence (default: the longest of the run)")
+    add_flag(masked, "--targets", "[MASK]s to score", 20000)
     add_layout(masked)
     add_measured(parser.add_argument_group("after fine-tuning"))
     add_engine(parser)

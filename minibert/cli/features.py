@@ -1,4 +1,15 @@
-"""Write vectors of texts or of their tokens, from any layers."""
+"""Write vectors of texts or of their tokens, from any layers.
+
+Writes what a BERT makes of every text, a line of --file or of the standard
+input: one vector for each, or for each of its tokens. A .npy file is one array
+with a row for each text; with --pool none a row for each token, and beside it
+NAME.cu_seqlens.npy says at which row each text begins. A .jsonl file has a line
+for each text.
+
+examples:
+  minibert features --model runs/books --file questions.txt --out questions.npy
+  minibert features --model all-MiniLM-L6-v2 --layers -1,-2,-3,-4 --pool none --out t.jsonl
+"""
 
 import argparse
 import re
@@ -6,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_json, add_model
+from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_model, add_number, add_switches
 from minibert.cli.shared.parser import renamed
 from minibert.cli.shared.texts import add_texts, given_texts
 from minibert.terminal import emit, json_text
@@ -14,20 +25,8 @@ from minibert.terminal import emit, json_text
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        usage="minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers LAYERS] [...]",
-        description="""
-Writes what a BERT makes of every text, a line of --file or of the standard
-input: one vector for each, or for each of its tokens. A .npy file is one array
-with a row for each text; with --pool none a row for each token, and beside it
-NAME.cu_seqlens.npy says at which row each text begins. A .jsonl file has a line
-for each text.
-""",
-        epilog="""
-examples:
-  minibert features --model runs/books --file questions.txt --out questions.npy
-  minibert features --model all-MiniLM-L6-v2 --layers -1,-2,-3,-4 --pool none --out t.jsonl
-""",
+    parser.usage = (
+        "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers LAYERS] [...]"
     )
     # To argparse "-1" is a value and "-1,-2" a flag.
     parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")
@@ -35,24 +34,15 @@ examples:
     add_texts(parser)
     renamed(parser, "--text", "--file")
     parser.add_argument("--out", metavar="FILE", required=True, help="a .npy or .jsonl file to write")
-    parser.add_argument(
-        "--layers",
-        default="-1",
-        metavar="LAYERS",
-        help="the layers to put side by side: numbers separated by commas, 0 for the embeddings, -1 for the "
-        "last; or all; or embeddings (default: -1)",
+    text = (
+        "the layers to put side by side: numbers separated by commas, 0 for the embeddings, -1 for the last; "
+        "or all; or embeddings"
     )
-    parser.add_argument(
-        "--pool",
-        default="mean",
-        choices=("cls", "mean", "pooled", "none"),
-        help="what stands for a line: [CLS], the mean of its tokens, the pooler's output, or every token "
-        "(default: mean)",
-    )
-    parser.add_argument(
-        "--max-length", type=int, metavar="N", help="longer lines are cut at the end (default: as the model)"
-    )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_flag(parser, "--layers", text, "-1", metavar="LAYERS")
+    text = "what stands for a line: [CLS], the mean of its tokens, the pooler's output, or every token"
+    add_flag(parser, "--pool", text, "mean", choices=("cls", "mean", "pooled", "none"))
+    add_number(parser, "--max-length", "longer lines are cut at the end (default: as the model)")
+    add_switches(parser, quiet="show no progress")
     add_engine(parser)
     add_json(parser)
 

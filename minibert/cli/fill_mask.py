@@ -1,32 +1,27 @@
-"""Let a trained BERT guess the words at [MASK]."""
+"""Let a trained BERT guess the words at [MASK].
+
+Prints the likeliest pieces at every [MASK] in a text, with their probabilities.
+Without TEXT every line of the standard input, or of --file, is a text.
+
+examples:
+  minibert fill-mask --model runs/books "it came to [MASK]."
+  minibert fill-mask --model ~/models/bert-base-uncased "Paris is the [MASK] of [MASK]." --top 3
+"""
 
 import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_model
+from minibert.cli.shared.flags import add_engine, add_flag, add_model
 from minibert.cli.shared.texts import add_texts, given_texts
 from minibert.terminal import emit, json_text, printable
 
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        description="""
-Prints the likeliest pieces at every [MASK] in a text, with their probabilities.
-Without TEXT every line of the standard input, or of --file, is a text.
-""",
-        epilog="""
-examples:
-  minibert fill-mask --model runs/books "it came to [MASK]."
-  minibert fill-mask --model ~/models/bert-base-uncased "Paris is the [MASK] of [MASK]." --top 3
-""",
-    )
     add_model(parser, "a run folder, or a Hugging Face BERT")
     add_texts(parser, "a text with [MASK] in it, or more")
-    parser.add_argument(
-        "--top", type=int, default=5, metavar="N", help="guesses for each [MASK] (default: 5)"
-    )
+    add_flag(parser, "--top", "guesses for each [MASK]", 5)
     add_engine(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON array for each text instead")
 

@@ -1,4 +1,21 @@
-"""Teach a trained BERT a task: GLUE, SQuAD, NER, SWAG, your own."""
+"""Teach a trained BERT a task: GLUE, SQuAD, NER, SWAG, your own.
+
+Fine-tunes a trained BERT for a task, as in the paper: one new output layer,
+everything trained together, measured on dev after every epoch, the best epoch
+kept. Leaves a folder that `transformers` loads, with report.html to look at.
+Several learning rates or restarts make a sweep, whose best run is kept in the
+run folder itself.
+
+Progress goes to the error stream, the report to the standard output. Ctrl-C
+saves; --resume continues exactly where the run stopped, with the options it was
+started with.
+
+examples:
+  minibert finetune sst2 --data glue/SST-2 --model runs/books --out runs/sst2
+  minibert finetune rte --data glue --model minilm --out runs/rte --lr 5e-5,4e-5,3e-5,2e-5 --restarts 5
+  minibert finetune classify --data reviews.csv --column text=review --split-dev 0.1 --model minilm --out r
+  minibert finetune --resume --out runs/sst2
+"""
 
 import argparse
 import shlex
@@ -7,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
-from minibert.cli.shared.flags import add_engine, add_json, add_optimizer, add_options, said_fields
+from minibert.cli.shared.flags import add_engine, add_json, add_optimizer, add_options, given_fields
 from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions
 from minibert.tasks.registry import TASKS
@@ -22,40 +39,16 @@ RECIPE_TABLE = "\n".join(
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        usage="minibert finetune TASK --data DIR --model MODEL --out DIR [--lr RATES] [--restarts N] [...]",
-        description="""
-Fine-tunes a trained BERT for a task, as in the paper: one new output layer,
-everything trained together, measured on dev after every epoch, the best epoch
-kept. Leaves a folder that `transformers` loads, with report.html to look at.
-Several learning rates or restarts make a sweep, whose best run is kept in the
-run folder itself.
-
-Progress goes to the error stream, the report to the standard output. Ctrl-C
-saves; --resume continues exactly where the run stopped, with the options it was
-started with.
-""",
-        epilog=f"""tasks:
-{TASK_TABLE}
-
-recipes: 3 epochs, batches of 32, --lr 5e-05, except for
-{RECIPE_TABLE}
-{ACCELERATORS}
-examples:
-  minibert finetune sst2 --data glue/SST-2 --model runs/books --out runs/sst2
-  minibert finetune rte --data glue --model minilm --out runs/rte --lr 5e-5,4e-5,3e-5,2e-5 --restarts 5
-  minibert finetune classify --data reviews.csv --column text=review --split-dev 0.1 --model minilm --out r
-  minibert finetune --resume --out runs/sst2
-""",
+    parser.usage = (
+        "minibert finetune TASK --data DIR --model MODEL --out DIR [--lr RATES] [--restarts N] [...]"
     )
+    recipes = f"recipes: 3 epochs, batches of 32, --lr 5e-05, except for\n{RECIPE_TABLE}"
+    parser.epilog = f"tasks:\n{TASK_TABLE}\n\n{recipes}\n{ACCELERATORS}\n{parser.epilog}"
     parser.add_argument("task", nargs="?", metavar="TASK", help="what to learn; see below")
     options = FinetuneOptions
     group = parser.add_argument_group("the run")
-    group.add_argument(
-        "--model",
-        metavar="MODEL",
-        help="a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further",
-    )
+    text = "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"
+    group.add_argument("--model", metavar="MODEL", help=text)
     group.add_argument("--out", metavar="DIR", required=True, help="the run folder")
     group.add_argument("--resume", action="store_true", help="continue the run in --out")
     add_options(group, options, "epochs", "max_steps", "seed", "restarts")
@@ -92,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minibert.training.runlog import say
 
     began = time.monotonic()
-    said = said_fields(FinetuneOptions, arguments)
+    said = given_fields(FinetuneOptions, arguments)
     if arguments.resume:
         options = FinetuneOptions.resumed(Path(arguments.out) / OPTIONS_FILE, **said)
     elif lacking := [name for name in ("task", "data", "model") if name not in said]:

@@ -1,40 +1,31 @@
-"""Check every hand-written gradient: the proof sheet."""
+"""Check every hand-written gradient: the proof sheet.
+
+Checks every operation of an engine, forward and backward, at awkward sizes: in
+float64 against the complex-step derivative of the reference, which is exact to
+rounding, and in float32 against float64. Prints a line for each operation,
+precision and size with its error, the bound and the verdict. Exit status 1 if
+one fails.
+
+examples:
+  minibert gradcheck
+  minibert gradcheck --operation attention --operation layer_norm --json
+"""
 
 import argparse
 from typing import Any
 
 from minibert import engines
-from minibert.cli.shared.flags import add_engine, add_json
+from minibert.cli.shared.flags import add_engine, add_flag, add_json
 from minibert.errors import InputError
 from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        description="""
-Checks every operation of an engine, forward and backward, at awkward sizes: in
-float64 against the complex-step derivative of the reference, which is exact to
-rounding, and in float32 against float64. Prints a line for each operation,
-precision and size with its error, the bound and the verdict. Exit status 1 if
-one fails.
-""",
-        epilog="""
-examples:
-  minibert gradcheck
-  minibert gradcheck --operation attention --operation layer_norm --json
-""",
-    )
-    parser.add_argument(
-        "--operation",
-        action="append",
-        metavar="NAME",
-        help="only this operation; repeat the flag for more (default: all)",
-    )
+    text = "only this operation; repeat the flag for more (default: all)"
+    parser.add_argument("--operation", action="append", metavar="NAME", help=text)
     parser.add_argument("--dtype", choices=("float64", "float32"), help="only this precision (default: both)")
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of inputs and directions (default: 0)"
-    )
+    add_flag(parser, "--seed", "seed of inputs and directions", 0)
     add_engine(parser)
     add_json(parser)
 

@@ -1,4 +1,13 @@
-"""Show what this machine and this installation offer."""
+"""Show what this machine and this installation offer.
+
+Prints versions, cores, the matrix library, the engines, the tokenizer and the
+optional libraries; for one engine also its instruction set, its threads, and
+the machine's peak rate of floating-point operations with so many threads.
+
+examples:
+  minibert info
+  minibert info --threads 1 --json
+"""
 
 import argparse
 import importlib.util
@@ -29,18 +38,6 @@ EXTRAS = {
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        description="""
-Prints versions, cores, the matrix library, the engines, the tokenizer and the
-optional libraries; for one engine also its instruction set, its threads, and
-the machine's peak rate of floating-point operations with so many threads.
-""",
-        epilog="""
-examples:
-  minibert info
-  minibert info --threads 1 --json
-""",
-    )
     add_engine(parser, device=False)
     add_json(parser)
 

@@ -1,9 +1,21 @@
-"""Write a task's official files with one model, or several averaged."""
+"""Write a task's official files with one model, or several averaged.
+
+Predicts a split with a fine-tuned model and writes the task's official files
+(GLUE's for its server; predictions, n best and null odds of SQuAD), and every
+prediction as a line of JSON. Several models are averaged, as in the paper's
+ensembles. Where the split has labels, the official figures are printed. A table
+of your own needs none; its texts stand beside the predictions.
+
+examples:
+  minibert predict --model runs/rte --data glue --split test --out submission
+  minibert predict --model runs/a --model runs/b --data squad --split dev --out ensemble
+  minibert predict --model runs/reviews --data new_reviews.csv --out answers
+"""
 
 import argparse
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_json
+from minibert.cli.shared.flags import add_engine, add_json, add_switches
 from minibert.cli.shared.measured import add_measured
 from minibert.finetuning.options import FinetuneOptions
 from minibert.terminal import emit, json_text
@@ -11,35 +23,11 @@ from minibert.terminal import emit, json_text
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        description="""
-Predicts a split with a fine-tuned model and writes the task's official files
-(GLUE's for its server; predictions, n best and null odds of SQuAD), and every
-prediction as a line of JSON. Several models are averaged, as in the paper's
-ensembles. Where the split has labels, the official figures are printed. A table
-of your own needs none; its texts stand beside the predictions.
-""",
-        epilog="""
-examples:
-  minibert predict --model runs/rte --data glue --split test --out submission
-  minibert predict --model runs/a --model runs/b --data squad --split dev --out ensemble
-  minibert predict --model runs/reviews --data new_reviews.csv --out answers
-""",
-    )
-    parser.add_argument(
-        "--model",
-        action="append",
-        required=True,
-        metavar="MODEL",
-        help="a fine-tuned model; repeat the flag for more",
-    )
+    text = "a fine-tuned model; repeat the flag for more"
+    parser.add_argument("--model", action="append", required=True, metavar="MODEL", help=text)
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for the files")
     add_measured(parser)
-    parser.add_argument(
-        "--majority",
-        action="store_true",
-        help="predict the most frequent class everywhere, as the paper does for WNLI",
-    )
+    add_switches(parser, majority="predict the most frequent class everywhere, as the paper does for WNLI")
     add_engine(parser)
     add_json(parser)
 

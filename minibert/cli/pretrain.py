@@ -1,4 +1,28 @@
-"""Train a BERT on text, or on the books in the package."""
+"""Train a BERT on text, or on the books in the package.
+
+Pre-trains a BERT as in the paper: guess masked words, tell whether one span
+follows another. It learns a vocabulary, writes the text as token shards,
+trains, measures itself on documents that were held out, draws the loss curve,
+and leaves a folder that `transformers` loads as it is.
+
+Progress goes to the error stream: losses (accuracies), speed, and its share of
+the machine's peak rate of floating-point operations. The report at the end goes
+to the standard output. Ctrl-C saves; --resume continues exactly where the run
+stopped, with the options it was started with.
+
+examples:
+  minibert pretrain --minutes 8
+  minibert pretrain articles/ more.txt.gz --size mini --steps 9000 --out runs/articles
+  minibert pretrain --out runs/articles --resume --steps 40000
+  minibert pretrain wiki/ --size large --out runs/128 --optimizer lamb --seq-length 128 \
+--batch-size 65536 --accumulate 1024 --steps 7038 --lr 6e-3 --warmup 0.2843
+  minibert pretrain wiki/ --size large --out runs/512 --model runs/128 --optimizer lamb \
+--seq-length 512 --batch-size 32768 --accumulate 2048 --steps 1563 --lr 4e-3 --warmup 0.128
+  minibert pretrain --shards shards --size base --steps 100000
+  minibert pretrain --shards shards --size base --engine jax --dtype auto --steps 100000
+  minibert pretrain --shards shards --size large --engine jax --fsdp --coordinator node0:9876 \
+--processes 4 --process-id 0
+"""
 
 import argparse
 import os
@@ -16,7 +40,8 @@ from minibert.cli.shared.flags import (
     add_layout,
     add_optimizer,
     add_options,
-    said_fields,
+    add_switches,
+    given_fields,
 )
 from minibert.cli.shared.parser import renamed
 from minibert.errors import InputError
@@ -26,17 +51,6 @@ from minibert.terminal import emit, json_text
 
 RUNS = Path("runs")  # where run folders go that were given no name
 
-DESCRIPTION = """
-Pre-trains a BERT as in the paper: guess masked words, tell whether one span
-follows another. It learns a vocabulary, writes the text as token shards,
-trains, measures itself on documents that were held out, draws the loss curve,
-and leaves a folder that `transformers` loads as it is.
-
-Progress goes to the error stream: losses (accuracies), speed, and its share of
-the machine's peak rate of floating-point operations. The report at the end goes
-to the standard output. Ctrl-C saves; --resume continues exactly where the run
-stopped, with the options it was started with.
-"""
 LARGE_BATCHES = """
 large batches, --optimizer lamb (You et al. 2020):
   A step of LAMB moves each weight matrix by --lr times the norm of the matrix,
@@ -54,49 +68,30 @@ large batches, --optimizer lamb (You et al. 2020):
   NVIDIA's rate falls with a square root; here it falls in a straight line, as
   in the paper.
 """
-EXAMPLES = """
-examples:
-  minibert pretrain --minutes 8
-  minibert pretrain articles/ more.txt.gz --size mini --steps 9000 --out runs/articles
-  minibert pretrain --out runs/articles --resume --steps 40000
-  minibert pretrain wiki/ --size large --out runs/128 --optimizer lamb --seq-length 128 \
---batch-size 65536 --accumulate 1024 --steps 7038 --lr 6e-3 --warmup 0.2843
-  minibert pretrain wiki/ --size large --out runs/512 --model runs/128 --optimizer lamb \
---seq-length 512 --batch-size 32768 --accumulate 2048 --steps 1563 --lr 4e-3 --warmup 0.128
-  minibert pretrain --shards shards --size base --steps 100000
-  minibert pretrain --shards shards --size base --engine jax --dtype auto --steps 100000
-  minibert pretrain --shards shards --size large --engine jax --fsdp --coordinator node0:9876 \
---processes 4 --process-id 0
-"""
 
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        usage="minibert pretrain [CORPUS ... | --shards DIR] [--out DIR] [--size NAME] [...]",
-        description=DESCRIPTION,
-        epilog=f"defaults by --size:\n{_recipe_table()}\n{LARGE_BATCHES}{ACCELERATORS}{EXAMPLES}",
-    )
+    parser.usage = "minibert pretrain [CORPUS ... | --shards DIR] [--out DIR] [--size NAME] [...]"
+    defaults = f"defaults by --size:\n{_recipe_table()}\n"
+    parser.epilog = f"{defaults}{LARGE_BATCHES}{ACCELERATORS}\n{parser.epilog}"
     add_corpus(parser)
     options = PretrainOptions
     group = parser.add_argument_group("the run")
     group.add_argument(
         "--out", metavar="DIR", help="the run folder (default: runs/ and the name of the text)"
     )
-    group.add_argument(
-        "--resume", action="store_true", help="continue the run in --out (default: the latest in runs/)"
-    )
+    add_switches(group, resume="continue the run in --out (default: the latest in runs/)")
     add_options(group.add_mutually_exclusive_group(), options, "minutes", "steps")
     add_options(group, options, "seed")
     add_engine(group, default=None)
     add_options(group, options, "evaluations", "checkpoint_steps", "checkpoint_seconds", "keep")
-    group.add_argument(
-        "--trace",
-        action="store_true",
-        help="when training ends or is stopped, print the time and speed of each operation; also written "
-        "to trace.json in the run folder",
+    add_switches(
+        group,
+        trace="when training ends or is stopped, print the time and speed of each operation; also written to "
+        "trace.json in the run folder",
+        quiet="show no progress, only the report",
     )
-    group.add_argument("--quiet", action="store_true", help="show no progress, only the report")
     add_json(group)
     group = parser.add_argument_group("text and vocabulary")
     add_layout(group, default=None)
@@ -122,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minibert.pretraining.run import pretrain, report_text
 
     began = time.monotonic()
-    said = said_fields(PretrainOptions, arguments)
+    said = given_fields(PretrainOptions, arguments)
     text = arguments.corpus or [arguments.shards] * bool(arguments.shards)
     folder = run_folder(arguments.out, arguments.resume, text)
     if arguments.resume:

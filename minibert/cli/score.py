@@ -1,4 +1,17 @@
-"""Score predictions as the official scorers do: SQuAD, CoNLL, GLUE."""
+"""Score predictions as the official scorers do: SQuAD, CoNLL, GLUE.
+
+Scores predictions, whoever made them, by the rules of the official scorers, and
+prints what those print: evaluate-v1.1.py and evaluate-v2.0.py for SQuAD,
+conlleval for tagged words; for GLUE the figures of its leaderboard. 95%
+intervals follow, from 1,000 bootstrap samples of the examples.
+`minibert score squad --help` and so on describe the files.
+
+examples:
+  minibert score squad dev-v1.1.json predictions.json
+  minibert score squad dev-v2.0.json predictions.json --null-odds null_odds.json
+  minibert score conll tagged.txt
+  minibert score glue mrpc MRPC/dev.tsv MRPC.tsv --json
+"""
 
 import argparse
 import math
@@ -9,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert import metrics
-from minibert.cli.shared.flags import add_json
+from minibert.cli.shared.flags import add_json, add_number
 from minibert.data.glue import TASKS, GlueTask, read_file
 from minibert.data.lines import numbered_lines, rows, shown
 from minibert.errors import InputError
@@ -25,73 +38,82 @@ BY_ID = 'give an object {"id": ...}'  # of SQuAD's predictions
 LONGEST_SHOWN = 60  # characters of a sentence in an error
 
 
-class Figure(NamedTuple):
-    """A percentage, and the ends of its 95% interval."""
+Percentages = dict[str, tuple[float, float, float]]  # by name: a percentage, the ends of its 95% interval
 
-    value: float
-    low: float
-    high: float
+
+class Scored(NamedTuple):
+    """What is printed, as JSON or as text."""
+
+    title: str
+    official: dict[str, Any]
+    text: str  # what the official scorer prints
+    percentages: Percentages
 
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        usage="minibert score {squad,conll,glue} FILE [...]",
-        description="""
-Scores predictions, whoever made them, by the rules of the official scorers, and
-prints what those print: evaluate-v1.1.py and evaluate-v2.0.py for SQuAD,
-conlleval for tagged words; for GLUE the figures of its leaderboard. 95%
-intervals follow, from 1,000 bootstrap samples of the examples.
-`minibert score squad --help` and so on describe the files.
-""",
-        epilog="""
-examples:
-  minibert score squad dev-v1.1.json predictions.json
-  minibert score squad dev-v2.0.json predictions.json --null-odds null_odds.json
-  minibert score conll tagged.txt
-  minibert score glue mrpc MRPC/dev.tsv MRPC.tsv --json
-""",
-    )
-    kinds = parser.add_subparsers(
-        prog="minibert score", metavar="KIND", required=True, help=argparse.SUPPRESS
-    )
-    _add_squad(kinds)
-    _add_conll(kinds)
-    _add_glue(kinds)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Score files of the kind that was named."""
-    return arguments.score(arguments)
-
-
-def _add_squad(kinds: Any) -> None:
+    parser.usage = "minibert score {squad,conll,glue} FILE [...]"
+    hidden = argparse.SUPPRESS
+    kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=hidden)
     parser = kinds.add_parser("squad", description="Exact match and F1 of answers to questions.")
     parser.set_defaults(score=run_squad)
     parser.add_argument("gold", metavar="GOLD", help="questions with their answers, the official JSON")
     parser.add_argument("predictions", metavar="PREDICTIONS", help='JSON: {"id": "answer", ...}')
-    parser.add_argument(
-        "--null-odds",
-        metavar="FILE",
-        help='JSON: {"id": how likely there is no answer, ...}; finds the best thresholds, too (2.0)',
+    text = 'JSON: {"id": how likely there is no answer, ...}; finds the best thresholds, too (2.0)'
+    parser.add_argument("--null-odds", metavar="FILE", help=text)
+    text = "where the odds are above it, the prediction is that there is no answer (default: 1)"
+    add_number(parser, "--threshold", text, type=float, metavar="T")
+    text = "which version's rules to follow (default: auto, which looks at GOLD)"
+    parser.add_argument("--version", choices=squad.VERSIONS, default=squad.AUTO, help=text)
+    add_json(parser)
+
+    parser = kinds.add_parser(
+        "conll",
+        description="""
+Precision, recall and F1 of tagged chunks. One FILE has the gold tag and the
+predicted one in its last two columns, as conlleval reads it. Of two files GOLD
+has the gold tag in its last column and PREDICTIONS the predicted one, and
+-DOCSTART- is not counted as a word.
+""",
     )
-    parser.add_argument(
-        "--threshold",
-        type=float,
-        metavar="T",
-        help="where the odds are above it, the prediction is that there is no answer (default: 1)",
+    parser.set_defaults(score=run_conll)
+    text = "a word on each line, columns separated by spaces or tabs"
+    parser.add_argument("gold", metavar="FILE", help=text)
+    parser.add_argument("predictions", nargs="?", metavar="PREDICTIONS", help="a second such file")
+    add_json(parser)
+
+    parser = kinds.add_parser(
+        "glue",
+        description="""
+The figures of GLUE's leaderboard. The index of a prediction is the id of its
+row in GOLD or, where the ids there are others, the number of the row, from 0.
+""",
     )
-    parser.add_argument(
-        "--version",
-        choices=squad.VERSIONS,
-        default=squad.AUTO,
-        help="which version's rules to follow (default: auto, which looks at GOLD)",
-    )
+    parser.set_defaults(score=run_glue)
+    parser.add_argument("task", metavar="TASK", type=str.lower, choices=TASKS, help=", ".join(TASKS))
+    parser.add_argument("gold", metavar="GOLD", help="the official file with labels, such as dev.tsv")
+    text = "a submission: index, a tab, prediction; with a header"
+    parser.add_argument("predictions", metavar="PREDICTIONS", help=text)
     add_json(parser)
 
 
-def run_squad(arguments: argparse.Namespace) -> int:
-    """Score answers, and print."""
+def run(arguments: argparse.Namespace) -> int:
+    """Score files of the kind that was named, and print."""
+    title, official, text, percentages = arguments.score(arguments)
+    if arguments.json:
+        intervals = {name: [low, high] for name, (_, low, high) in percentages.items()}
+        emit(json_text(_defined(official | {"intervals": intervals})))
+        return 0
+    if text:
+        emit(text + "\n")
+    emit(f"{title}; in percent, with 95% intervals")
+    for name, (value, low, high) in percentages.items():
+        emit(f"  {name:<9}{value:8.3f}  {low:.3f} to {high:.3f}")
+    return 0
+
+
+def run_squad(arguments: argparse.Namespace) -> Scored:
+    """Score answers."""
     from minibert.data.squad import read
 
     if arguments.threshold is not None and not arguments.null_odds:
@@ -108,52 +130,27 @@ def run_squad(arguments: argparse.Namespace) -> int:
     scores = squad.question_scores(questions, predictions, version)
     if odds is not None:
         scores = squad.with_threshold(scores, questions, predictions, odds, threshold)
-    figures = {
-        name: _figure(official[name], lambda rows, values=values: 100 * values[rows].mean(), len(questions))
+    statistics = {
+        name: lambda rows, values=values: 100 * values[rows].mean()
         for name, values in scores._asdict().items()
     }
-    if arguments.json:
-        missing = sum(question.id not in predictions for question in questions)
-        _print_json(official | {"version": version, "missing": missing}, figures)
-    else:
-        emit(squad.official_text(official) + "\n")
-        _print_figures(f"SQuAD {version}, {len(questions):,} questions", figures)
-    return 0
-
-
-def _add_conll(kinds: Any) -> None:
-    parser = kinds.add_parser(
-        "conll",
-        description="""
-Precision, recall and F1 of tagged chunks. One FILE has the gold tag and the
-predicted one in its last two columns, as conlleval reads it. Of two files GOLD
-has the gold tag in its last column and PREDICTIONS the predicted one, and
--DOCSTART- is not counted as a word.
-""",
+    missing = sum(question.id not in predictions for question in questions)
+    return Scored(
+        f"SQuAD {version}, {len(questions):,} questions",
+        official | {"version": version, "missing": missing},
+        squad.official_text(official),
+        _with_intervals(official, statistics, len(questions)),
     )
-    parser.set_defaults(score=run_conll)
-    parser.add_argument(
-        "gold", metavar="FILE", help="a word on each line, columns separated by spaces or tabs"
-    )
-    parser.add_argument("predictions", nargs="?", metavar="PREDICTIONS", help="a second such file")
-    add_json(parser)
 
 
-def run_conll(arguments: argparse.Namespace) -> int:
-    """Score tags, and print."""
+def run_conll(arguments: argparse.Namespace) -> Scored:
+    """Score tags."""
     read = _tags_of_two if arguments.predictions else _tags_of_one
     gold, predicted = read(*filter(None, (arguments.gold, arguments.predictions)))
     official = entities.conlleval(gold, predicted)
     counts = entities.sentence_counts(gold, predicted)
-    figures = {
-        "f1": _figure(official["f1"], lambda rows: entities.f1_of(counts[rows]), len(counts)),
-    }
-    if arguments.json:
-        _print_json(official, figures)
-    else:
-        emit(entities.report(official) + "\n")
-        _print_figures(f"{len(counts):,} sentences", figures)
-    return 0
+    percentages = _with_intervals(official, {"f1": lambda rows: entities.f1_of(counts[rows])}, len(counts))
+    return Scored(f"{len(counts):,} sentences", official, entities.report(official), percentages)
 
 
 def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
@@ -207,27 +204,8 @@ def _shown(sentence: Any) -> str:
     return "absent" if sentence is None else repr(" ".join(sentence.words)[:LONGEST_SHOWN])
 
 
-def _add_glue(kinds: Any) -> None:
-    parser = kinds.add_parser(
-        "glue",
-        description="""
-The figures of GLUE's leaderboard. The index of a prediction is the id of its
-row in GOLD or, where the ids there are others, the number of the row, from 0.
-""",
-    )
-    parser.set_defaults(score=run_glue)
-    parser.add_argument("task", metavar="TASK", type=str.lower, choices=TASKS, help=", ".join(TASKS))
-    parser.add_argument("gold", metavar="GOLD", help="the official file with labels, such as dev.tsv")
-    parser.add_argument(
-        "predictions",
-        metavar="PREDICTIONS",
-        help="a submission: index, a tab, prediction; with a header",
-    )
-    add_json(parser)
-
-
-def run_glue(arguments: argparse.Namespace) -> int:
-    """Score labels, and print."""
+def run_glue(arguments: argparse.Namespace) -> Scored:
+    """Score labels."""
     task = TASKS[arguments.task]
     examples = read_file(task.name, arguments.gold)
     gold = np.array([_number(example.label, task) for example in examples])
@@ -240,23 +218,21 @@ def run_glue(arguments: argparse.Namespace) -> int:
     if len(statistics) == 2:
         first, second = statistics.values()
         statistics["mean"] = lambda rows: (first(rows) + second(rows)) / 2
-    everything = np.arange(len(gold))
-    figures = {
-        name: _figure(statistic(everything), statistic, len(gold)) for name, statistic in statistics.items()
-    }
-    if arguments.json:
-        counts = {"task": task.name, "total": len(gold)}
-        _print_json(counts | {name: figure.value for name, figure in figures.items()}, figures)
-    else:
-        _print_figures(f"{task.title}, {len(gold):,} examples", figures)
-    return 0
+    values = {name: statistic(np.arange(len(gold))) for name, statistic in statistics.items()}
+    official = {"task": task.name, "total": len(gold)} | values
+    percentages = _with_intervals(values, statistics, len(gold))
+    return Scored(f"{task.title}, {len(gold):,} examples", official, "", percentages)
+
+
+def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], count: int) -> Percentages:
+    """Return each value that has a statistic with the interval of its bootstrap over so many examples."""
+    return {name: (values[name], *metrics.bootstrap(one, count)) for name, one in statistics.items()}
 
 
 def _matched(arguments: argparse.Namespace, task: GlueTask, ids: list[str]) -> list[float]:
     """The predictions in the order of the gold examples, whose ids are given."""
     found = _submission(arguments.predictions, task)
-    places = [str(place) for place in range(len(ids))]
-    for order in (ids, places):
+    for order in (ids, list(map(str, range(len(ids))))):
         if len(order) == len(found) and found.keys() == set(order):
             return [found[index] for index in order]
     raise InputError(
@@ -302,21 +278,6 @@ def _number(label: str | float, task: GlueTask) -> float:
         return float(label)
     except ValueError:
         return math.nan
-
-
-def _figure(value: float, statistic: Statistic, n: int) -> Figure:
-    return Figure(value, *metrics.bootstrap(statistic, n))
-
-
-def _print_figures(title: str, figures: dict[str, Figure]) -> None:
-    emit(f"{title}; in percent, with 95% intervals")
-    for name, figure in figures.items():
-        emit(f"  {name:<9}{figure.value:8.3f}  {figure.low:.3f} to {figure.high:.3f}")
-
-
-def _print_json(official: dict[str, Any], figures: dict[str, Figure]) -> None:
-    intervals = {name: [figure.low, figure.high] for name, figure in figures.items()}
-    emit(json_text(_defined(official | {"intervals": intervals})))
 
 
 def _defined(value: Any) -> Any:

@@ -1,4 +1,12 @@
-"""Tag the words of a text, and list the entities in it."""
+"""Tag the words of a text, and list the entities in it.
+
+Tags the words of a text with a model that was fine-tuned for it, and lists the
+entities. Without TEXT every line of --file or of the standard input is a text.
+
+examples:
+  minibert tag --model runs/ner "Ishmael sailed from New Bedford."
+  minibert tag --model runs/ner --file letters.txt.gz --json
+"""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -13,18 +21,7 @@ from minibert.terminal import emit, json_text, printable
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        usage="minibert tag --model MODEL [TEXT ... | --file FILE] [--json] [...]",
-        description="""
-Tags the words of a text with a model that was fine-tuned for it, and lists the
-entities. Without TEXT every line of --file or of the standard input is a text.
-""",
-        epilog="""
-examples:
-  minibert tag --model runs/ner "Ishmael sailed from New Bedford."
-  minibert tag --model runs/ner --file letters.txt.gz --json
-""",
-    )
+    parser.usage = "minibert tag --model MODEL [TEXT ... | --file FILE] [--json] [...]"
     add_model(parser, "a model fine-tuned for ner or tag, feature-based or not")
     add_texts(parser, "a sentence, or more")
     renamed(parser, "--text", "--file")

@@ -1,4 +1,14 @@
-"""Cut text into pieces, with their ids and offsets."""
+"""Cut text into pieces, with their ids and offsets.
+
+Cuts text into WordPiece and shows each piece, its id, and where in the text it
+stands: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT, and
+each line of a file or of the standard input, is a text of its own.
+
+examples:
+  minibert tokenize --vocab runs/books "It came to pass."
+  minibert tokenize --vocab vocab.txt --file articles.txt.xz --ids --max-length 128
+  zcat questions.gz | minibert tokenize --vocab bert-base-cased --cased --pair --json
+"""
 
 import argparse
 import os
@@ -12,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.cli.shared.flags import add_core, invalid_text
+from minibert.cli.shared.flags import add_core, add_flag, add_number, add_switches, invalid_text
 from minibert.cli.shared.texts import STANDARD_INPUT, add_texts
 from minibert.errors import InputError
 from minibert.reading import byte_pieces, whole_lines
@@ -46,20 +56,7 @@ class Block(NamedTuple):
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        usage="minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]",
-        description="""
-Cuts text into WordPiece and shows each piece, its id, and where in the text it
-stands: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT, and
-each line of a file or of the standard input, is a text of its own.
-""",
-        epilog="""
-examples:
-  minibert tokenize --vocab runs/books "It came to pass."
-  minibert tokenize --vocab vocab.txt --file articles.txt.xz --ids --max-length 128
-  zcat questions.gz | minibert tokenize --vocab bert-base-cased --cased --pair --json
-""",
-    )
+    parser.usage = "minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]"
     parser.add_argument(
         "--vocab",
         metavar="PATH",
@@ -68,41 +65,26 @@ examples:
     )
     add_texts(parser)
     output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="one JSON object a line, with everything")
-    output.add_argument("--ids", action="store_true", help="only the ids, one text on each line")
-    _input_flags(parser.add_argument_group("what is encoded"))
+    add_switches(
+        output,
+        json="one JSON object a line, with everything",
+        ids="only the ids, one text on each line",
+    )
+    group = parser.add_argument_group("what is encoded")
+    add_switches(
+        group,
+        pair="two TEXTs, or the halves of a line around its first tab, are a pair",
+        bare="leave out [CLS] before and [SEP] after each text",
+        special="a [MASK] written in the text is the special token",
+        cased="keep case and accents, whatever the folder says",
+    )
+    text = "which original's rules to follow (default: the folder's, else google)"
+    group.add_argument("--compat", choices=COMPAT, help=text)
+    add_number(group, "--max-length", "most ids of a text, [CLS] and [SEP] included")
+    add_flag(group, "--truncation", "which text of a pair is cut", TRUNCATION[0], choices=TRUNCATION)
+    add_number(group, "--stride", "make windows that share N pieces instead of cutting")
+    add_switches(group, strict="stop at the first byte that is not UTF-8")
     add_core(parser)
-
-
-def _input_flags(group: Any) -> None:
-    group.add_argument(
-        "--pair",
-        action="store_true",
-        help="two TEXTs, or the halves of a line around its first tab, are a pair",
-    )
-    group.add_argument("--bare", action="store_true", help="leave out [CLS] before and [SEP] after each text")
-    group.add_argument(
-        "--special", action="store_true", help="a [MASK] written in the text is the special token"
-    )
-    group.add_argument("--cased", action="store_true", help="keep case and accents, whatever the folder says")
-    group.add_argument(
-        "--compat",
-        choices=COMPAT,
-        help="which original's rules to follow (default: the folder's, else google)",
-    )
-    group.add_argument(
-        "--max-length", type=int, metavar="N", help="most ids of a text, [CLS] and [SEP] included"
-    )
-    group.add_argument(
-        "--truncation",
-        choices=TRUNCATION,
-        default=TRUNCATION[0],
-        help=f"which text of a pair is cut (default: {TRUNCATION[0]})",
-    )
-    group.add_argument(
-        "--stride", type=int, metavar="N", help="make windows that share N pieces instead of cutting"
-    )
-    group.add_argument("--strict", action="store_true", help="stop at the first byte that is not UTF-8")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -111,9 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
         raise InputError(f"--pair takes texts two by two; {len(arguments.texts)} is an odd number.")
-    options = {name: value for name, value in (("compat", arguments.compat),) if value}
-    if arguments.cased:
-        options |= CASED
+    options = ({"compat": arguments.compat} if arguments.compat else {}) | (CASED if arguments.cased else {})
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)
     if not (arguments.json or arguments.ids):
         emit(f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text")
@@ -159,7 +139,9 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
         typed = file == STANDARD_INPUT
         name = "the standard input" if typed else file
         begin = n_lines = 0
-        pieces = _standard_input() if typed else byte_pieces(Path(file), GROUP_BYTES)
+        # What has come so far, again and again: a line that is typed is answered at once.
+        came = iter(lambda: sys.stdin.buffer.read1(GROUP_BYTES), b"")
+        pieces = came if typed else byte_pieces(Path(file), GROUP_BYTES)
         for data in whole_lines(pieces, name, returns=False):
             if arguments.strict:
                 _check(data, name, begin)
@@ -172,12 +154,6 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
             begin += len(data)
             n_lines += len(lines)
             first += len(lines)
-
-
-def _standard_input() -> Iterator[bytes]:
-    """What has come so far, again and again: a line that is typed is answered at once."""
-    while piece := sys.stdin.buffer.read1(GROUP_BYTES):
-        yield piece
 
 
 def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:

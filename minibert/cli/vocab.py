@@ -1,4 +1,16 @@
-"""Learn a WordPiece vocabulary, or measure one on a text."""
+"""Learn a WordPiece vocabulary, or measure one on a text.
+
+Learns a WordPiece vocabulary. It begins with the characters and joins two
+neighbouring pieces again and again: those that raise the likelihood of the
+text most, or the most frequent ones as byte-pair encoding does. Writes
+vocab.txt, tokenizer_config.json and tokenizer.json, which `transformers` and
+`tokenizers` read as well, and a report on lines that were held out.
+
+examples:
+  minibert vocab --out vocabulary
+  minibert vocab articles/ --vocab-size 30000 --cased --out vocabulary
+  minibert vocab --report-on bert-base-uncased/vocab.txt articles/
+"""
 
 import argparse
 import json
@@ -6,7 +18,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.shared.flags import add_core, add_corpus, add_json, invalid_text
+from minibert.cli.shared.flags import (
+    add_core,
+    add_corpus,
+    add_flag,
+    add_json,
+    add_number,
+    add_switches,
+    invalid_text,
+)
 from minibert.errors import InputError
 from minibert.files import atomic_text, require_folder, write_folder_atomically
 from minibert.terminal import emit, json_text
@@ -16,15 +36,7 @@ REPORT = "vocab-report.json"
 WRITTEN = ("vocab.txt", "tokenizer_config.json", "tokenizer.json", REPORT)
 # In a folder with one of these the vocabulary belongs to a run, a model of Hugging Face's or TensorFlow's, or
 # token shards, whole or in parts.
-OWNERS = (
-    "training.json",
-    "config.json",
-    "bert_config.json",
-    "*.index",
-    "meta.json",
-    "part.json",
-    "*/part.json",
-)
+OWNERS = "training.json config.json bert_config.json *.index meta.json part.json */part.json".split()
 LEARNING = {  # what the flags are where they are not given
     "vocab_size": 8192,
     "alphabet_limit": 1000,
@@ -37,55 +49,37 @@ LEARNING = {  # what the flags are where they are not given
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        usage="minibert vocab [CORPUS ...] (--out DIR | --report-on PATH) [--vocab-size N] [...]",
-        description="""
-Learns a WordPiece vocabulary. It begins with the characters and joins two
-neighbouring pieces again and again: those that raise the likelihood of the
-text most, or the most frequent ones as byte-pair encoding does. Writes
-vocab.txt, tokenizer_config.json and tokenizer.json, which `transformers` and
-`tokenizers` read as well, and a report on lines that were held out.
-""",
-        epilog="""
-examples:
-  minibert vocab --out vocabulary
-  minibert vocab articles/ --vocab-size 30000 --cased --out vocabulary
-  minibert vocab --report-on bert-base-uncased/vocab.txt articles/
-""",
-    )
+    parser.usage = "minibert vocab [CORPUS ...] (--out DIR | --report-on PATH) [--vocab-size N] [...]"
     add_corpus(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--out", metavar="DIR", help="the folder to write into")
-    where.add_argument(
-        "--report-on", metavar="PATH", help="learn nothing; measure this vocabulary on the text"
-    )
-    _learning_flags(parser.add_argument_group("learning"))
-    _counting_flags(parser.add_argument_group("text and report"))
-    add_core(parser)
-
-
-def _learning_flags(group: Any) -> None:
+    text = "learn nothing; measure this vocabulary on the text"
+    where.add_argument("--report-on", metavar="PATH", help=text)
+    group = parser.add_argument_group("learning")
     for name, text in (
         ("vocab_size", "pieces to learn"),
         ("alphabet_limit", "number of characters to keep, the most frequent ones"),
         ("min_frequency", "neighbours that are rarer are never joined"),
         ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
-        group.add_argument(_flag(name), type=int, metavar="N", help=f"{text} (default: {LEARNING[name]})")
-    group.add_argument(
-        "--user-token",
-        action="append",
-        metavar="PIECE",
-        help="a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with "
-        "a punctuation mark first, a special token like [ENTITY]; repeat the flag for more",
+        add_number(group, _flag(name), f"{text} (default: {LEARNING[name]})")
+    text = (
+        "a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with a "
+        "punctuation mark first, a special token like [ENTITY]; repeat the flag for more"
     )
-    group.add_argument(
-        "--objective",
-        choices=tuple(OTHER),
-        help="join the neighbours that raise the likelihood of the text most, or the most frequent ones "
-        f"(default: {LEARNING['objective']})",
-    )
-    group.add_argument("--cased", action="store_true", help="keep case and accents")
+    group.add_argument("--user-token", action="append", metavar="PIECE", help=text)
+    text = "join the neighbours that raise the likelihood of the text most, or the most frequent ones"
+    text += f" (default: {LEARNING['objective']})"
+    group.add_argument("--objective", choices=tuple(OTHER), help=text)
+    add_switches(group, cased="keep case and accents")
+    group = parser.add_argument_group("text and report")
+    text = "of the lines, rounded to one line of n, only measured on; 0: learn from all, measure nothing"
+    add_flag(group, "--held-out", text, 0.02, metavar="SHARE")
+    text = "don't learn by the other objective to compare with"
+    group.add_argument("--no-comparison", action="store_true", help=text)
+    add_switches(group, strict="stop at the first byte that is not UTF-8")
+    add_json(group)
+    add_core(parser)
 
 
 def _flag(name: str) -> str:
@@ -102,22 +96,6 @@ def _fill_in(arguments: argparse.Namespace) -> None:
         )
     for name in LEARNING.keys() - given:
         setattr(arguments, name, LEARNING[name])
-
-
-def _counting_flags(group: Any) -> None:
-    group.add_argument(
-        "--held-out",
-        type=float,
-        default=0.02,
-        metavar="SHARE",
-        help="of the lines, rounded to one line of n, only measured on; 0: learn from all, measure nothing "
-        "(default: 0.02)",
-    )
-    group.add_argument(
-        "--no-comparison", action="store_true", help="don't learn by the other objective to compare with"
-    )
-    group.add_argument("--strict", action="store_true", help="stop at the first byte that is not UTF-8")
-    add_json(group)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -167,10 +145,8 @@ def run(arguments: argparse.Namespace) -> int:
             size,
             not arguments.cased,
             objective=objective,
-            alphabet_limit=arguments.alphabet_limit,
-            min_frequency=arguments.min_frequency,
-            unused=arguments.unused,
             user_tokens=arguments.user_token,
+            **{name: getattr(arguments, name) for name in ("alphabet_limit", "min_frequency", "unused")},
             **core,
         )
 

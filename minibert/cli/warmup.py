@@ -1,4 +1,15 @@
-"""Compile the loops of the engine numba in advance."""
+"""Compile the loops of the engine numba in advance.
+
+Compiles the loops of the engine numba and keeps the machine code, so that the
+first step of a run does not wait for it. Says which loop, in which precision,
+and how long it took; what was compiled before is only read. Machine code is
+kept where Numba's NUMBA_CACHE_DIR says, or beside the package's own files or,
+where these can't be written to, in the user's cache folder.
+
+examples:
+  minibert warmup
+  minibert warmup --dtype float32 --json
+"""
 
 import argparse
 import functools
@@ -10,20 +21,6 @@ from minibert.terminal import emit, json_text
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.describe(
-        description="""
-Compiles the loops of the engine numba and keeps the machine code, so that the
-first step of a run does not wait for it. Says which loop, in which precision,
-and how long it took; what was compiled before is only read. Machine code is
-kept where Numba's NUMBA_CACHE_DIR says, or beside the package's own files or,
-where these can't be written to, in the user's cache folder.
-""",
-        epilog="""
-examples:
-  minibert warmup
-  minibert warmup --dtype float32 --json
-""",
-    )
     parser.add_argument("--dtype", choices=("float32", "float64"), help="only this precision (default: both)")
     add_json(parser)
 

@@ -29,7 +29,7 @@ from marks import seldom
 from minibert import cli, engines
 from minibert.cli.info import information
 from minibert.cli.pretrain import run_folder
-from minibert.cli.shared.flags import said_fields
+from minibert.cli.shared.flags import given_fields
 from minibert.cli.shared.parser import commands
 from minibert.errors import InputError, RunError
 from minibert.pretraining.options import PretrainOptions
@@ -186,7 +186,7 @@ def test_every_option_of_a_run_has_a_flag():
 
 
 def test_nothing_said_leaves_everything_to_the_recipe():
-    assert said_fields(PretrainOptions, parse()) == {}
+    assert given_fields(PretrainOptions, parse()) == {}
 
 
 def test_flags_become_options():
@@ -194,7 +194,7 @@ def test_flags_become_options():
         "a.txt --size mini b/ --steps 7 --lr 1e-3 --cased --no-nsp --mask-rates 0,0,1 --optimizer paper "
         "--seq-length 128:0.9,512:0.1 --save-every 5 --whole-word-mask --no-unigram-bias --dropout 0"
     )
-    assert PretrainOptions(**said_fields(PretrainOptions, parse(*line.split()))) == PretrainOptions(
+    assert PretrainOptions(**given_fields(PretrainOptions, parse(*line.split()))) == PretrainOptions(
         corpus=("a.txt", "b/"),
         size="mini",
         steps=7,

@@ -17,7 +17,7 @@ from command import PATIENCE, ROOT, ends_badly, notice, start, wait_for_step  # 
 from small_tasks import reviews, write_model, write_rte, write_table
 
 from minibert import cli
-from minibert.cli.shared.flags import said_fields
+from minibert.cli.shared.flags import given_fields
 from minibert.errors import Differences, InputError, naming
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.options import FinetuneOptions
@@ -58,7 +58,7 @@ def test_every_option_has_a_flag():
 
 
 def test_nothing_said_leaves_everything_to_the_recipe():
-    assert said_fields(FinetuneOptions, parse()) == {}
+    assert given_fields(FinetuneOptions, parse()) == {}
 
 
 def test_flags_become_options():
@@ -68,7 +68,7 @@ def test_flags_become_options():
         "--max-length 64 --optimizer paper --dtype auto --save-every 7 --span-weight 1 --token-budget 999 "
         "--feature-based last --width 128 --max-steps 9"
     )
-    assert FinetuneOptions(**said_fields(FinetuneOptions, parse(*line.split()))) == FinetuneOptions(
+    assert FinetuneOptions(**given_fields(FinetuneOptions, parse(*line.split()))) == FinetuneOptions(
         task="classify",
         data="d",
         model="m",

@@ -10,7 +10,7 @@ from small_corpus import write_corpus
 from small_tasks import write_model, write_sst2
 
 from minibert import cli
-from minibert.cli.shared.flags import said_fields
+from minibert.cli.shared.flags import given_fields
 from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters
@@ -109,7 +109,7 @@ def test_each_kind_has_its_class(parameters):
 
 def pretrain_options(*words):
     return PretrainOptions(
-        **said_fields(PretrainOptions, cli.parse_arguments(["pretrain", *words]))
+        **given_fields(PretrainOptions, cli.parse_arguments(["pretrain", *words]))
     ).resolved()
 
 
@@ -126,7 +126,7 @@ def test_lamb_is_corrected_falls_from_step_0_and_is_ten_times_as_fast(size):
 def test_lamb_of_fine_tuning_is_ten_times_as_fast():
     words = ["finetune", "sst2", "--data", "d", "--model", "m", "--out", "o"]
     lamb, plain = (
-        FinetuneOptions(**said_fields(FinetuneOptions, cli.parse_arguments([*words, *more]))).resolved()
+        FinetuneOptions(**given_fields(FinetuneOptions, cli.parse_arguments([*words, *more]))).resolved()
         for more in (["--optimizer", "lamb"], [])
     )
     assert lamb.update_rule == plain.update_rule | {"kind": "lamb"}

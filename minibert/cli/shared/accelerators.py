@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from minibert import engines
-from minibert.cli.shared.flags import add_options
+from minibert.cli.shared.flags import add_number, add_options
 from minibert.errors import InputError
 from minibert.options import RunOptions
 
@@ -34,8 +34,8 @@ def add_accelerators(parser: Any, options: type[RunOptions]) -> None:
         help="address at which process 0 of a run on many machines listens; auto, without the two flags "
         "below: SLURM, Kubernetes, Open MPI or the TPUs supply all three",
     )
-    group.add_argument("--processes", type=int, metavar="N", help="number of processes")
-    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
+    add_number(group, "--processes", "number of processes")
+    add_number(group, "--process-id", "number of this process, from 0", metavar="I")
 
 
 def join_processes(arguments: argparse.Namespace, engine: str) -> None:

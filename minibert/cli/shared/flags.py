@@ -10,87 +10,82 @@ from minibert.data.corpus import LAYOUTS
 from minibert.engines import DEVICES, ENGINES
 from minibert.options import RunOptions
 
-BOTH_WAYS = argparse.BooleanOptionalAction  # --flag and --no-flag; None where neither is said
+BOTH_WAYS = argparse.BooleanOptionalAction  # --flag and --no-flag; None where neither is given
 TOKENIZER_CORES = ("auto", "c", "python")
+THREADS_HELP = "number of threads (default: one for each core)"
 CORPUS_HELP = (
     "text files, folders or globs, .gz and .xz too: one sentence a line with a blank line between documents, "
     "or prose (default: the books in the package)"
 )
 
 
+def add_flag(group: Any, flag: str, help: str, default: Any, **shown: Any) -> None:
+    """Add a flag whose help ends with its default; where that is a number, it takes numbers."""
+    if not isinstance(default, str):
+        shown = {"type": type(default), "metavar": "N"} | shown
+    group.add_argument(flag, default=default, help=f"{help} (default: {default})", **shown)
+
+
+def add_number(group: Any, flag: str, help: str, **shown: Any) -> None:
+    """Add a flag with a whole number; where nobody gives it, it is None."""
+    group.add_argument(flag, help=help, **{"type": int, "metavar": "N"} | shown)
+
+
+def add_switches(group: Any, **helps: str) -> None:
+    """Add flags without a value, by the texts of their help."""
+    for name, text in helps.items():
+        group.add_argument(f"--{name}", action="store_true", help=text)
+
+
 def add_corpus(parser: Any) -> None:
-    """Positional CORPUS, and how it is laid out."""
+    """Add CORPUS, the text that a command reads."""
     parser.add_argument("corpus", nargs="*", metavar="CORPUS", help=CORPUS_HELP)
 
 
 def add_layout(group: Any, default: str | None = "auto") -> None:
-    """--layout; `default=None` for a command that has to know whether it was said."""
-    group.add_argument(
-        "--layout",
-        choices=LAYOUTS,
-        default=default,
-        help="how the text is laid out (default: auto, found from the text)",
-    )
+    """Add --layout; `default=None` for a command that has to know whether it was given."""
+    text = "how the text is laid out (default: auto, found from the text)"
+    group.add_argument("--layout", choices=LAYOUTS, default=default, help=text)
 
 
 def add_model(parser: Any, text: str) -> None:
-    """--model, of a command that can't do without one."""
+    """Add --model, for a command that can't do without one."""
     parser.add_argument("--model", metavar="MODEL", required=True, help=text)
 
 
 def add_engine(group: Any, default: str | None = "auto", device: bool = True) -> None:
-    """--engine, --threads and, where an engine is chosen to compute with, --device."""
-    group.add_argument(
-        "--engine",
-        choices=("auto", *ENGINES),
-        default=default,
-        help="the engine that computes (default: auto)",
-    )
+    """Add --engine, --threads and, where an engine is chosen to compute with, --device."""
+    engines, text = ("auto", *ENGINES), "the engine that computes (default: auto)"
+    group.add_argument("--engine", choices=engines, default=default, help=text)
     renamed(group, "--backend", "--engine")
     if device:
-        group.add_argument(
-            "--device",
-            choices=DEVICES,
-            help="kind of device for the engine jax (default: the best that JAX finds)",
-        )
-    _add_threads(group)
-
-
-def _add_threads(group: Any) -> None:
-    group.add_argument(
-        "--threads", type=int, metavar="N", help="number of threads (default: one for each core)"
-    )
+        text = "kind of device for the engine jax (default: the best that JAX finds)"
+        group.add_argument("--device", choices=DEVICES, help=text)
+    add_number(group, "--threads", THREADS_HELP)
 
 
 def add_optimizer(group: Any, default: str, lamb: str) -> None:
-    """--optimizer; what to say of LAMB differs."""
-    group.add_argument(
-        "--optimizer",
-        choices=("adamw", "paper", "lamb"),
-        help="paper: as in Google's code, without bias correction and with the rate falling from step 0; "
-        f"lamb: {lamb} (default: {default})",
-    )
+    """Add --optimizer; `lamb` says what LAMB is for."""
+    text = "paper: as in Google's code, without bias correction and with the rate falling from step 0"
+    text += f"; lamb: {lamb} (default: {default})"
+    group.add_argument("--optimizer", choices=("adamw", "paper", "lamb"), help=text)
 
 
 def add_core(group: Any) -> None:
-    """--core and --threads of what a tokenizer does."""
-    group.add_argument(
-        "--core",
-        choices=TOKENIZER_CORES,
-        default="auto",
-        help="c, or python: the same result, slower (default: auto, c where it is installed)",
-    )
+    """Add --core and --threads of what a tokenizer does."""
+    text = "c, or python: the same result, slower (default: auto, c where it is installed)"
+    group.add_argument("--core", choices=TOKENIZER_CORES, default="auto", help=text)
     renamed(group, "--engine", "--core")
-    _add_threads(group)
+    add_number(group, "--threads", THREADS_HELP)
 
 
 def add_json(group: Any) -> None:
-    """--json."""
-    group.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    """Add --json."""
+    add_switches(group, json="print one JSON object instead of text")
 
 
 def invalid_text(count: int) -> str:
-    """The warning about bytes that were not UTF-8, of a command with --strict."""
+    """Return the warning about bytes that were not UTF-8, of a command with --strict."""
     places = "one place" if count == 1 else f"{count:,} places"
     return f"The text is not UTF-8 in {places}; the bytes there were left out, --strict stops at the first."
 
@@ -98,8 +93,8 @@ def invalid_text(count: int) -> str:
 def add_options(group: Any, options: type[RunOptions], *names: str) -> None:
     """Add flags that are fields of a run's options, as these describe them.
 
-    The flags have no defaults of their own: what is not said stays None, and the options decide. That is also
-    how --resume tells what was asked for from what was not. The help shows the default of the field.
+    The flags have no defaults of their own: what is not given stays None, and the options decide. That is
+    also how --resume tells what was asked for from what was not. The help shows the default of the field.
     """
     hints = get_type_hints(options)
     for name in names:
@@ -116,19 +111,15 @@ def add_options(group: Any, options: type[RunOptions], *names: str) -> None:
             shown["type"] = _numbers(about["numbers"])
         elif kind is not str:
             shown["type"] = kind
-        told = f"{default:g}" if kind is float and default is not None else default
-        told = about.get("default", options.UNDECIDED if default is None and kind is not str else told)
-        text = (
-            f" (default: {told})"
-            if told not in (None, "") and (kind is not bool or "default" in about)
-            else ""
-        )
-        flag = about.get("flag", "--" + name.replace("_", "-"))
-        group.add_argument(flag, dest=name, help=about["help"] + text, **shown)
+        usual = f"{default:g}" if kind is float and default is not None else default
+        usual = about.get("default", options.UNDECIDED if default is None and kind is not str else usual)
+        has_usual = usual not in (None, "") and (kind is not bool or "default" in about)
+        text = about["help"] + f" (default: {usual})" * has_usual
+        group.add_argument(about.get("flag", "--" + name.replace("_", "-")), dest=name, help=text, **shown)
 
 
 def _numbers(what: str) -> Any:
-    """The parser of `5e-5,3e-5`; which numbers these may be is checked where they are used."""
+    """Return the parser of `5e-5,3e-5`; which numbers these may be is checked where they are used."""
 
     def parse(text: str) -> tuple[float, ...]:
         try:
@@ -139,8 +130,8 @@ def _numbers(what: str) -> Any:
     return parse
 
 
-def said_fields(options: type, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The fields of a run's options that a command line says something about."""
+def given_fields(options: type, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a run's options that a command line gives."""
     names = {field.name for field in dataclasses.fields(options)}
     given = {name: value for name, value in vars(arguments).items() if name in names}
     said = {name: value for name, value in given.items() if value is not None and value != []}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from minibert.cli.shared.flags import add_options
+from minibert.cli.shared.flags import add_flag, add_options
 from minibert.finetuning.options import FinetuneOptions
 from minibert.tasks.task import SPLITS
 
@@ -12,7 +12,7 @@ def add_measured(parser: Any) -> None:
     parser.add_argument(
         "--data", metavar="DIR", help="folder of the task's files (default: those it was fine-tuned on)"
     )
-    parser.add_argument("--split", choices=SPLITS, default="dev", help="which examples (default: dev)")
+    add_flag(parser, "--split", "which examples", "dev", choices=SPLITS)
     parser.add_argument(
         "--task",
         metavar="TASK",

@@ -4,7 +4,6 @@ import argparse
 import functools
 import pkgutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -36,13 +35,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs, allow_abbrev=False, formatter_class=HELP)
-        self.describe(**{name: kwargs.get(name) for name in ("usage", "description", "epilog")})
         self.set_defaults(parser=self)  # the one that knows the flags of the command
-
-    def describe(self, description: str | None, epilog: str | None, usage: str | None = None) -> None:
-        """Set what help says above and below the flags."""
-        shown = (textwrap.dedent(text or "").strip() for text in (description, epilog))
-        self.usage, (self.description, self.epilog) = usage, shown
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2, as for any other bad input."""
@@ -146,5 +139,7 @@ def build_parser(command: str) -> Parser:
         if name == command:
             module = import_module(f"minibert.cli.{name.replace('-', '_')}")
             its.set_defaults(run=module.run)
+            about, mark, examples = (module.__doc__ or "").partition("examples:\n")
+            its.description, its.epilog = about.partition("\n")[2], mark + examples
             module.add(its)
     return parser
