@@ -5,6 +5,7 @@ import sys
 import warnings
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -161,40 +162,17 @@ class BertConfig:
         """The form of GELU as `ops.gelu` names it: "erf" or "tanh"."""
         return GELU_FORMS[self.hidden_act]
 
-    @property
-    def L(self) -> int:
-        """Layers."""
-        return self.num_hidden_layers
-
-    @property
-    def H(self) -> int:
-        """Hidden size."""
-        return self.hidden_size
-
-    @property
-    def A(self) -> int:
-        """Attention heads."""
-        return self.num_attention_heads
+    L = property(attrgetter("num_hidden_layers"))
+    H = property(attrgetter("hidden_size"))
+    A = property(attrgetter("num_attention_heads"))
+    F = property(attrgetter("intermediate_size"))  # of the feed-forward layers
+    V = property(attrgetter("vocab_size"))
+    P = property(attrgetter("max_position_embeddings"))  # the longest sequence there can be
 
     @property
     def D(self) -> int:
         """Size of one head."""
         return self.hidden_size // self.num_attention_heads
-
-    @property
-    def F(self) -> int:
-        """Feed-forward size."""
-        return self.intermediate_size
-
-    @property
-    def V(self) -> int:
-        """Vocabulary size."""
-        return self.vocab_size
-
-    @property
-    def P(self) -> int:
-        """Learned positions, the longest sequence there can be."""
-        return self.max_position_embeddings
 
 
 @cache  # once in a process

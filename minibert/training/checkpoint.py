@@ -22,14 +22,7 @@ from minibert.files import atomic_tensors, require_readable, writing
 from minibert.json_files import parse_json
 from minibert.model import bilstm
 from minibert.model.config import BertConfig
-from minibert.model.params import (
-    PRETRAINING,
-    Entry,
-    FlatParameters,
-    Head,
-    Parameters,
-    parameter_table,
-)
+from minibert.model.params import PRETRAINING, Entry, FlatParameters, Head, Parameters, parameter_table
 from minibert.terminal import emit
 
 FORMAT = "minibert checkpoint 1"
@@ -72,7 +65,7 @@ class Checkpoint:
 
 
 def checkpoint_path(folder: str | Path, step: int) -> Path:
-    """Name of the checkpoint after `step` steps; names sort like the steps."""
+    """Name the checkpoint after `step` steps; names sort like the steps."""
     return Path(folder) / f"step-{step:09d}.safetensors"
 
 
@@ -105,11 +98,16 @@ def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, st
 
 
 def _checksum(header: dict[str, Any]) -> int:
-    """Checksum of what a header says, however it is spelt; that of the header itself must not be in it."""
+    """Compute the checksum of what a header says, however it is spelt; its own must not be in it."""
     return zlib.crc32(json.dumps(header, sort_keys=True).encode())
 
 
-def load_checkpoint(path: str | Path, config: Any = None, warn: Callable[[str], Any] = emit) -> Checkpoint:
+def load_checkpoint(
+    path: str | Path,
+    config: Any = None,
+    warn: Callable[[str], Any] = emit,
+    numbers: int | None = None,
+) -> Checkpoint:
     """Read a checkpoint back, bit for bit.
 
     Parameters
@@ -117,6 +115,7 @@ def load_checkpoint(path: str | Path, config: Any = None, warn: Callable[[str], 
     path : the file.
     config : when given, the configuration that the checkpoint has to have.
     warn : called with one sentence if the file is of a version that kept no checksum of the header.
+    numbers : when given, how many numbers a position in the data has to consist of.
 
     Raises
     ------
@@ -124,24 +123,7 @@ def load_checkpoint(path: str | Path, config: Any = None, warn: Callable[[str], 
         When the file is missing, truncated, altered, not a checkpoint of minibert, or of another
         configuration.
     """
-    found = _read(Path(path), warn)
-    _require_config(path, found.params.config, config)
-    return found
-
-
-def _require_config(path: str | Path, stored: Any, config: Any) -> None:
-    """Raise InputError when a checkpoint is of another configuration than the one that is given."""
-    if config is not None and stored != config:
-        there, here = stored.to_dict(), config.to_dict()
-        names = [name for name in here if here[name] != there.get(name)]
-        differing = "; ".join(f"{name}={there.get(name)!r} there, {here[name]!r} here" for name in names)
-        raise InputError(
-            f"{path} belongs to another configuration ({differing}); use the folder of that run."
-        )
-
-
-def _read(path: Path, warn: Callable[[str], Any], numbers: int | None = None) -> Checkpoint:
-    """A checkpoint that is whole and at one with itself, or InputError."""
+    path = Path(path)
     header, tensors = _contents(path)
     try:
         signed = _require_whole(header, tensors)
@@ -155,11 +137,23 @@ def _read(path: Path, warn: Callable[[str], Any], numbers: int | None = None) ->
             f"{path} is of an earlier version, which kept no checksum of step, position and configuration; "
             "they are taken as they stand there."
         )
+    _require_config(path, params.config, config)
     return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
 
 
+def _require_config(path: Path, stored: Any, config: Any) -> None:
+    """Raise InputError when a checkpoint is of another configuration than the one that is given."""
+    if config is not None and stored != config:
+        there, here = stored.to_dict(), config.to_dict()
+        names = [name for name in here if here[name] != there.get(name)]
+        differing = "; ".join(f"{name}={there.get(name)!r} there, {here[name]!r} here" for name in names)
+        raise InputError(
+            f"{path} belongs to another configuration ({differing}); use the folder of that run."
+        )
+
+
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and buffers of a checkpoint, if it is one."""
+    """Return header and buffers of a checkpoint, if it is one."""
     if path.is_dir():
         raise InputError(f"{path} is a folder and can't be a checkpoint; move it away or use an earlier one.")
     try:
@@ -223,7 +217,7 @@ def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> N
 
 
 def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
-    """A buffer under the names that its header means; ValueError or TypeError where it means none."""
+    """Put a buffer under the names that its header means; ValueError or TypeError where it means none."""
     if header["config"].get("model_type") == bilstm.MODEL_TYPE:
         config = bilstm.BilstmConfig.from_dict(header["config"])
         _require_count(flat, bilstm.parameter_table, config, "depth")
@@ -250,26 +244,22 @@ def _require_count(flat: np.ndarray, table: Callable[[Any], list[Entry]], config
 
 
 def checkpoints(folder: str | Path) -> list[Path]:
-    """The checkpoints in a folder by step, the oldest first; whether they are whole is not looked at."""
-    files = (path for path in Path(folder).glob("step-*.safetensors") if _NAME.fullmatch(path.name))
-    return sorted(files, key=_step)
+    """List the checkpoints in a folder by step, the oldest first; whether they are whole is not checked."""
+    return [path for _, path in _numbered(folder)]
 
 
-def _step(path: Path) -> int:
-    return int(_NAME.fullmatch(path.name)[1])
+def _numbered(folder: str | Path) -> list[tuple[int, Path]]:
+    """List the steps and paths of the checkpoints in a folder, in order."""
+    files = ((path, _NAME.fullmatch(path.name)) for path in Path(folder).glob("step-*.safetensors"))
+    return sorted((int(named[1]), path) for path, named in files if named)
 
 
 def latest(
     folder: str | Path, config: Any = None, warn: Any = emit, numbers: int | None = None
 ) -> Checkpoint | None:
-    """The newest checkpoint that can be read; None when there is no checkpoint at all.
+    """Load the newest checkpoint that can be read; None when there is no checkpoint at all.
 
-    Parameters
-    ----------
-    folder : where the checkpoints are.
-    config : as for `load_checkpoint`.
-    warn : called with one sentence for every damaged file that is passed over, and as by `load_checkpoint`.
-    numbers : when given, how many numbers a position in the data has to consist of.
+    The arguments are those of `load_checkpoint`; `warn` hears of every damaged file that is passed over, too.
 
     Raises
     ------
@@ -279,7 +269,7 @@ def latest(
     paths = checkpoints(folder)
     for path in reversed(paths):
         try:
-            found = _read(path, warn, numbers)
+            found = load_checkpoint(path, None, warn, numbers)
         except InputError as error:
             warn(f"Passed over a damaged checkpoint: {error}")
         else:
@@ -296,16 +286,13 @@ def latest(
 def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
     """Remove all but the newest `keep` checkpoints (0: remove none).
 
-    Parameters
-    ----------
-    folder : where the checkpoints are.
-    keep : how many stay.
-    step : where the run stands. Checkpoints of later steps do not count: they are damaged, or the run would
-        have resumed from them.
+    Those of later steps than `step`, where the run stands, do not count: they are damaged, or the run would
+    have resumed from them.
     """
     if keep < 0:
         raise InputError(f"keep={keep} is negative; give the number of checkpoints to keep, or 0 for all.")
-    done = [path for path in checkpoints(folder) if path.is_file() and (step is None or _step(path) <= step)]
+    own = (path for number, path in _numbered(folder) if step is None or number <= step)
+    done = [path for path in own if path.is_file()]
     for path in done[:-keep] if keep else []:
         with writing(path, "removed"):
             path.unlink(missing_ok=True)

@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert.engines.runtime import runtime_of
-from minibert.errors import (
-    STOPPED_BY,
-    DivergedError,
-    RunError,
-    Stopped,
-    handle_signals,
-    restore_signals,
-)
+from minibert.errors import STOPPED_BY, DivergedError, RunError, Stopped, handle_signals, restore_signals
 from minibert.model.batch import Batch
 from minibert.model.params import FlatParameters
 from minibert.training.checkpoint import (
@@ -121,7 +114,7 @@ def train(
     batches : the batch of each step from `state.step` on, with the position in the data after it.
     objective : what is minimised.
     loop : how far, how fast, and what to do on the way.
-    log : where figures go.
+    log : where metrics go.
 
     Raises
     ------
@@ -194,7 +187,7 @@ def fetched_at_the_end(steps: Steps, state: State) -> Iterator[None]:
     """Bring the state up to date when training ends, unless it failed: what it has then may be gone."""
     try:
         yield
-    except (Stopped, KeyboardInterrupt):
+    except KeyboardInterrupt:
         state.params = steps.fetch()
         raise
     state.params = steps.fetch()
@@ -224,7 +217,7 @@ def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
 
 
 def compiling_text(batch: Batch) -> str:
-    """What to say before a step that has to be compiled."""
+    """Return what is reported before a step that has to be compiled."""
     return (
         f"Compiling a step of {batch.S:,} sequences of up to {batch.lengths.max()} tokens, which may take a "
         "minute the first time."
@@ -253,7 +246,7 @@ def require_finite(metrics: dict[str, float], state: State, rate: float, loop: L
 
 
 def _due(loop: Loop, state: State, since: float) -> bool:
-    """Whether it is time for a checkpoint: the clock, the count, or the end."""
+    """Decide whether it is time for a checkpoint: by the clock, the count, or at the end."""
     counted = loop.save_steps and state.step % loop.save_steps == 0
     return bool(since >= loop.save_seconds or counted or state.step == loop.total_steps)
 
@@ -266,7 +259,7 @@ def _save(state: State, loop: Loop) -> None:
 
 
 def prefetch(items: Iterable[Any], depth: int = 4) -> Generator[Any, None, None]:
-    """The same items in the same order, made by one thread a little ahead of their use."""
+    """Yield the same items in the same order, made by one thread a little ahead of their use."""
     source = iter(items)
     with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as worker:
         waiting = deque(worker.submit(next, source, _END) for _ in range(depth))
@@ -276,7 +269,7 @@ def prefetch(items: Iterable[Any], depth: int = 4) -> Generator[Any, None, None]
 
 
 class Interrupt:
-    """Turns Ctrl-C into a request that the loop reads between two steps; a second Ctrl-C stops at once.
+    """Turn Ctrl-C into a request that the loop reads between two steps; a second Ctrl-C stops at once.
 
     So it does with SIGTERM and SIGHUP where they have a handler, which the command line sets. What is
     ignored, as Ctrl-C in the background, stays so. A terminal that is closed may send SIGHUP twice, so it

@@ -32,6 +32,7 @@ class Optimizer(ABC):
     ----------
     m, v : (N,) first and second moment, in the dtype of the parameters.
     updates : how often the parameters have been changed.
+    ranges : as given, of what is trained, counted from `begin`.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Optimizer(ABC):
     ) -> None:
         behind = np.clip(ranges[:, :2] - begin, 0, None)
         trained = behind[:, 0] < behind[:, 1]
-        self._ranges = np.concatenate([behind[trained], ranges[trained, 2:]], axis=1)
+        self.ranges = np.concatenate([behind[trained], ranges[trained, 2:]], axis=1)
         self.begin = begin
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
         self.weight_decay, self.clip_norm, self.bias_correction = weight_decay, clip_norm, bias_correction
@@ -62,14 +63,7 @@ class Optimizer(ABC):
         return buffer[self.begin :] if self.begin else buffer
 
     def rule(self, number: Any, rate: Any, clip: Any) -> AdamRule:
-        """Return the numbers of one update.
-
-        Parameters
-        ----------
-        number : of this update, from 1.
-        rate : the learning rate of this step.
-        clip : factor of the gradients, as `ops.clip_factor` gives it.
-        """
+        """Return the numbers of an update, counted from 1; `clip` is as `ops.clip_factor` gives it."""
         return AdamRule(
             lr=rate,
             step=number,
@@ -83,14 +77,14 @@ class Optimizer(ABC):
 
     # params grads m v (n,) -> params m v (n,)
     @abstractmethod
-    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple:
+    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
         """Update the trained parts of parameters and moments, which are consumed and returned."""
 
     @property
-    def identity(self) -> tuple:
+    def identity(self) -> tuple[Any, ...]:
         """Everything but the moments: optimizers that agree in it compute the same."""
         numbers = self.beta1, self.beta2, self.eps, self.weight_decay, self.clip_norm, self.bias_correction
-        return type(self), self.begin, self._ranges.tobytes(), *numbers
+        return type(self), self.begin, self.ranges.tobytes(), *numbers
 
 
 class AdamW(Optimizer):
@@ -102,14 +96,9 @@ class AdamW(Optimizer):
     Its `ranges` are those that have weight decay, (K,2).
     """
 
-    @property
-    def decayed(self) -> np.ndarray:
-        """(K,2) int64, the ranges of what is trained that have weight decay."""
-        return self._ranges
-
-    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple:
+    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
         """Take one step of AdamW."""
-        return ops.adamw(params, grads, m, v, self.decayed, rule)
+        return ops.adamw(params, grads, m, v, self.ranges, rule)
 
 
 class Lamb(Optimizer):
@@ -121,30 +110,13 @@ class Lamb(Optimizer):
     Its `ranges` are the tensors in the buffer, (K,3): begin, end, whether it has weight decay.
     """
 
-    @property
-    def tensors(self) -> np.ndarray:
-        """(K,3) int64, the tensors that are trained: begin, end, whether they have weight decay."""
-        return self._ranges
-
-    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple:
+    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
         """Take one step of LAMB."""
-        return ops.lamb(params, grads, m, v, self.tensors, rule)
+        return ops.lamb(params, grads, m, v, self.ranges, rule)
 
 
 def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
-    """A new optimizer of some parameters.
-
-    Parameters
-    ----------
-    params : `FlatParameters`.
-    kind : "adamw" or "lamb".
-    given : as for `Optimizer`.
-
-    Raises
-    ------
-    InputError
-        When there is no such kind.
-    """
+    """Make an optimizer of `FlatParameters`, "adamw" or "lamb"; what is given is as for `Optimizer`."""
     if kind == "lamb":
         return Lamb(params.flat, params.tensors, **given)
     if kind == "adamw":
@@ -153,7 +125,7 @@ def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
 
 
 def warmup_linear(step: float, total: int, warmup: int, peak: float, google: bool = False) -> float:
-    """Learning rate of update number `step`: up to `peak` in a straight line, then down to zero.
+    """Return the learning rate of update number `step`: up to `peak` in a straight line, then down to zero.
 
     Two conventions share the warm-up, in which update 0 has rate 0. Google's code counts the decay from
     update 0, so the rate drops a little where it takes over; Hugging Face's counts it from the end of the

@@ -11,7 +11,7 @@ BAR = "{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {}, {{rate_fmt}}, {{remaining}}
 
 
 class Progress:
-    """How much is done, and how long the rest will take.
+    """Show how much is done, and how long the rest will take.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Progress:
         self._bar.close()
 
     def add(self, count: int) -> None:
-        """So much more is done."""
+        """Count what more is done."""
         self._done += count
         self._bar.update(count)
         now = time.monotonic()

@@ -19,7 +19,7 @@ from minibert.reading import byte_pieces
 from minibert.terminal import printable_text
 
 METRICS = "metrics.jsonl"
-SMOOTHING = 0.95  # of the figures on the screen; the files hold every step as it was
+SMOOTHING = 0.95  # of the values on the screen; the files hold every step as it was
 SPEEDS = {  # as they are recorded, and as they are shown
     "tokens_per_second": "{:,.0f} tokens/s",
     "useful_gflops": "{:,.0f} GFLOP/s",
@@ -31,7 +31,7 @@ tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-
 
 
 class RunLog:
-    """Writes down and shows how a run goes.
+    """Write down and show how a run goes.
 
     `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a run that goes on
     from a checkpoint then has one line for every step, as if it had never stopped.
@@ -105,11 +105,11 @@ class RunLog:
         require_same(self._path, os.fstat(self._file.fileno()))
 
     def end_at(self, total: int) -> None:
-        """The run ends with another step than it was said to."""
+        """Let the run end with another step than was planned."""
         self._bar.total = total
 
     def tell(self, text: str) -> None:
-        """One sentence for the person watching, if there is one."""
+        """Write one sentence for the person watching, if there is one."""
         if self._show:
             say(text)
 
@@ -136,7 +136,7 @@ class RunLog:
         if not seconds:  # nor of the time that is left
             self._first, self._began = step, time.monotonic()
         if not self._bar.disable:
-            self._bar.set_postfix_str(self._figures(), refresh=False)
+            self._bar.set_postfix_str(self._values_text(), refresh=False)
             self._bar.update(step - self._bar.n)
         elif self._lines and (time.monotonic() - self._shown > QUIET_SECONDS or step == self._bar.total):
             self._shown = time.monotonic()
@@ -144,23 +144,23 @@ class RunLog:
             if step > self._first:
                 rest = (self._shown - self._began) / (step - self._first) * (self._bar.total - step)
                 left = f"  {tqdm.format_interval(rest)} left"
-            say(f"step {step:,}/{self._bar.total:,}  {self._figures()}{left}")
+            say(f"step {step:,}/{self._bar.total:,}  {self._values_text()}{left}")
 
-    def _figures(self) -> str:
-        """Losses (accuracies), speed and rate in one line; what a narrow terminal cuts off is the rate."""
+    def _values_text(self) -> str:
+        """Format losses (accuracies), speed and rate in one line; a narrow terminal cuts off the rate."""
         losses = [name for name in self._smooth if name.endswith("loss")]
         parts = [name for name in losses if name != "loss"]  # which say more than their sum
-        figures = []
+        shown = []
         for name in parts or losses:
-            right = self._smooth.get(name.removesuffix("loss") + "accuracy")
+            accuracy = self._smooth.get(name.removesuffix("loss") + "accuracy")
             text = f"{name.replace('_', ' ')} {self._smooth[name]:.3f}"
-            figures.append(text if right is None else f"{text} ({right:.0%})")
+            shown.append(text if accuracy is None else f"{text} ({accuracy:.0%})")
         speed = self._speed(self._smooth)
-        figures += [text.format(speed[name]) for name, text in SPEEDS.items() if name in speed]
-        return "  ".join([*figures, f"rate {self._smooth['learning_rate']:.1e}"])
+        shown += [text.format(speed[name]) for name, text in SPEEDS.items() if name in speed]
+        return "  ".join([*shown, f"rate {self._smooth['learning_rate']:.1e}"])
 
     def _speed(self, spent: dict[str, float]) -> dict[str, float]:
-        """Tokens and useful operations a second, and their share of the machine's peak, as far as known."""
+        """Compute tokens and operations a second, and their share of the machine's peak, as far as known."""
         if "step_seconds" not in spent:
             return {}
         speed = {"tokens_per_second": round(spent["step_tokens"] / spent["step_seconds"], 1)}
@@ -173,7 +173,7 @@ class RunLog:
 
 
 def say(text: str) -> None:
-    """One sentence for the person watching, on the error stream, above a progress bar if there is one."""
+    """Write a sentence for the person watching to the error stream, above a progress bar if there is one."""
     with suppress(OSError):  # of a terminal that was closed: nobody is watching
         tqdm.write(printable_text(text), file=sys.stderr)
         sys.stderr.flush()
@@ -197,8 +197,8 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
 
 
 class EventFile:
-    """TensorBoard events. They are written at once: SummaryWriter, with a thread and a queue between, waits
-    for ever when the disk is full.
+    """Write TensorBoard events at once: SummaryWriter, with a thread and a queue between, waits for ever
+    when the disk is full.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class EventFile:
         self._append(step=step + 1, session_log=start)
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """One event with all values of a step."""
+        """Write one event with all values of a step."""
         scalars = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._append(step=step, summary=self._summary(value=scalars))
         if time.monotonic() - self._flushed > QUIET_SECONDS:  # it waits for the disk: not after every step
@@ -237,30 +237,20 @@ class EventFile:
 
 
 class NoLog:
-    """In place of a `RunLog`, where another process keeps it."""
+    """Take the place of a `RunLog` where another process keeps it, and do nothing."""
 
-    def __enter__(self) -> "NoLog":
-        return self
+    def tell(self, text: str) -> None: ...
 
-    def __exit__(self, *_: Any) -> None:
-        pass
+    def step(self, *_: Any) -> None: ...
 
-    def tell(self, text: str) -> None:
-        """Nothing."""
+    def record(self, *_: Any) -> None: ...
 
-    def step(self, *_: Any) -> None:
-        """Nothing."""
-
-    def record(self, *_: Any) -> None:
-        """Nothing."""
-
-    def end_at(self, total: int) -> None:
-        """Nothing."""
+    def end_at(self, total: int) -> None: ...
 
 
 @contextmanager
 def _no_torch() -> Iterator[None]:
-    """PyTorch as if it were not installed: tensorboardX imports it where it is, which takes seconds."""
+    """Hide PyTorch: tensorboardX imports it where it is installed, which takes seconds."""
     if "torch" in sys.modules:
         yield
         return
@@ -272,8 +262,7 @@ def _no_torch() -> Iterator[None]:
 
 
 def _event_file(folder: Path, step: int) -> EventFile | None:
-    """Where TensorBoard looks; None without tensorboardX."""
-    try:
+    """Open the file that TensorBoard reads; None without tensorboardX."""
+    with suppress(ImportError):
         return EventFile(folder, step)
-    except ImportError:
-        return None
+    return None

@@ -339,7 +339,7 @@ def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
     assert (config.hidden_act, config.is_decoder) == ("gelu_new", False)
     assert (optimizer.beta1, optimizer.beta2, optimizer.eps) == (0.8, 0.95, 1e-3)
     assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
-    np.testing.assert_array_equal(optimizer.decayed, state.params.decayed)
+    np.testing.assert_array_equal(optimizer.ranges, state.params.decayed)
     rate = unusual.rate(Timetable.of(100))
     assert [rate(step) for step in (0, 10, 19, 20, 60)] == pytest.approx([0, 0.25, 0.475, 0.4, 0.2])
     np.testing.assert_array_equal(state.params["pooler.weight"], initialise(config, 6)["pooler.weight"])
