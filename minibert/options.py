@@ -1,4 +1,4 @@
-"""What the options of every kind of run have in common: checked, stored, compared when a run goes on."""
+"""Check, store and compare the options of a run: what all kinds of run have in common."""
 
 import dataclasses
 import json
@@ -129,12 +129,12 @@ class RunOptions:
 
     @classmethod
     def about(cls, name: str) -> Mapping[str, Any]:
-        """What `option` was told of a field, by this class or the nearest one above."""
+        """Return what `option` declares of a field, in this class or the nearest one above."""
         fields = (getattr(one, "__dataclass_fields__", {}).get(name) for one in cls.__mro__)
         return next((field.metadata for field in fields if field is not None and field.metadata), {})
 
     def _make_plain(self) -> None:
-        """Paths and NumPy's numbers as JSON has them, in every field."""
+        """Turn paths and NumPy's numbers into what JSON has, in every field."""
         for name, value in vars(self).items():
             if isinstance(value, Path | np.generic):
                 object.__setattr__(self, name, str(value) if isinstance(value, Path) else value.item())
@@ -149,10 +149,7 @@ class RunOptions:
                     valid = False
                 if not valid:
                     raise InputError(f"${name} is not valid; give {what}.", **{name: value})
-        self._require_spreadable()
-
-    def _require_spreadable(self) -> None:
-        """Raise InputError when tensors are to be cut that the update needs whole."""
+        # Tensors must not be cut that the update needs whole.
         whole = {"optimizer": self.optimizer == "lamb", "freeze": getattr(self, "freeze", None) is not None}
         for name, asked in whole.items():
             if self.fsdp and asked:
@@ -198,12 +195,12 @@ class RunOptions:
         return found
 
     def resolved(self) -> Self:
-        """The same with every `None` that a recipe answers filled in."""
+        """Return the same with every `None` that a recipe answers filled in."""
         return self
 
     @property
     def extras(self) -> dict[str, Any]:
-        """What is said to the one engine that hears it."""
+        """What only one engine knows of."""
         return {name: getattr(self, name) for name in EXTRAS}
 
     @property
@@ -215,12 +212,7 @@ class RunOptions:
 
     @classmethod
     def resumed(cls, path: str | Path, **given: Any) -> Self:
-        """The stored options of a run, with a new length or other upkeep where it is given.
-
-        Parameters
-        ----------
-        path : the `training.json` or `finetune.json` of the run.
-        given : what the user said explicitly.
+        """Load the stored options of a run, with a new length or other upkeep where the user gives it.
 
         Raises
         ------
@@ -238,7 +230,7 @@ class RunOptions:
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
-        """What is given, and what has to leave because of it."""
+        """Return what is given, and what has to leave because of it."""
         return given
 
     def require_same_run(self, stored: Self) -> None:

@@ -105,7 +105,7 @@ pretraining/predict     | pretraining/preparation pretraining/evaluation      |
                         | data/* tokenizer/*                                  | numpy
 pretraining/run         | pretraining/* training/* viz inference hub/* trace  |
                         | engines/__init__ engines/runtime data/* tokenizer/* |
-                        | model/batch model/params                            | numpy
+                        | model/batch model/flops model/params                | numpy
 frozen/*                | frozen/* tasks/* training/progress training/runlog  |
                         | model/* inference hub/* engines/__init__            |
                         | engines/runtime tokenizer/*                         | numpy safetensors

@@ -22,14 +22,7 @@ from minibert.model.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
 from minibert.pretraining.recipes import Timetable
-from minibert.training.loop import (
-    Loop,
-    State,
-    compiling_text,
-    memory_explained,
-    prefetch,
-    require_finite,
-)
+from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
 from minibert.training.step import start
 
 REHEARSAL = 0.03  # share of the minutes that measuring may take

@@ -26,6 +26,7 @@ SHUFFLING_SEED = 20181011
 TARGETS = 20_000  # [MASK] positions that make a held-out loss: its standard error is then about 0.02 nats
 PASSES = 20  # of a small held-out text, with new masks each time, to reach them
 BATCH_TOKENS = 4096
+_EMPTY = np.zeros((3, 0))
 
 
 @dataclass(frozen=True)
@@ -111,38 +112,33 @@ def score(
     ----------
     mask_id : id of [MASK]; None scores every target, as a left-to-right model needs it.
     """
-    nll, right, labels, next_nll, next_right, next_labels = [], [], [], [], [], []
     runtime = runtime_of(ops)
     tree = runtime.to_device(params)
+    masked, pairs = [_EMPTY], [_EMPTY]  # rows of negative log-likelihood, prediction and label
     sequences = tokens = 0
     for batch in batches:
         batch.validate(config)
-        found = runtime.call(ops, per_position, (config,), tree, runtime.prepare(batch))
-        mlm, nsp = (
-            [runtime.in_order(one, batch, per) for one in pair]
-            for pair, per in zip(found, ("masked", "sequences"), strict=True)
-        )
+        mlm, nsp = runtime.call(ops, per_position, (config,), tree, runtime.prepare(batch))
         scored = scored_positions(batch.input_ids[batch.masked_rows], mask_id)
-        asked = batch.next_sentence_labels >= 0
-        labels.append(batch.masked_labels[scored])
-        nll.append(mlm[0][scored].astype(np.float64))
-        right.append(mlm[1][scored] == labels[-1])
-        next_nll.append(nsp[0][asked].astype(np.float64))
-        next_labels.append(batch.next_sentence_labels[asked])
-        next_right.append(nsp[1][asked] == next_labels[-1])
+        mlm = [runtime.in_order(one, batch, "masked") for one in mlm]
+        masked.append(np.array([*mlm, batch.masked_labels], np.float64)[:, scored])
+        nsp = [runtime.in_order(one, batch, "sequences") for one in nsp]
+        labels = batch.next_sentence_labels
+        pairs.append(np.array([*nsp, labels], np.float64)[:, labels >= 0])
         sequences, tokens = sequences + batch.S, tokens + batch.T
-    targets = np.concatenate(labels) if labels else np.zeros(0, np.int32)
+    nll, predicted, targets = np.concatenate(masked, axis=1)
+    next_nll, next_predicted, next_labels = np.concatenate(pairs, axis=1)
     if not len(targets):
         raise InputError("The text has no position that shows [MASK]; give more or longer documents.")
-    paired = sum(map(len, next_nll)) > 0
+    paired = len(next_labels) > 0
     return HeldOut(
-        loss=float(np.concatenate(nll).mean()),
-        unigram=entropy(targets),
-        accuracy=float(np.concatenate(right).mean()),
+        loss=float(nll.mean()),
+        unigram=entropy(targets.astype(int)),
+        accuracy=float((predicted == targets).mean()),
         targets=len(targets),
-        next_loss=float(np.concatenate(next_nll).mean()) if paired else None,
-        next_accuracy=float(np.concatenate(next_right).mean()) if paired else None,
-        next_majority=_majority(np.concatenate(next_labels)) if paired else None,
+        next_loss=float(next_nll.mean()) if paired else None,
+        next_accuracy=float((next_predicted == next_labels).mean()) if paired else None,
+        next_majority=_majority(next_labels) if paired else None,
         sequences=sequences,
         tokens=tokens,
     )
@@ -191,7 +187,7 @@ def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> It
 
 def _majority(labels: np.ndarray) -> float:
     """Compute the share of the most frequent label."""
-    return float(np.bincount(labels).max() / len(labels))
+    return float(np.bincount(labels.astype(int)).max() / len(labels))
 
 
 # labels (M,) -> nats

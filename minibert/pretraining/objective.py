@@ -15,7 +15,6 @@ from minibert.hub import load
 from minibert.model.batch import Batch, BatchPart
 from minibert.model.bert import pretraining_loss, pretraining_loss_backward
 from minibert.model.config import BertConfig
-from minibert.model.flops import step_operations
 from minibert.model.params import PRETRAINING, FlatParameters, Parameters, initialise, precision_for
 from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
@@ -29,16 +28,10 @@ PREVIEW_TARGETS = 2_000  # of the held-out text, on the way
 
 @dataclass(frozen=True)
 class MaskedAndNext:
-    """The loss of both tasks, with dropout.
-
-    Attributes
-    ----------
-    config : the model.
-    seed : of dropout.
-    """
+    """The loss of both tasks, with dropout."""
 
     config: BertConfig
-    seed: int
+    seed: int  # of dropout
 
     def forward(self, ops: Any, params: Params, batch: Any, step: Array) -> tuple[dict[str, Array], Any]:
         """Return loss and accuracy of both tasks, and what `backward` needs."""
@@ -84,13 +77,16 @@ class Pretraining:
 
         In the latter case the state's plan says whether their masked-LM head is new.
         """
-        plan = {}
+        plan, o = {}, self.options
         if checkpoint is not None:
             params = checkpoint.params
-        elif source := self.options.model:
-            params, plan["new_head"] = _loaded(source, self.options, self.text)
+        elif o.model:
+            params, plan["new_head"] = _loaded(o.model, o, self.text)
         else:
-            params = _fresh(self.options, self.text)
+            config = o.model_config(self.text.tokenizer.vocab_size)
+            params = initialise(config, o.seed, precision_for(o.dtype))
+            if o.unigram_bias:
+                params["mlm.output_bias"][...] = self.text.log_unigram()
         state = State(params, self.optimizer(params), plan=plan)
         if checkpoint is not None:
             state.restore(checkpoint)
@@ -118,11 +114,6 @@ class Pretraining:
     def objective(self, config: BertConfig) -> MaskedAndNext:
         """Return what is minimised."""
         return MaskedAndNext(config, self.options.seed)
-
-    @staticmethod
-    def operations(config: BertConfig) -> Callable[[Batch], float]:
-        """Return the function that counts the useful operations of a batch."""
-        return lambda batch: step_operations(config, batch.lengths, batch.masked_counts)
 
     def batches(
         self, timetable: Timetable, step: int = 0, position: list[int] | None = None
@@ -221,14 +212,6 @@ class Pretraining:
 def held_out_targets(state: State, targets: int) -> int:
     """Reduce a number of held-out targets where the run's minutes are too few for all of them."""
     return math.ceil(targets * state.plan.get("held_out_share", 1))
-
-
-def _fresh(options: PretrainOptions, text: Text) -> Parameters:
-    config = options.model_config(text.tokenizer.vocab_size)
-    params = initialise(config, options.seed, precision_for(options.dtype))
-    if options.unigram_bias:
-        params["mlm.output_bias"][...] = text.log_unigram()
-    return params
 
 
 def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Parameters, bool]:

@@ -13,16 +13,8 @@ from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
 from minibert.model.config import GELU_FORMS, SIZES, BertConfig
 from minibert.options import AT_MOST, COUNT, LAMB_RATE, POSITIVE, RATE, SHARE, WHOLE, RunOptions, option
-from minibert.pretraining.recipes import (
-    FURTHER,
-    MINUTES,
-    NEW_HEAD_RATE,
-    RECIPES,
-    SizeRecipe,
-    Stage,
-    parse_lengths,
-    schedule_for,
-)
+from minibert.pretraining import recipes
+from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, SizeRecipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
 IN_SHARDS = ("corpus", "layout", "vocab", "vocab_size", "lower_case")  # what token shards have settled
@@ -135,38 +127,28 @@ class PretrainOptions(RunOptions):
         paths = [self.corpus] if isinstance(self.corpus, str | Path) else self.corpus
         object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
         object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
-        self._check_shards()
         self._check_what_others_bring()
         if self.size is not None and self.size not in SIZES:
             raise InputError(f"$size is not a published size; use one of {', '.join(SIZES)}.", size=self.size)
         if self.steps is not None and self.minutes is not None:
-            raise InputError(
-                "$steps and $minutes are both given; give one of them.",
-                steps=self.steps,
-                minutes=self.minutes,
-            )
+            both = {"steps": self.steps, "minutes": self.minutes}
+            raise InputError("$steps and $minutes are both given; give one of them.", **both)
         self._check()
         if self.seq_length is not None:
             object.__setattr__(self, "seq_length", str(self.seq_length))
         for length, _ in parse_lengths(self.seq_length or "128"):
             self.instance_options(length)  # complains of what no instance can be made with
 
-    def _check_shards(self) -> None:
-        """Shards bring text and vocabulary; from wherever the run goes on, they are where they were."""
-        if self.shards is None:
-            return
-        fields = {field.name: field.default for field in dataclasses.fields(self)}
-        given = [name for name in IN_SHARDS if getattr(self, name) != fields[name]]
-        if given:
-            raise InputError(
-                f"$shards brings text and vocabulary, so {' and '.join(given)} can't be given "
-                "beside it; leave one of them out.",
-                shards=self.shards,
-            )
-        object.__setattr__(self, "shards", os.path.abspath(self.shards))
-
     def _check_what_others_bring(self) -> None:
-        """A vocabulary has its pieces, and trained weights their output bias."""
+        """Raise InputError for what shards, a vocabulary or trained weights have settled already."""
+        if self.shards is not None:
+            if given := [name for name in IN_SHARDS if getattr(self, name) != getattr(PretrainOptions, name)]:
+                raise InputError(
+                    f"$shards brings text and vocabulary, so {' and '.join(given)} can't be given "
+                    "beside it; leave one of them out.",
+                    shards=self.shards,
+                )
+            object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run goes on
         source = "vocab" if self.vocab else "model"
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             raise InputError(
@@ -182,7 +164,7 @@ class PretrainOptions(RunOptions):
             )
 
     def resolved(self) -> "PretrainOptions":
-        """The same with every `None` that the recipe answers filled in."""
+        """Return the same with every `None` that the recipe answers filled in."""
         recipe, lamb = self.recipe, self.optimizer == "lamb"
         answers = {
             "size": None if self.model else "tiny",
@@ -204,17 +186,17 @@ class PretrainOptions(RunOptions):
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
-        """What `seq_length` becomes where nobody gave it; `tokens` as in `recipes.schedule_for`."""
-        return self.recipe.seq_length or schedule_for(tokens, self.max_positions)
+        """Return what `seq_length` becomes where nobody gave it; `tokens` as in `recipes.schedule_for`."""
+        return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions)
 
     def settled_as(self, stored: "PretrainOptions") -> "PretrainOptions":
-        """The same with what only a run could decide as the run with the `stored` options did."""
+        """Return the same with what only a run could decide as the run with the `stored` options did."""
         open_ones = [name for name in ("learning_rate", "seq_length") if getattr(self, name) is None]
         return dataclasses.replace(self, **{name: getattr(stored, name) for name in open_ones})
 
     def rate_from(self, new_head: bool = False) -> float:
-        """The learning rate given, or the recipe's; `new_head`: for weights without a masked-LM head."""
-        usual = NEW_HEAD_RATE if new_head and self.recipe is FURTHER else self.recipe.learning_rate
+        """Return the learning rate given, or the recipe's; `new_head`: without a trained masked-LM head."""
+        usual = recipes.NEW_HEAD_RATE if new_head and self.recipe is FURTHER else self.recipe.learning_rate
         return self.learning_rate or usual * (LAMB_RATE if self.optimizer == "lamb" else 1)
 
     @property
@@ -251,28 +233,25 @@ class PretrainOptions(RunOptions):
         return self.next_sentence and not self.left_to_right
 
     def stages(self, total_steps: int) -> list[Stage]:
-        """The schedule laid out over `total_steps`; the borders are rounded, the last stage ends the run."""
-        passed = [round(total_steps * share) for share in accumulate(share for _, share in self.lengths)]
-        borders = [0, *passed[:-1], total_steps]
-        return [
-            Stage(length, begin, end)
-            for (length, _), begin, end in zip(self.lengths, borders, borders[1:], strict=False)
-            if end > begin
-        ]
+        """Lay the schedule out over `total_steps`; the borders are rounded, the last stage ends the run."""
+        lengths, shares = zip(*self.lengths, strict=True)
+        borders = [0, *(round(total_steps * share) for share in accumulate(shares[:-1])), total_steps]
+        stages = map(Stage, lengths, borders, borders[1:])
+        return [stage for stage in stages if stage.end > stage.begin]
 
     def pairs_at(self, seq_length: int) -> bool:
-        """Whether sequences of this length are pairs: in short first stages they are not."""
+        """Tell whether sequences of this length are pairs: in short first stages they are not."""
         last = self.seq_length is None or seq_length == self.longest
         return self.pairs and (last or seq_length >= PAIRS_FROM)
 
     def instance_options(self, seq_length: int) -> InstanceOptions:
-        """How instances of one stage are made."""
+        """Return how instances of one stage are made."""
         own = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
         shared = {field.name for field in dataclasses.fields(InstanceOptions)} - own.keys()
         return InstanceOptions(**own, **{name: getattr(self, name) for name in shared})
 
     def model_config(self, vocab_size: int) -> BertConfig:
-        """The shape of the model."""
+        """Return the shape of the model."""
         return BertConfig.from_size(
             self.size,
             vocab_size=vocab_size,
@@ -284,7 +263,7 @@ class PretrainOptions(RunOptions):
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
-        """A new number of steps takes the place of stored minutes, and the other way round."""
+        """Let a new number of steps take the place of stored minutes, and the other way round."""
         if "steps" in given:
             return {"minutes": None, **given}
         return {"steps": None, **given} if "minutes" in given else given

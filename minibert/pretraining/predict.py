@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,14 +16,8 @@ from minibert.data.shards.joined import open_shards
 from minibert.data.shards.store import write_shards
 from minibert.errors import InputError
 from minibert.inference import Bert, check_vocabulary
-from minibert.pretraining.evaluation import (
-    TARGETS,
-    HeldOut,
-    entropy_of_counts,
-    evaluation_batches,
-    score,
-    score_shuffled,
-)
+from minibert.pretraining import evaluation
+from minibert.pretraining.evaluation import TARGETS, HeldOut
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
 from minibert.tokenizer import Tokenizer
@@ -99,39 +94,29 @@ def fill_mask(
 
 
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
-    """Yield held-out sentences with [MASK] in place of a word in the middle, and that word.
+    """Yield held-out sentences with [MASK] in place of a word near the middle, and that word.
 
-    One of each document; the word is of three letters or more and whole in the vocabulary.
-
-    Parameters
-    ----------
-    text : what is held out of it is looked at.
-    positions : the longest sequence of the model.
+    One of each document; the word is of three letters or more and whole in the vocabulary. `positions` is the
+    longest sequence of the model.
     """
     tokenizer = text.tokenizer
     most = min(MOST_PIECES, positions - 2)
+
+    def is_word(ids: np.ndarray, place: int) -> bool:
+        word = tokenizer.vocab[ids[place]]
+        return len(word) >= 3 and word.isalpha() and not tokenizer.continuation[ids[place + 1]]
+
     for document in text.held_out_ids:
         tokens, ends = text.shards.document(int(document))
-        for begin, end in zip(ends, ends[1:], strict=False):
-            ids = tokens[begin:end]
-            place = _word_in_the_middle(tokenizer, ids) if 6 <= len(ids) <= most else None
-            if place is not None:
+        for begin, end in pairwise(ends):
+            ids, middle = tokens[begin:end], (end - begin) // 2
+            places = range(len(ids) - 1) if 6 <= len(ids) <= most else ()
+            if words := [place for place in places if is_word(ids, place)]:
+                place = min(words, key=lambda place: abs(place - middle))
                 word = tokenizer.vocab[ids[place]]
                 ids[place] = tokenizer.mask_id
                 yield tokenizer.decode(ids), word
                 break
-
-
-# ids (n,) -> place
-def _word_in_the_middle(tokenizer: Tokenizer, ids: np.ndarray) -> int | None:
-    """Return the place of the word of one piece that is nearest to the middle; None without one."""
-    middle = len(ids) // 2
-    for place in sorted(range(len(ids) - 1), key=lambda place: abs(place - middle)):
-        word = tokenizer.vocab[ids[place]]
-        alone = not tokenizer.continuation[ids[place + 1]]
-        if alone and len(word) >= 3 and word.isalpha():
-            return place
-    return None
 
 
 def evaluate(
@@ -169,8 +154,9 @@ def evaluate(
     if targets < 1:
         raise InputError("$targets leaves nothing to score; give at least 1.", targets=targets)
     run = Path(run)
+    no_documents = InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / "config.json").exists() and not (run / "shards").exists():
-        raise _no_documents(run)  # before a word about heads that are not there either
+        raise no_documents  # before a word about heads that are not there either
     model = Bert.from_pretrained(run, engine, threads=threads)
     config, ops, tree = model.config, model.ops, model.params.tree
     tokenizer = Tokenizer.from_pretrained(run)
@@ -185,35 +171,20 @@ def evaluate(
     mask_id = None if config.is_decoder else tokenizer.mask_id
     paired = options is None or options.next_sentence
     with engines.limited_threads(threads, ops), tempfile.TemporaryDirectory() as scratch:
-        text = _text(run, corpus, layout, tokenizer, options, Path(scratch) / "shards")
-        counts = text.shards.sentence_counts[text.held_out_ids]
+        if corpus:  # all of whose documents are held out
+            shards = write_shards(sentences(corpus, layout), tokenizer, Path(scratch) / "shards")
+            parts = np.split(np.arange(shards.n_documents), [0])
+        elif options is None or not (run / "shards").exists():
+            raise no_documents
+        else:
+            shards = open_shards(run / "shards", tokenizer)
+            parts = split_documents(shards.n_documents, options.held_out, options.pairs)
+        text = Text(tokenizer, shards, *parts)
+        counts = shards.sentence_counts[text.held_out_ids]
         paired = paired and len(counts) > 1 and counts.max() > 1 and not model.missing
         instances = text.held_out(length, paired, config.is_decoder)
-        batches = list(evaluation_batches(instances, mask_id, targets))
-        plain = score(ops, config, tree, batches, mask_id)
-        plain = replace(plain, text_unigram=entropy_of_counts(text.piece_counts()))
-        shuffled = score_shuffled(ops, config, tree, batches, tokenizer.special_ids, mask_id)
+        batches = list(evaluation.evaluation_batches(instances, mask_id, targets))
+        plain = evaluation.score(ops, config, tree, batches, mask_id)
+        plain = replace(plain, text_unigram=evaluation.entropy_of_counts(text.piece_counts()))
+        shuffled = evaluation.score_shuffled(ops, config, tree, batches, tokenizer.special_ids, mask_id)
     return plain, shuffled
-
-
-def _no_documents(run: Path) -> InputError:
-    return InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
-
-
-def _text(
-    run: Path,
-    corpus: tuple[str, ...],
-    layout: str,
-    tokenizer: Tokenizer,
-    options: PretrainOptions | None,
-    scratch: Path,
-) -> Text:
-    """Return the run's own text, or a corpus all of whose documents are held out."""
-    if corpus:
-        shards = write_shards(sentences(corpus, layout), tokenizer, scratch)
-        every = np.arange(shards.n_documents)
-        return Text(tokenizer, shards, every[:0], every)
-    if options is None or not (run / "shards").exists():
-        raise _no_documents(run)
-    shards = open_shards(run / "shards", tokenizer)
-    return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))

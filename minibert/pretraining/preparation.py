@@ -98,20 +98,14 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
         shards = open_shards(options.shards, tokenizer)
         link_shards(run / "shards", shards)
     elif not (run / "shards").exists():
-        stream = corpus_stream(options)
+        layout = options.layout if options.corpus else "sentences"
+        stream = sentences(options.corpus or embedded_corpus(), layout)
         shards = write_shards(watched(stream, "writing shards", show), tokenizer, run / "shards")
         if show and stream.found:
             say(f"{shards.n_documents:,} documents. {layouts_text(stream.found)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
     return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))
-
-
-def corpus_stream(options: PretrainOptions) -> SentenceStream:
-    """Return the sentences of the corpus, the embedded books when none is named."""
-    if options.corpus:
-        return sentences(options.corpus, options.layout)
-    return sentences(embedded_corpus(), "sentences")
 
 
 def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:

@@ -13,7 +13,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,6 +27,7 @@ from minibert.hub import save_hf
 from minibert.inference import Bert
 from minibert.machine import cores
 from minibert.model.batch import Batch
+from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
 from minibert.pretraining.budget import WORTH_TELLING, next_review, plan_steps, review, settle, timetable_of
 from minibert.pretraining.evaluation import TARGETS, entropy_of_counts, score_shuffled
@@ -109,9 +110,7 @@ def pretrain(
         threads = options.threads or options.recipe.threads
         held.enter_context(engines.limited_threads(threads, ops))
         try:
-            if (
-                not runtime.is_main_process
-            ):  # the first process prepares the text, the others take what it has left
+            if not runtime.is_main_process:  # the others take the text that the first has prepared
                 runtime.barrier("text")
             task = Pretraining(options, prepare_text(options, run, show), ops)
             if runtime.is_main_process:
@@ -163,8 +162,7 @@ def _train(
 ) -> tuple[Pretraining, State]:
     folder = run / "checkpoints"
     task.require_instances()
-    # Every process reports damage.
-    checkpoint = latest(folder, task.config, say, numbers=4) if resume else None
+    checkpoint = latest(folder, task.config, say, numbers=4) if resume else None  # every process warns
     state = task.start(checkpoint)
     if checkpoint:
         tell(f"Going on from step {state.step:,}.")
@@ -215,7 +213,7 @@ def _ahead(
         evaluate_steps=-(-timetable.planned_total // options.evaluations) if options.evaluations else 0,
         evaluate=watched(task.evaluator(timetable)),
         after_checkpoint=lambda state: _saved(task, state, timetable, run),
-        operations=task.operations(config),
+        operations=lambda batch: step_operations(config, batch.lengths, batch.masked_counts),
         review_step=next_review(state, timetable),
         review=reviewed,
     )
@@ -298,11 +296,9 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
         "picture": None,
     }
     atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
-    try:
+    with suppress(ImportError):
         report["picture"] = str(viz.save_run_picture(run))
-    except ImportError:
-        return report
-    atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
+        atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
     return report
 
 
@@ -314,10 +310,10 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
     own_text = task.options.corpus or task.options.shards
     gaps: list[tuple[str, str | None]] = [(text, None) for text in (() if own_text else EXAMPLES)]
     gaps += islice(held_out_gaps(task.text, model.config.P), N_EXAMPLES)
-    fitting = [gap for gap in gaps if len(tokenizer(gap[0], special=True).ids) <= model.config.P]
     return [
         {"text": text, "answer": answer, "guesses": fill_masks(model, tokenizer, text)[0]}
-        for text, answer in fitting
+        for text, answer in gaps
+        if len(tokenizer(text, special=True).ids) <= model.config.P
     ]
 
 
@@ -357,15 +353,14 @@ def metrics_text(metrics: dict[str, Any]) -> str:
         f"{'Held-out loss on ' + what:<36}{loss:.3f} nats ({metrics['targets']:,} targets)",
         floor("these targets", metrics["unigram"]),
         floor("the whole text", metrics["text_unigram"]),
-        *([f"  with its context shuffled         {shuffled:.3f} nats"] if shuffled is not None else []),
-        f"  perplexity                        {metrics['perplexity']:.1f}",
-        f"  accuracy                          {100 * metrics['accuracy']:.1f}%",
     ]
+    if shuffled is not None:
+        lines.append(f"  with its context shuffled         {shuffled:.3f} nats")
+    lines.append(f"  perplexity                        {metrics['perplexity']:.1f}")
+    lines.append(f"  accuracy                          {100 * metrics['accuracy']:.1f}%")
     if metrics["next_accuracy"] is not None:
-        lines += [
-            f"Next-sentence accuracy              {100 * metrics['next_accuracy']:.1f}%",
-            f"  always the more frequent answer   {100 * metrics['next_majority']:.1f}%",
-        ]
+        lines.append(f"Next-sentence accuracy              {100 * metrics['next_accuracy']:.1f}%")
+        lines.append(f"  always the more frequent answer   {100 * metrics['next_majority']:.1f}%")
     return "\n".join(lines)
 
 
