@@ -77,13 +77,11 @@ class Bert:
 
     Parameters
     ----------
-    config : the model's configuration.
-    params : its parameters.
+    config, params : the model's configuration, and its parameters.
     ops : the engine; the fastest there is when left out.
 
     Attributes
     ----------
-    config, params, ops : as given.
     missing : Hugging Face's names of what only has its initial value; `from_pretrained` says which.
 
     Raises
@@ -253,9 +251,8 @@ class Bert:
                 f"choose from 0 to {batch.T - 1}."
             )
         tree = self._pretrained("masked_lm_logits", "cls.predictions")
-        logits, _ = self.ops.masked_lm_logits(
-            self._last_hidden_state(batch), rows, tree["mlm"], tree["embeddings"]["word"], self.config
-        )
+        last, word = self._states(batch, (self.config.L,))[0], tree["embeddings"]["word"]
+        logits, _ = self.ops.masked_lm_logits(last, rows, tree["mlm"], word, self.config)
         return np.asarray(logits)
 
     # -> (S,2)
@@ -263,7 +260,7 @@ class Bert:
         """Return scores of IsNext (column 0) and NotNext (column 1) for each sequence."""
         batch = self._batch(inputs)
         nsp = self._pretrained("next_sentence_logits", "cls.seq_relationship", "pooler")["nsp"]
-        pooled = self._pooled(self._last_hidden_state(batch), batch.first_rows)
+        pooled = self._pooled(self._states(batch, (self.config.L,))[0], batch.first_rows)
         return np.asarray(self.ops.linear(pooled, nsp["weight"], nsp["bias"])[0])
 
     def _pretrained(self, wanted: str, *read: str) -> Params:
@@ -285,15 +282,12 @@ class Bert:
         """Return names of the tensors of a part that only have their initial values."""
         return [name for name in self.missing if part in name]
 
-    def _last_hidden_state(self, batch: Batch) -> Array:
-        return self._states(batch, (self.config.L,))[0]
-
     def _pooled(self, last_hidden_state: Array, rows: Array) -> Array:
         return self.ops.pooler(last_hidden_state, rows, self.params.tree["pooler"])[0]
 
     def _batch(self, inputs: Any) -> Batch:
         """Pack the inputs as a batch that fits the model."""
-        batch = inputs if isinstance(inputs, Batch) else Batch.pack(_sequences(inputs))
+        batch = inputs if isinstance(inputs, Batch) else Batch.pack(list(_sequences(inputs)))
         batch.validate(self.config)
         return batch
 
@@ -307,25 +301,20 @@ def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
         first = last
 
 
-def _sequences(inputs: Any) -> list[Sequence]:
+def _sequences(inputs: Any) -> Iterator[Sequence]:
     if hasattr(inputs, "ids") and not hasattr(inputs, "cu_seqlens"):  # which a BatchEncoding has
         inputs = [inputs]
-    encodings = list(inputs) if isinstance(inputs, Iterable) else [inputs]
-    for encoding in encodings:
+    for encoding in inputs if isinstance(inputs, Iterable) else [inputs]:
         if not hasattr(encoding, "ids") or not hasattr(encoding, "token_type_ids"):
             raise InputError(
                 f"inputs: expected encodings, found {type(encoding).__name__}; "
                 "give a Batch or what a Tokenizer returns, as in model.encode(tokenizer(text))."
             )
-    return [_sequence(encoding) for encoding in encodings]
-
-
-def _sequence(encoding: Any) -> Sequence:
-    ids = _whole_numbers("ids", encoding.ids)
-    token_type_ids = _whole_numbers("token_type_ids", encoding.token_type_ids)
-    if len(ids) != len(token_type_ids):
-        raise InputError(f"{len(ids)} ids come with {len(token_type_ids)} token_type_ids; give as many.")
-    return Sequence(ids, token_type_ids)
+        ids = _whole_numbers("ids", encoding.ids)
+        token_type_ids = _whole_numbers("token_type_ids", encoding.token_type_ids)
+        if len(ids) != len(token_type_ids):
+            raise InputError(f"{len(ids)} ids come with {len(token_type_ids)} token_type_ids; give as many.")
+        yield Sequence(ids, token_type_ids)
 
 
 def _whole_numbers(name: str, values: Any) -> np.ndarray:

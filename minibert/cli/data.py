@@ -66,10 +66,12 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make shards or a part of them, say what is there, show some instances."""
+    """Make shards or a part of them, describe what is there, show some instances."""
     from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
     from minibert.data.instances import InstanceOptions
-    from minibert.data.shards.parts import Part, finished_part, plan_part, write_part
+    from minibert.data.shards.joined import missing_parts
+    from minibert.data.shards.parts import Part, finished_part, parts_in, plan_part, write_part
+    from minibert.data.shards.store import TokenShards
     from minibert.options import MOST
     from minibert.pretraining.preparation import watched
 
@@ -94,13 +96,21 @@ def run(arguments: argparse.Namespace) -> int:
     if part.parts > 1:
         emit(f"Part {part}, {len(own):,} of {len(files):,} files:")
     if made.documents:
-        emit(_told(place, tokenizer))
+        shards = TokenShards(place, tokenizer)
+        size = sum(path.stat().st_size for path in place.glob("*.bin"))
+        emit(
+            f"{shards.n_documents:,} documents, {shards.n_sentences:,} sentences, {shards.n_tokens:,} "
+            f"tokens, {size / shards.n_tokens:.2f} bytes a token in {place}"
+        )
     else:
         emit(f"no text, as no file with text has its middle in this share; {place} says so.")
     if layouts:
         emit(layouts_text(layouts))
     if part.parts > 1:
-        emit(_to_do(out))
+        parts = list(parts_in(out))
+        complete = f"All {len(parts):,} parts are there: minibert pretrain --shards {out}"
+        missing = missing_parts(parts)
+        emit(f"Still to be made: part {missing}." if missing else complete)
     if arguments.show:
         for text in _shown(out, tokenizer, options, arguments.show, arguments.seed):
             emit(f"\n{printable(text)}")
@@ -108,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
-    """The one that was named, or that the folder has, or that the text teaches."""
+    """Load the tokenizer that was named or that the folder has, or learn one from the text."""
     from minibert.data.shards.parts import MANIFEST, require_free
     from minibert.pretraining.preparation import learn_vocabulary
     from minibert.tokenizer import CASED, Tokenizer
@@ -128,31 +138,8 @@ def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
     return learn_vocabulary(arguments.corpus, lower_case=not arguments.cased)
 
 
-def _told(place: Path, tokenizer: Any) -> str:
-    """What is in shards."""
-    from minibert.data.shards.store import TokenShards
-
-    shards = TokenShards(place, tokenizer)
-    size = sum(path.stat().st_size for path in place.glob("*.bin"))
-    return (
-        f"{shards.n_documents:,} documents, {shards.n_sentences:,} sentences, {shards.n_tokens:,} tokens, "
-        f"{size / shards.n_tokens:.2f} bytes a token in {place}"
-    )
-
-
-def _to_do(out: Path) -> str:
-    """Which parts are still to be made."""
-    from minibert.data.shards.joined import missing_parts
-    from minibert.data.shards.parts import parts_in
-
-    parts = list(parts_in(out))
-    if missing := missing_parts(parts):
-        return f"Still to be made: part {missing}."
-    return f"All {len(parts):,} parts are there: minibert pretrain --shards {out}"
-
-
 def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> Iterator[str]:
-    """Some training instances as text: pieces with what is to be predicted in braces behind them."""
+    """Yield training instances as text: pieces, with what is to be predicted in braces behind them."""
     from minibert.data.instances import Instances
     from minibert.data.shards.joined import open_shards
 

@@ -64,28 +64,26 @@ def run(arguments: argparse.Namespace) -> int:
         limited_threads(arguments.threads, model.ops),
         Progress(size, "bytes" if size else "lines", not arguments.quiet) as progress,
     ):
-        found = write_features(extractor, _watched(arguments, progress, size is not None), out)
-    found |= {"out": str(out)}
+        written = write_features(extractor, _watched(arguments, progress, size is not None), out)
+    written |= {"out": str(out)}
     if arguments.json:
-        emit(json_text(found))
+        emit(json_text(written))
     else:
-        emit(
-            f"{found['texts']:,} lines, {found['tokens']:,} tokens, "
-            f"{found['width']:,} numbers in a vector: {out}"
-        )
+        sizes = "{texts:,} lines, {tokens:,} tokens, {width:,} numbers in a vector: {out}"
+        emit(sizes.format_map(written))
     return 0
 
 
 def _watched(arguments: argparse.Namespace, progress: Any, by_bytes: bool) -> Iterator[str]:
-    """Texts, with what was read of the files told as progress, or the number of texts."""
+    """Yield texts, and show as progress what was read of the files, or the number of texts."""
     place = 0
 
-    def told(now: int) -> None:
+    def add(now: int) -> None:
         nonlocal place
-        progress.add((now - place if now >= place else now) * by_bytes)  # a second file begins at 0
+        progress.add(now - place if now >= place else now)  # a second file begins at 0
         place = now
 
-    for text in given_texts(arguments, told=told):
+    for text in given_texts(arguments, progress=add if by_bytes else None):
         yield text
         if not by_bytes:
             progress.add(1)

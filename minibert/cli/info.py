@@ -57,12 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def information(engine: str = "auto", threads: int | None = None) -> dict[str, Any]:
-    """Everything `minibert info` prints, by heading; also what --json prints.
-
-    Parameters
-    ----------
-    engine, threads : the engine that is told more of.
-    """
+    """Return everything that `minibert info` prints, by heading; most of it about this engine."""
     return {
         "minibert": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
@@ -74,7 +69,7 @@ def information(engine: str = "auto", threads: int | None = None) -> dict[str, A
         "devices of JAX": _jax_devices(),
         "tokenizer": _tokenizer(),
         "extras": {
-            name: _version(name) or f"not installed; needed for {gift}" for name, gift in EXTRAS.items()
+            name: _version(name) or f"not installed; needed for {what}" for name, what in EXTRAS.items()
         },
         "corpus": _corpus(),
     }
@@ -88,7 +83,7 @@ def _version(library: str) -> str | None:
 
 
 def _blas() -> str:
-    """The libraries under NumPy's matrix products as they were loaded, or how NumPy was built."""
+    """Name the libraries under NumPy's matrix products as they were loaded, or how NumPy was built."""
     found = [
         f"{one['internal_api']} {one.get('version') or ''} ({one.get('architecture', 'unknown')}), "
         f"{one['num_threads']} thread{'s' * (one['num_threads'] != 1)}"
@@ -100,7 +95,7 @@ def _blas() -> str:
 
 
 def _engine(name: str) -> str:
-    """What an engine would compute with, or what it lacks."""
+    """Return what an engine would compute with, or what it lacks."""
     try:
         _, text = engines.choose(name)
     except InputError as error:
@@ -109,7 +104,7 @@ def _engine(name: str) -> str:
 
 
 def _chosen(name: str, threads: int | None) -> dict[str, Any]:
-    """The engine that `--engine` chooses, and how fast the machine lets it be."""
+    """Describe the engine that `--engine` chooses, and how fast the machine lets it be."""
     ops, found = engines.create(name, threads), {}
     if sets := engines.instruction_sets():
         if ops.name == "cpp":
@@ -125,7 +120,7 @@ def _chosen(name: str, threads: int | None) -> dict[str, Any]:
 
 
 def _jax_devices() -> dict[str, str] | str:
-    """What JAX would compute on, or why on nothing. Where it is not there nothing tries to import it."""
+    """Return what JAX would compute on, or why on nothing; it is only imported where it is installed."""
     if importlib.util.find_spec("jax") is None:
         return f"not installed: {engines.TABLE['jax'].lacking}"
     try:
@@ -135,13 +130,13 @@ def _jax_devices() -> dict[str, str] | str:
 
 
 def _tokenizer() -> str:
-    """Which core the tokenizer has and, if it is the one in Python, why."""
+    """Return which core the tokenizer has and, if it is the one in Python, why."""
     native.load.cache_clear()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         core = native.load()
     name = "core in C" if core else "core in Python"
-    return f"{name}, Unicode {UNICODE_VERSION}" + "".join(f"; {warning.message}" for warning in said)
+    return f"{name}, Unicode {UNICODE_VERSION}" + "".join(f"; {warning.message}" for warning in caught)
 
 
 def _corpus() -> str:

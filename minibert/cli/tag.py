@@ -32,44 +32,31 @@ def add(parser: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Tag, and print."""
     from minibert.engines import limited_threads
+    from minibert.finetuning.models import open_model
     from minibert.tasks.words import tag_texts
 
     texts = given_texts(arguments, "name it with --file FILE to tag its lines")
-    model = load_tagging_model(arguments.model, arguments.engine, arguments.threads)
+    model = open_model(arguments.model, arguments.engine, arguments.threads)
+    if model.task.kind != "tag":
+        raise InputError(
+            f"The model in {arguments.model} was fine-tuned for {model.task.name}, which tags no words; "
+            "give one that was for ner or tag."
+        )
     with limited_threads(arguments.threads, model.ops):
-        for number, found in enumerate(tag_texts(model, texts)):
+        for number, tagged in enumerate(tag_texts(model, texts)):
             if arguments.json:
-                emit(json_text(found, indent=None))
+                emit(json_text(tagged, indent=None))
             else:
-                emit("\n" * (number > 0) + "\n".join(_lines(found)))
+                emit("\n" * (number > 0) + "\n".join(_lines(tagged)))
     return 0
 
 
-def load_tagging_model(folder: str, engine: str, threads: int | None) -> Any:
-    """The model in a folder, fine-tuned or feature-based.
-
-    Raises
-    ------
-    InputError
-        When there is none, or it does not tag words.
-    """
-    from minibert.finetuning.models import open_model
-
-    model = open_model(folder, engine, threads)
-    if model.task.kind != "tag":
-        raise InputError(
-            f"The model in {folder} was fine-tuned for {model.task.name}, which tags no words; "
-            "give one that was for ner or tag."
-        )
-    return model
-
-
-def _lines(found: dict[str, Any]) -> Iterator[str]:
-    """A word a line with its tag, then the entities."""
-    yield from _columns((word["word"], word["tag"]) for word in found["words"])
-    if found["entities"]:
+def _lines(tagged: dict[str, Any]) -> Iterator[str]:
+    """Yield a word a line with its tag, then the entities."""
+    yield from _columns((word["word"], word["tag"]) for word in tagged["words"])
+    if tagged["entities"]:
         yield ""
-    yield from _columns((entity["type"], entity["text"]) for entity in found["entities"])
+    yield from _columns((entity["type"], entity["text"]) for entity in tagged["entities"])
 
 
 def _columns(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -177,13 +177,12 @@ class Batch:
             next_sentence_weights=self.next_sentence_weights[first:last],
         )
 
-    def split(self, parts: int) -> Iterator["Batch"]:
-        """Yield micro-batches of about as many examples, whose losses and gradients sum to this batch's."""
+    def split(self, parts: int) -> Iterator[Self]:
+        """Return micro-batches of about as many examples, whose losses and gradients sum to this batch's."""
         if not 1 <= parts <= self.E:
             raise InputError(f"parts={parts} does not split {self.E} examples; choose from 1 to {self.E}.")
         borders = [self.E * part // parts for part in range(parts + 1)]
-        for first, last in zip(borders, borders[1:], strict=False):
-            yield self.take(first, last)
+        return map(self.take, borders, borders[1:])
 
     def validate(self, config: BertConfig) -> None:
         """Check every index against the model it is meant for.
@@ -280,13 +279,11 @@ class TaskBatch(Batch):
                     "put examples with as many choices into a batch."
                 )
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
-        rows = [
-            np.empty(0, np.int32) if f.rows is None else _whole("rows", np.asarray(f.rows)) for f in features
-        ]
+        rows = [NOTHING if f.rows is None else _whole("rows", np.asarray(f.rows)) for f in features]
         begins = batch.cu_seqlens[:-1:choices]
         labels, known = _labels(features, rows, head)
         return cls(
-            **{field.name: getattr(batch, field.name) for field in dataclasses.fields(Batch)},
+            **vars(batch),
             labels=labels,
             label_weights=known / max(1, int(known.sum())),
             label_rows=np.concatenate([b + r for b, r in zip(begins, rows, strict=True)]).astype(np.int32),

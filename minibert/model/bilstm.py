@@ -78,13 +78,7 @@ class BilstmConfig:
 
 
 class BilstmParameters(FlatParameters):
-    """All parameters of one tagger.
-
-    Parameters
-    ----------
-    config : its shape.
-    flat, dtype : as for `FlatParameters`.
-    """
+    """All parameters of one tagger; `flat` and `dtype` are as for `FlatParameters`."""
 
     def __init__(self, config: BilstmConfig, flat: np.ndarray | None = None, dtype: Any = np.float32) -> None:
         self.config = config
@@ -92,7 +86,6 @@ class BilstmParameters(FlatParameters):
 
     @property
     def description(self) -> dict[str, Any]:
-        """Return what a checkpoint says, in JSON, so that the same table can be made again."""
         return {"config": self.config.to_dict()}
 
 
@@ -140,9 +133,7 @@ def logits_backward(
 ) -> tuple[Array | None, Grads]:
     """Compute the gradients of `logits`: of the vectors afresh, of the parameters added to `grads`.
 
-    Parameters
-    ----------
-    frozen : the vectors are given, and nobody learns from their gradient: None comes in its place.
+    Where the encoder is `frozen`, nobody learns from the gradient of the vectors: None comes in its place.
     """
     d_read, dweight, dbias = ops.linear_backward(dlogits, saved.linear)
     dy = ops.take_rows_backward(d_read, saved.rows)
@@ -164,11 +155,7 @@ def loss(
 ) -> tuple[HeadLoss, Saved]:
     """Compute the cross-entropy of the tags of one batch, weighted by its `label_weights`.
 
-    Parameters
-    ----------
-    ops, config, params : the engine, the tagger's shape and its weights.
-    batch : vectors and tags.
-    drop : `ops.dropout(batch, config.dropout, 0.0, seed, step)`, or None.
+    `drop` is `ops.dropout(batch, config.dropout, 0.0, seed, step)`, or None.
     """
     scores, saved = logits(ops, config, params, batch, drop)
     nll, saved_loss = ops.softmax_cross_entropy(scores, batch.labels)

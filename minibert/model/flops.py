@@ -19,13 +19,7 @@ def attention_pairs(lengths: np.ndarray, causal: bool = False) -> int:
 
 # lengths rows (S,)
 def layer_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray | None = None) -> int:
-    """Count forward through a layer.
-
-    Parameters
-    ----------
-    config, lengths : the model; tokens of each sequence.
-    rows : how many of them are read of what leaves the layer; None: all.
-    """
+    """Count forward through a layer; `rows`: how many tokens of each sequence are read of it, None: all."""
     H, T, R = config.H, int(np.sum(lengths)), int(np.sum(lengths if rows is None else rows))
     of_tokens = 2 * T * 2 * H**2  # keys, values
     of_rows = 2 * R * (2 * H**2 + 2 * H * config.F)  # queries, output; in, out
@@ -50,10 +44,7 @@ def pooler_operations(config: BertConfig, n_sequences: int) -> int:
 def step_operations(config: BertConfig, lengths: np.ndarray, masked: np.ndarray) -> int:
     """Count a pre-training step: forward, and twice as many backward, for each operand's gradient.
 
-    Parameters
-    ----------
-    config, lengths : the model; tokens of each sequence.
-    masked : how many of them are to be predicted.
+    `masked` is how many of the tokens of each sequence are to be predicted.
     """
     rows = np.asarray(masked) + 1  # and the first
     every = config.is_decoder or rows.sum() >= np.sum(lengths)

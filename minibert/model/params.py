@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -162,20 +163,18 @@ def leaf_of(tree: Any, path: str) -> Array:
 def nest(named: dict[str, Array]) -> Params:
     """Nest leaves by their paths: `{"layers.0.mlp.bias": b}` -> `{"layers": [{"mlp": {"bias": b}}]}`."""
     tree: Params = {}
-    for name, leaf in named.items():
-        _plant(tree, name.split("."), leaf)
+    for path, leaf in named.items():
+        *steps, last = path.split(".")
+        place: Any = tree
+        for name, following in pairwise([*steps, last]):
+            if name.isdigit():  # an entry of the list that the step before made
+                if int(name) == len(place):
+                    place.append({})
+                place = place[int(name)]
+            else:
+                place = place.setdefault(name, [] if following.isdigit() else {})
+        place[last] = leaf
     return tree
-
-
-def _plant(tree: Any, path: list[str], leaf: Any) -> None:
-    for name, following in zip(path, path[1:], strict=False):
-        if name.isdigit():  # an entry of the list that the step before made
-            if int(name) == len(tree):
-                tree.append({})
-            tree = tree[int(name)]
-        else:
-            tree = tree.setdefault(name, [] if following.isdigit() else {})
-    tree[path[-1]] = leaf
 
 
 class FlatParameters(ABC):
@@ -286,11 +285,7 @@ class FlatParameters(ABC):
 class Parameters(FlatParameters):
     """All parameters of one BERT and of its head, as `bert.py` and `heads.py` take them.
 
-    Parameters
-    ----------
-    config : the model's shape.
-    flat, dtype : as for `FlatParameters`.
-    head : what stands on the encoder.
+    `flat` and `dtype` are as for `FlatParameters`.
     """
 
     def __init__(
@@ -305,7 +300,6 @@ class Parameters(FlatParameters):
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a checkpoint says, in JSON, so that the same table can be made again."""
         return {"config": self.config.to_dict(), "head": list(self.head)}
 
     def with_head(self, head: Head, seed: int) -> tuple["Parameters", list[str]]:
@@ -330,11 +324,9 @@ class Parameters(FlatParameters):
         return other, fresh
 
     def trained_from(self, frozen: int | None) -> int:
-        """Return where the trained part of the buffer begins; frozen embeddings and layers lie before it.
+        """Return where the trained part of the buffer begins.
 
-        Parameters
-        ----------
-        frozen : how many of the lowest layers are frozen, together with the embeddings; None: nothing is.
+        The embeddings and the `frozen` lowest layers lie before it; None: nothing is frozen.
         """
         if frozen is None:
             return 0
@@ -363,14 +355,8 @@ def initialise(
     """Draw the paper's initial values: truncated normal weights, zero biases, LayerNorm's gamma 1, beta 0.
 
     Every tensor has a random generator of its own, so adding a layer or changing the head leaves all other
-    tensors as they were.
-
-    Parameters
-    ----------
-    config : its `initializer_range` is the standard deviation before truncation.
-    seed : any non-negative whole number.
-    dtype : of the result; the draws themselves are the same for every dtype.
-    head : what stands on the encoder.
+    tensors as they were. `config.initializer_range` is the standard deviation before truncation. The draws
+    are the same for every dtype.
     """
     parameters = Parameters(config, dtype=dtype, head=head)
     reset(parameters, parameters, seed)

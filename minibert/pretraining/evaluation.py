@@ -31,32 +31,20 @@ _EMPTY = np.zeros((3, 0))
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Metrics of one evaluation; losses in nats.
+    """Metrics of one evaluation; losses in nats."""
 
-    Attributes
-    ----------
-    loss : masked-LM loss on [MASK] positions.
-    unigram : entropy of the same targets, the floor of a model without context.
-    accuracy : share of those positions whose token is the most likely one.
-    targets : number of those positions.
-    next_loss, next_accuracy : next-sentence prediction; None when no sequence has a pair.
-    next_majority : the accuracy of always giving the more frequent answer. In short sequences most first
-        spans are a whole chunk, and what follows such a chunk is random by the rules of Google's code.
-    sequences, tokens : how much was read.
-    text_unigram : entropy of the pieces of the whole text that the targets are from; None where only batches
-        of it are known.
-    """
-
-    loss: float
-    unigram: float
-    accuracy: float
-    targets: int
-    next_loss: float | None
+    loss: float  # masked-LM loss on [MASK] positions
+    unigram: float  # entropy of the same targets, the floor of a model without context
+    accuracy: float  # share of those positions whose token is the most likely one
+    targets: int  # number of those positions
+    next_loss: float | None  # next-sentence prediction; None when no sequence has a pair
     next_accuracy: float | None
+    # The accuracy of always giving the more frequent answer. In short sequences most first spans are a whole
+    # chunk, and what follows such a chunk is random by the rules of Google's code.
     next_majority: float | None
-    sequences: int
+    sequences: int  # how many were read
     tokens: int
-    text_unigram: float | None = None
+    text_unigram: float | None = None  # entropy of the whole text's pieces, where these are known
 
     @property
     def perplexity(self) -> float:

@@ -82,13 +82,7 @@ def _require_masked_lm(model: Bert) -> None:
 def fill_mask(
     run: str | Path, text: str, top: int = 5, engine: str = "auto", threads: int | None = None
 ) -> list[Guesses]:
-    """Run `fill_masks` with the model in a run folder, or in a Hugging Face folder.
-
-    Raises
-    ------
-    InputError
-        When the folder holds no model, the text has no [MASK] or is too long.
-    """
+    """Run `fill_masks` with the model in a run folder, or in a Hugging Face folder; it raises the same."""
     model = Bert.from_pretrained(run, engine, threads=threads)
     return fill_masks(model, Tokenizer.from_pretrained(run), text, top)
 
@@ -136,10 +130,8 @@ def evaluate(
     run : a run folder, or with a corpus any Hugging Face BERT folder.
     corpus : files, folders or globs, read whole; none: the documents that the run held out. One document
         alone, and documents of one sentence each, are measured without next sentences.
-    layout : of the corpus.
     seq_length : of the sequences; the longest that the run was trained on, when left out.
     targets : how many [MASK] positions to score.
-    engine, threads : the engine.
 
     Returns
     -------

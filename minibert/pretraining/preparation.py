@@ -34,19 +34,12 @@ COUNTED_TOKENS = 2**18  # at a time: to count those of each document costs as mu
 
 @dataclass(frozen=True)
 class Text:
-    """A corpus ready to be drawn from.
-
-    Attributes
-    ----------
-    tokenizer : the vocabulary.
-    shards : every document as ids.
-    train_ids, held_out_ids : numbers of the documents to learn from, and of those to be measured on.
-    """
+    """A corpus ready to be drawn from."""
 
     tokenizer: Tokenizer
-    shards: TokenShards
-    train_ids: np.ndarray
-    held_out_ids: np.ndarray
+    shards: TokenShards  # every document as ids
+    train_ids: np.ndarray  # numbers of the documents to learn from
+    held_out_ids: np.ndarray  # and of those to be measured on
 
     def training(self, options: PretrainOptions, seq_length: int) -> Instances:
         """Return the instances of a stage of training."""
@@ -88,10 +81,8 @@ class Text:
 def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text:
     """Prepare vocabulary, shards and split of a run; what its folder already has is taken from there.
 
-    Parameters
-    ----------
-    run : the run folder; the tokenizer's files and `shards/` are written into it. Of shards that
-        `minibert data` made, `shards/` only says where they are.
+    The tokenizer's files and `shards/` are written into it. Of shards that `minibert data` made, `shards/`
+    only says where they are.
     """
     tokenizer = _vocabulary(options, run, show)
     if options.shards:

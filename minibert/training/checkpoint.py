@@ -47,21 +47,13 @@ _NAME = re.compile(r"step-(\d+)\.safetensors")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What stands in one file.
+    """What stands in one file."""
 
-    Attributes
-    ----------
-    params : the parameters, of a BERT with its head or of a tagger of LSTMs.
-    m, v : (N,) the optimizer's moments.
-    updates : number of updates the optimizer has made.
-    state : what the run stored beside them, some or all of `STATE`, as JSON gives it back.
-    """
-
-    params: FlatParameters
-    m: np.ndarray
+    params: FlatParameters  # of a BERT with its head or of a tagger of LSTMs
+    m: np.ndarray  # (N,) the optimizer's moments
     v: np.ndarray
-    updates: int
-    state: dict[str, Any]
+    updates: int  # how many the optimizer has made
+    state: dict[str, Any]  # what the run stored beside them, some or all of `STATE`, as JSON gives it back
 
 
 def checkpoint_path(folder: str | Path, step: int) -> Path:

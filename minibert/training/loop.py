@@ -61,39 +61,23 @@ class State:
 
 @dataclass(frozen=True)
 class Loop:
-    """How far, how fast, and what to do on the way.
+    """How far, how fast, and what to do on the way."""
 
-    Attributes
-    ----------
-    total_steps : the step to end with.
-    rate : learning rate of each step, from 0.
-    accumulate : micro-batches a step.
-    folder : where checkpoints go.
-    save_seconds, save_steps : a checkpoint after so long, and every so many steps (0: never).
-    keep : how many checkpoints are kept.
-    evaluate_steps, evaluate_at_end : call `evaluate` every so many steps (0: never), and after the last one.
-    evaluate : returns metrics to record, of the held-out text for instance.
-    after_checkpoint : called after every checkpoint.
-    operations : the useful ones of a batch, in floating point.
-    from_weights : how to start a new run from the weights of a checkpoint; "" where there is no way.
-    review_step, review : call `review` after this step (None: never); it returns the batches and the loop to
-        go on with.
-    """
-
-    total_steps: int
-    rate: Callable[[int], float]
-    folder: Path
-    accumulate: int = 1
-    save_seconds: float = 300.0
-    save_steps: int = 0
-    keep: int = 2
-    evaluate_steps: int = 0
-    evaluate_at_end: bool = False
-    evaluate: Callable[[State], dict[str, float]] | None = None
+    total_steps: int  # the step to end with
+    rate: Callable[[int], float]  # learning rate of each step, from 0
+    folder: Path  # where checkpoints go
+    accumulate: int = 1  # micro-batches a step
+    save_seconds: float = 300.0  # a checkpoint after so long
+    save_steps: int = 0  # and every so many steps; 0: never
+    keep: int = 2  # how many checkpoints are kept
+    evaluate_steps: int = 0  # call `evaluate` every so many steps; 0: never
+    evaluate_at_end: bool = False  # and after the last one
+    evaluate: Callable[[State], dict[str, float]] | None = None  # returns metrics, of held-out text perhaps
     after_checkpoint: Callable[[State], None] | None = None
-    operations: Callable[[Batch], float] | None = None
-    from_weights: str = "--model with this folder"
-    review_step: int | None = None
+    operations: Callable[[Batch], float] | None = None  # the useful ones of a batch, in floating point
+    from_weights: str = "--model with this folder"  # how to start a run from a checkpoint's; "": no way
+    review_step: int | None = None  # call `review` after this step; None: never
+    # Returns the batches and the loop to go on with.
     review: Callable[[State], tuple[Iterable[tuple[Batch, Any]], "Loop"]] | None = None
 
 

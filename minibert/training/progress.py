@@ -32,7 +32,7 @@ class Progress:
         )
         self._lines = show and self._bar.disable  # no terminal
         self._total, self._done = total, 0
-        self._began = self._said = time.monotonic()
+        self._began = self._shown = time.monotonic()
 
     def __enter__(self) -> "Progress":
         return self
@@ -45,8 +45,8 @@ class Progress:
         self._done += count
         self._bar.update(count)
         now = time.monotonic()
-        if self._lines and now - self._said > QUIET_SECONDS:
-            self._said = now
+        if self._lines and now - self._shown > QUIET_SECONDS:
+            self._shown = now
             rate = self._done / (now - self._began)
             share, left = "", ""
             if self._total and self._done:

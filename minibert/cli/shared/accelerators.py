@@ -28,37 +28,33 @@ def add_accelerators(parser: Any, options: type[RunOptions]) -> None:
     """Add their group of flags."""
     group = parser.add_argument_group("devices, with --engine jax")
     add_options(group, options, "devices", "fsdp", "recompute")
-    group.add_argument(
-        "--coordinator",
-        metavar="HOST:PORT",
-        help="address at which process 0 of a run on many machines listens; auto, without the two flags "
-        "below: SLURM, Kubernetes, Open MPI or the TPUs supply all three",
+    text = (
+        "address at which process 0 of a run on many machines listens; auto, without the two flags below: "
+        "SLURM, Kubernetes, Open MPI or the TPUs supply all three"
     )
+    group.add_argument("--coordinator", metavar="HOST:PORT", help=text)
     add_number(group, "--processes", "number of processes")
     add_number(group, "--process-id", "number of this process, from 0", metavar="I")
 
 
 def join_processes(arguments: argparse.Namespace, engine: str) -> None:
-    """Make this process one of many, if the command line says so.
-
-    Raises
-    ------
-    InputError
-        When it says so in part, something impossible, or of another engine than JAX.
-    """
-    flags = {"--coordinator": arguments.coordinator, "--processes": arguments.processes}
-    flags["--process-id"] = arguments.process_id
+    """Make this process one of many, if the command line says so; raise InputError where it can't be."""
+    flags = {
+        "--coordinator": arguments.coordinator,
+        "--processes": arguments.processes,
+        "--process-id": arguments.process_id,
+    }
     given = [flag for flag, value in flags.items() if value is not None]
     if not given:
         return
-    said = " and ".join(f"{flag} {flags[flag]}" for flag in given)
+    shown = " and ".join(f"{flag} {flags[flag]}" for flag in given)
     if engine != "jax":
-        raise InputError(f"{said} is for --engine jax; leave it out or choose that.")
+        raise InputError(f"{shown} is for --engine jax; leave it out or choose that.")
     if given == ["--coordinator"] and arguments.coordinator == CLUSTER:
         engines.join(CLUSTER)
         return
     if lacking := " and ".join(flag for flag in flags if flag not in given):
-        raise InputError(f"{said} needs {lacking} too; give all three, or --coordinator auto.")
+        raise InputError(f"{shown} needs {lacking} too; give all three, or --coordinator auto.")
     coordinator, processes, number = flags.values()
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:

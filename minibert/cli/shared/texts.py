@@ -13,39 +13,27 @@ from minibert.errors import InputError
 from minibert.reading import PIECE_BYTES, byte_pieces, decoded, whole_lines
 
 STANDARD_INPUT = "-"
+Progress = Callable[[int], None] | None
 
 
 def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> None:
-    """Add TEXT and --file.
-
-    Parameters
-    ----------
-    parser : of the command.
-    text : what TEXT is.
-    pairs : what to say of pairs of texts in a file.
-    """
-    parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help=f"{text} (default: the lines of the standard input)"
-    )
-    parser.add_argument(
-        "--file",
-        action="append",
-        metavar="FILE",
-        help=f"a file of texts, one on each line{pairs}, .gz and .xz too; -: standard input; repeat it for "
-        "more",
-    )
+    """Add TEXT, which is `text`, and --file, whose help speaks of `pairs`."""
+    text = f"{text} (default: the lines of the standard input)"
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
+    text = f"a file of texts, one on each line{pairs}, .gz and .xz too; -: standard input; repeat it for more"
+    parser.add_argument("--file", action="append", metavar="FILE", help=text)
 
 
 def given_texts(
-    arguments: argparse.Namespace, instead: str = "name it with --file FILE", **watched: Callable[[int], None]
+    arguments: argparse.Namespace, instead: str = "name it with --file FILE", progress: Progress = None
 ) -> Iterable[str]:
-    """The texts of the command line or, where there are none, the lines of files or of the standard input.
+    """Return the texts of the command line or, without any, the lines of files or of the standard input.
 
     Parameters
     ----------
     arguments : with `texts` and `file`, as `add_texts` has them.
     instead : what to do with a file that is given as a text; FILE in it becomes the name.
-    watched : `told`, as for `text_lines`.
+    progress : called with the place in the file on the disk, in bytes; for the standard input never.
 
     Raises
     ------
@@ -57,16 +45,11 @@ def given_texts(
     for text in arguments.texts:
         refuse_file(text, instead)
     files = arguments.file or [STANDARD_INPUT]
-    return arguments.texts or chain.from_iterable(text_lines(file, **watched) for file in files)
+    return arguments.texts or chain.from_iterable(text_lines(file, progress) for file in files)
 
 
-def text_lines(file: str, told: Callable[[int], None] = lambda place: None) -> Iterator[str]:
-    """The lines of a UTF-8 file, .gz and .xz too, or of the standard input; empty ones as well.
-
-    Parameters
-    ----------
-    file : its name, "-" for the standard input.
-    told : hears the place on the disk, in bytes; of the standard input nothing.
+def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, .gz and .xz too, or of the standard input; empty ones as well.
 
     Raises
     ------
@@ -77,7 +60,7 @@ def text_lines(file: str, told: Callable[[int], None] = lambda place: None) -> I
         # Line by line: what was typed is answered at once, and what stands before a bad byte is answered.
         name, pieces = "the standard input", iter(lambda: sys.stdin.buffer.readline(PIECE_BYTES), b"")
     else:
-        name, pieces = file, byte_pieces(Path(file), progress=told)
+        name, pieces = file, byte_pieces(Path(file), progress=progress)
     rest = ""
     for piece in decoded(chain(whole_lines(pieces, name), [b""]), name):
         *lines, rest = (rest + piece).split("\n")
@@ -89,10 +72,7 @@ def text_lines(file: str, told: Callable[[int], None] = lambda place: None) -> I
 def refuse_file(text: str | None, instead: str) -> None:
     """Raise InputError where an argument that is taken for a text is the name of a file.
 
-    Parameters
-    ----------
-    text : the argument, if there is one.
-    instead : what to do; FILE in it becomes the name, as a shell wants it.
+    It says what to do `instead`; FILE in that becomes the name, as a shell wants it.
     """
     if text and os.path.isfile(text):
         instead = instead.replace("FILE", shlex.quote(text))
