@@ -58,20 +58,20 @@ def run(arguments: argparse.Namespace) -> int:
     text = arguments.texts[0] if arguments.texts else _text(arguments.file or STANDARD_INPUT)
     engines.limit_threads(arguments.threads)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, arguments.threads)
-    found = answer(model, arguments.question, text, show=not arguments.json)
+    best = answer(model, arguments.question, text, show=not arguments.json)
     # What was decided stands first, whatever has the highest probability.
-    decided = found["begin"], found["end"]
-    answers = sorted(found["n_best"], key=lambda one: (one["begin"], one["end"]) != decided)[: arguments.top]
+    decided = best["begin"], best["end"]
+    answers = sorted(best["n_best"], key=lambda one: (one["begin"], one["end"]) != decided)[: arguments.top]
     if arguments.json:
-        told = {name: value for name, value in found.items() if name not in ("id", "n_best")}
-        emit(json_text({"question": arguments.question, **told, "answers": answers}))
+        kept = {name: value for name, value in best.items() if name not in ("id", "n_best")}
+        emit(json_text({"question": arguments.question, **kept, "answers": answers}))
     else:
-        emit("\n".join(_told(one, text) for one in answers))
+        emit("\n".join(_answer_text(one, text) for one in answers))
     return 0
 
 
 def _text(file: str) -> str:
-    """What a file, or the standard input, says."""
+    """Read a file, or the standard input."""
     name = "the standard input" if file == STANDARD_INPUT else file
     if file == STANDARD_INPUT:
         data = sys.stdin.buffer.read(LARGEST_WHOLE + 1)
@@ -89,8 +89,8 @@ def _text(file: str) -> str:
         ) from None
 
 
-def _told(one: dict[str, Any], text: str) -> str:
-    """An answer with its probability, and below it the passage that it stands in."""
+def _answer_text(one: dict[str, Any], text: str) -> str:
+    """Format an answer with its probability, and below it the passage that it stands in."""
     from minibert.tasks.answering import passage
 
     chance = f"{100 * one['probability']:5.1f}%"

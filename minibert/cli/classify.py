@@ -53,28 +53,28 @@ def run(arguments: argparse.Namespace) -> int:
     ask([])  # which complains of a model that has no classes
     status = 0
     for number, texts in enumerate(pairs, start=1):
-        found = None
+        predicted = None
         try:
-            (found,) = ask([(*texts, None)[:2]])
+            (predicted,) = ask([(*texts, None)[:2]])
         except InputError as error:
             if given:
                 raise
             emit(f"minibert: line {number:,}: {printable(str(error))}", file=sys.stderr)
             status = 1
-        shown = json_text(found, indent=None) if arguments.json else _said(found, in_full=bool(given))
+        shown = json_text(predicted, indent=None) if arguments.json else _line(predicted, in_full=bool(given))
         emit(shown, flush=True)
     warn_of_cuts({"": cuts}, model.config.P)
     return status
 
 
-def _said(found: dict[str, Any] | None, in_full: bool) -> str:
-    """An answer as a person reads it: every class on a line of its own, or the chosen one in one line."""
-    if found is None:
+def _line(predicted: dict[str, Any] | None, in_full: bool) -> str:
+    """Format an answer: every class on a line of its own, or the chosen one in one line."""
+    if predicted is None:
         return ""
-    if "value" in found:
-        return f"{found['value']:.3f}"
-    chances = found["probabilities"]
+    if "value" in predicted:
+        return f"{predicted['value']:.3f}"
+    chances = predicted["probabilities"]
     if not in_full:
-        return f"{printable(found['label'])}\t{chances[found['label']]:.4f}"
+        return f"{printable(predicted['label'])}\t{chances[predicted['label']]:.4f}"
     ordered = sorted(chances, key=lambda label: -chances[label])
     return "\n".join(f"{100 * chances[label]:6.2f}%  {printable(label)}" for label in ordered)

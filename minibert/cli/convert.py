@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
     save = hub.save_tf if arguments.to == "tf" else hub.save_hf
     beside = _files_beside(folder)  # before the folder is begun: an error of reading is not one of writing
-    said = hub.google_differences(config) if arguments.to == "tf" else []
-    said += _complete_tokenizer(beside, folder)
+    notes = hub.google_differences(config) if arguments.to == "tf" else []
+    notes += _complete_tokenizer(beside, folder)
 
     def fill(temporary: Path) -> None:
         save(temporary, config, params, labels, dtype=arguments.dtype, omit=report.missing)
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         "labels": list(labels),
         "missing": list(report.missing),
         "unused": list(report.unused),
-        "notes": [*report.changed, *said],
+        "notes": [*report.changed, *notes],
         "written": written,
     }
     emit(json_text(facts) if arguments.json else _text(facts, dest))
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _files_beside(folder: Path) -> dict[str, bytes]:
-    """What is to go along with a model, by the names of files."""
+    """Read what is to go along with a model, by the names of files."""
     names = (name for name in (*TOKENIZER_FILES, *TASK_FILES) if (folder / name).is_file())
     return {name: b"".join(byte_pieces(folder / name)) for name in names}
 

@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         engine=arguments.engine,
         threads=arguments.threads,
     )
-    figures = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
-    emit(json_text(figures) if arguments.json else metrics_text(figures))
+    values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
+    emit(json_text(values) if arguments.json else metrics_text(values))
     return 0
 
 

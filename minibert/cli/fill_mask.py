@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(masks: Any) -> Iterator[str]:
-    """The guesses, a line each; where there are several [MASK]s, under their numbers."""
+    """Yield the guesses, a line each; where there are several [MASK]s, under their numbers."""
     for number, guesses in enumerate(masks, start=1):
         if len(masks) > 1:
             yield f"[MASK] {number}"

@@ -85,15 +85,15 @@ def run(arguments: argparse.Namespace) -> int:
     from minibert.training.runlog import say
 
     began = time.monotonic()
-    said = given_fields(FinetuneOptions, arguments)
+    given = given_fields(FinetuneOptions, arguments)
     if arguments.resume:
-        options = FinetuneOptions.resumed(Path(arguments.out) / OPTIONS_FILE, **said)
-    elif lacking := [name for name in ("task", "data", "model") if name not in said]:
+        options = FinetuneOptions.resumed(Path(arguments.out) / OPTIONS_FILE, **given)
+    elif lacking := [name for name in ("task", "data", "model") if name not in given]:
         words = ", ".join(name.upper() if name == "task" else f"--{name}" for name in lacking)
         raise InputError(f"minibert finetune needs {words} too, or --resume with the --out of a run.")
     else:
-        options = FinetuneOptions(**said)
-    _check_used(options, said)
+        options = FinetuneOptions(**given)
+    _check_used(options, given)
     join_processes(arguments, options.engine)
     out, show = Path(arguments.out), not arguments.quiet
     try:
@@ -106,15 +106,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_used(options: FinetuneOptions, said: dict[str, Any]) -> None:
-    """Raise InputError when something was said that nothing depends on."""
-    if "width" in said and not options.feature_based:
+def _check_used(options: FinetuneOptions, given: dict[str, Any]) -> None:
+    """Raise InputError when something was given that nothing depends on."""
+    if "width" in given and not options.feature_based:
         raise InputError("--width is of the LSTMs of --feature-based; say which layers they read, too.")
-    if "span_weight" in said and options.feature_based:
+    if "span_weight" in given and options.feature_based:
         raise InputError(
             "--span-weight has no effect on --feature-based, which finds no spans; leave it out."
         )
-    if "attention_dropout" in said and options.feature_based:
+    if "attention_dropout" in given and options.feature_based:
         raise InputError(
             "--attention-dropout has no effect on --feature-based, whose LSTMs do not attend; leave it out."
         )

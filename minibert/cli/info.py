@@ -84,14 +84,14 @@ def _version(library: str) -> str | None:
 
 def _blas() -> str:
     """Name the libraries under NumPy's matrix products as they were loaded, or how NumPy was built."""
-    found = [
+    loaded = [
         f"{one['internal_api']} {one.get('version') or ''} ({one.get('architecture', 'unknown')}), "
         f"{one['num_threads']} thread{'s' * (one['num_threads'] != 1)}"
         for one in engines.blas_libraries()
         if one.get("user_api") == "blas"
     ]
     built = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
-    return "; ".join(found) or f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
+    return "; ".join(loaded) or f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
 
 
 def _engine(name: str) -> str:
@@ -105,18 +105,17 @@ def _engine(name: str) -> str:
 
 def _chosen(name: str, threads: int | None) -> dict[str, Any]:
     """Describe the engine that `--engine` chooses, and how fast the machine lets it be."""
-    ops, found = engines.create(name, threads), {}
+    ops, threads = engines.create(name, threads), threads or cores()
+    facts: dict[str, Any] = {"name": ops.name, "threads": threads}
     if sets := engines.instruction_sets():
         if ops.name == "cpp":
-            found["instruction set"] = ops._run.isa
-        found["instruction sets available"] = ", ".join(sets)
-    threads = threads or cores()
-    found = {"name": ops.name, "threads": threads} | found
+            facts["instruction set"] = ops._run.isa
+        facts["instruction sets available"] = ", ".join(sets)
     for dtype in PEAKS:
         peak = engines.peak(threads, dtype)
         title = f"peak in {dtype}, GFLOP/s"
-        found[title] = round(peak, 1) if peak else "not measured: it needs the kernels in C++"
-    return found
+        facts[title] = round(peak, 1) if peak else "not measured: it needs the kernels in C++"
+    return facts
 
 
 def _jax_devices() -> dict[str, str] | str:

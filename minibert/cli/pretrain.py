@@ -117,13 +117,13 @@ def run(arguments: argparse.Namespace) -> int:
     from minibert.pretraining.run import pretrain, report_text
 
     began = time.monotonic()
-    said = given_fields(PretrainOptions, arguments)
+    given = given_fields(PretrainOptions, arguments)
     text = arguments.corpus or [arguments.shards] * bool(arguments.shards)
     folder = run_folder(arguments.out, arguments.resume, text)
     if arguments.resume:
-        options = PretrainOptions.resumed(folder / "training.json", **said)
+        options = PretrainOptions.resumed(folder / "training.json", **given)
     else:
-        options = PretrainOptions(**said)
+        options = PretrainOptions(**given)
     join_processes(arguments, options.engine)
     report = pretrain(
         options, folder, resume=arguments.resume, show=not arguments.quiet, began=began, trace=arguments.trace
@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_folder(out: str | None, resume: bool, corpus: list[str]) -> Path:
-    """The folder that was named; otherwise a free one in `runs/`, or the latest one there to go on with."""
+    """Return the folder that was named; otherwise a free one in `runs/`, or the latest one there."""
     if out is not None:
         return Path(out)
     if not resume:
@@ -147,14 +147,14 @@ def run_folder(out: str | None, resume: bool, corpus: list[str]) -> Path:
 
 
 def _name(corpus: list[str]) -> str:
-    """What a text is called: the first file or folder of it without suffixes; a glob is its folder."""
+    """Name a text by the first file or folder of it without suffixes; a glob is its folder."""
     parts = Path(os.path.abspath(corpus[0])).parts[1:] if corpus else ()  # "." has a name, too
     names = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
     return next(filter(None, reversed(names)), "books")
 
 
 def _recipe_table() -> str:
-    """The recipes, a line a size, within 80 columns: so numbers below one begin with their point."""
+    """List the recipes, a line a size, within 80 columns: so numbers below one begin with their point."""
     lines = [f"  {'size':<7} {'--lr':<5} --batch-size {'--warmup':<8} --dropout --seq-length"]
     for size, recipe in (RECIPES | {"further": FURTHER}).items():
         rate, warmup, dropout, lengths = (

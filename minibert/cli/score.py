@@ -154,7 +154,7 @@ def run_conll(arguments: argparse.Namespace) -> Scored:
 
 
 def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Gold and predicted tags of each sentence: the last two columns."""
+    """Read gold and predicted tags of each sentence: the last two columns."""
     sentences: list[list[list[str]]] = [[]]
     width = 0
     for number, line in numbered_lines(file):
@@ -176,7 +176,7 @@ def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
-    """Gold and predicted tags of each sentence: the last column of each file, IOB1 as BIO.
+    """Read gold and predicted tags of each sentence: the last column of each file, IOB1 as BIO.
 
     Both columns, or neither where a tag of one is of another scheme: the accuracy compares tag with tag.
     """
@@ -230,33 +230,33 @@ def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], co
 
 
 def _matched(arguments: argparse.Namespace, task: GlueTask, ids: list[str]) -> list[float]:
-    """The predictions in the order of the gold examples, whose ids are given."""
-    found = _submission(arguments.predictions, task)
+    """Return the predictions in the order of the gold examples, whose ids are given."""
+    labels = _submission(arguments.predictions, task)
     for order in (ids, list(map(str, range(len(ids))))):
-        if len(order) == len(found) and found.keys() == set(order):
-            return [found[index] for index in order]
+        if len(order) == len(labels) and labels.keys() == set(order):
+            return [labels[index] for index in order]
     raise InputError(
-        f"{arguments.predictions} has {len(found):,} predictions, {arguments.gold} {len(ids):,} examples; "
+        f"{arguments.predictions} has {len(labels):,} predictions, {arguments.gold} {len(ids):,} examples; "
         "their indices do not match: every example needs one, under its id or its number from 0."
     )
 
 
 def _submission(file: str, task: GlueTask) -> dict[str, float]:
-    """The prediction for each index of a file as GLUE takes it, labels as their numbers."""
+    """Read the prediction for each index of a file as GLUE takes it, labels as their numbers."""
     table = rows(file)
     _, header = next(table, (0, []))
     if [name.strip().lower() for name in header] != HEADER:
         raise InputError(
             f"{file} begins with {shown(header) or 'nothing'}; the columns index and prediction are expected."
         )
-    found: dict[str, float] = {}
+    labels: dict[str, float] = {}
     for line, row in table:
         if len(row) != 2:
             raise InputError(
                 f"{file}, line {line} has {len(row)} columns; an index, a tab and a prediction are expected."
             )
         index, label = row
-        if index in found:
+        if index in labels:
             raise InputError(
                 f"{file}, line {line}: the index {index[:60]!r} has a prediction already; give one each."
             )
@@ -266,12 +266,12 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
             raise InputError(
                 f"{file}, line {line}: {label[:60]!r} is no prediction for {task.title}; give {expected}."
             )
-        found[index] = number
-    return found
+        labels[index] = number
+    return labels
 
 
 def _number(label: str | float, task: GlueTask) -> float:
-    """The place of a label among the task's, or the score that it is; not-a-number for neither."""
+    """Return the place of a label among the task's, or the score that it is; not-a-number for neither."""
     if task.labels:
         return task.labels.index(label) if label in task.labels else math.nan
     try:
@@ -281,7 +281,7 @@ def _number(label: str | float, task: GlueTask) -> float:
 
 
 def _defined(value: Any) -> Any:
-    """The same with null for not-a-number, which JSON does not have."""
+    """Put null for not-a-number, which JSON does not have."""
     if isinstance(value, dict):
         return {name: _defined(inner) for name, inner in value.items()}
     if isinstance(value, list):

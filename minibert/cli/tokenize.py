@@ -48,7 +48,7 @@ class Block(NamedTuple):
     line: int = 0  # lines of the file before it
 
     def place(self, number: int) -> str:
-        """Where one of the texts, or pairs, is from."""
+        """Tell where one of the texts, or pairs, is from."""
         if self.name:
             return f"Line {self.line + number + 1:,} of {self.name}"
         return f"Pair {number + 1:,}"
@@ -93,7 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
         raise InputError(f"--pair takes texts two by two; {len(arguments.texts)} is an odd number.")
-    options = ({"compat": arguments.compat} if arguments.compat else {}) | (CASED if arguments.cased else {})
+    options = CASED if arguments.cased else {}
+    if arguments.compat:
+        options = options | {"compat": arguments.compat}
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)
     if not (arguments.json or arguments.ids):
         emit(f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text")
@@ -114,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
         except LongPair as error:
             raise InputError(f"{block.place(error.pair)} {error.reason}", **error.arguments) from error
         n_invalid += batch.n_invalid
-        for part in _id_lines(batch) if arguments.ids else _told(batch, block, arguments.json):
+        for part in _id_lines(batch) if arguments.ids else _in_full(batch, block, arguments.json):
             emit(part, end="")
         emit(end="", flush=True)
     if n_invalid:
@@ -123,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
-    """The texts of the command line, as the bytes that the shell gave."""
+    """Yield the texts of the command line, as the bytes that the shell gave."""
     texts = [os.fsencode(text) for text in arguments.texts]
     if arguments.strict:
         for number, text in enumerate(texts, 1):
@@ -133,7 +135,7 @@ def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
 
 
 def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
-    """The lines of files, about GROUP_BYTES at a time, or as many as there are when they come slowly."""
+    """Yield the lines of files, about GROUP_BYTES at a time, or as many as there are if they come slowly."""
     first = 0  # texts so far
     for file in arguments.file or [STANDARD_INPUT]:
         typed = file == STANDARD_INPUT
@@ -157,7 +159,7 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
 
 
 def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:
-    """What stands before and after the first tab of each line."""
+    """Split each line at its first tab."""
     parted = [line.partition(b"\t") for line in lines]
     for number, (_, tab, _) in enumerate(parted, n_lines + 1):
         if not tab:
@@ -177,15 +179,15 @@ def _check(data: bytes, name: str, begin: int) -> None:
 
 
 def _id_lines(batch: BatchEncoding) -> Iterator[str]:
-    """The ids of each sequence, a line each."""
+    """Yield the ids of each sequence, a line each."""
     for begin, end in pairwise(batch.cu_seqlens.tolist()):
         for part in range(begin, end, PART):
             yield " " * (part > begin) + " ".join(map(str, batch.ids[part : min(part + PART, end)].tolist()))
         yield "\n"
 
 
-def _told(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
-    """Everything about each sequence, as JSON or as a table."""
+def _in_full(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
+    """Yield everything about each sequence, as JSON or as a table."""
     for number, (encoding, source) in enumerate(zip(batch, batch.source.tolist(), strict=True)):
         if as_json:
             yield from _json(encoding, block.first + source)
@@ -197,7 +199,7 @@ def _told(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
 
 
 def _json(encoding: Encoding, source: int) -> Iterator[str]:
-    """One line; in parts, as a text may have millions of pieces."""
+    """Yield one line; in parts, as a text may have millions of pieces."""
     yield f'{{"source": {source}'
     for name in FIELDS:
         values = getattr(encoding, name)
@@ -211,7 +213,7 @@ def _json(encoding: Encoding, source: int) -> Iterator[str]:
 
 
 def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
-    """A line for each piece."""
+    """Yield a line for each piece."""
     ids, places = np.unique(encoding.ids, return_index=True)
     pieces = {number: encoding.tokens[place] for number, place in zip(ids.tolist(), places, strict=True)}
     widths = [
@@ -233,13 +235,13 @@ def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
 
 
 def _cells(piece: str, number: str, widths: Sequence[int]) -> str:
-    """The first two columns."""
+    """Format the first two columns."""
     piece = printable(piece)
     return f"{piece}{' ' * (widths[0] - _columns(piece))} {number:>{widths[1]}}"
 
 
 def _columns(text: str) -> int:
-    """How wide a text is on a terminal."""
+    """Return how wide a text is on a terminal."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)

@@ -169,7 +169,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _modulus(share: float) -> int:
-    """One line of how many is held out."""
+    """Return n where one line of n is held out."""
     if not 0 <= share <= 0.5:
         raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or up to 0.5.")
     if 0 < share < 2.0**-31:
@@ -178,7 +178,7 @@ def _modulus(share: float) -> int:
 
 
 def _save(tokenizer: Any, report: dict[str, Any], out: Path) -> None:
-    """The vocabulary and its report; a folder that is new appears whole or not at all."""
+    """Write the vocabulary and its report; a folder that is new appears whole or not at all."""
 
     def fill(folder: Path) -> None:
         tokenizer.save_pretrained(folder)

@@ -54,7 +54,7 @@ class RunLog:
             atomic_text(path, "".join(f"{json.dumps(line)}\n" for line in kept))
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(path, "a", encoding="utf-8")
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in __exit__)
             self._events = _event_file(path.parent / "tensorboard", step)
         self._bar = tqdm(
             total=total, initial=step, bar_format=BAR, disable=None if show else True, leave=False

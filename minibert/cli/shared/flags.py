@@ -134,7 +134,7 @@ def given_fields(options: type, arguments: argparse.Namespace) -> dict[str, Any]
     """Return the fields of a run's options that a command line gives."""
     names = {field.name for field in dataclasses.fields(options)}
     given = {name: value for name, value in vars(arguments).items() if name in names}
-    said = {name: value for name, value in given.items() if value is not None and value != []}
-    if (kind := said.get("optimizer")) in ("adamw", "paper"):
-        said |= {"optimizer": "adamw", "bias_correction": kind == "adamw", "google_decay": kind == "paper"}
-    return said
+    chosen = {name: value for name, value in given.items() if value is not None and value != []}
+    if (kind := chosen.get("optimizer")) in ("adamw", "paper"):
+        chosen |= {"optimizer": "adamw", "bias_correction": kind == "adamw", "google_decay": kind == "paper"}
+    return chosen
