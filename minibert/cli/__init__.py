@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from minibert.cli.shared.parser import parse_arguments
 from minibert.errors import STOPPED_BY, InputError, RunError, handle_signals, restore_signals
@@ -58,7 +58,7 @@ def _run(argv: Sequence[str] | None) -> int:
     arguments = parse_arguments(argv)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: _complain(message)
+            warnings.showwarning = cast(Any, lambda message, *_: _complain(message))
             if "device" in arguments:
                 import_module("minibert.engines").force_device(arguments.device)
             status = arguments.run(arguments)

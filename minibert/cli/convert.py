@@ -59,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"{dest} exists and is not empty; choose another --out.")
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
+    assert weights is not None  # they are read
     folder = weights.parent
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
     save = hub.save_tf if arguments.to == "tf" else hub.save_hf

@@ -34,6 +34,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minibert.cli.shared.flags import add_corpus, add_flag, add_layout, add_switches
 from minibert.errors import InputError
 from minibert.files import require_folder
@@ -144,8 +146,9 @@ def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> It
     from minibert.data.shards.joined import open_shards
 
     shards = open_shards(out, tokenizer)
-    instances = Instances(shards, range(shards.n_documents), tokenizer, options, seed)
+    instances = Instances(shards, np.arange(shards.n_documents), tokenizer, options, seed)
     for sequence, _ in islice(instances.stream(), count):
+        assert sequence is not None  # it is for other machines only
         pieces = [tokenizer.vocab[piece] for piece in sequence.input_ids]
         for position, label in zip(sequence.masked_positions, sequence.masked_labels, strict=True):
             pieces[position] += "{" + tokenizer.vocab[label] + "}"

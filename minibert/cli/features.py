@@ -65,12 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
         Progress(size, "bytes" if size else "lines", not arguments.quiet) as progress,
     ):
         written = write_features(extractor, _watched(arguments, progress, size is not None), out)
-    written |= {"out": str(out)}
+    facts = {**written, "out": str(out)}
     if arguments.json:
-        emit(json_text(written))
+        emit(json_text(facts))
     else:
         sizes = "{texts:,} lines, {tokens:,} tokens, {width:,} numbers in a vector: {out}"
-        emit(sizes.format_map(written))
+        emit(sizes.format_map(facts))
     return 0
 
 

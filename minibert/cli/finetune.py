@@ -81,7 +81,8 @@ def add(parser: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Start a run or a sweep, or go on with one."""
-    from minibert.finetuning.run import OPTIONS_FILE, finetune, report_text
+    from minibert.finetuning.run import finetune, report_text
+    from minibert.tasks.stored import OPTIONS_FILE
     from minibert.training.runlog import say
 
     began = time.monotonic()

@@ -105,7 +105,8 @@ def _engine(name: str) -> str:
 
 def _chosen(name: str, threads: int | None) -> dict[str, Any]:
     """Describe the engine that `--engine` chooses, and how fast the machine lets it be."""
-    ops, threads = engines.create(name, threads), threads or cores()
+    ops: Any = engines.create(name, threads)
+    threads = threads or cores()
     facts: dict[str, Any] = {"name": ops.name, "threads": threads}
     if sets := engines.instruction_sets():
         if ops.name == "cpp":

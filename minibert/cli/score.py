@@ -121,8 +121,8 @@ def run_squad(arguments: argparse.Namespace) -> Scored:
     threshold = 1.0 if arguments.threshold is None else arguments.threshold
     if math.isnan(threshold):
         raise InputError("--threshold nan is no number; give one to hold the null odds against.")
-    questions = read(arguments.gold, listed=True)
-    given = {"advice": BY_ID, "largest": LARGEST_WHOLE, "streams": True}
+    questions: list[Any] = read(arguments.gold, listed=True)
+    given: dict[str, Any] = {"advice": BY_ID, "largest": LARGEST_WHOLE, "streams": True}
     predictions = read_json(arguments.predictions, **given)
     odds = read_json(arguments.null_odds, **given) if arguments.null_odds else None
     version = squad.version_of(questions, arguments.version)
@@ -130,10 +130,11 @@ def run_squad(arguments: argparse.Namespace) -> Scored:
     scores = squad.question_scores(questions, predictions, version)
     if odds is not None:
         scores = squad.with_threshold(scores, questions, predictions, odds, threshold)
-    statistics = {
-        name: lambda rows, values=values: 100 * values[rows].mean()
-        for name, values in scores._asdict().items()
-    }
+
+    def percent(values: np.ndarray) -> Statistic:
+        return lambda rows: 100 * values[rows].mean()
+
+    statistics = {name: percent(values) for name, values in scores._asdict().items()}
     missing = sum(question.id not in predictions for question in questions)
     return Scored(
         f"SQuAD {version}, {len(questions):,} questions",
@@ -172,7 +173,8 @@ def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
     filled = list(filter(None, sentences))
     if not filled:
         raise InputError(f"{file} has no line with tags; give a file of tagged words.")
-    return tuple([[word[column] for word in words] for words in filled] for column in (0, 1))
+    gold, predicted = ([[word[column] for word in words] for words in filled] for column in (0, 1))
+    return gold, predicted
 
 
 def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
@@ -189,7 +191,7 @@ def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str
                 f"Sentence {number:,} is {_shown(gold)} in {gold_file} and {_shown(predicted)} in "
                 f"{predicted_file}; give the same sentences in the same order."
             )
-    columns = []
+    columns: list[Any] = []
     for file, sentences in zip((gold_file, predicted_file), files, strict=True):
         tags = [sentence.tags for sentence in sentences]
         if None in tags:
@@ -270,7 +272,7 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
     return labels
 
 
-def _number(label: str | float, task: GlueTask) -> float:
+def _number(label: Any, task: GlueTask) -> float:
     """Return the place of a label among the task's, or the score that it is; not-a-number for neither."""
     if task.labels:
         return task.labels.index(label) if label in task.labels else math.nan

@@ -137,12 +137,13 @@ def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
 def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
     """Yield the lines of files, about GROUP_BYTES at a time, or as many as there are if they come slowly."""
     first = 0  # texts so far
+    stream: Any = sys.stdin.buffer
     for file in arguments.file or [STANDARD_INPUT]:
         typed = file == STANDARD_INPUT
         name = "the standard input" if typed else file
         begin = n_lines = 0
         # What has come so far, again and again: a line that is typed is answered at once.
-        came = iter(lambda: sys.stdin.buffer.read1(GROUP_BYTES), b"")
+        came = iter(lambda: stream.read1(GROUP_BYTES), b"")
         pieces = came if typed else byte_pieces(Path(file), GROUP_BYTES)
         for data in whole_lines(pieces, name, returns=False):
             if arguments.strict:

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     dtypes = [dtype for dtype in PRECISIONS if arguments.dtype in (None, dtype.name)]
     wanted = [(one, dtype) for dtype in dtypes for one in KERNELS]
-    show = (lambda *text, **how: None) if arguments.json else functools.partial(emit, flush=True)
+    show: Any = (lambda *text, **how: None) if arguments.json else functools.partial(emit, flush=True)
     done = []
     for number, (one, dtype) in enumerate(wanted, start=1):
         show(f"{number:>2}/{len(wanted)}  {one.name:<31}{dtype.name}", end="  ")

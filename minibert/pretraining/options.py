@@ -166,7 +166,7 @@ class PretrainOptions(RunOptions):
     def resolved(self) -> "PretrainOptions":
         """Return the same with every `None` that the recipe answers filled in."""
         recipe, lamb = self.recipe, self.optimizer == "lamb"
-        answers = {
+        answers: dict[str, Any] = {
             "size": None if self.model else "tiny",
             "learning_rate": None if recipe is FURTHER else self.rate_from(),
             "seq_length": recipe.seq_length,
@@ -181,8 +181,8 @@ class PretrainOptions(RunOptions):
         if self.steps is None and self.minutes is None:
             answers["minutes"] = MINUTES
         if self.steps and not recipe.seq_length:
-            batch_size = self.batch_size or recipe.batch_size
-            answers["seq_length"] = self.schedule_for(lambda longest: self.steps * batch_size * longest)
+            sequences = self.steps * (self.batch_size or recipe.batch_size)
+            answers["seq_length"] = self.schedule_for(lambda longest: sequences * longest)
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
@@ -219,10 +219,11 @@ class PretrainOptions(RunOptions):
     @property
     def tokens_per_step(self) -> int:
         """Tokens a step, were every sequence full; the same in every stage."""
+        assert self.batch_size is not None  # since the options were resolved
         return self.batch_size * self.longest
 
     @property
-    def dropouts(self) -> dict[str, float]:
+    def dropouts(self) -> dict[str, Any]:
         """Both rates, as a model's configuration has them."""
         attention = self.dropout if self.attention_dropout is None else self.attention_dropout
         return {"hidden_dropout_prob": self.dropout, "attention_probs_dropout_prob": attention}
@@ -246,12 +247,13 @@ class PretrainOptions(RunOptions):
 
     def instance_options(self, seq_length: int) -> InstanceOptions:
         """Return how instances of one stage are made."""
-        own = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
+        own: dict[str, Any] = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
         shared = {field.name for field in dataclasses.fields(InstanceOptions)} - own.keys()
         return InstanceOptions(**own, **{name: getattr(self, name) for name in shared})
 
     def model_config(self, vocab_size: int) -> BertConfig:
         """Return the shape of the model."""
+        assert self.size is not None  # since the options were resolved
         return BertConfig.from_size(
             self.size,
             vocab_size=vocab_size,

@@ -165,7 +165,8 @@ def evaluate(
     with engines.limited_threads(threads, ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of whose documents are held out
             shards = write_shards(sentences(corpus, layout), tokenizer, Path(scratch) / "shards")
-            parts = np.split(np.arange(shards.n_documents), [0])
+            every = np.arange(shards.n_documents)
+            parts = every[:0], every
         elif options is None or not (run / "shards").exists():
             raise no_documents
         else:

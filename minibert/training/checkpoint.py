@@ -81,7 +81,7 @@ def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, st
         "format": FORMAT,
         **params.description,
         "updates": optimizer.updates,
-        "crc32": {name: zlib.crc32(tensor) for name, tensor in tensors.items()},
+        "crc32": {name: zlib.crc32(tensor.data) for name, tensor in tensors.items()},
         "state": state,
     }
     header["crc32"]["header"] = _checksum(json.loads(json.dumps(header)))  # as a reader has it
@@ -189,7 +189,7 @@ def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bo
     if len(kinds) > 1 or tensors["m"].dtype not in (np.float32, np.float64):
         raise ValueError("its buffers are not alike, or no floating-point numbers")
     for name, tensor in tensors.items():
-        if zlib.crc32(tensor) != checksums[name]:
+        if zlib.crc32(tensor.data) != checksums[name]:
             raise ValueError(f"the checksum of {name} differs")
     return own is not None
 
@@ -211,9 +211,9 @@ def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> N
 def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
     """Put a buffer under the names that its header means; ValueError or TypeError where it means none."""
     if header["config"].get("model_type") == bilstm.MODEL_TYPE:
-        config = bilstm.BilstmConfig.from_dict(header["config"])
-        _require_count(flat, bilstm.parameter_table, config, "depth")
-        return bilstm.BilstmParameters(config, flat)
+        tagger = bilstm.BilstmConfig.from_dict(header["config"])
+        _require_count(flat, bilstm.parameter_table, tagger, "depth")
+        return bilstm.BilstmParameters(tagger, flat)
     config = BertConfig.from_dict(header["config"])
     head = header.get("head", PRETRAINING)  # files of version 0.1 know no other
     if not isinstance(head, list | tuple) or not 2 <= len(head) <= 3 or type(head[1]) is not int:

@@ -121,7 +121,7 @@ def train(
         with memory_explained(batch, loop):
             return steps.prepare(batch, loop.accumulate)
 
-    def ahead(batches: Iterable[tuple[Batch, Any]], loop: Loop) -> Iterator[tuple]:
+    def ahead(batches: Iterable[tuple[Batch, Any]], loop: Loop) -> Generator[Any, None, None]:
         return open_ones.enter_context(
             closing(prefetch((batch, prepared(batch, loop), position) for batch, position in batches))
         )
@@ -129,7 +129,7 @@ def train(
     with fetched_at_the_end(steps, state), ExitStack() as open_ones, Interrupt() as interrupt:
         waiting = ahead(batches, loop)
         while state.step < loop.total_steps:
-            if state.step == loop.review_step:
+            if loop.review and state.step == loop.review_step:
                 waiting.close()
                 batches, loop = loop.review(state)
                 waiting = ahead(batches, loop)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tqdm import tqdm
 
@@ -55,7 +55,7 @@ class RunLog:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in __exit__)
-            self._events = _event_file(path.parent / "tensorboard", step)
+            self._events: Any = _event_file(path.parent / "tensorboard", step)
         self._bar = tqdm(
             total=total, initial=step, bar_format=BAR, disable=None if show else True, leave=False
         )
@@ -245,6 +245,8 @@ class NoLog:
 
     def record(self, *_: Any) -> None: ...
 
+    def keep(self) -> None: ...
+
     def end_at(self, total: int) -> None: ...
 
 
@@ -254,7 +256,7 @@ def _no_torch() -> Iterator[None]:
     if "torch" in sys.modules:
         yield
         return
-    sys.modules["torch"] = None
+    sys.modules["torch"] = cast(Any, None)
     try:
         yield
     finally:

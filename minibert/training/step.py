@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from minibert.arrays import Grads, Params
 from minibert.engines.runtime import runtime_of
 from minibert.model.batch import Batch
 from minibert.model.params import FlatParameters
@@ -19,14 +20,14 @@ from minibert.training.optim import Optimizer
 class Objective(Protocol):
     """What is minimised; hashable, so that an engine that compiles does so once for equal objectives."""
 
-    def forward(self, ops: Any, params: dict, batch: Any, step: Any) -> tuple[dict[str, Any], Any]:
+    def forward(self, ops: Any, params: Params, batch: Any, step: Any) -> tuple[dict[str, Any], Any]:
         """Return metrics of a micro-batch, "loss" among them, and what `backward` needs.
 
         Losses are sums weighted by counts of the whole batch, so those of micro-batches add up to its own;
         `step` is where the draws of dropout come from.
         """
 
-    def backward(self, ops: Any, saved: Any, params: dict, grads: dict) -> dict:
+    def backward(self, ops: Any, saved: Any, params: Params, grads: Grads) -> Grads:
         """Add the gradient of the loss to the accumulators, which are consumed and returned."""
 
 
@@ -96,7 +97,8 @@ class HostSteps:
                 clip = ops.clip_factor(norm, optimizer.clip_norm)
                 rule = optimizer.rule(optimizer.updates, rate, clip)
                 buffers = params.flat, grads.flat, optimizer.m, optimizer.v
-                optimizer.update(ops, *map(optimizer.trained, buffers), rule)
+                p, g, m, v = map(optimizer.trained, buffers)
+                optimizer.update(ops, p, g, m, v, rule)
         return {name: float(value) for name, value in (metrics | {"gradient_norm": norm}).items()}
 
     def fetch(self) -> FlatParameters:

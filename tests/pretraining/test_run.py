@@ -22,7 +22,7 @@ from minibert.model.bert import pretraining_loss
 from minibert.model.config import BertConfig
 from minibert.model.params import Parameters, initialise
 from minibert.ops import Ops
-from minibert.pretraining import budget, evaluation, predict as prediction, preparation, run as pretraining
+from minibert.pretraining import budget, evaluation, preparation, run as pretraining
 from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
 from minibert.pretraining.objective import MaskedAndNext, Pretraining
 from minibert.pretraining.options import PretrainOptions
@@ -458,7 +458,6 @@ def test_special_tokens_stay_in_place_where_contexts_are_shuffled(run, monkeypat
         return score(ops, config, params, seen[-1], mask_id)
 
     monkeypatch.setattr(evaluation, "score", watched)
-    monkeypatch.setattr(prediction, "score", watched)
     evaluate(run, targets=50)
     for plain, shuffled in zip(*seen, strict=True):
         assert not np.array_equal(shuffled.input_ids, plain.input_ids)

@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
                 return ", ".join(typed(*one) for one in value.items())
             if name not in flags:
                 return f"{name}={value!r}"
-            flag = (flags[name].option_strings or [flags[name].metavar])[0]
+            flag = str(next(iter(flags[name].option_strings), flags[name].metavar))
             return flag if flags[name].nargs == 0 else f"{flag} {shell(value)}"
 
         def differing(name: str, wished: Any, stored: Any) -> str:
@@ -78,7 +78,7 @@ def shell(value: Any) -> str:
 class Renamed(argparse.Action):
     """A flag of an earlier version: an error that names the one of now."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> NoReturn:
+    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
         parser.error(f"{flag} is now {self.const} (version 0.2)")
 
 
@@ -108,8 +108,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     command = next((word for word in words if word[:1] != "-"), "")
     arguments, left = build_parser(command).parse_known_args(words)
     # argparse takes words without a flag from one place only; those after a flag are left over.
-    many = next((name for name in ("corpus", "texts") if name in arguments), None)
-    if left and (any(word.startswith("-") for word in left) or many is None):
+    many = next((name for name in ("corpus", "texts") if name in arguments), "")
+    if left and (any(word.startswith("-") for word in left) or not many):
         arguments.parser.error(f"{' '.join(left)} is not known here")
     if left:
         setattr(arguments, many, [*getattr(arguments, many), *left])
