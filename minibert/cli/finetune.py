@@ -111,14 +111,11 @@ def _check_used(options: FinetuneOptions, given: dict[str, Any]) -> None:
     """Raise InputError when something was given that nothing depends on."""
     if "width" in given and not options.feature_based:
         raise InputError("--width is of the LSTMs of --feature-based; say which layers they read, too.")
-    if "span_weight" in given and options.feature_based:
-        raise InputError(
-            "--span-weight has no effect on --feature-based, which finds no spans; leave it out."
-        )
-    if "attention_dropout" in given and options.feature_based:
-        raise InputError(
-            "--attention-dropout has no effect on --feature-based, whose LSTMs do not attend; leave it out."
-        )
+    whole_model = {"span_weight": "which finds no spans", "attention_dropout": "whose LSTMs do not attend"}
+    for name, why in whole_model.items():
+        if name in given and options.feature_based:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} has no effect on --feature-based, {why}; leave it out.")
 
 
 def _column(text: str) -> tuple[str, str]:

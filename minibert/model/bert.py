@@ -62,10 +62,7 @@ def encoder(
 ) -> tuple[Array, Saved]:
     """Compute the embeddings, then L layers of attention and feed-forward.
 
-    Parameters
-    ----------
-    ops, config, params, batch, drop : see the module's docstring.
-    rows : (R,) ascending, the rows of the last layer that the heads read; only these are computed. None: all.
+    Of the last layer only the `rows` (R,), ascending, that the heads read are computed. None: all.
     """
     x, saved_embedding = ops.embedding_block(batch, params["embeddings"], config, drop)
 
@@ -121,12 +118,8 @@ def hidden_states(
 ) -> list[Array]:
     """Compute some hidden states; no dropout, nothing kept for backward.
 
-    Parameters
-    ----------
-    ops, config, params, batch : the engine, the model, and what it reads.
-    numbers : which ones; 0 is the output of the embeddings, n that of the n-th layer. Layers above the
-        highest number are not computed.
-    rows : (R,) ascending, the rows of the last layer that are wanted. None: all.
+    Of the `numbers` 0 is the output of the embeddings, n that of the n-th layer; layers above the highest are
+    not computed. `rows` (R,), ascending, are the rows of the last layer that are wanted. None: all.
     """
     x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
     states = {0: ops.upcast(x)} if 0 in numbers else {}

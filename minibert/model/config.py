@@ -65,16 +65,8 @@ class BertConfig:
         for name, value in vars(self).items():
             if isinstance(value, np.generic):
                 object.__setattr__(self, name, value.item())  # as `config.json` has it
-        for name in (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-            *(("trained_length",) if self.trained_length is not None else ()),
-        ):
+        counts = [one.name for one in dataclasses.fields(self) if one.type is int]
+        for name in counts + ["trained_length"] * (self.trained_length is not None):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InputError(f"{name}={value!r} is not a positive whole number; give one.")

@@ -185,15 +185,9 @@ class FlatParameters(ABC):
     table : every parameter, in the order of the buffer.
     flat : (N,) the buffer to use, N being the sum of the table's sizes; zeros of `dtype` when left out.
     dtype : of the zeros.
-
-    Attributes
-    ----------
-    flat : (N,) the buffer.
-    table : as given.
-    config : of the model; its `initializer_range` is the standard deviation of normal initial values.
     """
 
-    config: Any
+    config: Any  # its `initializer_range` is the standard deviation of normal initial values
 
     def __init__(self, table: list[Entry], flat: np.ndarray | None, dtype: Any) -> None:
         self.table = table

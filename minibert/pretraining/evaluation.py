@@ -88,18 +88,9 @@ def scored_positions(visible: np.ndarray, mask_id: int | None) -> np.ndarray:
 
 
 def score(
-    ops: Any,
-    config: BertConfig,
-    params: Params,
-    batches: Iterable[Batch],
-    mask_id: int | None,
+    ops: Any, config: BertConfig, params: Params, batches: Iterable[Batch], mask_id: int | None
 ) -> HeldOut:
-    """Score a model on batches.
-
-    Parameters
-    ----------
-    mask_id : id of [MASK]; None scores every target, as a left-to-right model needs it.
-    """
+    """Score a model on batches; `mask_id` None scores every target, as a left-to-right model needs it."""
     runtime = runtime_of(ops)
     tree = runtime.to_device(params)
     masked, pairs = [_EMPTY], [_EMPTY]  # rows of negative log-likelihood, prediction and label
