@@ -16,9 +16,10 @@ import sys
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -137,14 +138,14 @@ def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
 def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
     """Yield the lines of files, about GROUP_BYTES at a time, or as many as there are if they come slowly."""
     first = 0  # texts so far
-    stream: Any = sys.stdin.buffer
     for file in arguments.file or [STANDARD_INPUT]:
         typed = file == STANDARD_INPUT
         name = "the standard input" if typed else file
         begin = n_lines = 0
-        # What has come so far, again and again: a line that is typed is answered at once.
-        came = iter(lambda: stream.read1(GROUP_BYTES), b"")
-        pieces = came if typed else byte_pieces(Path(file), GROUP_BYTES)
+        if typed:  # what has come so far, again and again: a line is answered at once
+            pieces = iter(partial(cast(Any, sys.stdin.buffer).read1, GROUP_BYTES), b"")
+        else:
+            pieces = byte_pieces(Path(file), GROUP_BYTES)
         for data in whole_lines(pieces, name, returns=False):
             if arguments.strict:
                 _check(data, name, begin)

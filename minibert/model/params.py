@@ -259,10 +259,6 @@ class FlatParameters(ABC):
         places = self._places.values()
         return np.array([(begin, begin + entry.size, entry.decays) for begin, entry in places], np.int64)
 
-    def leaves(self, tree: Params) -> Iterator[Array]:
-        """Return the arrays of a tree like this one, in the order of the buffer."""
-        return (leaf_of(tree, name) for name in self)
-
     def zeros_like(self) -> Self:
         """Return a tree of the same shape and dtype filled with zeros: gradients, moments."""
         return self.like(np.zeros_like(self.flat))

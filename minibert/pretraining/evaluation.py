@@ -51,14 +51,10 @@ class HeldOut:
         """exp(loss)."""
         return float(np.exp(self.loss))
 
-    @property
-    def gain(self) -> float:
-        """Nats under the unigram floor: what context is worth to the model."""
-        return self.unigram - self.loss
-
     def to_dict(self) -> dict[str, Any]:
-        """Return all metrics, for JSON."""
-        return asdict(self) | {"perplexity": self.perplexity, "nats_under_unigram": self.gain}
+        """Return all metrics, for JSON; what context is worth to the model is `nats_under_unigram`."""
+        more = {"perplexity": self.perplexity, "nats_under_unigram": self.unigram - self.loss}
+        return asdict(self) | more
 
 
 def evaluation_batches(instances: Instances, mask_id: int | None, targets: int = TARGETS) -> Iterator[Batch]:
