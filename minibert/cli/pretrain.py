@@ -32,17 +32,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from minibert.cli.shared import flags
 from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
-from minibert.cli.shared.flags import (
-    add_corpus,
-    add_engine,
-    add_json,
-    add_layout,
-    add_optimizer,
-    add_options,
-    add_switches,
-    given_fields,
-)
 from minibert.cli.shared.parser import renamed
 from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
@@ -75,41 +66,41 @@ def add(parser: Any) -> None:
     parser.usage = "minibert pretrain [CORPUS ... | --shards DIR] [--out DIR] [--size NAME] [...]"
     defaults = f"defaults by --size:\n{_recipe_table()}\n"
     parser.epilog = f"{defaults}{LARGE_BATCHES}{ACCELERATORS}\n{parser.epilog}"
-    add_corpus(parser)
+    flags.add_corpus(parser)
     options = PretrainOptions
     group = parser.add_argument_group("the run")
     group.add_argument(
         "--out", metavar="DIR", help="the run folder (default: runs/ and the name of the text)"
     )
-    add_switches(group, resume="continue the run in --out (default: the latest in runs/)")
-    add_options(group.add_mutually_exclusive_group(), options, "minutes", "steps")
-    add_options(group, options, "seed")
-    add_engine(group, default=None)
-    add_options(group, options, "evaluations", "checkpoint_steps", "checkpoint_seconds", "keep")
-    add_switches(
+    flags.add_switches(group, resume="continue the run in --out (default: the latest in runs/)")
+    flags.add_options(group.add_mutually_exclusive_group(), options, "minutes", "steps")
+    flags.add_options(group, options, "seed")
+    flags.add_engine(group, default=None)
+    flags.add_options(group, options, "evaluations", "checkpoint_steps", "checkpoint_seconds", "keep")
+    flags.add_switches(
         group,
         trace="when training ends or is stopped, print the time and speed of each operation; also written to "
         "trace.json in the run folder",
         quiet="show no progress, only the report",
     )
-    add_json(group)
+    flags.add_json(group)
     group = parser.add_argument_group("text and vocabulary")
-    add_layout(group, default=None)
-    add_options(group, options, "shards", "vocab", "vocab_size", "lower_case", "held_out")
+    flags.add_layout(group, default=None)
+    flags.add_options(group, options, "shards", "vocab", "vocab_size", "lower_case", "held_out")
     group = parser.add_argument_group("model")
-    add_options(group, options, "size", "model", "hidden_act", "max_positions", "dropout")
-    add_options(group, options, "attention_dropout", "unigram_bias", "dtype")
+    flags.add_options(group, options, "size", "model", "hidden_act", "max_positions", "dropout")
+    flags.add_options(group, options, "attention_dropout", "unigram_bias", "dtype")
     renamed(group, "--init-from", "--model")
     group = parser.add_argument_group("batches and optimizer")
-    add_options(group, options, "seq_length", "batch_size", "accumulate")
-    add_optimizer(group, "by size", "for thousands of sequences in a step, see below")
-    add_options(group, options, "learning_rate", "warmup", "weight_decay", "clip_norm")
-    add_options(group, options, "beta1", "beta2", "adam_eps")
+    flags.add_options(group, options, "seq_length", "batch_size", "accumulate")
+    flags.add_optimizer(group, "by size", "for thousands of sequences in a step, see below")
+    flags.add_options(group, options, "learning_rate", "warmup", "weight_decay", "clip_norm")
+    flags.add_options(group, options, "beta1", "beta2", "adam_eps")
     add_accelerators(parser, options)
     group = parser.add_argument_group("what is predicted (section 3.1 and Table 8 of the paper)")
-    add_options(group, options, "masked_lm_prob", "mask_rates", "max_predictions_per_seq")
-    add_options(group, options, "whole_word_mask", "dupe_factor", "short_seq_prob")
-    add_options(group, options, "next_sentence", "left_to_right")
+    flags.add_options(group, options, "masked_lm_prob", "mask_rates", "max_predictions_per_seq")
+    flags.add_options(group, options, "whole_word_mask", "dupe_factor", "short_seq_prob")
+    flags.add_options(group, options, "next_sentence", "left_to_right")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -117,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minibert.pretraining.run import pretrain, report_text
 
     began = time.monotonic()
-    given = given_fields(PretrainOptions, arguments)
+    given = flags.given_fields(PretrainOptions, arguments)
     text = arguments.corpus or [arguments.shards] * bool(arguments.shards)
     folder = run_folder(arguments.out, arguments.resume, text)
     if arguments.resume:

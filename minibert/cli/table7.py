@@ -14,14 +14,7 @@ examples:
 import argparse
 from typing import Any
 
-from minibert.cli.shared.flags import (
-    add_engine,
-    add_flag,
-    add_json,
-    add_number,
-    add_switches,
-    given_fields,
-)
+from minibert.cli.shared import flags
 from minibert.errors import InputError
 from minibert.terminal import emit, json_text
 
@@ -36,20 +29,20 @@ def add(parser: Any) -> None:
     parser.add_argument("--data", metavar="DIR", required=True, help="folder of CoNLL-2003")
     parser.add_argument("--model", metavar="MODEL", required=True, help="a BERT to start from")
     parser.add_argument("--out", metavar="DIR", required=True, help="folder for the table and its runs")
-    add_flag(parser, "--width", "units of an LSTM in each direction", 768)
+    flags.add_flag(parser, "--width", "units of an LSTM in each direction", 768)
     text = "learn from about this many (default: all)"
-    add_number(parser, "--train-sentences", text, dest="train_examples")
+    flags.add_number(parser, "--train-sentences", text, dest="train_examples")
     text = "measure on about this many (default: all)"
-    add_number(parser, "--dev-sentences", text, dest="dev_examples")
-    add_flag(parser, "--seeds", "trainings in each row", 3)
+    flags.add_number(parser, "--dev-sentences", text, dest="dev_examples")
+    flags.add_flag(parser, "--seeds", "trainings in each row", 3)
     text = f"only this one of {', '.join(ROWS)}; repeat the flag for more (default: all)"
     parser.add_argument("--row", action="append", choices=ROWS, metavar="ROW", help=text)
-    add_number(parser, "--epochs", "epochs of each training (default: those of its recipe)", type=float)
+    flags.add_number(parser, "--epochs", "epochs of each training (default: those of its recipe)", type=float)
     text = "with the document around a sentence, or without"
-    add_flag(parser, "--task", text, "ner", choices=("ner", "ner-sentences"))
-    add_switches(parser, quiet="show no progress")
-    add_engine(parser)
-    add_json(parser)
+    flags.add_flag(parser, "--task", text, "ner", choices=("ner", "ner-sentences"))
+    flags.add_switches(parser, quiet="show no progress")
+    flags.add_engine(parser)
+    flags.add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.seeds < 1:
         raise InputError(f"--seeds {arguments.seeds} leaves nothing to train; give at least 1.")
-    options = FinetuneOptions(**given_fields(FinetuneOptions, arguments))
+    options = FinetuneOptions(**flags.given_fields(FinetuneOptions, arguments))
     rows, seeds = arguments.row or ROWS, range(arguments.seeds)
     try:
         results = table7(options, arguments.out, seeds=seeds, rows=rows, show=not arguments.quiet)

@@ -18,15 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.shared.flags import (
-    add_core,
-    add_corpus,
-    add_flag,
-    add_json,
-    add_number,
-    add_switches,
-    invalid_text,
-)
+from minibert.cli.shared import flags
 from minibert.errors import InputError
 from minibert.files import atomic_text, require_folder, write_folder_atomically
 from minibert.terminal import emit, json_text
@@ -50,7 +42,7 @@ LEARNING = {  # what the flags are where they are not given
 def add(parser: Any) -> None:
     """Add the flags of the command."""
     parser.usage = "minibert vocab [CORPUS ...] (--out DIR | --report-on PATH) [--vocab-size N] [...]"
-    add_corpus(parser)
+    flags.add_corpus(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--out", metavar="DIR", help="the folder to write into")
     text = "learn nothing; measure this vocabulary on the text"
@@ -62,7 +54,7 @@ def add(parser: Any) -> None:
         ("min_frequency", "neighbours that are rarer are never joined"),
         ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
-        add_number(group, _flag(name), f"{text} (default: {LEARNING[name]})")
+        flags.add_number(group, _flag(name), f"{text} (default: {LEARNING[name]})")
     text = (
         "a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with a "
         "punctuation mark first, a special token like [ENTITY]; repeat the flag for more"
@@ -71,15 +63,15 @@ def add(parser: Any) -> None:
     text = "join the neighbours that raise the likelihood of the text most, or the most frequent ones"
     text += f" (default: {LEARNING['objective']})"
     group.add_argument("--objective", choices=tuple(OTHER), help=text)
-    add_switches(group, cased="keep case and accents")
+    flags.add_switches(group, cased="keep case and accents")
     group = parser.add_argument_group("text and report")
     text = "of the lines, rounded to one line of n, only measured on; 0: learn from all, measure nothing"
-    add_flag(group, "--held-out", text, 0.02, metavar="SHARE")
+    flags.add_flag(group, "--held-out", text, 0.02, metavar="SHARE")
     text = "don't learn by the other objective to compare with"
     group.add_argument("--no-comparison", action="store_true", help=text)
-    add_switches(group, strict="stop at the first byte that is not UTF-8")
-    add_json(group)
-    add_core(parser)
+    flags.add_switches(group, strict="stop at the first byte that is not UTF-8")
+    flags.add_json(group)
+    flags.add_core(parser)
 
 
 def _flag(name: str) -> str:
@@ -137,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
         **core,
     )
     if counted.n_invalid:
-        warnings.warn(invalid_text(counted.n_invalid), stacklevel=1)
+        warnings.warn(flags.invalid_text(counted.n_invalid), stacklevel=1)
 
     def learn(objective: str, size: int) -> Tokenizer:
         return learn_tokenizer(
