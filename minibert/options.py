@@ -46,7 +46,7 @@ def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
     Parameters
     ----------
     default : its default value.
-    help : what the command line says of it.
+    help : its description on the command line.
     rules : what its value has to be.
     shown : of its flag, where name, type and default do not say it: `flag`, `metavar`, `choices`, `both_ways`
         (--flag and --no-flag), `numbers` (several, and what they are), `default` in words.
@@ -173,16 +173,16 @@ class RunOptions:
             When there is no such file or it is not one of these.
         """
         try:
-            found = read_json(path, advice="name the folder of a run")
+            stored = read_json(path, advice="name the folder of a run")
         except MissingFile as error:
             raise InputError(
                 f"{path} is missing: there is no run to go on with; leave out --resume."
             ) from error
         try:
-            found = {cls.RENAMED.get(name, name): value for name, value in found.items()}
-            if wrong := misfit_of(cls, found):
+            stored = {cls.RENAMED.get(name, name): value for name, value in stored.items()}
+            if wrong := misfit_of(cls, stored):
                 raise InputError(wrong)
-            return cls(**cls._meant(found))
+            return cls(**cls._meant(stored))
         except InputError as error:
             reason = str(error).rstrip(".")
             raise InputError(

@@ -1,4 +1,4 @@
-"""What a trained run says: guesses for [MASK], and its metrics on a text."""
+"""What a trained run predicts: guesses for [MASK], and its metrics on a text."""
 
 import tempfile
 from collections.abc import Iterator

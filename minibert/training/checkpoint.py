@@ -90,7 +90,7 @@ def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, st
 
 
 def _checksum(header: dict[str, Any]) -> int:
-    """Compute the checksum of what a header says, however it is spelt; its own must not be in it."""
+    """Compute the checksum of a header's values, however they are spelt; its own must not be among them."""
     return zlib.crc32(json.dumps(header, sort_keys=True).encode())
 
 
@@ -164,9 +164,9 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             f"{path} holds no training state; it is not a checkpoint of minibert. "
             "To start from its weights, use --model with its folder."
         )
-    found = header.get("format") if isinstance(header, dict) else None
-    if found != FORMAT:
-        raise InputError(f"{path} has format {found!r}, not {FORMAT!r}; use the version that wrote it.")
+    written = header.get("format") if isinstance(header, dict) else None
+    if written != FORMAT:
+        raise InputError(f"{path} has format {written!r}, not {FORMAT!r}; use the version that wrote it.")
     return header, tensors
 
 
@@ -261,12 +261,12 @@ def latest(
     paths = checkpoints(folder)
     for path in reversed(paths):
         try:
-            found = load_checkpoint(path, None, warn, numbers)
+            checkpoint = load_checkpoint(path, None, warn, numbers)
         except InputError as error:
             warn(f"Passed over a damaged checkpoint: {error}")
         else:
-            _require_config(path, found.params.config, config)
-            return found
+            _require_config(path, checkpoint.params.config, config)
+            return checkpoint
     if paths:
         raise RunError(
             f"None of the {len(paths)} checkpoints in {folder} can be read; start "

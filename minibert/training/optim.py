@@ -18,7 +18,7 @@ class Optimizer(ABC):
 
     Parameters
     ----------
-    flat : (N,) the parameters; only their shape and dtype are looked at.
+    flat : (N,) the parameters; only their shape and dtype are used.
     ranges : (K,2) or (K,3) int64, rows [begin, end) of the buffer, with what a subclass has to know of each.
     beta1, beta2 : decay of the running means of the gradient and of its square.
     eps : added to the square root of the second moment, not under it.

@@ -26,7 +26,7 @@ SPEEDS = {  # as they are recorded, and as they are shown
     "peak_share": "{:.0%} of peak",
 }
 BAR = "{n_fmt}/{total_fmt}  {remaining} left{postfix}"
-QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two looks of TensorBoard
+QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two flushes for TensorBoard
 tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-C then leaves none
 
 
@@ -75,7 +75,7 @@ class RunLog:
                 self.keep()
         finally:
             for file in filter(None, (self._file, self._events)):
-                with suppress(OSError):  # what a full disk did not take was said when it was written
+                with suppress(OSError):  # what a full disk did not take was reported when it was written
                     file.close()
 
     def record(self, step: int, values: dict[str, float]) -> None:
@@ -190,9 +190,9 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     lines = []
     for line in b"".join(byte_pieces(Path(folder) / METRICS, streams=False)).split(b"\n"):
         with suppress(ValueError):
-            found = parse_json(line.decode("utf-8"))
-            if fits(found, dict[str, float]) and fits(found, {"step": int}):
-                lines.append(found)
+            values = parse_json(line.decode("utf-8"))
+            if fits(values, dict[str, float]) and fits(values, {"step": int}):
+                lines.append(values)
     return lines
 
 

@@ -84,13 +84,13 @@ class HostSteps:
         """Take one step: gradients, their norm, clipping, update."""
         ops, params, grads, optimizer = self.ops, self.params, self.grads, self.optimizer
         metrics: dict[str, Any] = {}
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the loop says so
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the loop reports it
             ops.zero(grads.flat)
             for batch in micro_batches:
-                found, saved = self.objective.forward(ops, params.tree, batch, number)
+                values, saved = self.objective.forward(ops, params.tree, batch, number)
                 self.objective.backward(ops, saved, params.tree, grads.tree)
                 del saved  # before the next micro-batch makes its own
-                metrics = {name: metrics.get(name, 0) + value for name, value in found.items()}
+                metrics = {name: metrics.get(name, 0) + value for name, value in values.items()}
             norm = ops.global_norm(optimizer.trained(grads.flat))
             if math.isfinite(metrics["loss"]) and math.isfinite(norm):
                 optimizer.updates += 1
