@@ -130,8 +130,10 @@ def evaluate(
     run : a run folder, or with a corpus any Hugging Face BERT folder.
     corpus : files, folders or globs, read whole; none: the documents that the run held out. One document
         alone, and documents of one sentence each, are measured without next sentences.
+    layout : of the corpus.
     seq_length : of the sequences; the longest that the run was trained on, when left out.
     targets : how many [MASK] positions to score.
+    engine, threads : the engine.
 
     Returns
     -------

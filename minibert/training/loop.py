@@ -75,7 +75,7 @@ class Loop:
     evaluate: Callable[[State], dict[str, float]] | None = None  # returns metrics, of held-out text perhaps
     after_checkpoint: Callable[[State], None] | None = None
     operations: Callable[[Batch], float] | None = None  # the useful ones of a batch, in floating point
-    from_weights: str = "--model with this folder"  # how to start a run from a checkpoint's; "": no way
+    from_weights: str = "--model with this folder"  # how a new run starts from these; "": it can't
     review_step: int | None = None  # call `review` after this step; None: never
     # Returns the batches and the loop to go on with.
     review: Callable[[State], tuple[Iterable[tuple[Batch, Any]], "Loop"]] | None = None
