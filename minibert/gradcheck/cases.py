@@ -1,48 +1,144 @@
-"""What a gradient check checks: every operation that has a backward, and every loss, with inputs to call it.
+"""What a gradient check checks: an operation or a loss, with inputs of some size to call it.
 
 Sizes are ugly on purpose (nothing divides anything, sequences of one token, nothing masked), and every row of
 a loss has a weight of its own: a fault must have nowhere to hide.
 """
 
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from minibert.gradcheck.losses import pretraining_losses, task_losses
-from minibert.gradcheck.operations import heads, primitives, sublayers
-from minibert.gradcheck.shapes import (
-    SIZES,
-    Arrays,
-    Case,
-    Size,
-    config_of,
-    dropout_of,
-    random_batch,
-    random_parameters,
-    random_task_batch,
-)
+from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.model.config import BertConfig
+from minibert.model.head_kinds import KINDS, LABELS
+from minibert.model.params import PRETRAINING, FlatParameters, Head, Parameters
 
-__all__ = [
-    "SIZES",
-    "Arrays",
-    "Case",
-    "Size",
-    "cases",
-    "config_of",
-    "dropout_of",
-    "random_batch",
-    "random_parameters",
-    "random_task_batch",
-]
+Arrays = dict[str, Any]
 
 
-def cases(size: Size, seed: int = 0) -> list[Case]:
-    """Build every operation and every loss at one size, with inputs drawn from `seed`."""
-    rng = np.random.default_rng(seed)
-    batch = random_batch(size, size.M, rng)
-    parameters = random_parameters(config_of(size), rng)
-    return [
-        *primitives(size, batch, rng),
-        *sublayers(size, batch, parameters, rng),
-        *heads(size, batch, parameters, rng),
-        *pretraining_losses(size, parameters, rng),
-        *task_losses(size, rng),
-    ]
+class Size(NamedTuple):
+    """A shape to check at: lengths of the sequences, and the letters of the model."""
+
+    lengths: tuple[int, ...]
+    H: int
+    A: int
+    F: int
+    V: int
+    M: int
+
+
+SIZES = {
+    "ugly": Size((1, 2, 7, 13, 7, 31), H=24, A=3, F=37, V=99, M=9),
+    "aligned": Size((16, 16, 16, 16), H=32, A=2, F=64, V=128, M=8),
+}
+
+
+class Case(NamedTuple):
+    """One operation, what it is called with, and how to call it and its backward."""
+
+    operation: str  # a method of `Ops`, or a function of `bert`, `heads` or `bilstm`
+    variant: str  # what is particular about this case
+    inputs: Arrays  # float64; their gradients come back fresh
+    params: Arrays  # float64, by name; their gradients are accumulated
+    forward: Callable[..., tuple[Any, Any]]  # (ops, inputs, tree of params) -> y, saved
+    backward: Callable[..., tuple[Any, Any]]  # (ops, dy, saved, params, grads) -> gradients of inputs, grads
+    unseen: tuple[str, ...] = ()  # arguments that the result does not depend on, whatever their value
+
+    @property
+    def label(self) -> str:
+        """As the proof sheet names it."""
+        return f"{self.operation} {self.variant}".strip()
+
+    @property
+    def arguments(self) -> Arrays:
+        """Inputs and parameters together."""
+        return self.inputs | self.params
+
+
+def random_batch(size: Size, M: int, rng: np.random.Generator, next_sentence: bool = True) -> Batch:
+    """Draw tokens with M masked positions; in turn sequences are not asked, IsNext and NotNext."""
+    T, begins = sum(size.lengths), np.cumsum([0, *size.lengths])
+    masked = rng.permutation(T)[:M]
+    sequences = []
+    for number, (begin, length) in enumerate(zip(begins, size.lengths, strict=False)):
+        positions = np.sort(masked[(masked >= begin) & (masked < begin + length)]) - begin
+        sequences.append(
+            Sequence(
+                input_ids=rng.integers(size.V, size=length),
+                token_type_ids=np.arange(length) * 2 // length,
+                masked_positions=positions,
+                masked_labels=rng.integers(size.V, size=len(positions)),
+                next_sentence_label=number % 3 - 1 if next_sentence else -1,
+            )
+        )
+    batch = Batch.pack(sequences)
+    return dataclasses.replace(
+        batch,
+        masked_weights=batch.masked_weights * rng.uniform(0.5, 1.5, batch.M),
+        next_sentence_weights=batch.next_sentence_weights * rng.uniform(0.5, 1.5, batch.S),
+    )
+
+
+def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: float = 0.4) -> TaskBatch:
+    """Draw tokens and labels for a head; pairs of sequences for a choice, tags for some tokens."""
+
+    def sequence(length: int) -> Sequence:
+        segments = np.arange(length) * 2 // length
+        return Sequence(rng.integers(size.V, size=length), segments)
+
+    def label(length: int, rows: int) -> Any:
+        if kind.label_shape:
+            return np.sort(rng.integers(length, size=kind.label_shape))
+        if kind.reads == LABELS:
+            return rng.integers(head.outputs, size=rows)
+        is_class = kind.label_dtype == "int32"
+        return rng.integers(max(2, head.outputs)) if is_class else rng.standard_normal()
+
+    features, kind = [], KINDS[head.kind]
+    together = 2 if head.kind == "choice" else 1
+    for begin in range(0, len(size.lengths), together):
+        lengths = size.lengths[begin : begin + together]
+        rows = np.flatnonzero(rng.random(lengths[0]) < tagged) if kind.reads == LABELS else None
+        sequences = tuple(map(sequence, lengths))
+        features.append(Feature(sequences, label(lengths[0], 0 if rows is None else len(rows)), rows))
+    batch = TaskBatch.pack_features(features, head)
+    uneven = rng.uniform(0.5, 1.5, len(batch.label_weights))
+    return dataclasses.replace(batch, label_weights=batch.label_weights * uneven)
+
+
+def config_of(size: Size, **fields: Any) -> BertConfig:
+    """Configure two layers of that size, unless `fields` say something else."""
+    shape = {
+        "vocab_size": size.V,
+        "hidden_size": size.H,
+        "num_hidden_layers": 2,
+        "num_attention_heads": size.A,
+        "intermediate_size": size.F,
+        "max_position_embeddings": max(size.lengths),
+    }
+    return BertConfig(**shape | fields)
+
+
+def random_parameters(config: BertConfig, rng: np.random.Generator, head: Head = PRETRAINING) -> Parameters:
+    """Draw parameters in general position: no bias is zero, no scale is one, activations are of order one."""
+    return in_general_position(Parameters(config, dtype=np.float64, head=head), rng)
+
+
+def in_general_position(parameters: FlatParameters, rng: np.random.Generator) -> Any:
+    """Draw the values of parameters so."""
+    parameters.flat[:] = 0.3 * rng.standard_normal(len(parameters.flat))
+    for entry in parameters.table:
+        if entry.initial == "ones":
+            parameters[entry.name][...] += 1
+    return parameters
+
+
+def dropout_of(ops: Any, batch: Batch) -> Any:
+    """Draw a batch's dropout at two rates, which differ so that they can't be mixed up unnoticed."""
+    return ops.dropout(batch, 0.1, 0.2, seed=3, step=11)
+
+
+def no_dropout(ops: Any, batch: Batch) -> None:
+    """Give no dropout, in place of `dropout_of`."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from minibert.engines.runtime import runtime_of
-from minibert.gradcheck.shapes import (
+from minibert.gradcheck.cases import (
     Arrays,
     Case,
     Size,

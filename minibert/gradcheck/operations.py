@@ -5,18 +5,34 @@ from typing import Any
 
 import numpy as np
 
-from minibert.gradcheck.shapes import (
-    Arrays,
-    Case,
-    Size,
-    config_of,
-    dropout_of,
-    no_dropout,
-    random_batch,
-)
+from minibert.gradcheck.cases import Arrays, Case, Size, config_of, dropout_of, no_dropout, random_batch
 from minibert.model.batch import Batch
 from minibert.model.config import BertConfig
 from minibert.model.params import Parameters, lstm_table
+
+
+def _case(
+    operation: str, variant: str, inputs: Arrays, params: Arrays, given: Callable[..., Any], *form: Any
+) -> Case:
+    """Build the case of a method of `Ops`; what has parameters is called as a block is.
+
+    Parameters
+    ----------
+    given : `given(ops, params)` returns what the method is called with behind its inputs.
+    form : what its backward is called with behind everything else.
+    """
+
+    def forward(ops: Any, inputs: Arrays, tree: Any) -> tuple[Any, Any]:
+        return getattr(ops, operation)(*inputs.values(), *given(ops, tree))
+
+    def backward(ops: Any, dy: Any, saved: Any, tree: Any, grads: Any) -> tuple[Any, Any]:
+        method = getattr(ops, f"{operation}_backward")
+        if not params:
+            return method(dy, saved, *form), grads
+        gradients = method(dy, saved, tree, grads, *form)
+        return gradients if inputs else ((), gradients)
+
+    return Case(operation, variant, inputs, params, forward, backward)
 
 
 def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
@@ -30,14 +46,10 @@ def _called_alike(size: Size, batch: Batch, rng: np.random.Generator) -> list[Ca
     found = []
 
     def add(operation: str, variant: str, inputs: Arrays, *extra: Any, form: tuple[Any, ...] = ()) -> None:
-        def forward(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
-            more = (dropout_of(ops, batch) if one is dropout_of else one for one in extra)
-            return getattr(ops, operation)(*inputs.values(), *more)
+        def given(ops: Any, _: Any) -> list[Any]:
+            return [dropout_of(ops, batch) if one is dropout_of else one for one in extra]
 
-        def backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Arrays) -> tuple[Any, Arrays]:
-            return getattr(ops, f"{operation}_backward")(dy, saved, *form), grads
-
-        found.append(Case(operation, variant, inputs, {}, forward, backward))
+        found.append(_case(operation, variant, inputs, {}, given, *form))
 
     add("linear", "", {"x": draw((T, H)), "weight": draw((H, F)), "bias": draw(F)})
     for form in ("erf", "tanh"):
@@ -69,40 +81,32 @@ def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> lis
     T, S, H, F, V = batch.T, batch.S, size.H, size.F, size.V
     draw = rng.standard_normal
 
+    targets = draw(S)
+
+    def squared_error(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
+        predictions = inputs["predictions"]
+        return ops.mean_squared_error(predictions, ops.cast(targets, predictions.dtype))
+
+    def squared_error_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
+        return ops.mean_squared_error_backward(dy, saved), grads
+
     def dropped(ops: Any, x: Any) -> Any:
         return x * ops.dropout_mask(dropout_of(ops, batch), 2, x.shape[1], x.dtype)
 
-    targets = draw(S)
+    def dropped_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
+        return dropped(ops, dy), grads  # drawn anew: the same bits
+
+    def embedding(ops: Any, _: Any, params: Any) -> tuple[Any, Any]:
+        return ops.embedding(batch.input_ids, params["table"])
+
+    def embedding_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
+        return (), {"table": ops.embedding_backward(dy, saved, grads["table"])}
+
+    predictions, x, table = {"predictions": draw(S)}, {"x": draw((T, F))}, {"table": draw((V, H))}
     return [
-        Case(
-            "mean_squared_error",
-            "",
-            {"predictions": draw(S)},
-            {},
-            lambda ops, inputs, _: ops.mean_squared_error(
-                inputs["predictions"], ops.cast(targets, inputs["predictions"].dtype)
-            ),
-            lambda ops, dy, saved, _, grads: (ops.mean_squared_error_backward(dy, saved), grads),
-        ),
-        Case(
-            "dropout_mask",
-            "",
-            {"x": draw((T, F))},
-            {},
-            lambda ops, inputs, _: (dropped(ops, inputs["x"]), ()),
-            lambda ops, dy, saved, _, grads: (dropped(ops, dy), grads),  # drawn anew: the same bits
-        ),
-        Case(
-            "embedding",
-            "",
-            {},
-            {"table": draw((V, H))},
-            lambda ops, _, params: ops.embedding(batch.input_ids, params["table"]),
-            lambda ops, dy, saved, _, grads: (
-                (),
-                {"table": ops.embedding_backward(dy, saved, grads["table"])},
-            ),
-        ),
+        Case("mean_squared_error", "", predictions, {}, squared_error, squared_error_backward),
+        Case("dropout_mask", "", x, {}, lambda ops, x, _: (dropped(ops, x["x"]), ()), dropped_backward),
+        Case("embedding", "", {}, table, embedding, embedding_backward),
     ]
 
 
@@ -111,43 +115,23 @@ def sublayers(size: Size, batch: Batch, parameters: Parameters, rng: np.random.G
     x = {"x": rng.standard_normal((batch.T, size.H))}
 
     def embedding(variant: str, drop: Callable[..., Any]) -> Case:
-        return Case(
-            "embedding_block",
-            variant,
-            {},
-            _below(parameters, "embeddings"),
-            lambda ops, _, params: ops.embedding_block(batch, params, config_of(size), drop(ops, batch)),
-            lambda ops, dy, saved, params, grads: (
-                (),
-                ops.embedding_block_backward(dy, saved, params, grads),
-            ),
-        )
+        def given(ops: Any, params: Any) -> tuple[Any, ...]:
+            return batch, params, config_of(size), drop(ops, batch)
+
+        return _case("embedding_block", variant, {}, _below(parameters, "embeddings"), given)
 
     def attention(variant: str, drop: Callable[..., Any], config: BertConfig, rows: Any = None) -> Case:
-        return Case(
-            "attention_block",
-            variant,
-            x,
-            _below(parameters, "layers.1.attention"),
-            lambda ops, inputs, params: ops.attention_block(
-                inputs["x"], params, batch.cu_seqlens, config, drop(ops, batch), 1, rows
-            ),
-            lambda ops, dy, saved, params, grads: ops.attention_block_backward(dy, saved, params, grads),
-        )
+        def given(ops: Any, params: Any) -> tuple[Any, ...]:
+            return params, batch.cu_seqlens, config, drop(ops, batch), 1, rows
+
+        return _case("attention_block", variant, x, _below(parameters, "layers.1.attention"), given)
 
     def feed_forward(variant: str, drop: Callable[..., Any], config: BertConfig) -> Case:
-        return Case(
-            "feed_forward_block",
-            variant,
-            x,
-            _below(parameters, "layers.1.feed_forward"),
-            lambda ops, inputs, params: ops.feed_forward_block(
-                inputs["x"], params, config, drop(ops, batch), 1
-            ),
-            lambda ops, dy, saved, params, grads: ops.feed_forward_block_backward(
-                dy, saved, params, grads, config
-            ),
-        )
+        def given(ops: Any, params: Any) -> tuple[Any, ...]:
+            return params, config, drop(ops, batch), 1
+
+        params = _below(parameters, "layers.1.feed_forward")
+        return _case("feed_forward_block", variant, x, params, given, config)
 
     plain, causal = config_of(size), config_of(size, is_decoder=True)
     tanh = config_of(size, hidden_act="gelu_new")
@@ -193,24 +177,16 @@ def _bilstm(
     x: Arrays, size: Size, batch: Batch, rng: np.random.Generator, variant: str, drop: Callable[..., Any]
 ) -> Case:
     """Stack two bidirectional LSTMs."""
-    table = lstm_table(size.H, size.M)
-    return Case(
-        "bilstm_block",
-        variant,
-        x,
-        {entry.name: 0.3 * rng.standard_normal(entry.shape) for entry in table},
-        lambda ops, inputs, params: ops.bilstm_block(
-            inputs["x"], params["lstm"], batch.cu_seqlens, drop(ops, batch), 7
-        ),
-        lambda ops, dy, saved, params, grads: _under(
-            "lstm", ops.bilstm_block_backward(dy, saved, params["lstm"], grads["lstm"])
-        ),
-    )
+    params = {one.name: 0.3 * rng.standard_normal(one.shape) for one in lstm_table(size.H, size.M)}
 
+    def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
+        return ops.bilstm_block(inputs["x"], params["lstm"], batch.cu_seqlens, drop(ops, batch), 7)
 
-def _under(name: str, gradients: tuple[Any, Any]) -> tuple[Any, Any]:
-    dx, grads = gradients
-    return dx, {name: grads}
+    def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
+        dx, lstm = ops.bilstm_block_backward(dy, saved, params["lstm"], grads["lstm"])
+        return dx, {"lstm": lstm}
+
+    return Case("bilstm_block", variant, x, params, forward, backward)
 
 
 def heads(size: Size, batch: Batch, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
@@ -236,13 +212,8 @@ def heads(size: Size, batch: Batch, parameters: Parameters, rng: np.random.Gener
         return Case("masked_lm_head", variant, x, params, forward, backward)
 
     return [
-        Case(
-            "pooler",
-            "",
-            x,
-            _below(parameters, "pooler"),
-            lambda ops, inputs, params: ops.pooler(inputs["x"], batch.cu_seqlens[:-1], params),
-            lambda ops, dy, saved, params, grads: ops.pooler_backward(dy, saved, params, grads),
+        _case(
+            "pooler", "", x, _below(parameters, "pooler"), lambda _, params: (batch.cu_seqlens[:-1], params)
         ),
         masked_lm("", batch),
         masked_lm("M=1", random_batch(size, 1, rng)),

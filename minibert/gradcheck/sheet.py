@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.errors import InputError
-from minibert.gradcheck.cases import SIZES, Arrays, Case, Size, cases
-from minibert.model.params import nest
+from minibert.gradcheck.cases import SIZES, Arrays, Case, Size, config_of, random_batch, random_parameters
+from minibert.gradcheck.losses import pretraining_losses, task_losses
+from minibert.gradcheck.operations import heads, primitives, sublayers
+from minibert.model.params import leaf_of, nest
 from minibert.ops import Ops
 
 STEP = 2.0**-100  # 8e-31; a power of two: to multiply and to divide by it rounds nothing
@@ -37,11 +39,7 @@ ROUNDING_BOUNDS = (
 ENGINE_FACTOR = 2  # another order of summation or another exponential errs as much, in another direction
 # In eps, on top of it.
 ENGINE_FLOORS = (
-    (
-        "_loss",
-        8,
-        "where a few rows are all there is, NumPy's own error may be half of the usual in every draw",
-    ),
+    ("_loss", 8, "with a few rows alone, NumPy's own error may be half of the usual in every draw"),
     ("", 4, "where NumPy only copies, its own error is zero"),
 )
 # How many roundings an error is the root mean square over: of the arguments as they are, and of nearby ones.
@@ -76,13 +74,18 @@ class Row(NamedTuple):
     verdict: str  # "ok" or "FAIL"
 
 
-class Located(NamedTuple):
-    """One element of a gradient, and what the complex step says it should be."""
-
-    argument: str
-    place: tuple[int, ...]
-    gradient: float
-    derivative: float
+def cases(size: Size, seed: int = 0) -> list[Case]:
+    """Build every operation and every loss at one size, with inputs drawn from `seed`."""
+    rng = np.random.default_rng(seed)
+    batch = random_batch(size, size.M, rng)
+    parameters = random_parameters(config_of(size), rng)
+    return [
+        *primitives(size, batch, rng),
+        *sublayers(size, batch, parameters, rng),
+        *heads(size, batch, parameters, rng),
+        *pretraining_losses(size, parameters, rng),
+        *task_losses(size, rng),
+    ]
 
 
 def proof_sheet(
@@ -107,21 +110,17 @@ def proof_sheet(
     InputError
         When one of `operations` is not on the sheet.
     """
-    wanted = None if operations is None else set(operations)
-    known = {case.operation for shape in sizes.values() for case in cases(shape, seed)}
-    if wanted is not None and (unknown := wanted - known):
+    every = [(size, case) for size, shape in sizes.items() for case in cases(shape, seed)]
+    known = {case.operation for _, case in every}
+    wanted = known if operations is None else set(operations)
+    if unknown := wanted - known:
         raise InputError(
             f"$operation is not on the sheet; choose from {', '.join(sorted(known))}.",
             operation=", ".join(sorted(unknown)),
         )
-    engines = list(engines)
-    lines = [
-        check(engines, case, dtype, size, seed)
-        for size, shape in sizes.items()
-        for case in cases(shape, seed)
-        if wanted is None or case.operation in wanted
-        for dtype in dtypes
-    ]
+    engines, dtypes = list(engines), list(dtypes)
+    chosen = [(size, case, dtype) for size, case in every if case.operation in wanted for dtype in dtypes]
+    lines = [check(engines, case, dtype, size, seed) for size, case, dtype in chosen]
     return [row for rows_of_engine in zip(*lines, strict=True) for row in rows_of_engine]
 
 
@@ -130,10 +129,11 @@ def check(
 ) -> list[Row]:
     """Check one operation in one precision: a line for each engine."""
     if dtype == "float64":
-        errors = [
-            worst([value_error(engine, case), *gradient_errors(engine, case, seed).values()])
-            for engine in engines
-        ]
+        exact = _result(Ops(), case, case.arguments)
+        errors = []
+        for engine in engines:
+            error = distance(_result(engine, case, case.arguments), exact)
+            errors.append(worst([error, *gradient_errors(engine, case, seed).values()]))
         bounds = [_first_match(COMPLEX_STEP_BOUNDS, case.operation)] * len(engines)
     else:
         plain, *errors = rounding_errors([Ops(), *engines], case, dtype, seed)
@@ -158,11 +158,6 @@ def format_sheet(rows: list[Row]) -> str:
     return "\n".join([*text, "", last])
 
 
-def value_error(engine: Ops, case: Case) -> float:
-    """Measure how far an engine's result is from the reference's, in float64."""
-    return distance(_result(engine, case, case.arguments), _result(Ops(), case, case.arguments))
-
-
 def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:
     """Measure the error of each argument's gradient, and of all of them together (under "all").
 
@@ -181,23 +176,6 @@ def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:
         return _ratio(abs(along - directional_derivative(case, u, v)), size)
 
     return {name: error([name]) for name in gradients if name not in case.unseen} | {"all": error(gradients)}
-
-
-def locate(engine: Ops, case: Case, seed: int = 0) -> Located:
-    """Find the element whose gradient is furthest from its derivative, where the worst argument fails."""
-    errors = gradient_errors(engine, case, seed)
-    known = [name for name in case.arguments if name in errors]
-    argument = max(known, key=lambda name: np.nan_to_num(errors[name], nan=np.inf))
-    u = upstream(case, np.random.default_rng(seed))
-    gradient = engine_gradients(engine, case, case.arguments, u)[argument]
-    derivative = np.empty(gradient.shape)
-    for index in np.ndindex(gradient.shape):
-        direction = np.zeros(gradient.shape)
-        direction[index] = 1
-        derivative[index] = directional_derivative(case, u, {argument: direction})
-    difference = np.nan_to_num(np.abs(gradient - derivative), nan=np.inf)
-    index = tuple(int(i) for i in np.unravel_index(difference.argmax(), gradient.shape))
-    return Located(argument, index, float(gradient[index]), float(derivative[index]))
 
 
 def upstream(case: Case, rng: np.random.Generator) -> np.ndarray:
@@ -229,7 +207,7 @@ def engine_gradients(engine: Ops, case: Case, arguments: Arrays, u: np.ndarray) 
         fresh, totals = case.backward(engine, u, saved, params, totals)
     fresh = fresh if isinstance(fresh, tuple) else (fresh,)
     gradients = {name: np.asarray(one) for name, one in zip(inputs, fresh, strict=True)}
-    return gradients | {name: np.asarray(_leaf(totals, name)) / 2 for name in case.params}
+    return gradients | {name: np.asarray(leaf_of(totals, name)) / 2 for name in case.params}
 
 
 def rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, seed: int = 0) -> list[float]:
@@ -295,12 +273,6 @@ def _result(ops: Ops, case: Case, arguments: Arrays) -> np.ndarray:
 def _split(case: Case, arguments: Arrays) -> tuple[Arrays, Any]:
     """Return inputs by name, and the tree of parameters."""
     return {n: arguments[n] for n in case.inputs}, nest({n: arguments[n] for n in case.params})
-
-
-def _leaf(tree: Any, name: str) -> Any:
-    for step in name.split("."):
-        tree = tree[int(step) if step.isdigit() else step]
-    return tree
 
 
 def _norm(arrays: Iterable[np.ndarray]) -> float:

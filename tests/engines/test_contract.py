@@ -13,13 +13,12 @@ from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
 from minibert.gradcheck.cases import (
     SIZES,
-    cases,
     config_of,
     dropout_of,
     random_batch,
     random_parameters,
 )
-from minibert.gradcheck.sheet import upstream
+from minibert.gradcheck.sheet import cases, upstream
 from minibert.model import bert
 from minibert.model.params import nest
 from minibert.ops import Ops

@@ -10,12 +10,11 @@ from objectives import update_once
 from minibert import engines
 from minibert.gradcheck.cases import (
     SIZES,
-    cases,
     config_of,
     random_parameters,
     random_task_batch,
 )
-from minibert.gradcheck.sheet import check, distance
+from minibert.gradcheck.sheet import cases, check, distance
 from minibert.model import bert, heads
 from minibert.model.params import Head, initialise
 from minibert.ops import Ops

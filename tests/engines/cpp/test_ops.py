@@ -13,8 +13,8 @@ from training_cases import LARGE, loss_and_gradients, losses_of_training, model_
 from minibert import engines
 from minibert.engines.hardware import MOST_THREADS
 from minibert.errors import InputError
-from minibert.gradcheck.cases import SIZES, cases, dropout_of
-from minibert.gradcheck.sheet import proof_sheet
+from minibert.gradcheck.cases import SIZES, dropout_of
+from minibert.gradcheck.sheet import cases, proof_sheet
 from minibert.model import bert
 from minibert.model.batch import Batch, Sequence
 from minibert.model.config import BertConfig

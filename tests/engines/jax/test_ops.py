@@ -15,14 +15,13 @@ from planted import plant
 from minibert.gradcheck.cases import (
     SIZES,
     Size,
-    cases,
     config_of,
+    in_general_position,
     random_batch,
     random_parameters,
     random_task_batch,
 )
-from minibert.gradcheck.shapes import in_general_position
-from minibert.gradcheck.sheet import check, distance, engine_gradients, upstream
+from minibert.gradcheck.sheet import cases, check, distance, engine_gradients, upstream
 from minibert.model import bilstm
 from minibert.model.batch import VectorBatch
 from minibert.model.params import Head, nest
@@ -501,13 +500,12 @@ def test_held_out_figures_are_numpy_s():
     assert found == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("least", [1, 8])
-def test_sizes_are_few_and_at_most_a_quarter_larger(least):
+def test_sizes_are_few_and_at_most_a_quarter_larger():
     counts = range(1, 5000)
-    sizes = [jax_rows.rounded(count, least) for count in counts]
-    assert all(count <= size <= max(least, 1.25 * count) for count, size in zip(counts, sizes, strict=True))
+    sizes = [jax_rows.rounded(count) for count in counts]
+    assert all(count <= size <= 1.25 * count for count, size in zip(counts, sizes, strict=True))
     assert sizes == sorted(sizes)
-    assert [jax_rows.rounded(size, least) for size in sizes] == sizes
+    assert [jax_rows.rounded(size) for size in sizes] == sizes
     assert len(set(sizes)) <= 4 * 13
 
 
