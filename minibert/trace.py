@@ -6,15 +6,15 @@ inside an operation is counted there and nowhere else. Operations and bytes come
 the arrays alone.
 """
 
-import functools
 import inspect
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial, wraps
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
 GLUE = ("layers", "layers_backward", "cast")
 OUTSIDE, ITSELF = "outside (data, files, Python)", "this trace itself"
 SMALL = 0.005  # share of the time under which rows are shown together
+SUMMED = ("calls", "seconds", "operations", "moved", "share")
 
 Arguments = dict[str, Any]
 
@@ -84,46 +85,27 @@ TABLES = {
 }
 
 
-class Row(NamedTuple):
-    """One operation in one direction, all its calls together.
-
-    Attributes
-    ----------
-    op, direction : its name; forward, backward or update, or "" for what is none of these.
-    calls : how often it ran.
-    seconds : in it, but in no other operation that has a row.
-    share : of the time that was watched.
-    operations : floating-point operations of matrix products, the useful ones.
-    moved : bytes read and written, every array once.
-    """
+@dataclass
+class Row:
+    """One operation in one direction, all its calls together."""
 
     op: str
-    direction: str
-    calls: int
-    seconds: float
-    share: float
-    operations: int
-    moved: int
+    direction: str = ""  # forward, backward or update, or "" for what is none of these
+    calls: int = 0
+    seconds: float = 0.0  # in it, but in no other operation that has a row
+    operations: int = 0  # floating-point operations of matrix products, the useful ones
+    moved: int = 0  # bytes read and written, every array once
+    share: float = 0.0  # of the time that was watched
 
     @property
     def gflops(self) -> float:
-        """Giga floating-point operations a second."""
+        """Return giga floating-point operations a second."""
         return self.operations / max(1e-12, self.seconds) / 1e9
 
     @property
     def gigabytes(self) -> float:
-        """Giga bytes a second."""
+        """Return giga bytes a second."""
         return self.moved / max(1e-12, self.seconds) / 1e9
-
-
-@dataclass
-class _Sum:
-    """What a row adds up."""
-
-    calls: int = 0
-    seconds: float = 0.0
-    operations: int = 0
-    moved: int = 0
 
 
 @dataclass
@@ -137,15 +119,10 @@ class _Frame:
 
 
 class Trace:
-    """What was seen; made by `watch`.
-
-    Attributes
-    ----------
-    seconds : how long the engine was watched; it grows until then.
-    """
+    """What was seen; made by `watch`."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, str], _Sum] = {}
+        self._sums: dict[tuple[str, str], Row] = {}
         self._running: list[_Frame] = []
         self._forward: dict[int, int] = {}  # id of what was saved -> operations of who saved it
         self._itself = 0.0
@@ -154,29 +131,25 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """How long the engine has been watched."""
+        """Return how long the engine was watched, or has been until now."""
         return (self._ended or perf_counter()) - self._began
 
     def as_one(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Give a function a row of its own, which takes in every operation it calls."""
 
-        @functools.wraps(function)
+        @wraps(function)
         def whole(*args: Any, **kwargs: Any) -> Any:
-            return self._timed((op, ""), function, args, kwargs, None, closed=True)
+            return self._timed((op, ""), partial(function, *args, **kwargs), None)
 
         return whole
 
     def rows(self) -> list[Row]:
         """List what took longest first; at the end what is in no operation."""
         total = self.seconds
-        found = [
-            Row(*key, s.calls, s.seconds, s.seconds / total, s.operations, s.moved)
-            for key, s in self._sums.items()
-        ]
-        found.sort(key=lambda row: -row.seconds)
+        found = sorted(self._sums.values(), key=lambda row: -row.seconds)
         rest = max(0.0, total - self._itself - sum(row.seconds for row in found))
-        outside = [(ITSELF, self._itself), (OUTSIDE, rest)]
-        return found + [Row(name, "", 0, seconds, seconds / total, 0, 0) for name, seconds in outside]
+        outside = [Row(ITSELF, seconds=self._itself), Row(OUTSIDE, seconds=rest)]
+        return [replace(row, share=row.seconds / total) for row in found + outside]
 
     def table(self, peak: float | None = None) -> str:
         """Write the rows as a table.
@@ -189,20 +162,19 @@ class Trace:
         shown = [row for row in rows if row.calls == 0 or row.share >= SMALL]
         small = [row for row in rows if row not in shown]
         if small:
-            sums = [sum(column) for column in list(zip(*small, strict=True))[2:]]
-            shown.insert(len(shown) - 2, Row(f"{len(small)} others, each under {SMALL:.1%}", "", *sums))
-        total = Row("all", "", 0, self.seconds, 1.0, sum(row.operations for row in rows), 0)
+            sums = {name: sum(getattr(row, name) for row in small) for name in SUMMED}
+            shown.insert(len(shown) - 2, Row(f"{len(small)} others, each under {SMALL:.1%}", **sums))
+        operations = sum(row.operations for row in rows)
+        total = Row("all", seconds=self.seconds, operations=operations, share=1.0)
         head = ["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]
         lines = [head, *(_cells(row, peak) for row in [*shown, total])]
         if peak is None:
             lines = [line[:6] + line[7:] for line in lines]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = [str.ljust] * 2 + [str.rjust] * (len(widths) - 2)
+        cells = (zip(aligned, line, widths, strict=True) for line in lines)
         return "\n".join(
-            "  ".join(
-                align(cell, width) for align, cell, width in zip(aligned, line, widths, strict=True)
-            ).rstrip()
-            for line in lines
+            "  ".join(align(cell, width) for align, cell, width in line).rstrip() for line in cells
         )
 
     def save(self, path: str | Path, **facts: Any) -> None:
@@ -226,48 +198,34 @@ class Trace:
     def _around(
         self, name: str, function: Callable[..., Any], names: Sequence[str], kernel: bool, saves: bool
     ) -> Callable[..., Any]:
-        """Watch an operation.
-
-        Parameters
-        ----------
-        names : of its arguments.
-        kernel : whether it writes into arguments, not into new arrays.
-        saves : whether it returns (y, saved).
-        """
+        """Watch an operation; a kernel writes into its arguments, and what `saves` returns (y, saved)."""
 
         def work(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> tuple[int, int]:
             given = dict(zip(names, args, strict=False)) | kwargs
             try:
                 return self._operations(name, given, result), _moved(name, given, result, kernel, saves)
-            except KeyError:  # an argument goes by another name: a figure less, but the run goes on
+            except KeyError:  # an argument goes by another name: a number less, but the run goes on
                 return 0, 0
 
-        @functools.wraps(function)
+        @wraps(function)
         def seen(*args: Any, **kwargs: Any) -> Any:
-            return self._timed(self._key(name), function, args, kwargs, work)
+            call = partial(function, *args, **kwargs)
+            return self._timed(self._key(name), call, partial(work, args, kwargs))
 
         return seen
 
-    def _timed(
-        self,
-        key: tuple[str, str],
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        work: Callable[..., Any] | None,
-        closed: bool = False,
-    ) -> Any:
+    def _timed(self, key: tuple[str, str], call: Callable[[], Any], work: Callable[..., Any] | None) -> Any:
         """Call a function, and add what it took to the row of `key`."""
         came = perf_counter()
         caller = self._running[-1] if self._running else None
         if caller and caller.closed:
-            return function(*args, **kwargs)
-        frame = _Frame(key, closed=closed)
+            return call()
+        frame = _Frame(key, closed=work is None)
         self._running.append(frame)
-        own = self._sums[key] = self._sums.get(key) or _Sum()
+        own = self._sums[key] = self._sums.get(key) or Row(*key)
         began = perf_counter()
         try:
-            result = function(*args, **kwargs)
+            result = call()
         finally:
             ended = perf_counter()
             self._running.pop()
@@ -277,7 +235,7 @@ class Trace:
                 caller.leaf = False
                 caller.inside += ended - came
         if frame.leaf and work:
-            operations, moved = work(args, kwargs, result)
+            operations, moved = work(result)
             own.operations += operations
             own.moved += moved
         left = perf_counter()
@@ -287,7 +245,7 @@ class Trace:
         return result
 
     def _key(self, name: str) -> tuple[str, str]:
-        """Name and direction of the row that a call belongs to."""
+        """Return name and direction of the row that a call belongs to."""
         caller = self._running[-1].key[1] if self._running else ""
         if name in UPDATES:
             return name, UPDATE

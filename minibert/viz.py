@@ -16,8 +16,11 @@ INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
 PIECE_COLOURS = ("#dbe7f3", "#f6e3c5", "#dcefd9", "#f3d9e1", "#e4def2")
 ROW_CHARACTERS = 60  # of pieces in a row
 REPORTED = {  # of a report of pre-training
-    **{"held_out": {"loss": float, "unigram": float}, "stages": list[tuple[int, int]]},
-    **{"steps": int, "tokens": int, "size": str},
+    "held_out": {"loss": float, "unigram": float},
+    "stages": list[tuple[int, int]],
+    "steps": int,
+    "tokens": int,
+    "size": str,
 }
 STAGE_WIDTH = 56.0  # points that "length 512" takes, with some room
 
@@ -177,13 +180,15 @@ def draw_pieces(tokenizer: Any, text: str) -> Any:
     tokenizer : a `Tokenizer`.
     text : any text.
     """
+    from matplotlib.patches import Rectangle
+
     rows = _rows_of_pieces(tokenizer.encode(text), tokenizer.vocab)
     figure = _new_figure(9, 0.75 * len(rows))
     axes = figure.subplots()
     for height, row in enumerate(rows):
         for piece, number, word, left, width in row:
             box = {"facecolor": PIECE_COLOURS[word % len(PIECE_COLOURS)], "edgecolor": "white"}
-            axes.add_patch(_rectangle(left, -height, width, box))
+            axes.add_patch(Rectangle((left, -height), width, 0.9, **box))
             axes.text(
                 left + width / 2, 0.62 - height, piece, ha="center", va="center", family="monospace",
                 parse_math=False,
@@ -209,12 +214,6 @@ def _rows_of_pieces(ids: Sequence[int], vocab: Sequence[str]) -> list[list[tuple
         rows[-1].append((piece, number, word, left, width))
         left += width
     return rows
-
-
-def _rectangle(left: float, bottom: float, width: float, style: dict[str, Any]) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((left, bottom), width, 0.9, **style)
 
 
 def _new_figure(width: float, height: float) -> Any:
