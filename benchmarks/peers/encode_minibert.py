@@ -23,7 +23,7 @@ class Minibert:
     ) -> None:
         engines.keep_freed_memory()
         ops = engines.create(engine, threads, dtype)
-        self._limits = engines.limit_threads(threads, ops)
+        self._limits = engines.limited_threads(threads, ops)
         self._model = Bert(config, Parameters(config, flat), ops)
         self._batch = batch
 

@@ -47,7 +47,7 @@ class Reference(Contestant):
         super().__init__("float32", threads)
         engines.keep_freed_memory()
         self._ops: Ops = engines.create(engine, threads)
-        self._limits = engines.limit_threads(threads, self._ops)
+        self._limits = engines.limited_threads(threads, self._ops)
         self._float = np.dtype(dtype)
 
     def choose(self, case: Case, rounded_to: str = "float32") -> None:

@@ -16,7 +16,7 @@ class Minibert(Runner):
     def __init__(self, course: Course, threads: int, engine: str, dtype: str) -> None:
         engines.keep_freed_memory()
         self._ops = engines.create(engine, threads, dtype)
-        self._limits = engines.limit_threads(threads, self._ops)
+        self._limits = engines.limited_threads(threads, self._ops)
         super().__init__(course, course.task(self._ops, dtype))
         state, self._taken = self.task.start(), 0
         objective = self.task.objective(state.params.config)

@@ -30,7 +30,7 @@ class Minibert:
     ) -> None:
         engines.keep_freed_memory()
         self._ops = engines.create(engine, threads, dtype, **extras)
-        self._limits = engines.limit_threads(threads, self._ops)
+        self._limits = engines.limited_threads(threads, self._ops)
         options = PretrainOptions(seed=3, bias_correction=True)
         task = Pretraining(options, None, self._ops)
         params = Parameters(config, flat)

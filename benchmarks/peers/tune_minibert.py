@@ -18,7 +18,7 @@ class Minibert(Tuner):
         super().__init__(epoch)
         engines.keep_freed_memory()
         self._ops, self._head = engines.create(engine, threads, dtype), epoch.head
-        self._limits = engines.limit_threads(threads, self._ops)
+        self._limits = engines.limited_threads(threads, self._ops)
         options = FinetuneOptions(
             task="none", data="", model="", seed=SEED, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM,
             adam_eps=EPS, dropout=epoch.dropout, dtype=dtype,

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     for text in arguments.texts:
         refuse_file(text, "name it with --file FILE to ask about that")
     text = arguments.texts[0] if arguments.texts else _text(arguments.file or STANDARD_INPUT)
-    engines.limit_threads(arguments.threads)
+    engines.limited_threads(arguments.threads)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, arguments.threads)
     best = answer(model, arguments.question, text, show=not arguments.json)
     # What was decided stands first, whatever has the highest probability.

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.seed < 0:
         raise InputError(f"--seed {arguments.seed} is negative; give 0 or more.")
-    engines.limit_threads(arguments.threads or 1)  # small matrices only suffer from more
+    engines.limited_threads(arguments.threads or 1)  # small matrices only suffer from more
     rows = gradcheck.proof_sheet(
         [engines.create(arguments.engine, arguments.threads)],
         dtypes=(arguments.dtype,) if arguments.dtype else ("float64", "float32"),

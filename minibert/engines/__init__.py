@@ -4,7 +4,6 @@ from minibert.engines.hardware import (
     blas_libraries,
     instruction_sets,
     keep_freed_memory,
-    limit_threads,
     limited_threads,
     peak,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "instruction_sets",
     "join",
     "keep_freed_memory",
-    "limit_threads",
     "limited_threads",
     "peak",
     "quickest_dtype",

@@ -1,11 +1,10 @@
 """What the machine has for an engine: threads, memory, instruction sets, and the speed that none exceeds."""
 
 import ctypes
-import importlib.util
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+
+import threadpoolctl
 
 from minibert.errors import InputError
 from minibert.machine import cores
@@ -42,14 +41,16 @@ def rate_of_one_thread(isa: str, dtype: str) -> float:
 def peak(
     threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS, ops: Ops | None = None
 ) -> float | None:
-    """How fast this machine multiplies and adds at most: its processor from registers, whichever engine
-    computes, but where JAX computes on something else, all the devices in matrix products.
+    """Measure how fast this machine multiplies and adds at most.
+
+    That is its processor from registers, whichever engine computes; but where JAX computes on something else,
+    all the devices in matrix products.
 
     Parameters
     ----------
     threads : that do so at once, on a core each; more than there are cores are no faster.
     dtype : "float32", "float64" or "bfloat16" (added to float32; float32's own on processors without).
-    seconds : it takes; more where other programs are busy, whose share does not lower the figure.
+    seconds : it takes; more where other programs are busy, whose share does not lower the result.
     ops : the engine that will compute.
 
     Returns
@@ -67,50 +68,29 @@ def peak(
     return rate / 2 if dtype == "float64" else rate  # half as many numbers in a vector
 
 
-def limit_threads(threads: int | None, ops: Ops | None = None) -> Any:
-    """Hold the matrix library at a number of threads; None leaves it at one for each core.
+def limited_threads(threads: int | None, ops: Ops | None = None) -> threadpoolctl.threadpool_limits:
+    """Hold the matrix library at a number of threads, in a `with` block until its end.
 
     Parameters
     ----------
-    threads : the one number that governs every pool.
+    threads : the one number that governs every pool; None leaves it at one for each core.
     ops : the engine that will compute. One with threads of its own was made with that number, and calls the
         matrix library from them: each call gets one thread.
 
     Returns
     -------
-    controller
-        Keep it for as long as the limit shall hold; `.restore_original_limits()` lifts it.
+    The limit, which holds already; without a block it does until `.restore_original_limits()`.
     """
     require_threads(threads)
-    if ops is not None and ops.name in OWN_THREADS:
-        threads = 1
-    if threads is None:
-        return None
-    import threadpoolctl
-
-    return threadpoolctl.threadpool_limits(limits=threads)
-
-
-@contextmanager
-def limited_threads(threads: int | None, ops: Ops | None = None) -> Iterator[None]:
-    """Hold the matrix library at a number of threads, as `limit_threads` does, until the end of the block."""
-    limit = limit_threads(threads, ops)
-    try:
-        yield
-    finally:
-        if limit is not None:
-            limit.restore_original_limits()
+    own = ops is not None and ops.name in OWN_THREADS
+    return threadpoolctl.threadpool_limits(limits=1 if own else threads)
 
 
 def require_threads(threads: int | None) -> None:
-    if threads is not None and threads < 1:
-        raise InputError(
-            "$threads is not a positive number; leave it out for one thread a core.", threads=threads
-        )
-    if threads is not None and threads > MOST_THREADS:
-        raise InputError(
-            f"$threads is more than {MOST_THREADS:,}; leave it out for one thread a core.", threads=threads
-        )
+    """Raise InputError where this is no number of threads."""
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        what = "not a positive number" if threads < 1 else f"more than {MOST_THREADS:,}"
+        raise InputError(f"$threads is {what}; leave it out for one thread a core.", threads=threads)
 
 
 def keep_freed_memory() -> bool:
@@ -131,9 +111,5 @@ def keep_freed_memory() -> bool:
 
 
 def blas_libraries() -> list[dict[str, Any]]:
-    """What NumPy multiplies matrices with: name, version, architecture and threads of each library loaded."""
-    if importlib.util.find_spec("threadpoolctl") is None:
-        return []
-    import threadpoolctl
-
+    """Describe what NumPy multiplies matrices with: name, version, architecture and threads of each."""
     return threadpoolctl.threadpool_info()

@@ -5,7 +5,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module, metadata
 from typing import Any, NamedTuple
 
@@ -44,41 +44,34 @@ def _numba(threads: int, dtype: str) -> Ops:
 
 def _jax(threads: int, dtype: str, fsdp: bool = False, **extras: Any) -> Ops:
     _jax_devices()
-    shard = {"shard": True} if fsdp else {}
-    return import_module("minibert.engines.jax.ops").JaxOps(dtype, **extras, **shard)
+    return import_module("minibert.engines.jax.ops").JaxOps(dtype, shard=fsdp, **extras)
 
 
 def _jax_devices() -> Any:
-    """The module that knows JAX's devices, once JAX is told which to use."""
+    """Import the module that knows JAX's devices, and let JAX use those it shall."""
     found = _jax_module("devices")
     found.use(_forced.get("device"))
     return found
 
 
 def _jax_module(name: str) -> Any:
-    """A module that imports JAX; whether JAX is recent enough is checked first."""
+    """Import a module that imports JAX, where JAX is recent enough."""
     for library in ("jax", "jaxlib"):
-        _require_version(library, JAX_MINIMUM)
+        with suppress(metadata.PackageNotFoundError):  # which is for the import to say
+            version = metadata.version(library)
+            if _numbers(version) < _numbers(JAX_MINIMUM):
+                raise InputError(
+                    f"{library} {version} is older than {JAX_MINIMUM}, the oldest that minibert works with: "
+                    "pip install -U jax jaxlib."
+                )
     try:
         return import_module(f"minibert.engines.jax.{name}")
     except RuntimeError as error:  # as JAX complains of a jaxlib of another version
         raise InputError(f"JAX does not start ({error}): pip install -U jax jaxlib.") from None
 
 
-def _require_version(library: str, least: str) -> None:
-    try:
-        version = metadata.version(library)
-    except metadata.PackageNotFoundError:  # which importing it will tell, if it is true
-        return
-    if _numbers(version) < _numbers(least):
-        raise InputError(
-            f"{library} {version} is older than {least}, the oldest that minibert works with: "
-            "pip install -U jax jaxlib."
-        )
-
-
 def _numbers(version: str) -> list[int]:
-    """`0.9.0.1` as numbers; from the first part that is none on, as in `0.10.0.dev7`, nothing counts."""
+    """Split `0.9.0.1` into numbers; from a part on that is none, as in `0.10.0.dev7`, nothing counts."""
     return [int(part) for part in itertools.takewhile(str.isdecimal, version.split("."))]
 
 
@@ -114,12 +107,12 @@ FASTEST_FIRST = ("cpp", "numba", "numpy")
 
 
 def create(name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any) -> Ops:
-    """The engine of that name; "auto" takes the fastest there is.
+    """Make the engine of that name; "auto" takes the fastest there is.
 
     Parameters
     ----------
     name : "auto" or one of `ENGINES`.
-    threads : of the engine itself; one for each core when left out. NumPy's are `limit_threads`'s matter.
+    threads : of the engine itself; one for each core when left out. NumPy's are `limited_threads`'s matter.
     dtype : "float32", "float64" or "bfloat16". The first two are those of the parameters; bfloat16 is that of
         the operands of matrix products and of activations, with parameters in float32.
     extras : options of a single engine; None and False count as not given. For JAX `devices`, how many train
@@ -138,7 +131,7 @@ def create(name: str = "auto", threads: int | None = None, dtype: str = "float32
 def choose(
     name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any
 ) -> tuple[Ops, str]:
-    """The engine that `create` gives, and a sentence that says which it is and why.
+    """Make the engine that `create` makes, and say in a sentence which it is and why.
 
     Examples
     --------
@@ -179,13 +172,13 @@ def choose(
 
 
 def _kernels_are_portable() -> bool:
-    """Whether `cpp` would compute without vector instructions of its own, as on ARM."""
+    """Tell whether `cpp` would compute without vector instructions of its own, as on ARM."""
     return chosen_isa() == "portable"
 
 
 @functools.cache
 def _trial(threads: int | None, dtype: str) -> dict[str, float]:
-    """Seconds of one real step with `cpp`, whose kernels are the portable ones, and with NumPy's library.
+    """Time one real step with `cpp`, whose kernels are the portable ones, and with NumPy's library.
 
     The library may have kernels for the processor that are several times as fast.
     """
@@ -199,7 +192,7 @@ def _trial(threads: int | None, dtype: str) -> dict[str, float]:
 
 
 def settled(options: Any) -> Any:
-    """Options of a run with what they leave to this machine decided, as they are stored and gone on with.
+    """Decide what the options of a run leave to this machine, as they are stored and resumed with.
 
     That is `dtype="auto"` and, where `engine="auto"` needs a trial of two engines, the faster one.
     """
@@ -271,8 +264,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """A context for what several processes do together: an error in this one is told to the others, and they
-    stop as well."""
+    """Tell the other processes of an error in this one, in what they do together: they stop as well."""
     try:
         yield
     except Stopped:
@@ -284,9 +276,10 @@ def together() -> Iterator[None]:
 
 
 def quickest_dtype(name: str = "auto") -> str:
-    """The precision for an engine of that name: "bfloat16" where what computes multiplies it faster, else
-    "float32". Processors are measured: some have the instruction and need twice the time for it. JAX is only
-    looked at where it is the engine.
+    """Choose "bfloat16" for an engine where what computes multiplies it faster, else "float32".
+
+    Processors are measured: some have the instruction and need twice the time for it. JAX is only asked where
+    it is the engine.
 
     Examples
     --------
@@ -298,7 +291,7 @@ def quickest_dtype(name: str = "auto") -> str:
             return "float32" if _jax_devices().platform() == "cpu" else "bfloat16"
         except ImportError:  # of which `choose` complains
             return "float32"
-    chosen = chosen_isa() if name in ("auto", "cpp") else ""
-    able = chosen in BFLOAT16_ISAS
-    faster = able and rate_of_one_thread(chosen, "bfloat16") > rate_of_one_thread(chosen, "float32")
-    return "bfloat16" if faster else "float32"
+    isa = chosen_isa() if name in ("auto", "cpp") else ""
+    if isa not in BFLOAT16_ISAS:
+        return "float32"
+    return max("float32", "bfloat16", key=lambda dtype: rate_of_one_thread(isa, dtype))

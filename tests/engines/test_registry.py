@@ -40,7 +40,7 @@ def test_every_engine_says_what_it_is_and_refuses_what_it_does_not_compute_in(na
 
 @pytest.mark.parametrize(("engine", "expected"), [("cpp", 1), ("numpy", 2)])
 def test_beside_an_engine_with_threads_of_its_own_the_matrix_library_has_one(engine, expected):
-    limit = engines.limit_threads(2, SimpleNamespace(name=engine))
+    limit = engines.limited_threads(2, SimpleNamespace(name=engine))
     try:
         blas = [one for one in engines.blas_libraries() if one["user_api"] == "blas"]
         assert blas and {one["num_threads"] for one in blas} == {expected}

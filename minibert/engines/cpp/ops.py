@@ -5,19 +5,21 @@ run: numpy, cpp unfused, cpp fused.
 """
 
 from collections import namedtuple
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from minibert.arrays import Array, Grads, Params, Saved
 from minibert.engines.cpp.primitives import (
+    BFLOAT16,
+    FLOAT,
     INDEX,
     CppPrimitives,
     draws,
     empty,
     in_one_piece,
     indices,
-    stored,
     whole,
 )
 from minibert.ops import Dropout
@@ -35,18 +37,18 @@ CppMaskedLmHeadSaved = namedtuple(
 ChosenSaved = namedtuple("ChosenSaved", "rows borders asking")  # the rows alone that ask, where not all do
 NormSaved = namedtuple("NormSaved", "total mean inverse dropped")  # total: the sum that is normalised
 
+TABLES = ("word", "position", "segment")
 LANES = 16  # in the widest vector: rows of the gradient of logits begin at multiples of it
 
 
 class CppOps(CppPrimitives):
-    """Every operation of the reference, float32 in C++.
+    """Every operation of the reference, float32 in C++; shapes are those of `minibert.ops`.
 
     A fused block keeps what its backward can't compute anew at once, and no more; its backward is free to
     overwrite what was kept, and adds weight gradients to their accumulators inside the matrix product.
 
     Parameters
     ----------
-    xp : NumPy; the reference underneath computes with it.
     threads : of the kernels' own pool. Results have the same bits for any number of them.
     isa : the instruction set, by name; when empty that of MINIBERT_ISA, or the best that the processor has.
     fuse : whole sublayers in a few passes over memory, not one pass for each operation.
@@ -57,10 +59,8 @@ class CppOps(CppPrimitives):
 
     name = "cpp"
 
-    def __init__(
-        self, xp: Any = np, threads: int = 1, isa: str = "", fuse: bool = True, dtype: str = "float32"
-    ) -> None:
-        super().__init__(xp, threads, isa, dtype)
+    def __init__(self, threads: int = 1, isa: str = "", fuse: bool = True, dtype: str = "float32") -> None:
+        super().__init__(threads, isa, dtype)
         self._fuse = fuse
 
     def _activations(self, *shape: int) -> Array:
@@ -69,61 +69,36 @@ class CppOps(CppPrimitives):
 
     def _fits(self, x: Array, params: Params) -> bool:
         """Tell whether a sublayer with these arrays is one for the fused kernels."""
-        return self._fuse and whole(*params.values()) and (stored(x) if self._narrow else whole(x))
+        return self._fuse and whole(*params.values()) and whole(x, dtype=BFLOAT16 if self._narrow else FLOAT)
 
-    # input_ids token_type_ids positions (T,) -> (T,H)
     def embedding_block(
         self, batch: Any, params: Params, config: Any, drop: Dropout | None
     ) -> tuple[Array, Saved]:
         """Return dropout(LayerNorm(word + position + segment)), in one pass."""
-        ids = (batch.input_ids, batch.positions, batch.token_type_ids)
+        ids = batch.input_ids, batch.positions, batch.token_type_ids
         if not (self._fuse and whole(*params.values()) and all(map(indices, ids))):
             return super().embedding_block(batch, params, config, drop)
         T, H = len(batch.input_ids), params["word"].shape[1]
         total, y, mean, inverse = self._activations(T, H), self._activations(T, H), empty((T,)), empty((T,))
         dropped = draws(drop, drop.rate if drop else 0.0, EMBEDDING_SITE)
-        word, positions, segments = ids
-        self._run.embedding_layer_norm(
-            word,
-            params["word"],
-            positions,
-            params["position"],
-            segments,
-            params["segment"],
-            params["gamma"],
-            params["beta"],
-            config.layer_norm_eps,
-            dropped,
-            total,
-            y,
-            mean,
-            inverse,
-        )
+        tables = chain.from_iterable(zip(ids, (params[name] for name in TABLES), strict=True))
+        norm = params["gamma"], params["beta"], config.layer_norm_eps
+        self._run.embedding_layer_norm(*tables, *norm, dropped, total, y, mean, inverse)
         return y, CppEmbeddingBlockSaved(*ids, NormSaved(total, mean, inverse, dropped))
 
-    # dy (T,H) -> grads
     def embedding_block_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> Grads:
-        """Add the gradients of the three tables and the LayerNorm."""
         if not isinstance(saved, CppEmbeddingBlockSaved):
             return super().embedding_block_backward(dy, saved, params, grads)
-        norm = saved.norm
-        dsum = empty(norm.total.shape)
+        total, mean, inverse, dropped = saved.norm
+        gamma, d_gamma, d_beta = params["gamma"], grads["gamma"], grads["beta"]
+        dy, dsum = in_one_piece(dy), empty(total.shape)
         self._run.embedding_layer_norm_backward(
-            in_one_piece(dy),
-            norm.total,
-            norm.mean,
-            norm.inverse,
-            params["gamma"],
-            norm.dropped,
-            dsum,
-            grads["gamma"],
-            grads["beta"],
+            dy, total, mean, inverse, gamma, dropped, dsum, d_gamma, d_beta
         )
-        for name in ("word", "position", "segment"):
+        for name in TABLES:
             self._run.scatter_add(getattr(saved, name), dsum, grads[name])
         return grads
 
-    # x (T,H) -> (T,H), or (R,H) with rows (R,)
     def attention_block(
         self,
         x: Array,
@@ -155,7 +130,6 @@ class CppOps(CppPrimitives):
         saved = (x, chosen, q, k, v, cu_seqlens, context, softmax, np.asarray(causal), dropped, norm)
         return y, CppAttentionBlockSaved(*saved)
 
-    # dy (T,H) or (R,H) -> dx (T,H), grads
     def attention_block_backward(
         self, dy: Array, saved: Saved, params: Params, grads: Grads
     ) -> tuple[Array, Grads]:
@@ -200,7 +174,6 @@ class CppOps(CppPrimitives):
         run.linear(x, weight[:, H:], bias[H:], kv.reshape(T, 2 * H))
         return q, *_side_by_side(kv)
 
-    # x (T,H) -> (T,H)
     def feed_forward_block(
         self, x: Array, params: Params, config: Any, drop: Dropout | None, layer: int
     ) -> tuple[Array, Saved]:
@@ -215,11 +188,9 @@ class CppOps(CppPrimitives):
         y, norm = self._norm(x, out, "out_bias", params, config, drop, output_site)
         return y, CppFeedForwardBlockSaved(x, u, norm)
 
-    # dy (T,H) -> dx (T,H), grads
     def feed_forward_block_backward(
         self, dy: Array, saved: Saved, params: Params, grads: Grads, config: Any
     ) -> tuple[Array, Grads]:
-        """Add the gradients of `feed_forward_block`."""
         if not isinstance(saved, CppFeedForwardBlockSaved):
             return super().feed_forward_block_backward(dy, saved, params, grads, config)
         x, u = saved.x, saved.u
@@ -230,7 +201,6 @@ class CppOps(CppPrimitives):
         self._linear_gradient(du, x, params["in_weight"], grads["in_weight"], grads["in_bias"], dx)
         return dx, grads
 
-    # x (T,H)  rows labels (M,)  table (V,H) -> nll (M,)  predicted (M,)
     def masked_lm_head(
         self, x: Array, rows: Array, labels: Array, params: Params, table: Array, config: Any
     ) -> tuple[tuple[Array, Array], Saved]:
@@ -256,11 +226,9 @@ class CppOps(CppPrimitives):
         saved = (rows, np.array(x.shape), taken, u, inner, normal, mean, inverse, gradient, table)
         return (nll, predicted), CppMaskedLmHeadSaved(*saved)
 
-    # dnll (M,)  dtable (V,H) -> dx (T,H), grads, dtable
     def masked_lm_head_backward(
         self, dnll: Array, saved: Saved, params: Params, grads: Grads, dtable: Array, config: Any
     ) -> tuple[Array, Grads, Array]:
-        """Add the gradients of `masked_lm_head`."""
         if not isinstance(saved, CppMaskedLmHeadSaved):
             return super().masked_lm_head_backward(dnll, saved, params, grads, dtable, config)
         taken, u, normal, gradient = saved.taken, saved.u, saved.normal, saved.gradient
@@ -300,21 +268,12 @@ class CppOps(CppPrimitives):
         self, dy: Array, saved: Saved, bias: str, params: Params, grads: Grads
     ) -> tuple[Array, Array, Array]:
         """Return the gradients of `_norm`: of x, on the residual path, and of the output of the sublayer."""
-        total = saved.total
-        dx = empty(total.shape)
-        d_out = self._activations(*total.shape) if saved.dropped or self._narrow else None
+        total, mean, inverse, dropped = saved
+        d_out = self._activations(*total.shape) if dropped or self._narrow else None
+        dy, dx, gamma = in_one_piece(dy), empty(total.shape), params["gamma"]
+        sums = grads["gamma"], grads["beta"], grads[bias]
         self._run.dropout_residual_layer_norm_backward(
-            in_one_piece(dy),
-            total,
-            saved.mean,
-            saved.inverse,
-            params["gamma"],
-            saved.dropped,
-            dx,
-            d_out,
-            grads["gamma"],
-            grads["beta"],
-            grads[bias],
+            dy, total, mean, inverse, gamma, dropped, dx, d_out, *sums
         )
         return dx, dx if d_out is None else d_out, total
 

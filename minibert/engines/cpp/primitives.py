@@ -46,10 +46,10 @@ def forced_isa() -> str:
 
 
 class CppPrimitives(Ops):
-    """Operation by operation."""
+    """Operation by operation; shapes are those of `minibert.ops`."""
 
-    def __init__(self, xp: Any = np, threads: int = 1, isa: str = "", dtype: str = "float32") -> None:
-        super().__init__(xp)
+    def __init__(self, threads: int = 1, isa: str = "", dtype: str = "float32") -> None:
+        super().__init__()
         self._narrow = dtype == "bfloat16"
         self._accumulators: np.ndarray | None = None  # what `zero` was last given
         self._cleared = False  # whether AdamW has set them to zero
@@ -83,9 +83,7 @@ class CppPrimitives(Ops):
         self._run.accumulate(total, extra)
         return total
 
-    # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
-        """Return x @ weight + bias."""
         x = self.upcast(x)
         if not (_matrices(x, weight) and whole(bias)):
             return super().linear(x, weight, bias)
@@ -93,9 +91,7 @@ class CppPrimitives(Ops):
         self._run.linear(x, weight, bias, y)
         return y, LinearSaved(x, weight)
 
-    # dy (T,N) -> dx (T,K)  dweight (K,N)  dbias (N,)
     def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `linear`."""
         x, weight = saved.x, saved.weight
         if not (_matrices(x, weight) and whole(dy)):
             return super().linear_backward(dy, saved)
@@ -105,7 +101,6 @@ class CppPrimitives(Ops):
         self._run.column_sums(dy, None, dbias, False)
         return dx, dweight, dbias
 
-    # a (M,K)  b (K,N) -> (M,N)
     def _product(self, a: Array, b: Array) -> Array:
         """Return a @ b, any strides."""
         if not _matrices(a, b):
@@ -114,7 +109,6 @@ class CppPrimitives(Ops):
         self._run.gemm(a, b, out, False)
         return out
 
-    # x (...) -> (...)
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
         """Return x Phi(x); backward computes Phi anew, so only x is kept."""
         if not whole(x):
@@ -124,16 +118,13 @@ class CppPrimitives(Ops):
         return y, CppGeluSaved(x)
 
     def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
-        """Return the gradient of `gelu`."""
         if not isinstance(saved, CppGeluSaved):
             return super().gelu_backward(dy, saved, form)
         dx = empty(saved.x.shape)
         self._run.gelu_backward(in_one_piece(dy), saved.x, dx, form == "tanh")
         return dx
 
-    # x (...) -> (...)
     def tanh(self, x: Array) -> tuple[Array, Saved]:
-        """Return the hyperbolic tangent."""
         if not whole(x):
             return super().tanh(x)
         y = empty(x.shape)
@@ -141,14 +132,12 @@ class CppPrimitives(Ops):
         return y, TanhSaved(y)
 
     def tanh_backward(self, dy: Array, saved: Saved) -> Array:
-        """Return dx = dy (1 - y^2)."""
         if not whole(dy, saved.y):
             return super().tanh_backward(dy, saved)
         dx = empty(saved.y.shape)
         self._run.tanh_backward(dy, saved.y, dx)
         return dx
 
-    # x (T,H)  gamma (H,)  beta (H,) -> (T,H)
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
         """Return gamma (x - mean) / sqrt(variance + eps) + beta; kept are x, mean and 1/sqrt."""
         if not whole(x, gamma, beta) or x.ndim != 2:
@@ -157,9 +146,7 @@ class CppPrimitives(Ops):
         self._run.layer_norm(x, gamma, beta, eps, y, mean, inverse)
         return y, CppLayerNormSaved(x, mean, inverse, gamma)
 
-    # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `layer_norm`."""
         if not isinstance(saved, CppLayerNormSaved):
             return super().layer_norm_backward(dy, saved)
         x, mean, inverse, gamma = saved.x, saved.mean, saved.inverse, saved.gamma
@@ -167,14 +154,10 @@ class CppPrimitives(Ops):
         self._run.layer_norm_backward(in_one_piece(dy), x, mean, inverse, gamma, dx, dgamma, dbeta, False)
         return dx, dgamma, dbeta
 
-    # ids (T,)  table (V,H) -> (T,H)
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
-        """Look up rows of a table by number."""
         return self._rows(ids, table), EmbeddingSaved(ids)
 
-    # x (T,H)  rows (M,) -> (M,H)
     def take_rows(self, x: Array, rows: Array) -> tuple[Array, Saved]:
-        """Take some rows of x, as precise as x: the masked positions, the [CLS] of each sequence."""
         return x[rows] if self._is_narrow(x) else self._rows(rows, x), TakeRowsSaved(rows, x)
 
     # dy (M,H) -> dx (T,H)
@@ -191,7 +174,6 @@ class CppPrimitives(Ops):
         self._run.gather(ids, table, out)
         return out
 
-    # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
         """Add rows to those of a table, total[ids[t]] += rows[t], in the order of t, in place."""
         if not (indices(ids) and whole(total, rows) and total.ndim == 2):
@@ -199,7 +181,6 @@ class CppPrimitives(Ops):
         self._run.scatter_add(ids, rows, total)
         return total
 
-    # q k v (T,A,D) -> (T,A,D)
     def attention(
         self,
         q: Array,
@@ -218,9 +199,7 @@ class CppPrimitives(Ops):
         self._run.attention(q, k, v, cu_seqlens, bool(causal), dropped, y, softmax)
         return y, CppAttentionSaved(q, k, v, cu_seqlens, y, softmax, np.asarray(bool(causal)), dropped)
 
-    # dy (T,A,D) -> dq dk dv (T,A,D)
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `attention`."""
         if not isinstance(saved, CppAttentionSaved):
             return super().attention_backward(dy, saved)
         q, k, v, y, softmax = saved.q, saved.k, saved.v, saved.y, saved.softmax
@@ -230,9 +209,7 @@ class CppPrimitives(Ops):
         self._run.attention_backward(dy, q, k, v, borders, causal, dropped, y, softmax, dq, dk, dv)
         return dq, dk, dv
 
-    # logits (N,K)  labels (N,) -> (N,)
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
-        """Return -log softmax(logits)[label] of every row, in nats."""
         ids = as_indices(labels)
         if ids is None or not whole(logits) or logits.ndim != 2:
             return super().softmax_cross_entropy(logits, labels)
@@ -241,7 +218,6 @@ class CppPrimitives(Ops):
         self._run.softmax_cross_entropy(gradient, ids, nll, np.empty(len(ids), INDEX))
         return nll, CppCrossEntropySaved(gradient)
 
-    # dnll (N,) -> dlogits (N,K)
     def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
         """Return the gradient of `softmax_cross_entropy`, which has computed that of each row's nll."""
         if not isinstance(saved, CppCrossEntropySaved):
@@ -249,7 +225,6 @@ class CppPrimitives(Ops):
         self._run.scale_rows(saved.gradient, in_one_piece(dnll))
         return saved.gradient
 
-    # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
     def dropout_mask(self, drop: random.Dropout, site: int, columns: int, dtype: Any) -> Array:
         """Draw the multipliers of dropout at one place in the network."""
         if np.dtype(dtype) != FLOAT or not drop.rate:
@@ -273,21 +248,18 @@ class CppPrimitives(Ops):
         self._run.dropout(in_one_piece(dy), dx, saved)
         return dx
 
-    # grads (N,)
     def zero(self, grads: Array) -> None:
         """Set accumulators to zero, unless the AdamW of the step before has left them so."""
         if not (grads is self._accumulators and self._cleared):
             self._run.clear(grads) if whole(grads) and grads.ndim == 1 else super().zero(grads)
         self._accumulators, self._cleared = grads, False
 
-    # grads (N,) -> scalar
     def global_norm(self, grads: Array) -> Array:
         """Return the Euclidean norm of all gradients together, summed in double precision."""
         if not whole(grads) or grads.ndim != 1:
             return super().global_norm(grads)
         return self._run.global_norm(grads)
 
-    # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
         self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Array, Array, Array]:
@@ -303,14 +275,9 @@ class CppPrimitives(Ops):
         return params, m, v
 
 
-def whole(*arrays: Any) -> bool:
-    """Tell whether all are float32 in one piece."""
-    return all(type(a) is np.ndarray and a.dtype == FLOAT and a.flags.c_contiguous for a in arrays)
-
-
-def stored(x: Array) -> bool:
-    """Tell whether x is bfloat16 in one piece."""
-    return type(x) is np.ndarray and x.dtype == BFLOAT16 and x.flags.c_contiguous
+def whole(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
+    """Tell whether all are of one type, float32 in general, and each in one piece."""
+    return all(type(a) is np.ndarray and a.dtype == dtype and a.flags.c_contiguous for a in arrays)
 
 
 def _matrices(*arrays: Any) -> bool:

@@ -7,45 +7,30 @@ attention; the bits that it would draw are not ours, so it serves only where not
 
 import math
 from collections import namedtuple
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from minibert.arrays import Array, Saved
-from minibert.engines.jax import flash as jax_flash
-from minibert.errors import InputError
+from minibert.engines.jax import flash
+from minibert.engines.jax.flash import Plan
 from minibert.ops import random
 
 # What each kernel keeps; keys: None where nothing is dropped.
 PlainSaved = namedtuple("PlainSaved", "q k v p keys")
-PallasSaved = namedtuple("PallasSaved", "q k v lengths y logarithms keys")
 VendorSaved = namedtuple("VendorSaved", "q lengths residuals")
 
 HIDDEN = -1e30  # a score below all others, finite
-KERNELS = ("plain", "pallas", "vendor")
 
 
-class Plan(NamedTuple):
-    """How attention is to be computed: everything that is known when compiling, and hashable."""
-
-    causal: bool
-    rate: float  # of dropout on the probabilities
-    kernel: str  # one of KERNELS
-    interpret: bool = False  # "pallas" as plain JAX, on any device
-    implementation: str = "cudnn"  # of "vendor"; "xla" runs on any device
-    forward_blocks: jax_flash.Blocks | None = None  # of "pallas", else what suits the type and D
-    backward_blocks: jax_flash.Blocks | None = None
-
-
-def choose(platform: str, dtype: Any, causal: bool, rate: float, head_size: int) -> str:
-    """Choose the kernel for a device: "plain", "pallas" or "vendor".
+def choose(platform: str, dtype: Any, rate: float, head_size: int) -> str:
+    """Choose the kernel for a device, "plain", "pallas" or "vendor"; each can be causal.
 
     Parameters
     ----------
     platform : "cpu", "gpu" (or "cuda") or "tpu".
     dtype : of the queries.
-    causal : a token sees itself and what stands before it; every kernel can do so.
     rate : of dropout on the probabilities.
     head_size : D.
     """
@@ -70,35 +55,14 @@ def forward(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Arra
     -------
     y : like q.
     saved : arrays for `backward`; every kernel's has q.
-
-    Raises
-    ------
-    InputError
-        For a kernel that there is not, and for "vendor" where anything is to be dropped.
     """
-    return _kernels(plan)[0](plan, q, k, v, lengths, keys if plan.rate else None)
+    return KERNELS[plan.kernel][0](plan, q, k, v, lengths, keys if plan.rate else None)
 
 
 # dy (R,n,A,D) -> dq dk dv (R,n,A,D)
 def backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
     """Return the gradients of `forward`, 0 at pads."""
-    return _kernels(plan)[1](plan, dy, saved)
-
-
-def _kernels(plan: Plan) -> tuple[Array, Array]:
-    """Return forward and backward of the plan's kernel."""
-    if plan.kernel not in KERNELS:
-        raise InputError(f"kernel={plan.kernel!r} is not there; choose one of {', '.join(KERNELS)}.")
-    if plan.kernel == "vendor" and plan.rate:
-        raise InputError(
-            f"kernel='vendor' can't draw our dropout, and rate={plan.rate} asks for it; "
-            "choose pallas or plain, or a rate of 0."
-        )
-    return {
-        "plain": (_plain, _plain_backward),
-        "pallas": (_pallas, _pallas_backward),
-        "vendor": (_vendor, _vendor_backward),
-    }[plan.kernel]
+    return KERNELS[plan.kernel][1](plan, dy, saved)
 
 
 # Kept are the probabilities, as in the reference: made anew from their log-sum-exp they cost one product in
@@ -153,21 +117,6 @@ def _dropped(p: Array, plan: Plan, keys: Array) -> Array:
     return jnp.where(kept, p * random.kept_scale(plan.rate), 0)
 
 
-def _pallas(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array) -> tuple[Array, Saved]:
-    y, logarithms = jax_flash.forward(
-        q, k, v, lengths, keys,
-        causal=plan.causal, rate=plan.rate, blocks=plan.forward_blocks, interpret=plan.interpret,
-    )  # fmt: skip
-    return y, PallasSaved(q, k, v, lengths, y, logarithms, keys)
-
-
-def _pallas_backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-    return jax_flash.backward(
-        dy, saved.q, saved.k, saved.v, saved.lengths, saved.keys, saved.y, saved.logarithms,
-        causal=plan.causal, rate=plan.rate, blocks=plan.backward_blocks, interpret=plan.interpret,
-    )  # fmt: skip
-
-
 # Kept are the arrays inside of the function that `jax.vjp` gives; what it does with them is found again by
 # tracing the forward for its shapes alone. So the kernel's forward runs once.
 def _vendor(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, _: Any) -> tuple[Array, Saved]:
@@ -199,3 +148,10 @@ def _vendor_vjp(plan: Plan, q: Array, k: Array, v: Array, lengths: Array) -> tup
 def _cleared(x: Array, lengths: Array) -> Array:
     """Put zeros at pads."""
     return jnp.where((jnp.arange(x.shape[1]) < lengths[:, None])[:, :, None, None], x, 0)
+
+
+KERNELS = {
+    "plain": (_plain, _plain_backward),
+    "pallas": (flash.forward, flash.backward),
+    "vendor": (_vendor, _vendor_backward),
+}

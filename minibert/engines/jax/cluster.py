@@ -34,22 +34,7 @@ _last_words: list[str] = []  # what to say when JAX aborts
 
 
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
-    """Wait for the other processes of a training, and be one of them from here on.
-
-    Parameters
-    ----------
-    coordinator : HOST:PORT of the first process, the same for all; "auto" where SLURM, Kubernetes, Open MPI
-        or another cluster that JAX knows says all this in the environment.
-    processes : how many there are; None with "auto".
-    process_id : which one this is, from 0; None with "auto".
-
-    Raises
-    ------
-    InputError
-        When the environment does not say it, or the address can't be used.
-    RunError
-        When the others do not come.
-    """
+    """Wait for the other processes of a training, and be one of them from here on; see `registry.join`."""
     auto = coordinator == "auto"
     late = (
         f"Not all of the processes came to {coordinator} within {WAIT} seconds; start every one, and see "
@@ -131,9 +116,7 @@ def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
 def leave(error: BaseException) -> None:
     """Tell the other processes why this one stops, and let it exit without waiting for them.
 
-    Parameters
-    ----------
-    error : what was raised. It decides the exit status.
+    The error decides the exit status.
     """
     if _Watch.current is None:
         return
@@ -159,7 +142,7 @@ def _sentence(one: int, what: str) -> str:
 
 
 class _Watch(threading.Thread):
-    """Ends this process, with a sentence, when another one of the training has gone.
+    """End this process, with a sentence, when another one of the training has gone.
 
     A sum over all devices would wait for the missing ones for ever, and JAX ends that by aborting with the
     stack of its C++. Every process counts in a table that the first one keeps; who stops counting is gone.
@@ -227,6 +210,6 @@ def _say_of_aborts(text: str) -> None:
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _aborted(_: int) -> None:
-    """What C calls, in whichever thread: Python's own handlers would wait for the main one."""
+    """End the process, for C, in whichever thread: Python's own handlers would wait for the main one."""
     os.write(2, f"minibert: {_last_words[0]}\n".encode())
     os._exit(1)

@@ -43,7 +43,7 @@ def use(device: str | None) -> None:
 
 
 def platform() -> str:
-    """What JAX computes on: "cpu", "gpu", "tpu".
+    """Return what JAX computes on: "cpu", "gpu", "tpu".
 
     Raises
     ------
@@ -54,7 +54,7 @@ def platform() -> str:
 
 
 def devices() -> dict[str, str]:
-    """What JAX finds here: each device with its kind, its memory where it tells, and the process it is of.
+    """Describe each device that JAX finds: its kind, its memory where it tells, and the process it is of.
 
     Raises
     ------
@@ -81,12 +81,12 @@ def _described(device: Any) -> str:
 
 
 def memory(device: Any = None) -> dict[str, int]:
-    """What a device's allocator counts: `peak_bytes_in_use`, `bytes_limit`; nothing on a CPU."""
+    """Return what a device's allocator counts: `peak_bytes_in_use`, `bytes_limit`; nothing on a CPU."""
     return (device or jax.devices()[0]).memory_stats() or {}
 
 
 def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES) -> float:
-    """How fast the first device multiplies square matrices at best, in GFLOP/s: what an MFU is a share of.
+    """Measure how fast the first device multiplies square matrices, in GFLOP/s: what an MFU is a share of.
 
     Parameters
     ----------
@@ -97,30 +97,26 @@ def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES
     best = 0.0
     for side in sides:
         a, b = _operands(side, dtype)
-        quickest, began = float("inf"), None
-        while began is None or time.perf_counter() - began < seconds:
+        _chain(a, b).block_until_ready()  # which compiles
+        times, began = [], time.perf_counter()
+        while not times or time.perf_counter() - began < seconds:
             begin = time.perf_counter()
             _chain(a, b).block_until_ready()
-            now = time.perf_counter()
-            if began is None:  # that was compiling
-                began = now
-                continue
-            quickest = min(quickest, now - begin)
-        if quickest < float("inf"):
-            best = max(best, CHAIN * 2 * side**3 / quickest / 1e9)
-        if now - begin > seconds:
+            times.append(time.perf_counter() - begin)
+        best = max(best, CHAIN * 2 * side**3 / min(times) / 1e9)
+        if times[-1] > seconds:
             break
     return best
 
 
 def accelerator_rate(dtype: str) -> float | None:
-    """`matmul_rate`, quickly; None where JAX computes on the processor, of which more is known."""
+    """Measure `matmul_rate` quickly; None where JAX computes on the processor, of which more is known."""
     return None if platform() == "cpu" else matmul_rate(dtype, QUICK_SECONDS, LARGE)
 
 
 # -> a b (side,side)
 def _operands(side: int, dtype: str) -> tuple[Any, Any]:
-    """Standard normal, and scaled so that products of products keep their size."""
+    """Draw standard normal matrices, scaled so that products of products keep their size."""
     keys = jax.random.split(jax.random.key(0))
     a, b = (jax.random.normal(key, (side, side), jnp.float32) for key in keys)
     return a.astype(dtype), (b / side**0.5).astype(dtype)
@@ -128,5 +124,5 @@ def _operands(side: int, dtype: str) -> tuple[Any, Any]:
 
 @jax.jit
 def _chain(a: Any, b: Any) -> Any:
-    """A product needs the one before, so none can be left out."""
+    """Multiply; a product needs the one before, so none can be left out."""
     return jax.lax.fori_loop(0, CHAIN, lambda _, x: x @ b, a)

@@ -18,15 +18,7 @@ LONGEST = 300  # characters of a message, which may be a page
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Around what is compiled and computed.
-
-    Raises
-    ------
-    OutOfMemory
-        Where a device has no room.
-    RunError
-        Where anything else fails, another process of the run perhaps.
-    """
+    """Raise OutOfMemory in a block where a device has no room, RunError where JAX fails otherwise."""
     try:
         yield
     except (JaxRuntimeError, ValueError) as error:
@@ -36,7 +28,7 @@ def translated() -> Iterator[None]:
 
 
 def _ours(message: str) -> Exception:
-    """The error for a message of JAX's, which begins with a code such as RESOURCE_EXHAUSTED."""
+    """Make the error for a message of JAX's, which begins with a code such as RESOURCE_EXHAUSTED."""
     reason = (message.splitlines() or ["it does not say why"])[0][:LONGEST].rstrip(".")
     if "RESOURCE_EXHAUSTED" in message:
         return _out_of_memory(message, reason)

@@ -10,6 +10,7 @@ positions, each with scores of its own that lie in registers just as the hashes 
 
 import functools
 import math
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,8 @@ from jax.experimental.pallas import triton
 
 from minibert.arrays import Array
 from minibert.ops import random
+
+PallasSaved = namedtuple("PallasSaved", "q k v lengths y logarithms keys")
 
 HIDDEN = -1e30  # the score of a key that is not to be seen: finite, and 2 to its power is zero
 LEAST = 16  # rows, columns and terms that a product of the hardware has at least
@@ -52,6 +55,18 @@ def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
     return next((cut for (most, depth), cut in CUTS.items() if size <= most and D <= depth), CUTS[8, 128])
 
 
+class Plan(NamedTuple):
+    """How attention is to be computed: everything that is known when compiling, and hashable."""
+
+    causal: bool
+    rate: float  # of dropout on the probabilities
+    kernel: str  # "plain", "pallas", which is the one of this file, or "vendor"
+    interpret: bool = False  # "pallas" as plain JAX, on any device
+    implementation: str = "cudnn"  # of "vendor"; "xla" runs on any device
+    forward_blocks: Blocks | None = None  # of "pallas", else what suits the type and D
+    backward_blocks: Blocks | None = None
+
+
 class _Site(NamedTuple):
     """What a kernel knows when it is compiled."""
 
@@ -62,57 +77,40 @@ class _Site(NamedTuple):
     pairs: int  # of neighbouring keys in a block
 
 
-# q k v (R,n,A,D)  lengths (R,)  keys (R,n,2) or None -> y (R,n,A,D)  logarithms (R,A,n)
+# q k v (R,n,A,D)  lengths (R,)  keys (R,n,2) or None -> y (R,n,A,D)
 def forward(
-    q: Array,
-    k: Array,
-    v: Array,
-    lengths: Array,
-    keys: Array | None,
-    *,
-    causal: bool,
-    rate: float,
-    blocks: Blocks | None = None,
-    interpret: bool = False,
-) -> tuple[Array, Array]:
-    """Return softmax(q k^T / sqrt(D)) v in each row and head, and every query's log-sum-exp to base 2.
+    plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array | None
+) -> tuple[Array, PallasSaved]:
+    """Return softmax(q k^T / sqrt(D)) v in each row and head; every query's log-sum-exp to base 2 is kept.
 
-    Parameters
-    ----------
-    q, k, v : queries, keys and values, float32 or bfloat16; what stands behind a row's last token is finite.
-    lengths : int32, tokens of each row. Queries behind them get zeros.
-    keys : uint32, each query's dropout key at this site; not read where the rate is 0.
-    causal : a token sees itself and what stands before it.
-    rate : of dropout on the probabilities.
-    blocks : how the work is cut, by `cuts` when left out. n is padded to whole blocks, D to a power of two.
-    interpret : run as plain JAX, on any device.
+    Arguments are those of `attention.forward`, float32 or bfloat16. The work is cut by the plan's blocks, or
+    those of `cuts` where it has none; n is padded to whole blocks, D to a power of two.
 
     Source
     ------
     Dao 2023, FlashAttention-2, section 3.1.
     """
+    given = q, k, v, lengths
     n, A, D = q.shape[1:]
-    blocks = _fitting(blocks or cuts(q.dtype, D)[0], n)
+    blocks = _fitting(plan.forward_blocks or cuts(q.dtype, D)[0], n)
     q, k, v = (_padded(one, blocks) for one in (q, k, v))
     R, columns, _, depth = q.shape
-    head_keys = _head_keys(keys, A, columns) if rate else ()
+    head_keys = _head_keys(keys, A, columns) if plan.rate else ()
     queries = pl.BlockSpec((None, blocks.queries, None, depth), lambda i, a, r: (r, i, a, 0))
     row_of_keys = pl.BlockSpec((None, columns // 2, 2, None, depth), lambda i, a, r: (r, 0, 0, a, 0))
     each_query = pl.BlockSpec((None, None, blocks.queries), lambda i, a, r: (r, a, i))
     y, logarithms = pl.pallas_call(
-        functools.partial(_forward_kernel, site=_site(causal, rate, D, blocks)),
+        functools.partial(_forward_kernel, site=_site(plan, D, blocks)),
         grid=(columns // blocks.queries, A, R),
         in_specs=[_LENGTH, queries, row_of_keys, row_of_keys, *[each_query] * len(head_keys)],
         out_specs=[queries, each_query],
-        out_shape=[
-            _result(q.shape, q.dtype, q),
-            _result((R, A, columns), _real(q), q),
-        ],
+        out_shape=[_result(q.shape, q.dtype, q), _result((R, A, columns), _real(q), q)],
         compiler_params=triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
-        interpret=interpret,
+        interpret=plan.interpret,
         name="attention",
     )(lengths, q, _paired(k), _paired(v), *head_keys)
-    return y[:, :n, :, :D], logarithms[:, :, :n]
+    y = y[:, :n, :, :D]
+    return y, PallasSaved(*given, y, logarithms[:, :, :n], keys)
 
 
 # One pass over the keys, with the highest score h so far, l the sum of 2^(s - h) and o that of 2^(s - h) m v.
@@ -159,44 +157,31 @@ def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site
     logarithms[...] = jnp.where(within, highest + jnp.log2(total), -HIDDEN)
 
 
-# dy q k v y (R,n,A,D)  lengths (R,)  keys (R,n,2) or None  logarithms (R,A,n) -> dq dk dv (R,n,A,D)
-def backward(
-    dy: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    lengths: Array,
-    keys: Array | None,
-    y: Array,
-    logarithms: Array,
-    *,
-    causal: bool,
-    rate: float,
-    blocks: Blocks | None = None,
-    interpret: bool = False,
-) -> tuple[Array, Array, Array]:
-    """Return the gradients of `forward`, whose results were `y` and `logarithms`.
+# dy (R,n,A,D) -> dq dk dv (R,n,A,D)
+def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, Array]:
+    """Return the gradients of `forward`.
 
     A program meets each pair of a query and a key once, so every hash and exponential is made once. It has a
     block of keys and yields its share of the queries' gradient; shares are added up afterwards, in order, so
     that two runs give the same bits. Where one block holds all keys there is nothing to add.
     """
+    q, k, v, lengths, y, logarithms, keys = saved
     n, A, D = q.shape[1:]
-    blocks, real = _fitting(blocks or cuts(q.dtype, D)[1], n), _real(q)
+    blocks, real = _fitting(plan.backward_blocks or cuts(q.dtype, D)[1], n), _real(q)
     # sum_j dp_j p_j of a query is sum_j m_j p_j (v_j dy) = y dy; see below where the factor in m is put.
-    levels = (dy.astype(real) * y.astype(real)).sum(-1).swapaxes(1, 2) / random.kept_scale(rate)
+    levels = (dy.astype(real) * y.astype(real)).sum(-1).swapaxes(1, 2) / random.kept_scale(plan.rate)
     dy, q, k, v = (_padded(one, blocks) for one in (dy, q, k, v))
     R, columns, _, depth = q.shape
     behind = ((0, 0), (0, 0), (0, columns - n))
     levels, logarithms = jnp.pad(levels, behind), jnp.pad(logarithms, behind, constant_values=-HIDDEN)
-    head_keys = _head_keys(keys, A, columns) if rate else ()
+    head_keys = _head_keys(keys, A, columns) if plan.rate else ()
     shares = columns // blocks.keys
     row = pl.BlockSpec((None, columns, None, depth), lambda i, a, r: (r, 0, a, 0))
     some_keys = pl.BlockSpec((None, blocks.keys // 2, 2, None, depth), lambda i, a, r: (r, i, 0, a, 0))
     each_query = pl.BlockSpec((None, None, columns), lambda i, a, r: (r, a, 0))
     share = pl.BlockSpec((None, None, columns, None, depth), lambda i, a, r: (i, r, 0, a, 0))
     dq, dk, dv = pl.pallas_call(
-        functools.partial(_backward_kernel, site=_site(causal, rate, D, blocks)),
+        functools.partial(_backward_kernel, site=_site(plan, D, blocks)),
         grid=(shares, A, R),
         in_specs=[_LENGTH, row, row, some_keys, some_keys, *[each_query] * (2 + len(head_keys))],
         out_specs=[share, some_keys, some_keys],
@@ -205,7 +190,7 @@ def backward(
             *[_result((R, columns // 2, 2, A, depth), q.dtype, q)] * 2,
         ],
         compiler_params=triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
-        interpret=interpret,
+        interpret=plan.interpret,
         name="attention_backward",
     )(lengths, dy, q, _paired(k), _paired(v), logarithms, levels, *head_keys)
     dq = dq[0] if shares == 1 else dq.sum(0).astype(q.dtype)
@@ -296,8 +281,8 @@ def _range(count: int) -> Array:
 _LENGTH = pl.BlockSpec((None,), lambda i, a, r: (r,))
 
 
-def _site(causal: bool, rate: float, D: int, blocks: Blocks) -> _Site:
-    return _Site(causal, rate, 1 / math.sqrt(D), blocks.queries, blocks.keys // 2)
+def _site(plan: Plan, D: int, blocks: Blocks) -> _Site:
+    return _Site(plan.causal, plan.rate, 1 / math.sqrt(D), blocks.queries, blocks.keys // 2)
 
 
 def _real(x: Array) -> Array:

@@ -14,12 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from minibert.arrays import Array, Grads, Params, Saved
-from minibert.engines.jax import (
-    attention as jax_attention,
-    rows as jax_rows,
-    updates as jax_updates,
-)
+from minibert.engines.jax import attention as jax_attention, updates as jax_updates
+from minibert.engines.jax.attention import choose
+from minibert.engines.jax.flash import Plan
 from minibert.engines.jax.recurrent import RecurrentOverRows
+from minibert.engines.jax.rows import Borders
 from minibert.engines.jax.runtime import DATA, JaxRuntime, Kept
 from minibert.engines.jax.training import JaxSteps, LayersOnDevices
 from minibert.engines.jax.updates import CHUNK
@@ -36,7 +35,7 @@ JaxSegmentsSaved = namedtuple("JaxSegmentsSaved", "rows")
 
 
 class JaxOps(LayersOnDevices, RecurrentOverRows):
-    """Every operation of the reference, for XLA to compile.
+    """Every operation of the reference, for XLA to compile; shapes are those of `minibert.ops`.
 
     Parameters
     ----------
@@ -51,11 +50,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     name = "jax"
 
     def __init__(
-        self,
-        dtype: str = "float32",
-        devices: int | None = None,
-        shard: bool = False,
-        recompute: bool = False,
+        self, dtype: str = "float32", devices: int | None = None, shard: bool = False, recompute: bool = False
     ) -> None:
         if dtype == "float64":
             jax.config.update("jax_enable_x64", True)
@@ -76,7 +71,6 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     def _narrowed(self, x: Array) -> Array:
         return x if self._narrow is None else x.astype(self._narrow)
 
-    # a (M,K)  b (K,N) -> (M,N)
     def _product(self, a: Array, b: Array, dtype: Any = jnp.float32) -> Array:
         """Return a @ b, added up in float32 at least; as `dtype`, where that saves memory traffic."""
         if self._narrow is None:
@@ -85,44 +79,35 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         result = jnp.float32 if self.runtime.device.platform == "cpu" else dtype
         return jnp.matmul(self._narrowed(a), self._narrowed(b), preferred_element_type=result)
 
-    # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
         """Return x @ weight + bias, as precise as x."""
         y = (self._product(x, weight, x.dtype) + bias).astype(x.dtype)
         return y, LinearSaved(self._narrowed(x), weight)
 
-    # dy (T,N) -> dx (T,K)  dweight (K,N)  dbias (N,)
     def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `linear`."""
         dx = self._product(dy, saved.weight.T, dy.dtype).astype(dy.dtype)
         return dx, self._product(saved.x.T, dy), self.upcast(dy).sum(0)
 
-    # x (...) -> (...)
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
         """Return x Phi(x), in float32 at least; only x is kept."""
         y, _ = super().gelu(self.upcast(x), form)
         return y.astype(x.dtype), JaxGeluSaved(x)
 
     def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
-        """Return the gradient of `gelu`."""
         x = jax.lax.optimization_barrier(saved.x)  # else XLA keeps the wide values in between as well
         _, again = super().gelu(self.upcast(x), form)
         return super().gelu_backward(self.upcast(dy), again, form).astype(dy.dtype)
 
-    # x (T,H)  gamma (H,)  beta (H,) -> (T,H)
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
         """Return gamma (x - mean) / sqrt(variance + eps) + beta over each row, in float32 at least."""
         y, saved = super().layer_norm(self.upcast(x), gamma, beta, eps)
         return y.astype(x.dtype), saved._replace(normal=saved.normal.astype(x.dtype))
 
-    # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `layer_norm`."""
         saved = saved._replace(normal=self.upcast(saved.normal))
         dx, dgamma, dbeta = super().layer_norm_backward(self.upcast(dy), saved)
         return dx.astype(dy.dtype), dgamma, dbeta
 
-    # input_ids token_type_ids positions (T,) -> (T,H)
     def embedding_block(
         self, batch: Any, params: Params, config: Any, drop: random.Dropout | None
     ) -> tuple[Array, Saved]:
@@ -130,16 +115,13 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         y, saved = super().embedding_block(batch, params, config, drop)
         return self._narrowed(y), saved
 
-    # dy (T,H) -> grads
     def embedding_block_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> Grads:
-        """Add the gradients of the three tables and the LayerNorm."""
         return super().embedding_block_backward(self.upcast(dy), saved, params, grads)
 
     # -> row keys (T,2)
     def dropout(
         self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any
     ) -> random.Dropout | None:
-        """Return the source of a batch's dropout at one training step, or None when both rates are zero."""
         if not rate and not attention_rate:
             return None
         words = *random.words(jnp, seed, step), batch.token_sequences, batch.positions.astype(jnp.uint32)
@@ -156,25 +138,19 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         """Return the sum, a new array."""
         return total + extra
 
-    # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
         """Add rows to those of a table, total[ids[t]] + rows[t], equal ids adding up."""
         return total.at[ids].add(rows.astype(total.dtype))
 
-    # grads (N,) -> scalar
     def global_norm(self, grads: Array) -> Array:
-        """Return the Euclidean norm of all gradients together."""
         whole = len(grads) // CHUNK * CHUNK  # sums of sums: one long sum in float32 loses digits
         squares = jnp.square(grads[:whole]).reshape(-1, CHUNK).sum(1).sum()
         squares = squares + jnp.square(grads[whole:]).sum()
         return jnp.sqrt(squares if self.runtime.layout is None else jax.lax.psum(squares, DATA))
 
-    # -> scalar
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
-        """Return what makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
         return clip_norm / jnp.maximum(norm, clip_norm) if clip_norm > 0 else 1.0
 
-    # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
         self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Array, Array, Array]:
@@ -191,7 +167,6 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
                 changed = changed.at[begin:end].set(params[begin:end] - rule.lr * direction[begin:end])
         return changed, m, v
 
-    # params grads m v (N,)  tensors (K,3) -> params m v (N,)
     def lamb(
         self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
     ) -> tuple[Array, Array, Array]:
@@ -201,7 +176,6 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         params = jax_updates.lamb(params, direction, tensors, lr=rate, weight_decay=decay, trust_ratio=ratio)
         return params, m, v
 
-    # q k v (T,A,D) -> (T,A,D)
     def attention(
         self,
         q: Array,
@@ -213,31 +187,27 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         site: int = 0,
     ) -> tuple[Array, Saved]:
         """Return softmax(q k^T / sqrt(D)) v, over rows if the batch was laid out so."""
-        if not isinstance(cu_seqlens, jax_rows.Borders):
+        if not isinstance(cu_seqlens, Borders):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
         rate, keys = 0.0, None
         if drop is not None and drop.attention_rate:
             rate = drop.attention_rate
             keys = self._in_rows(random.fold(jnp, drop.rows, *random.words(jnp, site)), cu_seqlens)
-        plan = self._plan(q, causal, rate)
+        kernel = choose(self.runtime.device.platform, q.dtype, rate, q.shape[-1])
+        plan = Plan(causal, rate, kernel)
         queries, sources, values = (self._in_rows(one, cu_seqlens) for one in (q, k, v))
         y, saved = jax_attention.forward(plan, queries, sources, values, cu_seqlens.lengths, keys)
         return y.reshape(q.shape), JaxAttentionSaved(q, Kept(saved, plan))
 
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `attention`."""
         if not isinstance(saved, JaxAttentionSaved):
             return super().attention_backward(dy, saved)
         plan, kept = saved.kept.how, saved.kept.arrays
         gradients = jax_attention.backward(plan, dy.reshape(kept.q.shape), kept)
         return tuple(one.reshape(dy.shape) for one in gradients)
 
-    def _plan(self, q: Any, causal: bool, rate: float) -> jax_attention.Plan:
-        kernel = jax_attention.choose(self.runtime.device.platform, q.dtype, causal, rate, q.shape[-1])
-        return jax_attention.Plan(causal, rate, kernel)
-
     # x (R n,...) -> (R,n,...)
-    def _in_rows(self, x: Array, borders: jax_rows.Borders) -> Array:
+    def _in_rows(self, x: Array, borders: Borders) -> Array:
         return x.reshape(len(borders.lengths), len(borders.columns), *x.shape[1:])
 
     # scores (T,)  labels (S,) -> (S,)
@@ -245,7 +215,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         self, scores: Array, cu_seqlens: Any, labels: Array
     ) -> tuple[Array, Saved]:
         """Return -log softmax within each segment at its label."""
-        if not isinstance(cu_seqlens, jax_rows.Borders):
+        if not isinstance(cu_seqlens, Borders):
             return super().segment_softmax_cross_entropy(scores, cu_seqlens, labels)
         scores = self._in_rows(scores, cu_seqlens)
         real = cu_seqlens.columns < cu_seqlens.lengths[:, None]
@@ -255,9 +225,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         nll = jnp.log(total) - jnp.take_along_axis(shifted, labels[:, None], 1)
         return nll[:, 0], JaxSegmentsSaved(CrossEntropySaved(exponentials / total, labels))
 
-    # dnll (S,) -> dscores (T,)
     def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
-        """Return the gradient of `segment_softmax_cross_entropy`."""
         if not isinstance(saved, JaxSegmentsSaved):
             return super().segment_softmax_cross_entropy_backward(dnll, saved)
         return self.softmax_cross_entropy_backward(dnll, saved.rows).reshape(-1)

@@ -6,8 +6,7 @@ have weight zero in every loss, and attention does not look at them.
 """
 
 import dataclasses
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +21,11 @@ PER_SEQUENCE = ("sequence_index", "next_sentence_labels", "next_sentence_weights
 PER_MASKED = ("masked_labels", "masked_weights")
 
 
+def static() -> Any:
+    """Declare a field for which code is compiled anew, as no array."""
+    return dataclasses.field(metadata={"static": True})
+
+
 class Borders(NamedTuple):
     """What JAX passes on in place of `cu_seqlens`: sequence r is the first lengths[r] tokens of row r."""
 
@@ -29,26 +33,7 @@ class Borders(NamedTuple):
     columns: Array  # (n,) int32, 0 to n - 1; its shape is what counts
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=[
-        "input_ids",
-        "token_type_ids",
-        "positions",
-        "lengths",
-        "sequence_index",
-        "masked_rows",
-        "masked_labels",
-        "masked_weights",
-        "next_sentence_labels",
-        "next_sentence_weights",
-        "labels",
-        "label_weights",
-        "label_rows",
-        "vectors",
-    ],
-    meta_fields=["columns", "choices", "asks_next"],
-)
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Rows:
     """What the model reads of a `Batch`, `TaskBatch` or `VectorBatch`, in R rows of `columns` tokens.
@@ -70,28 +55,28 @@ class Rows:
     label_weights: Array
     label_rows: Array  # (N,) of the R n
     vectors: Array  # (R n,I) or (layers,R n,I)
-    columns: int
-    choices: int
-    asks_next: bool
+    columns: int = static()
+    choices: int = static()
+    asks_next: bool = static()
 
     @property
     def cu_seqlens(self) -> Borders:
-        """Where sequences begin, and where they end."""
+        """Return where sequences begin, and where they end."""
         return Borders(self.lengths, jnp.arange(self.columns, dtype=jnp.int32))
 
     @property
     def first_rows(self) -> Array:  # (R,)
-        """The row of each sequence's first token."""
+        """Return the row of each sequence's first token."""
         return jnp.arange(self.lengths.shape[0], dtype=jnp.int32) * self.columns
 
     @property
     def last_rows(self) -> Array:  # (R,)
-        """The row of each sequence's last token."""
+        """Return the row of each sequence's last token."""
         return self.first_rows + jnp.maximum(self.lengths - 1, 0)
 
     @property
     def token_sequences(self) -> Array:  # (R n,)
-        """The number in the global batch of each token's sequence."""
+        """Return the number in the global batch of each token's sequence."""
         return jnp.repeat(self.sequence_index, self.columns)
 
 
@@ -104,16 +89,16 @@ class Shape(NamedTuple):
     tagged: int
 
 
-def rounded(count: int, least: int = 1) -> int:
+def rounded(count: int) -> int:
     """Round up to the next size: a power of two, or one of the steps between two of them.
 
     Examples
     --------
-    >>> [rounded(n) for n in (1, 2, 3, 5, 9, 33, 1966)], rounded(3, 8)
-    ([1, 2, 3, 5, 10, 40, 2048], 8)
+    >>> [rounded(n) for n in (1, 2, 3, 5, 9, 33, 1966)]
+    [1, 2, 3, 5, 10, 40, 2048]
     """
     unit = max(1, (1 << (max(count, 1) - 1).bit_length()) // (2 * STEPS))
-    return max(least, -(-count // unit) * unit)
+    return max(1, -(-count // unit) * unit)
 
 
 def shape_of(batch: Batch) -> Shape:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -18,13 +17,13 @@ from minibert.errors import InputError
 DATA = "data"  # the one axis of the mesh
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["how"])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Kept:
     """Arrays for a backward, and what it has to know when it is compiled."""
 
     arrays: Any
-    how: Any
+    how: Any = jax_rows.static()
 
 
 class JaxRuntime(Runtime):
@@ -32,8 +31,7 @@ class JaxRuntime(Runtime):
 
     Parameters
     ----------
-    devices : how many devices of all processes train; all there are when left out.
-    shard : spread parameters and moments over them.
+    devices, shard : as for `JaxOps`; InputError when there are not so many devices.
     steps : what a training is made of, see `training.step.start`.
 
     Attributes
@@ -42,11 +40,6 @@ class JaxRuntime(Runtime):
     mesh : the devices of a training; None where it is one.
     layout : how parameters are spread; None where they are not, and before training begins.
     compiled : functions by what they are compiled for.
-
-    Raises
-    ------
-    InputError
-        When there are not so many devices.
     """
 
     def __init__(self, devices: int | None, shard: bool, steps: Any) -> None:
@@ -71,7 +64,7 @@ class JaxRuntime(Runtime):
 
     @property
     def partition(self) -> P:
-        """How buffers lie on the mesh: row d of a spread one is device d's, others are everyone's."""
+        """Return how buffers lie on the mesh: row d of a spread one is device d's, others are everyone's."""
         return P(DATA) if self.shard else P()
 
     def any_rank(self, flag: bool) -> bool:

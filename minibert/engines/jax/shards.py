@@ -4,13 +4,15 @@ The buffer is cut into units: the embeddings, each layer, and what stands on the
 multiple of the number of devices D and cut into D pieces; row d of a spread buffer is device d's pieces.
 """
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from minibert.engines.jax.rows import static
 from minibert.model.params import Entry, leaf_of, unflatten
 
 
@@ -25,19 +27,21 @@ class Unit(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Return the number of its elements."""
         return self.end - self.begin
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["piece"], meta_fields=["entries", "zeros"])
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Shard:
     """This device's piece of a layer; in place of an accumulator, nothing but its shape."""
 
-    def __init__(self, piece: Any, entries: tuple[Entry, ...], zeros: bool = False) -> None:
-        self.piece, self.entries, self.zeros = piece, entries, zeros
+    piece: Any
+    entries: tuple[Entry, ...] = static()
+    zeros: bool = static()
 
     def whole(self, axis: str) -> dict:
-        """The layer's tree; for an accumulator, zeros."""
+        """Return the layer's tree; for an accumulator, zeros."""
         if self.zeros:
             return unflatten(self.entries, jnp.zeros(sum(e.size for e in self.entries), self.piece.dtype))
         return unflatten(self.entries, jax.lax.all_gather(self.piece, axis, tiled=True))
@@ -51,13 +55,11 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, names: Any, devices: int) -> "Layout":
-        """The layout of a `FlatParameters` over so many devices."""
+        """Lay a `FlatParameters` out over so many devices."""
         groups: dict[str, list[Entry]] = {}
         for entry in names.table:
-            first, second, *_ = entry.name.split(".") + [""]
-            group = (
-                f"{first}.{second}" if first == "layers" else "embeddings" if first == "embeddings" else ""
-            )
+            path = entry.name.split(".")
+            group = {"layers": ".".join(path[:2]), "embeddings": "embeddings"}.get(path[0], "")
             groups.setdefault(group, []).append(entry)
         units, begin = [], 0
         for group, entries in groups.items():
@@ -69,7 +71,7 @@ class Layout(NamedTuple):
 
     # flat (N,) -> (D,n)
     def spread(self, flat: np.ndarray) -> np.ndarray:
-        """A buffer of the host, as the devices have it."""
+        """Return a buffer of the host as the devices have it."""
         rows = []
         for one in self.units:
             padded = np.zeros(one.piece * self.devices, flat.dtype)
@@ -79,7 +81,7 @@ class Layout(NamedTuple):
 
     # rows (D,n) -> (N,)
     def joined(self, rows: np.ndarray) -> np.ndarray:
-        """What `spread` took."""
+        """Return what `spread` took."""
         borders = np.cumsum([one.piece for one in self.units])[:-1]
         parts = np.split(rows, borders, axis=1)
         return np.concatenate(
@@ -88,40 +90,43 @@ class Layout(NamedTuple):
 
     # local (n,)
     def tree(self, local: Any, axis: str) -> dict:
-        """A device's pieces as the model takes them: layers as shards, the rest brought together."""
-        trees, layers = [], []
-        for one, piece in zip(self.units, self._pieces(local), strict=True):
-            if one.layer:
-                layers.append(Shard(piece, _inside(one.entries)))
-            else:
-                trees.append(unflatten(one.entries, jax.lax.all_gather(piece, axis, tiled=True)))
-        return _merged(trees, layers)
+        """Nest a device's pieces as the model takes them: layers as shards, the rest brought together."""
+        return self._nested(local, lambda piece, _: jax.lax.all_gather(piece, axis, tiled=True))
 
     # local (n,)
-    def zeros(self, local: Any) -> dict:
-        """A tree of accumulators that have nothing yet."""
-        trees = [
-            unflatten(one.entries, jnp.zeros(one.size, local.dtype)) for one in self.units if not one.layer
-        ]
-        pieces = zip(self.units, self._pieces(local), strict=True)
-        return _merged(trees, [Shard(p, _inside(one.entries), zeros=True) for one, p in pieces if one.layer])
+    def zeros(self, local: Any) -> dict[str, Any]:
+        """Return a tree of accumulators that have nothing yet."""
+        return self._nested(local, lambda _, size: jnp.zeros(size, local.dtype), zeros=True)
+
+    def _nested(self, local: Any, whole: Callable[[Any, int], Any], zeros: bool = False) -> dict[str, Any]:
+        """Nest shards of layers, and of the rest what `whole` makes of a piece and the size of all."""
+        merged, layers = {}, []
+        ends = np.cumsum([one.piece for one in self.units]).tolist()
+        for one, end in zip(self.units, ends, strict=True):
+            piece = local[end - one.piece : end]
+            if one.layer:
+                layers.append(Shard(piece, _inside(one.entries), zeros))
+            else:
+                merged |= unflatten(one.entries, whole(piece, one.size))
+        return merged | ({"layers": layers} if layers else {})
 
     # -> (n,)
     def collected(self, tree: dict, axis: str) -> Any:
-        """A device's pieces of the sum over all devices of a tree of gradients."""
+        """Return a device's pieces of the sum over all devices of a tree of gradients."""
         pieces, layers = [], iter(tree.get("layers", ()))
         for one in self.units:
             pieces.append(next(layers).piece if one.layer else _scattered(one, tree, one.entries, axis))
         return jnp.concatenate(pieces)
 
     def scattered(self, number: int, tree: dict, axis: str) -> Shard:
-        """The same of one layer."""
+        """Return the same of one layer."""
         one = [unit for unit in self.units if unit.layer][number]
-        return Shard(_scattered(one, tree, _inside(one.entries), axis), _inside(one.entries))
+        entries = _inside(one.entries)
+        return Shard(_scattered(one, tree, entries, axis), entries, zeros=False)
 
     # -> (n,) bool
     def decaying(self, axis: str) -> Any:
-        """Which of a device's elements have weight decay."""
+        """Tell which of a device's elements have weight decay."""
         found = []
         for one in self.units:
             place = jax.lax.axis_index(axis) * one.piece + jnp.arange(one.piece)
@@ -133,19 +138,10 @@ class Layout(NamedTuple):
             found.append(decays)
         return jnp.concatenate(found)
 
-    def _pieces(self, local: Any) -> list[Any]:
-        ends = np.cumsum([one.piece for one in self.units]).tolist()
-        return [local[end - one.piece : end] for one, end in zip(self.units, ends, strict=True)]
-
 
 def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """Entries of a layer by their names within it."""
     return tuple(Entry(e.name.split(".", 2)[2], e.shape, e.initial, e.decays) for e in entries)
-
-
-def _merged(trees: list[dict], layers: list[Shard]) -> dict:
-    merged = {name: child for tree in trees for name, child in tree.items()}
-    return merged | ({"layers": layers} if layers else {})
 
 
 # -> (piece,)

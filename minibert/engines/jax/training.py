@@ -48,14 +48,22 @@ def whole_step(
     micro_batches : a device's, one upon another.
     number, update, rate : number of the step from 0 and of the update from 1; the learning rate.
     """
-    params = _tree(ops, table, buffers[0])
+    layout = ops.runtime.layout
+    params = unflatten(table, buffers[0]) if layout is None else layout.tree(buffers[0], DATA)
 
     def add(grads: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
         metrics, saved = objective.forward(ops, params, batch, number)
-        tree = objective.backward(ops, saved, params, _tree(ops, table, grads))
-        return _flattened(ops, table, grads, tree), metrics
+        if layout is None:
+            tree = objective.backward(ops, saved, params, unflatten(table, grads))
+            return jnp.concatenate([leaf_of(tree, entry.name).reshape(-1) for entry in table]), metrics
+        tree = objective.backward(ops, saved, params, layout.zeros(grads))
+        return grads + layout.collected(tree, DATA), metrics
 
-    grads, metrics = all_reduce(ops, *scan(add, _accumulators(ops, buffers[0]), micro_batches))
+    grads, metrics = scan(add, jnp.zeros_like(buffers[0]), micro_batches)
+    if layout is not None:  # gradients have been summed over the devices already
+        metrics = jax.lax.psum(metrics, DATA)
+    elif ops.runtime.mesh is not None:
+        grads, metrics = jax.lax.psum((grads, metrics), DATA)
     norm = ops.global_norm(optimizer.trained(grads))
     rule = optimizer.rule(update, rate, ops.clip_factor(norm, optimizer.clip_norm))
     flat, m, v = buffers
@@ -72,36 +80,6 @@ def scan(function: Callable, carry: Any, items: Any) -> tuple[Any, dict[str, Any
         return function(carry, jax.tree.map(lambda leaf: leaf[0], items))
     carry, metrics = jax.lax.scan(function, carry, items)
     return carry, jax.tree.map(lambda values: values.sum(0), metrics)
-
-
-def all_reduce(ops: Any, grads: Any, metrics: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Sum gradients and metrics over all devices; gradients that are spread have been summed already."""
-    if ops.runtime.mesh is None:
-        return grads, metrics
-    if isinstance(grads, Kept):
-        return grads.arrays, jax.lax.psum(metrics, DATA)
-    return jax.lax.psum((grads, metrics), DATA)
-
-
-def _tree(ops: Any, table: tuple, flat: Any) -> dict:
-    """Slices of a buffer; of a spread one the layers as their shards."""
-    layout = ops.runtime.layout
-    if layout is None:
-        return unflatten(table, flat)
-    return layout.zeros(flat.arrays) if isinstance(flat, Kept) else layout.tree(flat, DATA)
-
-
-def _accumulators(ops: Any, flat: Any) -> Any:
-    zeros = jnp.zeros_like(flat)
-    return zeros if ops.runtime.layout is None else Kept(zeros, "gradients")
-
-
-def _flattened(ops: Any, table: tuple, flat: Any, tree: dict) -> Any:
-    """The leaves of a tree in one buffer; of a spread one, summed over the devices and added to it."""
-    layout = ops.runtime.layout
-    if layout is None:
-        return jnp.concatenate([leaf_of(tree, entry.name).reshape(-1) for entry in table])
-    return Kept(flat.arrays + layout.collected(tree, DATA), flat.how)
 
 
 class JaxSteps:
@@ -165,7 +143,7 @@ class JaxSteps:
         return self.params
 
     def _key(self, micro_batches: Any) -> tuple:
-        """Everything that a step is compiled for."""
+        """Return everything that a step is compiled for."""
         shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(micro_batches))
         static = self._table, self.params.flat.dtype, self.optimizer.identity, self.objective
         return JaxSteps, *static, jax.tree.structure(micro_batches), shapes
@@ -193,10 +171,7 @@ class JaxSteps:
         if runtime.shard:
             buffers = tuple(runtime.layout.spread(buffer) for buffer in buffers)
         sharding = NamedSharding(runtime.mesh, runtime.partition)
-        return tuple(
-            jax.make_array_from_callback(buffer.shape, sharding, lambda piece, buffer=buffer: buffer[piece])
-            for buffer in buffers
-        )
+        return tuple(jax.make_array_from_callback(one.shape, sharding, one.__getitem__) for one in buffers)
 
     def _to_host(self, buffers: tuple) -> tuple:
         if not self._runtime.shard:
@@ -232,13 +207,7 @@ def _weighted(rows: jax_rows.Rows) -> jax_rows.Rows:
 
 
 class LayersOnDevices(Ops):
-    """Layers whose weights may be spread, and of which only what enters them may be kept.
-
-    Parameters
-    ----------
-    runtime : the devices.
-    recompute : keep of each layer only what enters it, and compute the rest again when going back.
-    """
+    """Layers whose weights may be spread, and of which only what enters them may be kept; see `JaxOps`."""
 
     def __init__(self, runtime: JaxRuntime, recompute: bool) -> None:
         super().__init__(jnp)
@@ -247,14 +216,14 @@ class LayersOnDevices(Ops):
         self._recompute = recompute or runtime.shard
 
     def layers(self, block: Callable, params: list, x: Any) -> tuple[Any, Any]:
-        """x through all layers; with `recompute`, what enters each is all that is kept."""
+        """Send x through all layers; with `recompute`, what enters each is all that is kept."""
         if not self._recompute:
             return super().layers(block, params, x)
-        entering = []
+        kept = []
         for number, one in enumerate(params):
-            entering.append(x)
+            kept.append(Kept(x, (block, number)))
             x, _ = block(x, self._whole(one), number)
-        return x, tuple(Kept(one, (block, number)) for number, one in enumerate(entering))
+        return x, tuple(kept)
 
     def layers_backward(
         self,
@@ -265,7 +234,7 @@ class LayersOnDevices(Ops):
         grads: list[dict],
         first: int = 0,
     ) -> tuple[Any, list[dict]]:
-        """dy back through layers, down to `first`."""
+        """Send dy back through the layers, computed again where no more than what entered them is kept."""
         if not self._recompute:
             return super().layers_backward(block_backward, dy, saved, params, grads, first)
 
@@ -282,5 +251,5 @@ class LayersOnDevices(Ops):
         return super().layers_backward(again, dy, saved, params, grads, first)
 
     def _whole(self, one: Any) -> Any:
-        """A layer's tree, brought together where it is spread."""
+        """Return a layer's tree, brought together where it is spread."""
         return one.whole(DATA) if isinstance(one, Shard) else one

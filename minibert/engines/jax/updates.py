@@ -16,18 +16,11 @@ LONGEST = 64  # tensors of a layer, at most
 
 
 class Stretch(NamedTuple):
-    """Tensors side by side whose sizes repeat.
+    """Tensors side by side whose sizes repeat."""
 
-    Attributes
-    ----------
-    begin : where the first one begins in the buffer.
-    repeats : how often all of `tensors` come, one after another.
-    tensors : size and whether it has weight decay, of each.
-    """
-
-    begin: int
-    repeats: int
-    tensors: tuple[tuple[int, bool], ...]
+    begin: int  # where the first one begins in the buffer
+    repeats: int  # how often all of `tensors` come, one after another
+    tensors: tuple[tuple[int, bool], ...]  # size and whether it has weight decay, of each
 
     @property
     def width(self) -> int:
@@ -75,15 +68,7 @@ def _repeats(kinds: list[tuple[int, bool]], period: int) -> int:
 def lamb(
     params: Array, direction: Array, tensors: np.ndarray, *, lr: Any, weight_decay: float, trust_ratio: Any
 ) -> Array:
-    """Return the parameters after a step of LAMB.
-
-    Parameters
-    ----------
-    params, direction : flat buffers; direction is Adam's.
-    tensors : rows [begin, end, decays].
-    lr, weight_decay : as for `ops.lamb`.
-    trust_ratio : of lengths of parameters and updates.
-    """
+    """Return the parameters after a step of `ops.lamb`, whose `direction` is Adam's."""
     changed, at = [], 0
     for one in stretches(tensors):
         rows = one.repeats, one.width

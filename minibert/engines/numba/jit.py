@@ -19,32 +19,29 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numba
 import numpy as np
 from numba import types
 
+from minibert.arrays import Array
+
 PRECISIONS = (np.dtype(np.float32), np.dtype(np.float64))
 GRAIN = 1 << 16  # elements of a range: some 30 microseconds of work, ten times what it costs to begin one
 
 
-class Type(NamedTuple):
-    """What an argument of a kernel is, by the precision `real`; int and bool are themselves."""
-
-    of: Callable[[types.Type], types.Type]
-
-
-Real = Type(lambda real: real)
-Row = Type(lambda real: real[::1])
-Rows = Type(lambda real: real[:, ::1])
-Heads = Type(lambda real: real[:, :, ::1])
-Sums = Type(lambda real: types.float64[::1])
-Ids = Type(lambda real: types.int64[::1])
-Word = Type(lambda real: types.uint32)
-Keys = Type(lambda real: types.uint32[:, ::1])
-HeadKeys = Type(lambda real: types.uint32[:, :, ::1])
-PLAIN = {int: Type(lambda real: types.int64), bool: Type(lambda real: types.boolean)}
+# What an argument of a kernel is, by the precision `real`; int and bool are themselves.
+Real = Annotated[Any, lambda real: real]
+Row = Annotated[Array, lambda real: real[::1]]
+Rows = Annotated[Array, lambda real: real[:, ::1]]
+Heads = Annotated[Array, lambda real: real[:, :, ::1]]
+Sums = Annotated[Array, lambda real: types.float64[::1]]
+Ids = Annotated[Array, lambda real: types.int64[::1]]
+Word = Annotated[Any, lambda real: types.uint32]
+Keys = Annotated[Array, lambda real: types.uint32[:, ::1]]
+HeadKeys = Annotated[Array, lambda real: types.uint32[:, :, ::1]]
+PLAIN = {int: types.int64, bool: types.boolean}
 
 # x * y + z in one rounding instead of two is nearer to the truth, and twice as fast. It is the only licence
 # that all loops have; `sums` adds the one to add in any order, for functions that do nothing but add.
@@ -68,7 +65,8 @@ class Kernel:
 
     def __init__(self, function: Callable) -> None:
         self.name = function.__name__
-        self._types = [PLAIN.get(one, one) for one in inspect.get_annotations(function).values()]
+        annotations = inspect.get_annotations(function)
+        self._types = [one for name, one in annotations.items() if name != "return"]
         self._ready: set[np.dtype] = set()
         self._one_at_a_time = threading.Lock()
         self._compiled = _kept(function)
@@ -86,7 +84,8 @@ class Kernel:
             real = numba.from_dtype(dtype)
             if dtype not in self._ready:
                 self._compiled.disable_compile(False)
-                self._compiled.compile(tuple(one.of(real) for one in self._types))
+                arguments = [PLAIN[one] if one in PLAIN else one.__metadata__[0](real) for one in self._types]
+                self._compiled.compile(tuple(arguments))
                 self._compiled.disable_compile()  # types that were not foreseen are an error from now on
                 self._ready.add(dtype)
             cached = sum(self._compiled.stats.cache_hits.values()) > hits

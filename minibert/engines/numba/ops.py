@@ -7,7 +7,7 @@ and on its own, complex arrays above all; they fall through to the reference.
 
 Results do not depend on the number of threads: ranges of rows are cut by shape alone, and what is added up
 over rows is added up range by range in order. Large matmuls are cut in the same way, and the library
-multiplies each range in one thread (`engines.limit_threads`): its own threads would round differently.
+multiplies each range in one thread (`engines.limited_threads`): its own threads would round differently.
 """
 
 import math
@@ -41,16 +41,17 @@ Given = namedtuple("Given", "q k v pitch borders causal keys threshold kept_scal
 class NumbaOps(Ops):
     """Primitives and updates compiled by Numba, under the reference's own blocks.
 
+    Shapes are those of `minibert.ops`.
+
     Parameters
     ----------
-    xp : NumPy; the reference underneath computes with it.
     threads : that share the rows of an operation. The matrix library has its own.
     """
 
     name = "numba"
 
-    def __init__(self, xp: Any = np, threads: int = 1) -> None:
-        super().__init__(xp)
+    def __init__(self, threads: int = 1) -> None:
+        super().__init__()
         self._threads = Threads(threads)
 
     @property
@@ -67,7 +68,6 @@ class NumbaOps(Ops):
         self._threads.run(loops.add, cut(total.size), total.reshape(-1), extra.reshape(-1))
         return total
 
-    # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
         """Return x @ weight + bias, the bias in place."""
         y = self._by_rows(x, weight.T)
@@ -76,9 +76,7 @@ class NumbaOps(Ops):
         self._threads.run(loops.add_bias, cut(*y.shape), y, bias)
         return y, LinearSaved(x, weight)
 
-    # dy (T,N) -> dx (T,K)  dweight (K,N)  dbias (N,)
     def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `linear`."""
         x, weight = saved.x, saved.weight
         if not (dy.ndim == 2 and _fit(dy) and len(dy) == len(x)):
             return super().linear_backward(dy, saved)
@@ -111,7 +109,6 @@ class NumbaOps(Ops):
         self._threads.run(rows, cut(len(a), b.size * GRAIN // BLOCK, FEW))
         return c
 
-    # x (...) -> (...)
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
         """Return x Phi(x); kept is its slope, found on the way."""
         if not _fit(x):
@@ -133,7 +130,6 @@ class NumbaOps(Ops):
         self._threads.run(loops.multiply, cut(dy.size), dy.reshape(-1), slope.reshape(-1), dx.reshape(-1))
         return dx
 
-    # x (T,H)  gamma (H,)  beta (H,) -> (T,H)
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
         """Return gamma (x - mean) / sqrt(variance + eps) + beta of each row; kept are x, mean and 1/sqrt."""
         if not (x.ndim == 2 and _fit(x, gamma, beta) and gamma.shape == beta.shape == x.shape[1:]):
@@ -142,9 +138,7 @@ class NumbaOps(Ops):
         self._threads.run(loops.layer_norm, cut(*x.shape), x, gamma, beta, eps, y, mean, inverse)
         return y, NumbaLayerNormSaved(x, mean, inverse, gamma)
 
-    # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `layer_norm`."""
         if not isinstance(saved, NumbaLayerNormSaved):
             return super().layer_norm_backward(dy, saved)
         x, mean, inverse, gamma = saved.x, saved.mean, saved.inverse, saved.gamma
@@ -156,7 +150,6 @@ class NumbaOps(Ops):
         )
         return dx, dgamma.sum(0), dbeta.sum(0)
 
-    # q k v (T,A,D) -> (T,A,D)
     def attention(
         self,
         q: Array,
@@ -181,23 +174,12 @@ class NumbaOps(Ops):
             threshold = np.uint32(random.threshold(drop.attention_rate))
             scale = real(random.kept_scale(drop.attention_rate))
         (q_row, pitch, _), (k_row, *_), (v_row, *_) = memory
-        given = Given(
-            q_row,
-            k_row,
-            v_row,
-            np.int64(pitch),
-            borders,
-            np.bool_(causal),
-            keys,
-            threshold,
-            scale,
-            real(1 / math.sqrt(D)),
-        )
+        how = borders, np.bool_(causal), keys, threshold, scale, real(1 / math.sqrt(D))
+        given = Given(q_row, k_row, v_row, np.int64(pitch), *how)
         y, largest, inverse = np.empty((T, A, D), real), np.empty((T, A), real), np.empty((T, A), real)
         self._threads.run(products.attention, _tasks(borders, A), *given, y, largest, inverse)
         return y, NumbaAttentionSaved(q, given, largest, inverse)
 
-    # dy (T,A,D) -> dq dk dv (T,A,D)
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         """Return the gradients of `attention`; probabilities and dropout are made anew."""
         if not isinstance(saved, NumbaAttentionSaved):
@@ -209,7 +191,6 @@ class NumbaOps(Ops):
         self._threads.run(products.attention_backward, tasks, dy, *kept, dq, dk, dv)
         return dq, dk, dv
 
-    # logits (N,K)  labels (N,) -> (N,)
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
         """Return -log softmax(logits)[label] of every row; of each softmax its largest and sum are kept."""
         if not (_fit(logits) and len(labels) == len(logits) and _within(labels, logits.shape[1])):
@@ -221,7 +202,6 @@ class NumbaOps(Ops):
         )
         return nll, NumbaCrossEntropySaved(logits, labels, largest, inverse)
 
-    # dnll (N,) -> dlogits (N,K)
     def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
         """Return softmax - one-hot(label), times the gradient of the row."""
         if not isinstance(saved, NumbaCrossEntropySaved):
@@ -234,16 +214,13 @@ class NumbaOps(Ops):
         )
         return dlogits
 
-    # ids (T,)  table (V,H) -> (T,H)
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
-        """Look up rows of a table by number."""
         if not (table.ndim == 2 and _fit(table) and _within(ids, len(table))):
             return super().embedding(ids, table)
         y = np.empty((len(ids), table.shape[1]), table.dtype)
         self._threads.run(loops.gather, cut(*y.shape), table, np.array(ids, np.int64), y)
         return y, EmbeddingSaved(ids)
 
-    # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
         """Add rows to those of a table, total[ids[t]] += rows[t], one by one; threads share the columns."""
         shape = (len(ids), *total.shape[1:])
@@ -253,7 +230,6 @@ class NumbaOps(Ops):
         self._threads.run(loops.scatter_add, columns, total, np.array(ids, np.int64), rows)
         return total
 
-    # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
     def dropout_mask(self, drop: random.Dropout, site: int, columns: int, dtype: Any) -> Array:
         """Draw the very bits of the reference."""
         if np.dtype(dtype) not in PRECISIONS:
@@ -277,7 +253,6 @@ class NumbaOps(Ops):
         self._threads.run(loops.dropout, cut(*dy.shape), dy, saved.keys, saved.threshold, saved.scale, dx)
         return dx
 
-    # grads (N,) -> scalar
     def global_norm(self, grads: Array) -> Array:
         """Return the Euclidean norm of all gradients together; squares are added in float64."""
         if not (grads.ndim == 1 and _fit(grads)):
@@ -287,7 +262,6 @@ class NumbaOps(Ops):
         self._threads.run(loops.sums_of_squares, ranges, grads, _step(ranges), squares)
         return math.sqrt(math.fsum(squares.tolist()))
 
-    # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
         self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Array, Array, Array]:

@@ -94,7 +94,7 @@ def products(a: Any, b: Any, c: Any, M: int, N: int, count: int, add: bool) -> N
 # large matrices for operands that are not packed. So the engine takes it for few rows and long sums.
 # a (M,K)  b (N,K) -> c (M,N) = a b^T
 @kernel
-def matmul(a: Rows, b: Rows, c: Rows, begin: int, end: int):
+def matmul(a: Rows, b: Rows, c: Rows, begin: int, end: int) -> None:
     M, K = a.shape
     block = max(TILE, CACHED // max(1, K) // TILE * TILE)
     rows, columns = M // TILE * TILE, begin + (end - begin) // TILE * TILE
@@ -179,7 +179,7 @@ def attention(
     inverse: Rows,
     begin: int,
     end: int,
-):
+) -> None:
     A, D = y.shape[1:]
     width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)
     one = scale / scale
@@ -259,7 +259,7 @@ def attention_backward(
     dv: Heads,
     begin: int,
     end: int,
-):
+) -> None:
     A, D = dy.shape[1:]
     dy_rows = dy.reshape(-1)
     width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)

@@ -8,6 +8,7 @@ What the compiler needs to use the whole width of the processor, learnt by looki
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,11 +69,28 @@ def horner(x: Any, coefficients: Any) -> Any:
     return p
 
 
-def _exponential(precision: Precision) -> Any:
-    """Make e^x = 2^n e^r with n whole and r at most ln(2)/2 long; to one and a half units of last place.
+def by_precision(make: Callable[[Precision], Any]) -> Any:
+    """Make a function of either precision, for the compiler to choose by its argument; a decorator."""
+    single, double = make(SINGLE), make(DOUBLE)
 
-    Adding and taking off 1.5 x 2^bits rounds to a whole number, which then stands in the lowest bits of the
-    sum; shifted up into the exponent these are 2^n. Not a number stays so.
+    def function(x: Any) -> Any:
+        """Stand for both where Python calls it, which nothing does."""
+
+    @overload(function, jit_options={"forceinline": True}, strict=False)
+    def choose(x: Any) -> Any:
+        made = single if getattr(x, "dtype", x) == types.float32 else double
+        return lambda x: made(x)
+
+    return function
+
+
+@by_precision
+def exp(precision: Precision) -> Any:
+    """Return e^x = 2^n e^r with n whole and r at most ln(2)/2 long; to one and a half units of last place.
+
+    Infinite above the range of x, zero below. Adding and taking off 1.5 x 2^bits rounds to a whole number,
+    which then stands in the lowest bits of the sum; shifted up into the exponent these are 2^n. Not a number
+    stays so.
     """
     real, integer = precision.real, precision.integer
     log2e, rounder = real(1 / math.log(2)), real(1.5 * 2**precision.bits)
@@ -93,8 +111,9 @@ def _exponential(precision: Precision) -> Any:
     return exp
 
 
-def _normal(precision: Precision, exp: Any) -> Any:
-    """Make the normal distribution function and its density: Weideman's series, as in ops/erf.py."""
+@by_precision
+def normal(precision: Precision) -> Any:
+    """Return (P(X <= x), density at x) of the standard normal: Weideman's series, as in ops/erf.py."""
     real = precision.real
     scale, series = series_coefficients(precision.erfc_terms)
     scale, series = real(scale), tuple(map(real, series))
@@ -113,8 +132,9 @@ def _normal(precision: Precision, exp: Any) -> Any:
     return normal
 
 
-def _normal_by_tanh(precision: Precision, exp: Any) -> Any:
-    """Make 1 / (1 + exp(-2u)) with u = sqrt(2/pi) (x + 0.044715 x^3), and its derivative."""
+@by_precision
+def normal_by_tanh(precision: Precision) -> Any:
+    """Return 1 / (1 + exp(-2u)) with u = sqrt(2/pi) (x + 0.044715 x^3), and its derivative."""
     real = precision.real
     twice, cubic = real(2 * math.sqrt(2 / math.pi)), real(0.044715)
     three_cubic = real(3 * 0.044715)
@@ -128,8 +148,9 @@ def _normal_by_tanh(precision: Precision, exp: Any) -> Any:
     return normal_by_tanh
 
 
-def _highest(precision: Precision, exp: Any) -> Any:
-    """Make the largest of a row. With the fraction of negatives flipped, floats are ordered as integers."""
+@by_precision
+def highest(precision: Precision) -> Any:
+    """Return the largest of a row. With the fraction of negatives flipped, floats are ordered as integers."""
     real, integer = precision.real, precision.integer
     sign, fraction = integer(8 * real().itemsize - 1), integer(np.iinfo(integer).max)
     lowest = integer(np.iinfo(integer).min)
@@ -143,37 +164,6 @@ def _highest(precision: Precision, exp: Any) -> Any:
         return integer(top ^ ((top >> sign) & fraction)).view(real)
 
     return highest
-
-
-def exp(x: Any) -> Any:
-    """Return e^x in the precision of x; infinite above its range, zero below."""
-
-
-def normal(x: Any) -> Any:
-    """Return (P(X <= x), density at x) of the standard normal distribution."""
-
-
-def normal_by_tanh(x: Any) -> Any:
-    """Return the approximation of `normal` in BERT's later releases, and its derivative."""
-
-
-def highest(x: Any) -> Any:
-    """Return the largest number of a row."""
-
-
-def _by_type(function: Any, single: Any, double: Any) -> None:
-    """Let the compiler choose by the precision of the argument."""
-
-    @overload(function, jit_options={"forceinline": True})
-    def choose(x):
-        made = single if getattr(x, "dtype", x) == types.float32 else double
-        return lambda x: made(x)
-
-
-_exp = {precision: _exponential(precision) for precision in (SINGLE, DOUBLE)}
-for _name, _make in ((normal, _normal), (normal_by_tanh, _normal_by_tanh), (highest, _highest)):
-    _by_type(_name, *(_make(precision, made) for precision, made in _exp.items()))
-_by_type(exp, *_exp.values())
 
 
 @sums
@@ -217,7 +207,7 @@ def total_of_squares(x: Any) -> Any:
 
 # y (T,N)  bias (N,), added in place
 @kernel
-def add_bias(y: Rows, bias: Row, begin: int, end: int):
+def add_bias(y: Rows, bias: Row, begin: int, end: int) -> None:
     for t in range(begin, end):
         row = y[t]
         for j in range(row.size):
@@ -227,7 +217,7 @@ def add_bias(y: Rows, bias: Row, begin: int, end: int):
 # Over columns, like everything that adds up rows: each column has one thread and one order.
 # x (T,N) -> sums (N,)
 @kernel
-def column_sums(x: Rows, sums: Row, begin: int, end: int):
+def column_sums(x: Rows, sums: Row, begin: int, end: int) -> None:
     part = sums[begin:end]
     part[:] = ZERO
     for t in range(x.shape[0]):
@@ -238,7 +228,7 @@ def column_sums(x: Rows, sums: Row, begin: int, end: int):
 
 # total extra (N,)
 @kernel
-def add(total: Row, extra: Row, begin: int, end: int):
+def add(total: Row, extra: Row, begin: int, end: int) -> None:
     total, extra = total[begin:end], extra[begin:end]
     for i in range(total.size):
         total[i] += extra[i]
@@ -246,7 +236,7 @@ def add(total: Row, extra: Row, begin: int, end: int):
 
 # x y (N,) -> product (N,)
 @kernel
-def multiply(x: Row, y: Row, product: Row, begin: int, end: int):
+def multiply(x: Row, y: Row, product: Row, begin: int, end: int) -> None:
     x, y, product = x[begin:end], y[begin:end], product[begin:end]
     for i in range(x.size):
         product[i] = x[i] * y[i]
@@ -257,7 +247,7 @@ def multiply(x: Row, y: Row, product: Row, begin: int, end: int):
 
 # x (N,) -> y slope (N,)
 @kernel
-def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int):
+def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> None:
     x, y, slope = x[begin:end], y[begin:end], slope[begin:end]
     if by_tanh:
         for i in range(x.size):
@@ -277,16 +267,8 @@ def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int):
 # x (T,H)  gamma beta (H,) -> y (T,H)  mean inverse (T,)
 @kernel
 def layer_norm(
-    x: Rows,
-    gamma: Row,
-    beta: Row,
-    eps: Real,
-    y: Rows,
-    mean: Row,
-    inverse: Row,
-    begin: int,
-    end: int,
-):
+    x: Rows, gamma: Row, beta: Row, eps: Real, y: Rows, mean: Row, inverse: Row, begin: int, end: int
+) -> None:
     count = np.float32(x.shape[1])
     for t in range(begin, end):
         row, out = x[t], y[t]
@@ -314,7 +296,7 @@ def layer_norm_backward(
     dbeta: Rows,
     begin: int,
     end: int,
-):
+) -> None:
     count = np.float32(x.shape[1])
     along, across = dgamma[begin // step], dbeta[begin // step]
     along[:], across[:] = ZERO, ZERO
@@ -338,7 +320,7 @@ def layer_norm_backward(
 @kernel
 def softmax_cross_entropy(
     logits: Rows, labels: Ids, nll: Row, largest: Row, inverse: Row, begin: int, end: int
-):
+) -> None:
     for t in range(begin, end):
         row = logits[t]
         top = highest(row)
@@ -350,15 +332,8 @@ def softmax_cross_entropy(
 # dnll largest inverse (N,)  logits (N,K)  labels (N,) -> dlogits (N,K)
 @kernel
 def softmax_cross_entropy_backward(
-    dnll: Row,
-    logits: Rows,
-    labels: Ids,
-    largest: Row,
-    inverse: Row,
-    dlogits: Rows,
-    begin: int,
-    end: int,
-):
+    dnll: Row, logits: Rows, labels: Ids, largest: Row, inverse: Row, dlogits: Rows, begin: int, end: int
+) -> None:
     for t in range(begin, end):
         row, out, label = logits[t], dlogits[t], labels[t]
         d, top, scale = dnll[t], largest[t], inverse[t]
@@ -372,7 +347,7 @@ def softmax_cross_entropy_backward(
 
 # table (V,H)  ids (T,) -> rows (T,H)
 @kernel
-def gather(table: Rows, ids: Ids, rows: Rows, begin: int, end: int):
+def gather(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None:
     for t in range(begin, end):
         row, out = table[ids[t]], rows[t]
         for j in range(out.size):
@@ -382,7 +357,7 @@ def gather(table: Rows, ids: Ids, rows: Rows, begin: int, end: int):
 # Over columns: every thread goes through all ids in their order, so equal ids always add up in that order.
 # table (V,H)  ids (T,)  rows (T,H), added in place
 @kernel
-def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int):
+def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None:
     for t in range(ids.size):
         row, to = rows[t][begin:end], table[ids[t]][begin:end]
         for j in range(row.size):
@@ -419,7 +394,7 @@ def drop(x: Any, y: Any, key: Any, other: Any, threshold: Any, scale: Any) -> No
 
 # x (T,N)  keys (T,2) -> y (T,N)
 @kernel
-def dropout(x: Rows, keys: Keys, threshold: Word, scale: Real, y: Rows, begin: int, end: int):
+def dropout(x: Rows, keys: Keys, threshold: Word, scale: Real, y: Rows, begin: int, end: int) -> None:
     for t in range(begin, end):
         drop(x[t], y[t], keys[t, 0], keys[t, 1], threshold, scale)
 
@@ -429,7 +404,7 @@ def dropout(x: Rows, keys: Keys, threshold: Word, scale: Real, y: Rows, begin: i
 
 # x (N,) -> squares (parts,)
 @kernel
-def sums_of_squares(x: Row, step: int, squares: Sums, begin: int, end: int):
+def sums_of_squares(x: Row, step: int, squares: Sums, begin: int, end: int) -> None:
     squares[begin // step] = total_of_squares(x[begin:end])
 
 
@@ -452,7 +427,7 @@ def adamw(
     lr: Real,
     begin: int,
     end: int,
-):
+) -> None:
     params, m, v, grads = params[begin:end], m[begin:end], v[begin:end], grads[begin:end]
     for i in range(params.size):
         g = grads[i] * clip

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from marks import seldom
 
-from minibert.errors import InputError
 from minibert.gradcheck.sheet import ENGINE_FACTOR, distance, worst
 from minibert.ops import Ops, random
 
@@ -194,22 +193,15 @@ def test_lengths_and_keys_are_traced():
 
 def test_kernel_for_each_device():
     choose = jax_attention.choose
-    assert choose("cpu", "float32", False, 0.1, 64) == "plain"
-    assert choose("tpu", "bfloat16", False, 0.0, 64) == "plain"
-    assert choose("gpu", "float64", False, 0.0, 64) == "plain"
-    assert choose("gpu", "bfloat16", False, 0.1, 64) == "pallas"
-    assert choose("cuda", "bfloat16", True, 0.0, 64) == "vendor"
-    assert choose("gpu", "float16", False, 0.0, 128) == "vendor"
-    assert choose("gpu", "bfloat16", False, 0.0, 36) == "pallas"  # cuDNN wants a multiple of 8
-    assert choose("gpu", "bfloat16", False, 0.0, 136) == "pallas"  # and on older GPUs at most 128
-    assert choose("gpu", "float32", False, 0.0, 64) == "pallas"
-
-
-def test_what_no_kernel_can_do_is_refused():
-    with pytest.raises(InputError, match="kernel='vendor' can't draw our dropout, and rate=0.1"):
-        jax_attention.forward(Plan(False, 0.1, "vendor"), *[None] * 5)
-    with pytest.raises(InputError, match="kernel='flash' is not there; choose one of plain, pallas, vendor"):
-        jax_attention.forward(Plan(False, 0.0, "flash"), *[None] * 5)
+    assert choose("cpu", "float32", 0.1, 64) == "plain"
+    assert choose("tpu", "bfloat16", 0.0, 64) == "plain"
+    assert choose("gpu", "float64", 0.0, 64) == "plain"
+    assert choose("gpu", "bfloat16", 0.1, 64) == "pallas"
+    assert choose("cuda", "bfloat16", 0.0, 64) == "vendor"
+    assert choose("gpu", "float16", 0.0, 128) == "vendor"
+    assert choose("gpu", "bfloat16", 0.0, 36) == "pallas"  # cuDNN wants a multiple of 8
+    assert choose("gpu", "bfloat16", 0.0, 136) == "pallas"  # and on older GPUs at most 128
+    assert choose("gpu", "float32", 0.0, 64) == "pallas"
 
 
 def lowered_calls(plan, dtype, n, D, wrap=lambda f: f):
