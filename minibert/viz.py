@@ -45,13 +45,7 @@ def smoothed(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def save_run_picture(run: str | Path) -> Path:
-    """Draw a finished run into `loss.png` of its folder.
-
-    Raises
-    ------
-    ImportError
-        When matplotlib is not installed.
-    """
+    """Draw a finished run into `loss.png` of its folder."""
     from matplotlib.figure import Figure  # not pyplot: no window system, no global state
 
     figure = draw_run(run, Figure(figsize=(8, 4.8), dpi=150, layout="constrained"))
@@ -92,9 +86,12 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
         axes.plot(*zip(*looks, strict=True), "o", color=RED, ms=4, label=label)
     label = f"held out, at the end: {held_out['loss']:.2f}"
     axes.plot(last, held_out["loss"], "D", color=RED, markersize=7, label=label)
-    _draw_floor(axes, held_out["unigram"], last)
+    floor = held_out["unigram"]
+    axes.axhline(floor, color=INK, linestyle="--", linewidth=1)
+    text = f"unigram entropy {floor:.2f}: the lowest loss of a guess without context"
+    axes.annotate(text, (last, floor), (0, 4), textcoords="offset points", ha="right", color=INK, fontsize=8)
     shown = curve[np.isfinite(curve)]
-    low, high = min([*shown, held_out["loss"]]), max([*shown, held_out["unigram"]])
+    low, high = min([*shown, held_out["loss"]]), max([*shown, floor])
     height = (high - low) or 1.0
     axes.set_ylim(low - 0.1 * height, high + 0.2 * height)
     axes.set_xlim(0, last * 1.01)
@@ -117,14 +114,6 @@ def _draw_training(axes: Any, metrics: Sequence[dict[str, float]], begins: Seque
         label = None if number else "training, all targets, smoothed"
         axes.plot(at, curve, color=BLUE, linewidth=1.8, label=label)
     return np.concatenate(curves)
-
-
-def _draw_floor(axes: Any, unigram: float, last: int) -> None:
-    axes.axhline(unigram, color=INK, linestyle="--", linewidth=1)
-    text = f"unigram entropy {unigram:.2f}: the lowest loss of a guess without context"
-    axes.annotate(
-        text, (last, unigram), (0, 4), textcoords="offset points", ha="right", color=INK, fontsize=8
-    )
 
 
 def _mark_stages(axes: Any, stages: Sequence[tuple[int, int]]) -> None:

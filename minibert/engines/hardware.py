@@ -58,8 +58,10 @@ def peak(
     GFLOP/s, a multiply-add being two; None without the kernels in C++, which measure it.
     """
     if ops is not None and ops.name == "jax":
-        if rate := import_module("minibert.engines.jax.devices").accelerator_rate(dtype):
-            return rate * (ops.runtime.mesh.size if ops.runtime.mesh else 1)
+        devices = import_module("minibert.engines.jax.devices")
+        if devices.platform() != "cpu":
+            count = ops.runtime.mesh.size if ops.runtime.mesh else 1
+            return count * devices.matmul_rate(dtype, devices.QUICK_SECONDS, devices.LARGE)
     try:
         cpp = import_module("minibert.engines.cpp.primitives")
     except ImportError:
@@ -69,17 +71,13 @@ def peak(
 
 
 def limited_threads(threads: int | None, ops: Ops | None = None) -> threadpoolctl.threadpool_limits:
-    """Hold the matrix library at a number of threads, in a `with` block until its end.
+    """Hold the matrix library at a number of threads, from now on or until the end of a `with` block.
 
     Parameters
     ----------
     threads : the one number that governs every pool; None leaves it at one for each core.
     ops : the engine that will compute. One with threads of its own was made with that number, and calls the
         matrix library from them: each call gets one thread.
-
-    Returns
-    -------
-    The limit, which holds already; without a block it does until `.restore_original_limits()`.
     """
     require_threads(threads)
     own = ops is not None and ops.name in OWN_THREADS
@@ -97,11 +95,7 @@ def keep_freed_memory() -> bool:
     """Let the C library keep what NumPy frees for the next array, and not return it to the system.
 
     A training step makes and drops the same large arrays again and again; fresh pages for them cost a sixth
-    of its time.
-
-    Returns
-    -------
-    Whether the C library can do so; glibc can.
+    of its time. Return whether the C library can do so; glibc can.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -20,6 +20,7 @@ from minibert.machine import cores
 from minibert.ops import Ops
 
 BFLOAT16_ISAS = ("amx", "avx512_bf16")  # instruction sets that multiply bfloat16
+PORTABLE = "portable"  # of `cpp` without vector instructions of its own, as on ARM
 JAX_MINIMUM = "0.7"  # of jax and jaxlib, as in pyproject.toml
 DEVICES = ("cpu", "gpu", "tpu")  # what `force_device` may be told
 _forced: dict[str, str] = {}  # what `force_device` was told
@@ -153,7 +154,7 @@ def choose(
     if name != "auto":
         ops = _make(name, threads, dtype, extras)
         return ops, _described(ops)
-    tried = _trial(threads, dtype) if _kernels_are_portable() else {}
+    tried = _trial(threads, dtype) if chosen_isa() == PORTABLE else {}
     missing = []
     for one in [*sorted(tried, key=tried.get), *FASTEST_FIRST]:
         if one not in able:
@@ -169,11 +170,6 @@ def choose(
         why = f"; {' '.join(missing).removesuffix('.')}" if missing else ", the fastest engine installed"
         return ops, _described(ops) + why
     raise InputError(f"No engine that computes in {dtype} is installed. {' '.join(missing)}")
-
-
-def _kernels_are_portable() -> bool:
-    """Tell whether `cpp` would compute without vector instructions of its own, as on ARM."""
-    return chosen_isa() == "portable"
 
 
 @functools.cache
@@ -198,7 +194,7 @@ def settled(options: Any) -> Any:
     """
     if options.dtype == "auto":
         options = dataclasses.replace(options, dtype=quickest_dtype(options.engine))
-    if options.engine == "auto" and _kernels_are_portable():
+    if options.engine == "auto" and chosen_isa() == PORTABLE:
         tried = _trial(options.threads, options.dtype)
         options = dataclasses.replace(options, engine=min(tried, key=tried.get, default="auto"))
     return options

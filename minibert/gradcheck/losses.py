@@ -58,16 +58,12 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
     """Build the losses of fine-tuning, on an encoder of one layer."""
 
     def loss(
-        variant: str,
-        head: Head,
-        drop: Callable[..., Any] = no_dropout,
-        sum_of_spans: bool = False,
-        **fields: Any,
+        variant: str, head: Head, drop: Callable[..., Any] = no_dropout, summed: bool = False, **fields: Any
     ) -> Case:
         config = config_of(size, num_hidden_layers=1, **fields)
         parameters = random_parameters(config, rng, head)
         batch = random_task_batch(size, head, rng, tagged=0 if "no rows" in variant else 0.4)
-        span_weight = 1 if sum_of_spans else 0.5
+        span_weight = 1 if summed else 0.5
 
         def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
             laid_out = runtime_of(ops).prepare(batch)
@@ -94,7 +90,7 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         loss("", choice),
         loss("causal dropout", choice, dropout_of, is_decoder=True),
         loss("", span),
-        loss("sum dropout", span, dropout_of, sum_of_spans=True),
+        loss("sum dropout", span, dropout_of, summed=True),
         loss("causal dropout", span, dropout_of, is_decoder=True),
         loss("", tag),
         loss("dropout", tag, dropout_of),

@@ -16,10 +16,7 @@ def _case(
 ) -> Case:
     """Build the case of a method of `Ops`; what has parameters is called as a block is.
 
-    Parameters
-    ----------
-    given : `given(ops, params)` returns what the method is called with behind its inputs.
-    form : what its backward is called with behind everything else.
+    Behind its inputs the method takes `given(ops, params)`, its backward takes `form` behind all else.
     """
 
     def forward(ops: Any, inputs: Arrays, tree: Any) -> tuple[Any, Any]:

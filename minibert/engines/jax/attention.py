@@ -14,26 +14,16 @@ import jax.numpy as jnp
 
 from minibert.arrays import Array, Saved
 from minibert.engines.jax import flash
-from minibert.engines.jax.flash import Plan
+from minibert.engines.jax.flash import HIDDEN, Plan
 from minibert.ops import random
 
 # What each kernel keeps; keys: None where nothing is dropped.
 PlainSaved = namedtuple("PlainSaved", "q k v p keys")
 VendorSaved = namedtuple("VendorSaved", "q lengths residuals")
 
-HIDDEN = -1e30  # a score below all others, finite
-
 
 def choose(platform: str, dtype: Any, rate: float, head_size: int) -> str:
-    """Choose the kernel for a device, "plain", "pallas" or "vendor"; each can be causal.
-
-    Parameters
-    ----------
-    platform : "cpu", "gpu" (or "cuda") or "tpu".
-    dtype : of the queries.
-    rate : of dropout on the probabilities.
-    head_size : D.
-    """
+    """Choose the kernel for a device, which is "cpu", "gpu" (or "cuda") or "tpu", and queries of a dtype."""
     if platform not in ("gpu", "cuda") or jnp.dtype(dtype) == jnp.float64:
         return "plain"
     half = jnp.dtype(dtype) in (jnp.bfloat16, jnp.float16)
@@ -50,11 +40,6 @@ def forward(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Arra
     q, k, v : queries, keys and values: float32, float64 or bfloat16. Pads are finite.
     lengths : int32, tokens of each row, 0 for a row of pads. The result is 0 at pads.
     keys : uint32, dropout key of each query at this site; None where the rate is 0.
-
-    Returns
-    -------
-    y : like q.
-    saved : arrays for `backward`; every kernel's has q.
     """
     return KERNELS[plan.kernel][0](plan, q, k, v, lengths, keys if plan.rate else None)
 

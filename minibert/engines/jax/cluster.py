@@ -30,6 +30,7 @@ LOOK = 0.05  # seconds between two looks whether all have met
 STATUS = {InputError: 2, KeyboardInterrupt: 130}  # with which the command line exits; 1 after other errors
 ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, with --resume."
 _barriers = itertools.count()
+_over = threading.Event()  # set when this process watches the others no longer
 _last_words: list[str] = []  # what to say when JAX aborts
 
 
@@ -64,9 +65,8 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
         what = "can't be reached, or JAX has failed otherwise, as it says above"
         _say_of_aborts(f"{_sentence(0, what)} {ADVICE}")
         _keep_output_ours()
-        _Watch.current = _Watch()
-        _Watch.current.start()
-        atexit.register(_Watch.current.end)  # before JAX's own, which closes the table
+        _watcher.start()
+        atexit.register(_watch_no_longer)  # before JAX's own, which closes the table
 
 
 def _require_free(coordinator: str) -> None:
@@ -81,19 +81,9 @@ def _require_free(coordinator: str) -> None:
 
 
 def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
-    """Wait for the other processes, which come here as well.
+    """Wait for the other processes, which come here as well; RunError where the first one has gone.
 
-    Parameters
-    ----------
-    where : the same for all.
-    alike : values for JSON, which have to be the same for all.
-
-    Raises
-    ------
-    InputError
-        When they are not, in every process.
-    RunError
-        When the first process has gone.
+    Values of `alike`, for JSON, have to be the same for all: InputError in every process where they are not.
     """
     state = distributed.global_state
     place, own = f"minibert/barrier/{next(_barriers)} {where}/", {"jax": jax.__version__, **(alike or {})}
@@ -118,9 +108,9 @@ def leave(error: BaseException) -> None:
 
     The error decides the exit status.
     """
-    if _Watch.current is None:
+    if not _watcher.ident:  # as where this process is the only one
         return
-    _Watch.current.end()
+    _watch_no_longer()
     state, why = distributed.global_state, str(error).strip() or type(error).__name__
     with suppress(RuntimeError):  # the first has gone, and the table with it
         state.client.key_value_set(f"minibert/left/{state.process_id}", why, allow_overwrite=True)
@@ -141,51 +131,46 @@ def _sentence(one: int, what: str) -> str:
     return f"Process {one} of {count} {what}, so this one, {own}, stops as well."
 
 
-class _Watch(threading.Thread):
+def _watch() -> None:
     """End this process, with a sentence, when another one of the training has gone.
 
     A sum over all devices would wait for the missing ones for ever, and JAX ends that by aborting with the
     stack of its C++. Every process counts in a table that the first one keeps; who stops counting is gone.
     """
-
-    current: "_Watch | None" = None  # of this process, where it is one of many
-
-    def __init__(self) -> None:
-        super().__init__(name="watch", daemon=True)
-        state = distributed.global_state
-        self._client, self._own = state.client, state.process_id
-        self._seen = {one: ("", time.monotonic()) for one in range(state.num_processes) if one != self._own}
-        self._over = threading.Event()
-
-    def end(self) -> None:
-        """Watch no longer."""
-        self._over.set()
-        self.join(BEAT)
-
-    def run(self) -> None:
-        """Count, and look at the others' counts."""
-        for beat in itertools.count():
-            try:
-                self._client.key_value_set(f"minibert/beat/{self._own}", str(beat), allow_overwrite=True)
-                found = dict(self._client.key_value_dir_get("minibert/"))
-            except RuntimeError:
-                if self._over.is_set():
-                    return
-                self._give_up(0, "can't be reached", ADVICE)  # it is the first one that keeps the table
-            for one, (count, since) in self._seen.items():
-                if why := found.get(f"minibert/left/{one}"):
-                    self._give_up(one, f"has stopped ({why.rstrip('.')})")
-                now = found.get(f"minibert/beat/{one}", "")
-                if now != count:
-                    self._seen[one] = now, time.monotonic()
-                elif time.monotonic() - since > SILENCE:
-                    self._give_up(one, f"has not been heard of for {SILENCE} seconds", ADVICE)
-            if self._over.wait(BEAT):
+    client, own = distributed.global_state.client, distributed.global_state.process_id
+    others = (one for one in range(distributed.global_state.num_processes) if one != own)
+    seen = {one: ("", time.monotonic()) for one in others}
+    for beat in itertools.count():
+        try:
+            client.key_value_set(f"minibert/beat/{own}", str(beat), allow_overwrite=True)
+            found = dict(client.key_value_dir_get("minibert/"))
+        except RuntimeError:
+            if _over.is_set():
                 return
+            _give_up(0, "can't be reached", ADVICE)  # it is the first one that keeps the table
+        for one, (count, since) in seen.items():
+            if why := found.get(f"minibert/left/{one}"):
+                _give_up(one, f"has stopped ({why.rstrip('.')})")
+            now = found.get(f"minibert/beat/{one}", "")
+            if now != count:
+                seen[one] = now, time.monotonic()
+            elif time.monotonic() - since > SILENCE:
+                _give_up(one, f"has not been heard of for {SILENCE} seconds", ADVICE)
+        if _over.wait(BEAT):
+            return
 
-    def _give_up(self, one: int, what: str, advice: str = "") -> None:
-        emit(f"minibert: {_sentence(one, what)} {advice}".rstrip(), file=sys.stderr, flush=True)
-        os._exit(1)  # the way out through Python waits for the others
+
+def _watch_no_longer() -> None:
+    _over.set()
+    _watcher.join(BEAT)
+
+
+_watcher = threading.Thread(target=_watch, name="watch", daemon=True)
+
+
+def _give_up(one: int, what: str, advice: str = "") -> None:
+    emit(f"minibert: {_sentence(one, what)} {advice}".rstrip(), file=sys.stderr, flush=True)
+    os._exit(1)  # the way out through Python waits for the others
 
 
 def _keep_output_ours() -> None:

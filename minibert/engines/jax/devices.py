@@ -43,24 +43,12 @@ def use(device: str | None) -> None:
 
 
 def platform() -> str:
-    """Return what JAX computes on: "cpu", "gpu", "tpu".
-
-    Raises
-    ------
-    RunError
-        When it finds nothing.
-    """
+    """Return what JAX computes on, "cpu", "gpu" or "tpu"; RunError when it finds nothing."""
     return _found()[0].platform
 
 
 def devices() -> dict[str, str]:
-    """Describe each device that JAX finds: its kind, its memory where it tells, and the process it is of.
-
-    Raises
-    ------
-    RunError
-        When JAX finds none, or not those that it was told to use.
-    """
+    """Describe each device that JAX finds: its kind, its memory where it tells, and the process it is of."""
     return {f"{one.platform} {one.id}": _described(one) for one in _found()}
 
 
@@ -107,11 +95,6 @@ def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES
         if times[-1] > seconds:
             break
     return best
-
-
-def accelerator_rate(dtype: str) -> float | None:
-    """Measure `matmul_rate` quickly; None where JAX computes on the processor, of which more is known."""
-    return None if platform() == "cpu" else matmul_rate(dtype, QUICK_SECONDS, LARGE)
 
 
 # -> a b (side,side)

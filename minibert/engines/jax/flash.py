@@ -95,12 +95,13 @@ def forward(
     blocks = _fitting(plan.forward_blocks or cuts(q.dtype, D)[0], n)
     q, k, v = (_padded(one, blocks) for one in (q, k, v))
     R, columns, _, depth = q.shape
+    site = _Site(plan.causal, plan.rate, 1 / math.sqrt(D), blocks.queries, blocks.keys // 2)
     head_keys = _head_keys(keys, A, columns) if plan.rate else ()
     queries = pl.BlockSpec((None, blocks.queries, None, depth), lambda i, a, r: (r, i, a, 0))
     row_of_keys = pl.BlockSpec((None, columns // 2, 2, None, depth), lambda i, a, r: (r, 0, 0, a, 0))
     each_query = pl.BlockSpec((None, None, blocks.queries), lambda i, a, r: (r, a, i))
     y, logarithms = pl.pallas_call(
-        functools.partial(_forward_kernel, site=_site(plan, D, blocks)),
+        functools.partial(_forward_kernel, site=site),
         grid=(columns // blocks.queries, A, R),
         in_specs=[_LENGTH, queries, row_of_keys, row_of_keys, *[each_query] * len(head_keys)],
         out_specs=[queries, each_query],
@@ -174,6 +175,7 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
     R, columns, _, depth = q.shape
     behind = ((0, 0), (0, 0), (0, columns - n))
     levels, logarithms = jnp.pad(levels, behind), jnp.pad(logarithms, behind, constant_values=-HIDDEN)
+    site = _Site(plan.causal, plan.rate, 1 / math.sqrt(D), blocks.queries, blocks.keys // 2)
     head_keys = _head_keys(keys, A, columns) if plan.rate else ()
     shares = columns // blocks.keys
     row = pl.BlockSpec((None, columns, None, depth), lambda i, a, r: (r, 0, a, 0))
@@ -181,7 +183,7 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
     each_query = pl.BlockSpec((None, None, columns), lambda i, a, r: (r, a, 0))
     share = pl.BlockSpec((None, None, columns, None, depth), lambda i, a, r: (i, r, 0, a, 0))
     dq, dk, dv = pl.pallas_call(
-        functools.partial(_backward_kernel, site=_site(plan, D, blocks)),
+        functools.partial(_backward_kernel, site=site),
         grid=(shares, A, R),
         in_specs=[_LENGTH, row, row, some_keys, some_keys, *[each_query] * (2 + len(head_keys))],
         out_specs=[share, some_keys, some_keys],
@@ -279,10 +281,6 @@ def _range(count: int) -> Array:
 
 
 _LENGTH = pl.BlockSpec((None,), lambda i, a, r: (r,))
-
-
-def _site(plan: Plan, D: int, blocks: Blocks) -> _Site:
-    return _Site(plan.causal, plan.rate, 1 / math.sqrt(D), blocks.queries, blocks.keys // 2)
 
 
 def _real(x: Array) -> Array:

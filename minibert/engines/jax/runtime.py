@@ -68,14 +68,12 @@ class JaxRuntime(Runtime):
         return P(DATA) if self.shard else P()
 
     def any_rank(self, flag: bool) -> bool:
-        """Tell whether the flag is set in any of the processes."""
         if self.world_size == 1:
             return flag
         with jax_failures.translated():
             return bool(multihost_utils.process_allgather(np.array(flag)).any())
 
     def barrier(self, where: str, alike: dict[str, Any] | None = None) -> None:
-        """Wait for the other processes; complain where they do not say the same."""
         if self.world_size > 1:
             jax_cluster.barrier(where, alike)
 

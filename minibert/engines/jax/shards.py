@@ -20,15 +20,10 @@ class Unit(NamedTuple):
     """Neighbours in a buffer that are brought together at once."""
 
     begin: int
-    end: int
+    size: int
     piece: int  # elements a device has of it
     entries: tuple[Entry, ...]
     layer: bool
-
-    @property
-    def size(self) -> int:
-        """Return the number of its elements."""
-        return self.end - self.begin
 
 
 @jax.tree_util.register_dataclass
@@ -63,10 +58,9 @@ class Layout(NamedTuple):
             groups.setdefault(group, []).append(entry)
         units, begin = [], 0
         for group, entries in groups.items():
-            end = begin + sum(entry.size for entry in entries)
-            piece = -(-(end - begin) // devices)
-            units.append(Unit(begin, end, piece, tuple(entries), group.startswith("layers")))
-            begin = end
+            size = sum(entry.size for entry in entries)
+            units.append(Unit(begin, size, -(-size // devices), tuple(entries), group.startswith("layers")))
+            begin += size
         return cls(tuple(units), devices)
 
     # flat (N,) -> (D,n)
@@ -75,7 +69,7 @@ class Layout(NamedTuple):
         rows = []
         for one in self.units:
             padded = np.zeros(one.piece * self.devices, flat.dtype)
-            padded[: one.size] = flat[one.begin : one.end]
+            padded[: one.size] = flat[one.begin : one.begin + one.size]
             rows.append(padded.reshape(self.devices, one.piece))
         return np.concatenate(rows, axis=1)
 

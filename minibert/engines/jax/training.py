@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,31 +23,27 @@ from minibert.engines.jax import failures as jax_failures, rows as jax_rows
 from minibert.engines.jax.runtime import DATA, JaxRuntime, Kept
 from minibert.engines.jax.shards import Layout, Shard
 from minibert.model.batch import BatchPart
-from minibert.model.params import leaf_of, unflatten
+from minibert.model.params import Entry, leaf_of, unflatten
 from minibert.ops import Ops
+
+Buffers: TypeAlias = tuple[Any, ...]
+Table: TypeAlias = tuple[Entry, ...]
 
 
 # buffers: params m v (N,)
 def whole_step(
-    ops: Any,
-    table: tuple,
-    optimizer: Any,
-    objective: Any,
-    buffers: tuple,
-    micro_batches: Any,
-    number: Any,
-    update: Any,
-    rate: Any,
-) -> tuple[tuple, dict[str, Any]]:
+    ops: Any, table: Table, optimizer: Any, objective: Any, buffers: Buffers, parts: Any, *numbers: Any
+) -> tuple[Buffers, dict[str, Any]]:
     """Take one step: gradients, their norm, clipping, update. A pure function, compiled whole.
 
     Parameters
     ----------
     ops, table, optimizer, objective : the engine, what lies where in the buffers, the rule, and the loss.
     buffers : parameters and moments, consumed; where they are spread, a device's pieces.
-    micro_batches : a device's, one upon another.
-    number, update, rate : number of the step from 0 and of the update from 1; the learning rate.
+    parts : a device's micro-batches, one upon another.
+    numbers : number of the step from 0 and of the update from 1; the learning rate.
     """
+    number, update, rate = numbers
     layout = ops.runtime.layout
     params = unflatten(table, buffers[0]) if layout is None else layout.tree(buffers[0], DATA)
 
@@ -59,7 +55,7 @@ def whole_step(
         tree = objective.backward(ops, saved, params, layout.zeros(grads))
         return grads + layout.collected(tree, DATA), metrics
 
-    grads, metrics = scan(add, jnp.zeros_like(buffers[0]), micro_batches)
+    grads, metrics = scan(add, jnp.zeros_like(buffers[0]), parts)
     if layout is not None:  # gradients have been summed over the devices already
         metrics = jax.lax.psum(metrics, DATA)
     elif ops.runtime.mesh is not None:
@@ -215,7 +211,7 @@ class LayersOnDevices(Ops):
         # Of a spread layer only what entered it is kept: with the rest its weights would be kept, whole.
         self._recompute = recompute or runtime.shard
 
-    def layers(self, block: Callable, params: list, x: Any) -> tuple[Any, Any]:
+    def layers(self, block: Callable[..., Any], params: Any, x: Any) -> tuple[Any, Any]:
         """Send x through all layers; with `recompute`, what enters each is all that is kept."""
         if not self._recompute:
             return super().layers(block, params, x)
@@ -226,14 +222,8 @@ class LayersOnDevices(Ops):
         return x, tuple(kept)
 
     def layers_backward(
-        self,
-        block_backward: Callable,
-        dy: Any,
-        saved: Any,
-        params: list[dict],
-        grads: list[dict],
-        first: int = 0,
-    ) -> tuple[Any, list[dict]]:
+        self, block_backward: Callable[..., Any], dy: Any, saved: Any, params: Any, grads: Any, first: int = 0
+    ) -> tuple[Any, list[Any]]:
         """Send dy back through the layers, computed again where no more than what entered them is kept."""
         if not self._recompute:
             return super().layers_backward(block_backward, dy, saved, params, grads, first)

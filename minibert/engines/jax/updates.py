@@ -18,19 +18,10 @@ LONGEST = 64  # tensors of a layer, at most
 class Stretch(NamedTuple):
     """Tensors side by side whose sizes repeat."""
 
-    begin: int  # where the first one begins in the buffer
+    begin: int  # in the buffer
+    end: int
     repeats: int  # how often all of `tensors` come, one after another
     tensors: tuple[tuple[int, bool], ...]  # size and whether it has weight decay, of each
-
-    @property
-    def width(self) -> int:
-        """Return how many numbers are in one repetition."""
-        return sum(size for size, _ in self.tensors)
-
-    @property
-    def end(self) -> int:
-        """Return where the next stretch begins."""
-        return self.begin + self.repeats * self.width
 
 
 def stretches(tensors: np.ndarray) -> list[Stretch]:
@@ -51,8 +42,9 @@ def stretches(tensors: np.ndarray) -> list[Stretch]:
             ((one, _repeats(kinds[at:gap], one)) for one in range(1, min(LONGEST, gap - at) + 1)),
             key=lambda pair: (pair[1] > 1) * pair[0] * pair[1],
         )
-        result.append(Stretch(begins[at], repeats, tuple(kinds[at : at + period])))
-        at += period * repeats
+        last = at + period * repeats - 1
+        result.append(Stretch(begins[at], int(tensors[last, 1]), repeats, tuple(kinds[at : at + period])))
+        at = last + 1
     return result
 
 
@@ -71,8 +63,7 @@ def lamb(
     """Return the parameters after a step of `ops.lamb`, whose `direction` is Adam's."""
     changed, at = [], 0
     for one in stretches(tensors):
-        rows = one.repeats, one.width
-        x, u = (flat[one.begin : one.end].reshape(rows) for flat in (params, direction))
+        x, u = (flat[one.begin : one.end].reshape(one.repeats, -1) for flat in (params, direction))
         columns, left = [], 0
         for size, decays in one.tensors:
             own, along = x[:, left : left + size], u[:, left : left + size]

@@ -57,9 +57,7 @@ class NumbaOps(Ops):
     @property
     def _details(self) -> str:
         threads = f"{self._threads.count} thread" + ("s" if self._threads.count > 1 else "")
-        return (
-            threads if is_warm() else f"{threads}, still to be compiled (minibert warmup does so in advance)"
-        )
+        return threads + ("" if is_warm() else ", still to be compiled (minibert warmup does so in advance)")
 
     def accumulate(self, total: Array, extra: Array) -> Array:
         """Add to an accumulator, in place."""
@@ -123,10 +121,8 @@ class NumbaOps(Ops):
         """Return dy times the slope."""
         if not isinstance(saved, NumbaGeluSaved):
             return super().gelu_backward(dy, saved, form)
-        slope = saved.slope
-        if not (_fit(dy, slope) and dy.shape == slope.shape):
-            return dy * slope
-        dx = np.empty_like(dy)
+        slope, dx = saved.slope, np.empty_like(saved.slope)
+        dy = _laid_out(dy, slope.shape, slope.dtype)
         self._threads.run(loops.multiply, cut(dy.size), dy.reshape(-1), slope.reshape(-1), dx.reshape(-1))
         return dx
 
