@@ -176,8 +176,8 @@ def draw_pieces(tokenizer: Any, text: str) -> Any:
     axes = figure.subplots()
     for height, row in enumerate(rows):
         for piece, number, word, left, width in row:
-            box = {"facecolor": PIECE_COLOURS[word % len(PIECE_COLOURS)], "edgecolor": "white"}
-            axes.add_patch(Rectangle((left, -height), width, 0.9, **box))
+            colour = PIECE_COLOURS[word % len(PIECE_COLOURS)]
+            axes.add_patch(Rectangle((left, -height), width, 0.9, facecolor=colour, edgecolor="white"))
             axes.text(
                 left + width / 2, 0.62 - height, piece, ha="center", va="center", family="monospace",
                 parse_math=False,

@@ -39,7 +39,7 @@ def rate_of_one_thread(isa: str, dtype: str) -> float:
 
 
 def peak(
-    threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS, ops: Ops | None = None
+    threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS, ops: Any = None
 ) -> float | None:
     """Measure how fast this machine multiplies and adds at most.
 

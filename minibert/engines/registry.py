@@ -156,7 +156,7 @@ def choose(
         return ops, _described(ops)
     tried = _trial(threads, dtype) if chosen_isa() == PORTABLE else {}
     missing = []
-    for one in [*sorted(tried, key=tried.get), *FASTEST_FIRST]:
+    for one in [*sorted(tried, key=tried.__getitem__), *FASTEST_FIRST]:
         if one not in able:
             continue
         try:
@@ -196,7 +196,7 @@ def settled(options: Any) -> Any:
         options = dataclasses.replace(options, dtype=quickest_dtype(options.engine))
     if options.engine == "auto" and chosen_isa() == PORTABLE:
         tried = _trial(options.threads, options.dtype)
-        options = dataclasses.replace(options, engine=min(tried, key=tried.get, default="auto"))
+        options = dataclasses.replace(options, engine=min(tried, key=tried.__getitem__, default="auto"))
     return options
 
 

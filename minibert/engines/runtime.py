@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Runtime:
-    """This process alone, on arrays in its memory."""
+    """A process alone, on arrays in its memory."""
 
     rank = 0  # number of this process, from 0
     world_size = 1  # how many processes train together
@@ -48,7 +48,7 @@ class Runtime:
         """Copy parameters, or any tree of arrays, to where they are computed with."""
         return tree
 
-    def call(self, ops: Any, function: Callable, static: tuple, *arrays: Any) -> Any:
+    def call(self, ops: Any, function: Callable[..., Any], static: tuple[Any, ...], *arrays: Any) -> Any:
         """Return `function(ops, *static, *arrays)`.
 
         An engine that compiles does so once for each `static`, whose parts are hashable, and once for each

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+import minibert.engines.cpp._kernels as _kernels
 from minibert.arrays import Array, Saved
-from minibert.engines.cpp import _kernels
 from minibert.errors import InputError
 from minibert.ops import AdamRule, Ops, random
 from minibert.ops.primitives import EmbeddingSaved, LinearSaved, TakeRowsSaved, TanhSaved

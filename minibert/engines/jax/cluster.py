@@ -179,7 +179,7 @@ def _keep_output_ours() -> None:
         return
     own = sys.stdout
     own.flush()
-    sys.stdout = open(os.dup(1), "w", encoding=own.encoding, errors=own.errors, buffering=1)
+    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, encoding=own.encoding, errors=own.errors)
     os.dup2(2, 1)
 
 
@@ -190,11 +190,13 @@ def _say_of_aborts(text: str) -> None:
         return
     library = ctypes.CDLL(None)
     library.signal.restype, library.signal.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
-    library.signal(signal.SIGABRT, ctypes.cast(_aborted, ctypes.c_void_p))
+    library.signal(signal.SIGABRT, ctypes.cast(_handler, ctypes.c_void_p))
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _aborted(_: int) -> None:
     """End the process, for C, in whichever thread: Python's own handlers would wait for the main one."""
     os.write(2, f"minibert: {_last_words[0]}\n".encode())
     os._exit(1)
+
+
+_handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(_aborted)  # kept for as long as C may call it

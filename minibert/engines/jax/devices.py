@@ -86,7 +86,8 @@ def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES
     for side in sides:
         a, b = _operands(side, dtype)
         _chain(a, b).block_until_ready()  # which compiles
-        times, began = [], time.perf_counter()
+        times: list[float] = []
+        began = time.perf_counter()
         while not times or time.perf_counter() - began < seconds:
             begin = time.perf_counter()
             _chain(a, b).block_until_ready()
@@ -105,7 +106,5 @@ def _operands(side: int, dtype: str) -> tuple[Any, Any]:
     return a.astype(dtype), (b / side**0.5).astype(dtype)
 
 
-@jax.jit
-def _chain(a: Any, b: Any) -> Any:
-    """Multiply; a product needs the one before, so none can be left out."""
-    return jax.lax.fori_loop(0, CHAIN, lambda _, x: x @ b, a)
+# A product needs the one before, so none can be left out.
+_chain = jax.jit(lambda a, b: jax.lax.fori_loop(0, CHAIN, lambda _, x: x @ b, a))

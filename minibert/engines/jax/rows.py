@@ -113,11 +113,6 @@ def shape_of(batch: Batch) -> Shape:
     )
 
 
-def common(shapes: list[Shape]) -> Shape:
-    """Return room for each of several batches."""
-    return Shape(*(max(sizes) for sizes in zip(*shapes, strict=True)))
-
-
 def room(part: BatchPart, pieces: int) -> Shape:
     """Return room for each of so many pieces of any machine's part of a global batch, the same for all."""
     sequences = -(-part.sequences // part.parts)

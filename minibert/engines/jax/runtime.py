@@ -60,7 +60,7 @@ class JaxRuntime(Runtime):
         self.mesh = Mesh(np.array(there[:count]), (DATA,)) if count > 1 else None
         self.shard = shard and self.mesh is not None
         self.layout: Layout | None = None
-        self.compiled: dict[Any, Callable] = {}
+        self.compiled: dict[Any, Callable[..., Any]] = {}
 
     @property
     def partition(self) -> P:
@@ -93,7 +93,7 @@ class JaxRuntime(Runtime):
         """Copy a tree of arrays to the device."""
         return jax.device_put(tree, self.device)
 
-    def call(self, ops: Any, function: Callable, static: tuple, *arrays: Any) -> Any:
+    def call(self, ops: Any, function: Callable[..., Any], static: tuple[Any, ...], *arrays: Any) -> Any:
         """Call the function, compiled."""
         if function not in self.compiled:
             numbers = tuple(range(1 + len(static)))

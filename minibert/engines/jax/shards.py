@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from minibert.arrays import Params
 from minibert.engines.jax.rows import static
 from minibert.model.params import Entry, leaf_of, unflatten
 
@@ -29,13 +30,13 @@ class Unit(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Shard:
-    """This device's piece of a layer; in place of an accumulator, nothing but its shape."""
+    """One device's piece of a layer; in place of an accumulator, nothing but its shape."""
 
     piece: Any
     entries: tuple[Entry, ...] = static()
     zeros: bool = static()
 
-    def whole(self, axis: str) -> dict:
+    def whole(self, axis: str) -> Params:
         """Return the layer's tree; for an accumulator, zeros."""
         if self.zeros:
             return unflatten(self.entries, jnp.zeros(sum(e.size for e in self.entries), self.piece.dtype))
@@ -83,18 +84,19 @@ class Layout(NamedTuple):
         )
 
     # local (n,)
-    def tree(self, local: Any, axis: str) -> dict:
+    def tree(self, local: Any, axis: str) -> Params:
         """Nest a device's pieces as the model takes them: layers as shards, the rest brought together."""
         return self._nested(local, lambda piece, _: jax.lax.all_gather(piece, axis, tiled=True))
 
     # local (n,)
-    def zeros(self, local: Any) -> dict[str, Any]:
+    def zeros(self, local: Any) -> Params:
         """Return a tree of accumulators that have nothing yet."""
         return self._nested(local, lambda _, size: jnp.zeros(size, local.dtype), zeros=True)
 
-    def _nested(self, local: Any, whole: Callable[[Any, int], Any], zeros: bool = False) -> dict[str, Any]:
+    def _nested(self, local: Any, whole: Callable[[Any, int], Any], zeros: bool = False) -> Params:
         """Nest shards of layers, and of the rest what `whole` makes of a piece and the size of all."""
-        merged, layers = {}, []
+        merged: Params = {}
+        layers = []
         ends = np.cumsum([one.piece for one in self.units]).tolist()
         for one, end in zip(self.units, ends, strict=True):
             piece = local[end - one.piece : end]
@@ -105,14 +107,14 @@ class Layout(NamedTuple):
         return merged | ({"layers": layers} if layers else {})
 
     # -> (n,)
-    def collected(self, tree: dict, axis: str) -> Any:
+    def collected(self, tree: Params, axis: str) -> Any:
         """Return a device's pieces of the sum over all devices of a tree of gradients."""
         pieces, layers = [], iter(tree.get("layers", ()))
         for one in self.units:
             pieces.append(next(layers).piece if one.layer else _scattered(one, tree, one.entries, axis))
         return jnp.concatenate(pieces)
 
-    def scattered(self, number: int, tree: dict, axis: str) -> Shard:
+    def scattered(self, number: int, tree: Params, axis: str) -> Shard:
         """Return the same of one layer."""
         one = [unit for unit in self.units if unit.layer][number]
         entries = _inside(one.entries)
@@ -139,7 +141,7 @@ def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 
 # -> (piece,)
-def _scattered(one: Unit, tree: dict, entries: tuple[Entry, ...], axis: str) -> Any:
+def _scattered(one: Unit, tree: Params, entries: tuple[Entry, ...], axis: str) -> Any:
     """Sum over devices, each getting its piece."""
     leaves = [leaf_of(tree, entry.name).reshape(-1) for entry in entries]
     pads = one.piece * jax.lax.axis_size(axis) - one.size

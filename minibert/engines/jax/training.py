@@ -70,7 +70,7 @@ def whole_step(
     return changed, metrics | {"gradient_norm": norm}
 
 
-def scan(function: Callable, carry: Any, items: Any) -> tuple[Any, dict[str, Any]]:
+def scan(function: Callable[..., Any], carry: Any, items: Any) -> tuple[Any, dict[str, Any]]:
     """Apply `carry, metrics = function(carry, item)` to one item after another, and add the metrics up."""
     if jax.tree.leaves(items)[0].shape[0] == 1:
         return function(carry, jax.tree.map(lambda leaf: leaf[0], items))
@@ -97,7 +97,8 @@ class JaxSteps:
         mesh = self._runtime.mesh
         here = 1 if mesh is None else len(mesh.local_devices)
         split = list(batch.split(min(here * count, batch.E)))
-        shape = jax_rows.common([jax_rows.shape_of(part) for part in split])
+        sizes = zip(*map(jax_rows.shape_of, split), strict=True)
+        shape = jax_rows.Shape(*map(max, sizes))  # room for each of them
         if isinstance(batch, BatchPart):  # other processes may have a sequence more: all make as many parts
             shape = jax_rows.room(batch, here * count)
             split += [batch.take(0, 0)] * (here * count - len(split))
@@ -138,17 +139,17 @@ class JaxSteps:
         self.params = self.params.like(flat)
         return self.params
 
-    def _key(self, micro_batches: Any) -> tuple:
+    def _key(self, micro_batches: Any) -> Buffers:
         """Return everything that a step is compiled for."""
         shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(micro_batches))
         static = self._table, self.params.flat.dtype, self.optimizer.identity, self.objective
         return JaxSteps, *static, jax.tree.structure(micro_batches), shapes
 
-    def _for_devices(self) -> Callable:
+    def _for_devices(self) -> Callable[..., Any]:
         """Make the function that a step calls, to be compiled at its first call, its buffers donated."""
         rule = copy.copy(self.optimizer)
         rule.m = rule.v = None  # what is compiled lasts longer than a training
-        step: Callable = partial(whole_step, self.ops, self._table, rule, self.objective)
+        step: Callable[..., Any] = partial(whole_step, self.ops, self._table, rule, self.objective)
         if (mesh := self._runtime.mesh) is not None:
             kept, everywhere = self._runtime.partition, P()
             step = jax.shard_map(
@@ -160,26 +161,27 @@ class JaxSteps:
             )
         return jax.jit(step, donate_argnums=0)
 
-    def _to_devices(self, *buffers: np.ndarray) -> tuple:
+    def _to_devices(self, *buffers: np.ndarray) -> Buffers:
         runtime = self._runtime
         if runtime.mesh is None:
             return tuple(jnp.array(buffer, device=runtime.device) for buffer in buffers)
-        if runtime.shard:
+        if runtime.layout is not None:
             buffers = tuple(runtime.layout.spread(buffer) for buffer in buffers)
         sharding = NamedSharding(runtime.mesh, runtime.partition)
         return tuple(jax.make_array_from_callback(one.shape, sharding, one.__getitem__) for one in buffers)
 
-    def _to_host(self, buffers: tuple) -> tuple:
-        if not self._runtime.shard:
+    def _to_host(self, buffers: Buffers) -> Buffers:
+        layout = self._runtime.layout
+        if layout is None:
             return tuple(np.array(buffer) for buffer in buffers)
         with jax_failures.translated():
             whole = [multihost_utils.process_allgather(buffer, tiled=True) for buffer in buffers]
-        return tuple(self._runtime.layout.joined(np.asarray(buffer)) for buffer in whole)
+        return tuple(layout.joined(np.asarray(buffer)) for buffer in whole)
 
 
 def _on_each(
-    runtime: JaxRuntime, step: Callable, buffers: tuple, micro_batches: Any, *numbers: Any
-) -> tuple[tuple, dict[str, Any]]:
+    runtime: JaxRuntime, step: Callable[..., Any], buffers: Buffers, micro_batches: Any, *numbers: Any
+) -> tuple[Buffers, dict[str, Any]]:
     """Take the step on one device, on its own part of the batch."""
     micro_batches = jax.tree.map(lambda leaf: leaf[0], micro_batches)
     if runtime.world_size > 1:

@@ -19,13 +19,15 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
 from numba import types
 
 from minibert.arrays import Array
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 PRECISIONS = (np.dtype(np.float32), np.dtype(np.float64))
 GRAIN = 1 << 16  # elements of a range: some 30 microseconds of work, ten times what it costs to begin one
@@ -46,9 +48,9 @@ PLAIN = {int: types.int64, bool: types.boolean}
 # x * y + z in one rounding instead of two is nearer to the truth, and twice as fast. It is the only licence
 # that all loops have; `sums` adds the one to add in any order, for functions that do nothing but add.
 CONTRACT = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
-called = numba.njit(**CONTRACT)
-inlined = numba.njit(**CONTRACT, forceinline=True)
-sums = numba.njit(**CONTRACT | {"fastmath": {"contract", "reassoc"}}, forceinline=True)
+called: Callable[[F], F] = numba.njit(**CONTRACT)
+inlined: Callable[[F], F] = numba.njit(**CONTRACT, forceinline=True)
+sums: Callable[[F], F] = numba.njit(**CONTRACT | {"fastmath": {"contract", "reassoc"}}, forceinline=True)
 
 
 class Compiled(NamedTuple):
@@ -63,7 +65,7 @@ class Compiled(NamedTuple):
 class Kernel:
     """A function that is compiled for a precision when it is first called with arrays of it."""
 
-    def __init__(self, function: Callable) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.name = function.__name__
         annotations = inspect.get_annotations(function)
         self._types = [one for name, one in annotations.items() if name != "return"]
@@ -95,7 +97,7 @@ class Kernel:
 KERNELS: list[Kernel] = []
 
 
-def kernel(function: Callable) -> Kernel:
+def kernel(function: Callable[..., Any]) -> Kernel:
     """Register one of the loops that the engine is made of, as a decorator."""
     KERNELS.append(Kernel(function))
     return KERNELS[-1]
@@ -108,10 +110,11 @@ def folder() -> str | None:
 
 def is_warm() -> bool:
     """Tell whether something was compiled before, by this process or another one."""
-    return bool(folder() and any(Path(folder()).glob("*.nbi")))
+    place = folder()
+    return bool(place and any(Path(place).glob("*.nbi")))
 
 
-def _kept(function: Callable) -> Any:
+def _kept(function: Callable[..., Any]) -> Any:
     """Hand a function to Numba, which keeps its machine code in a file.
 
     Numba compiles anew when the file of a function has changed, but does not look at what the function calls.
@@ -160,7 +163,7 @@ class Threads:
         self._pool: ThreadPoolExecutor | None = None
         self._process = os.getpid()
 
-    def run(self, kernel: Callable, ranges: list[tuple[int, int]], *args: Any) -> None:
+    def run(self, kernel: Callable[..., Any], ranges: list[tuple[int, int]], *args: Any) -> None:
         """Call kernel(*args, begin, end) for every range; the calling thread works too."""
         left = deque(ranges)
 

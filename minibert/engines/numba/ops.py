@@ -157,7 +157,7 @@ class NumbaOps(Ops):
         site: int = 0,
     ) -> tuple[Array, Saved]:
         """Return softmax(q k^T / sqrt(D)) v; of each softmax only its largest score and its sum are kept."""
-        memory = [_rows_of_heads(one) for one in (q, k, v)]
+        memory: list[Any] = [_rows_of_heads(one) for one in (q, k, v)]
         alike = all(one is not None and one[1:] == memory[0][1:] for one in memory)
         if not (alike and _cover(cu_seqlens, len(q)) and (drop is None or len(drop.rows) == len(q))):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)

@@ -76,11 +76,11 @@ def by_precision(make: Callable[[Precision], Any]) -> Any:
     def function(x: Any) -> Any:
         """Stand for both where Python calls it, which nothing does."""
 
-    @overload(function, jit_options={"forceinline": True}, strict=False)
     def choose(x: Any) -> Any:
         made = single if getattr(x, "dtype", x) == types.float32 else double
         return lambda x: made(x)
 
+    overload(function, jit_options={"forceinline": True}, strict=False)(choose)
     return function
 
 
@@ -100,7 +100,7 @@ def exp(precision: Precision) -> Any:
     series = tuple(real(1 / math.factorial(k)) for k in range(precision.powers, -1, -1))
 
     @inlined
-    def exp(x):
+    def exp(x: Any) -> Any:
         x = highest if x > highest else x
         x = lowest if x < lowest else x
         moved = real(x * log2e + rounder)
@@ -115,13 +115,13 @@ def exp(precision: Precision) -> Any:
 def normal(precision: Precision) -> Any:
     """Return (P(X <= x), density at x) of the standard normal: Weideman's series, as in ops/erf.py."""
     real = precision.real
-    scale, series = series_coefficients(precision.erfc_terms)
-    scale, series = real(scale), tuple(map(real, series))
+    shift, coefficients = series_coefficients(precision.erfc_terms)
+    scale, series = real(shift), tuple(map(real, coefficients))
     root_half, per_root_pi = real(math.sqrt(0.5)), real(1 / math.sqrt(math.pi))
     density = real(1 / math.sqrt(2 * math.pi))
 
     @inlined
-    def normal(x):
+    def normal(x: Any) -> Any:
         y = abs(x * root_half)
         inverse = ONE / (scale + y)
         exponential = exp(-y * y)
@@ -140,7 +140,7 @@ def normal_by_tanh(precision: Precision) -> Any:
     three_cubic = real(3 * 0.044715)
 
     @inlined
-    def normal_by_tanh(x):
+    def normal_by_tanh(x: Any) -> Any:
         below = exp(-twice * (x + cubic * x * x * x))
         cdf = ONE / (ONE + below)
         return cdf, cdf * (ONE - cdf) * twice * (ONE + three_cubic * x * x)
@@ -156,7 +156,7 @@ def highest(precision: Precision) -> Any:
     lowest = integer(np.iinfo(integer).min)
 
     @inlined
-    def highest(x):
+    def highest(x: Any) -> Any:
         top = lowest
         for i in range(x.size):
             number = real(x[i]).view(integer)
