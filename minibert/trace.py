@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -289,7 +290,10 @@ def watch(ops: Any) -> Iterator[Trace]:
         arguments, saves = list(inspect.signature(function).parameters), f"{name}_backward" in names
         setattr(ops, name, trace._around(name, function, arguments, False, saves))
     if kernels is not None:
-        ops._run = _Kernels(kernels, trace)
+        seen = {name: getattr(kernels, name) for name in dir(kernels) if not name.startswith("_")}
+        for name in kernels.arguments.keys() & seen.keys():
+            seen[name] = trace._around(name, seen[name], kernels.arguments[name], True, False)
+        ops._run = SimpleNamespace(**seen)
     try:
         yield trace
     finally:
@@ -298,20 +302,6 @@ def watch(ops: Any) -> Iterator[Trace]:
             delattr(ops, name)
         if kernels is not None:
             ops._run = kernels
-
-
-class _Kernels:
-    """The kernels of an engine, each of them seen."""
-
-    def __init__(self, kernels: Any, trace: Trace) -> None:
-        self._kernels, self._trace = kernels, trace
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._kernels, name)
-        if names := self._kernels.arguments.get(name):
-            found = self._trace._around(name, found, names, True, False)
-            setattr(self, name, found)
-        return found
 
 
 def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) -> int:
