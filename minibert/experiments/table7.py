@@ -5,7 +5,6 @@ one that diverged, which is marked there, as it would only diverge again.
 """
 
 import dataclasses
-import functools
 import json
 import re
 import statistics
@@ -89,28 +88,30 @@ def table7(
         if row not in PAPER:
             raise InputError(f"rows: there is no {row!r}; choose from {', '.join(PAPER)}.")
     with sole_writer(out):
-        return _made(options, out, cells(rows, seeds), show)
-
-
-def _made(options: FinetuneOptions, out: Path, asked: Sequence[Cell], show: bool) -> dict[str, Any]:
-    """Train whatever is asked for, and return the results."""
-    results = _begun(options, out)
-    missing = [cell for cell in asked if cell.name not in results["cells"]]
-    trainer = _Trainer(options, out, {cell.row for cell in missing} - {FINE_TUNED}, show)
-    for number, cell in enumerate(missing, start=1):
-        try:
-            metrics = trainer.train(cell)
-            outcome = f"F1 {100 * metrics['f1']:.2f} on dev"
-        except DivergedError as error:
-            metrics, outcome = {"failed": str(error)}, f"given up. {error}"
-            remove_spent(trainer.folder(cell))
-        results["cells"][cell.name] = metrics
-        atomic_text(out / RESULTS, json.dumps(results, indent=2) + "\n")
-        atomic_text(out / TABLE, table_text(results) + "\n")
-        if show:
-            say(f"{cell.name}: {outcome} ({number} of {len(missing)} done).")
-    remove_spent(out)
-    return results
+        results = _begun(options, out)
+        missing = [cell for cell in cells(rows, seeds) if cell.name not in results["cells"]]
+        on_layers = {cell.row for cell in missing} - {FINE_TUNED}
+        prepared = None  # whose layers are computed when the first of these rows comes
+        for number, cell in enumerate(missing, start=1):
+            one, folder = dataclasses.replace(options, seed=cell.seed), out / "runs" / cell.name
+            try:
+                if cell.row == FINE_TUNED:
+                    metrics = _fine_tuned(one, folder, show)
+                else:
+                    prepared = prepared or _prepared(options, out, on_layers, show)
+                    one = dataclasses.replace(one, feature_based=cell.row)
+                    metrics = _on_layers(one, prepared, folder, show)
+                outcome = f"F1 {100 * metrics['f1']:.2f} on dev"
+            except DivergedError as error:
+                metrics, outcome = {"failed": str(error)}, f"given up. {error}"
+                remove_spent(folder)
+            results["cells"][cell.name] = metrics
+            atomic_text(out / RESULTS, json.dumps(results, indent=2) + "\n")
+            atomic_text(out / TABLE, table_text(results) + "\n")
+            if show:
+                say(f"{cell.name}: {outcome} ({number} of {len(missing)} done).")
+        remove_spent(out)
+        return results
 
 
 def cells(rows: Iterable[str], seeds: Iterable[int]) -> list[Cell]:
@@ -144,49 +145,34 @@ def _begun(options: FinetuneOptions, out: Path) -> dict[str, Any]:
     return found
 
 
-class _Trainer:
-    """What trains a cell.
+def _fine_tuned(options: FinetuneOptions, folder: Path, show: bool) -> dict[str, Any]:
+    """Fine-tune, or go on with it, and return the metrics."""
+    report = finetune(options, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
+    return _metrics(report["scores"], report["best_epoch"], report)
 
-    Parameters
-    ----------
-    rows : those of features, whose layers are computed when the first of them comes.
-    """
 
-    def __init__(self, options: FinetuneOptions, out: Path, rows: set[str], show: bool) -> None:
-        self.options, self.out, self.rows, self.show = options, out, rows, show
+def _on_layers(
+    options: FinetuneOptions, prepared: PreparedVectors, folder: Path, show: bool
+) -> dict[str, Any]:
+    """Train LSTMs and return their metrics; nothing else is kept but the record."""
+    ops = prepared.model.ops
+    run = FeatureBasedRun(engines.settled(options.resolved()), prepared, ops, folder, show=show)
+    with engines.limited_threads(options.threads, ops):
+        state, best = run.fit()
+    remove_spent(folder)
+    done = {"parameters": state.params.count(), "training_seconds": round(state.seconds, 1)}
+    return _metrics(best["scores"], best["epoch"], done)
 
-    def folder(self, cell: Cell) -> Path:
-        """Return the folder of its training."""
-        return self.out / "runs" / cell.name
 
-    def train(self, cell: Cell) -> dict[str, Any]:
-        """Train a cell and return its metrics; of features, nothing else is kept but the record."""
-        one, folder = dataclasses.replace(self.options, seed=cell.seed), self.folder(cell)
-        if cell.row == FINE_TUNED:
-            resume = (folder / OPTIONS_FILE).exists()
-            report = finetune(one, folder, resume=resume, show=self.show)
-            return _metrics(report["scores"], report["best_epoch"], report)
-        one = dataclasses.replace(one, feature_based=cell.row)
-        prepared = self._features
-        run = FeatureBasedRun(
-            engines.settled(one.resolved()), prepared, prepared.model.ops, folder, show=self.show
-        )
-        with engines.limited_threads(one.threads, run.ops):
-            state, best = run.fit()
-        remove_spent(folder)
-        done = {"parameters": state.params.count(), "training_seconds": round(state.seconds, 1)}
-        return _metrics(best["scores"], best["epoch"], done)
-
-    @functools.cached_property
-    def _features(self) -> PreparedVectors:
-        """Prepare the data that all rows of features share."""
-        # Which combination stands in the options does not matter here, only that they are of one.
-        options = dataclasses.replace(self.options, feature_based=next(iter(COMBINATIONS)))
-        options = engines.settled(options.resolved())
-        ops, engine = engines.choose(options.engine, options.threads, options.dtype)
-        if self.show:
-            say(f"Engine {engine}.")
-        return prepare(options, ops, self.out, self.show, sorted(self.rows))
+def _prepared(options: FinetuneOptions, out: Path, rows: Iterable[str], show: bool) -> PreparedVectors:
+    """Prepare the data that all rows of features share."""
+    # Which combination stands in the options does not matter here, only that they are of one.
+    options = dataclasses.replace(options, feature_based=next(iter(COMBINATIONS)))
+    options = engines.settled(options.resolved())
+    ops, engine = engines.choose(options.engine, options.threads, options.dtype)
+    if show:
+        say(f"Engine {engine}.")
+    return prepare(options, ops, out, show, sorted(rows))
 
 
 def _metrics(scores: dict[str, float], epoch: float, report: dict[str, Any]) -> dict[str, Any]:
@@ -213,25 +199,19 @@ def table_text(results: dict[str, Any]) -> str:
         mean = f"{statistics.mean(values):.2f} {spread}" if values else "-"
         shown = [_shown(found[row][seed]) if seed in found[row] else " " * 6 for seed in seeds]
         lines.append("  ".join([f"{titles[row]:<{width}}", f"{mean:<12}", *shown, f"{paper:5.1f}"]))
-    failed = {name: cell["failed"] for name, cell in results["cells"].items() if "failed" in cell}
     settings = results["settings"]
-    learnt = settings["train_examples"]
-    epochs = settings["epochs"]
-    tuned, frozen = (
-        epochs or recipe.epochs for recipe in (RECIPES.get(settings["task"], GENERAL), FEATURE_BASED)
-    )
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"{settings['task']} from {Path(settings['model']).name}, "
-            f"{'all' if learnt is None else f'about {learnt:,}'} sentences of train; LSTMs of "
-            f"{settings['width']} in each direction (the paper: 768).",
-            f"Of {tuned:g} epochs of fine-tuning, {frozen:g} of LSTMs, the best on dev counts.",
-            "The paper's column: BERT BASE, cased, all of CoNLL-2003.",
-            *(f"{name} has failed and is in no mean: {why}" for name, why in failed.items()),
-        ]
-    )
+    learnt, recipes = settings["train_examples"], (RECIPES.get(settings["task"], GENERAL), FEATURE_BASED)
+    tuned, frozen = (settings["epochs"] or recipe.epochs for recipe in recipes)
+    lines += [
+        "",
+        f"{settings['task']} from {Path(settings['model']).name}, "
+        f"{'all' if learnt is None else f'about {learnt:,}'} sentences of train; LSTMs of "
+        f"{settings['width']} in each direction (the paper: 768).",
+        f"Of {tuned:g} epochs of fine-tuning, {frozen:g} of LSTMs, the best on dev counts.",
+        "The paper's column: BERT BASE, cased, all of CoNLL-2003.",
+    ]
+    failed = {name: cell["failed"] for name, cell in results["cells"].items() if "failed" in cell}
+    return "\n".join(lines + [f"{name} has failed and is in no mean: {why}" for name, why in failed.items()])
 
 
 def _shown(value: float | None) -> str:

@@ -13,9 +13,7 @@ from typing import Any
 from minibert.errors import InputError
 from minibert.files import atomic_text, crc32_of
 from minibert.json_files import read_json
-from minibert.reports.results import metrics_text
 from minibert.training.loop import State
-from minibert.training.runlog import say
 
 BEST, BEST_FILE = "best", "dev.json"
 CHECKSUMS = "best_crc32"  # in the plan; runs that began before there were any have none
@@ -23,46 +21,19 @@ FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions"
 ADVICE = "put an intact copy there and go on with --resume, or start again in another --out"
 
 
-def note_epoch(
-    folder: Path,
-    state: State,
-    epoch_steps: int,
-    metric: str,
-    found: dict[str, Any],
-    save: Callable[[Path], None],
-    show: bool,
-) -> dict[str, float]:
-    """Keep the model of an epoch where it is the best so far.
+def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
+    """Write the best epoch so far into a folder, and return the checksums of its files.
 
     Parameters
     ----------
-    folder : of the run.
-    state : after the epoch; its plan keeps score and checksums of the best one.
-    epoch_steps : steps of an epoch.
-    metric : the one that decides.
-    found : what is kept beside the model: `scores`, `predictions` and whatever else it takes to deliver it.
+    found : `step`, `epoch`, `scores`, `predictions` and whatever else it takes to deliver the model.
     save : writes the model into a folder.
-    show : write the metrics to the error stream.
-
-    Returns
-    -------
-    The metrics of dev, for the record.
     """
-    epoch, scores = round(state.step / epoch_steps, 2), found["scores"]
-    before = state.plan.get("best")
-    is_best = before is None or scores[metric] > before
-    state.plan["looked"] = state.step
-    if is_best:
-        place = folder / BEST
-        text = json.dumps({"step": state.step, "epoch": epoch} | found, ensure_ascii=False)
-        atomic_text(place / BEST_FILE, text + "\n")  # first: from here on the files are those of this step
-        save(place)
-        names = sorted(path.name for path in place.glob("[!.]*"))
-        state.plan |= {"best": scores[metric], CHECKSUMS: {name: crc32_of(place / name) for name in names}}
-    if show:
-        remark = ", the best so far" if is_best and before is not None else ""
-        say(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
-    return {f"dev_{name}": value for name, value in scores.items()}
+    text = json.dumps(found, ensure_ascii=False)
+    atomic_text(place / BEST_FILE, text + "\n")  # first: from here on the files are those of this step
+    save(place)
+    names = sorted(path.name for path in place.glob("[!.]*"))
+    return {name: crc32_of(place / name) for name in names}
 
 
 def check_resumed(folder: Path, state: State, names: Sequence[str], warn: Callable[[str], None]) -> None:
@@ -70,17 +41,11 @@ def check_resumed(folder: Path, state: State, names: Sequence[str], warn: Callab
 
     Where a later epoch has taken its place after the checkpoint, that epoch comes again, and the earlier one
     is forgotten. Where it is damaged, a warning says so: a better epoch may yet take its place.
-
-    Parameters
-    ----------
-    folder, names : as for `best_epoch`.
-    state : as restored.
-    warn : called with a sentence.
     """
     if "best" not in state.plan:
         return
     try:
-        if _read(folder / BEST / BEST_FILE)["step"] > state.step:
+        if _read(folder)["step"] > state.step:
             del state.plan["best"]
         else:
             best_epoch(folder, state, names)
@@ -104,23 +69,15 @@ def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, An
     """
     checksums = state.plan.get(CHECKSUMS, {})
     for name in (*names, BEST_FILE):
-        path = _where(folder, name)
-        if not path.is_file():
-            raise _undeliverable(path, "is missing")
-        if name in checksums and crc32_of(path) != checksums[name]:
-            raise _undeliverable(path, "is damaged: its checksum differs")
-    return _read(folder / BEST / BEST_FILE)
+        kept, delivered = folder / BEST / name, folder / name
+        path = delivered if delivered.exists() and not kept.exists() else kept
+        is_there, wrong = path.is_file(), "is damaged: its checksum differs"
+        if not is_there or (name in checksums and crc32_of(path) != checksums[name]):
+            wrong = wrong if is_there else "is missing"
+            raise InputError(f"{path} {wrong}, so the best epoch can't be delivered; {ADVICE}.")
+    return _read(folder)
 
 
-def _where(folder: Path, name: str) -> Path:
-    """Where a file of the best model is: in `best/`, or delivered already."""
-    kept, delivered = folder / BEST / name, folder / name
-    return delivered if delivered.exists() and not kept.exists() else kept
-
-
-def _read(path: Path) -> dict[str, Any]:
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / BEST / BEST_FILE
     return read_json(path, FIELDS, ADVICE, largest=sys.maxsize)  # as much as there are examples
-
-
-def _undeliverable(path: Path, what: str) -> InputError:
-    return InputError(f"{path} {what}, so the best epoch can't be delivered; {ADVICE}.")

@@ -18,7 +18,7 @@ from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, fingerprint, read_labelled
 from minibert.finetuning.running import Run
-from minibert.frozen.activations import WordVectors, activations, combination, numbers_of
+from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of, numbers_of
 from minibert.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.inference import Bert, check_vocabulary, read_tokenizer
 from minibert.model import bilstm
@@ -26,7 +26,7 @@ from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
 from minibert.model.params import PRETRAINING, precision_for
 from minibert.tasks import registry
-from minibert.tasks.batches import BEGINNING, epoch_order, require_finite
+from minibert.tasks.batches import Position, drawn, require_finite
 from minibert.tasks.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
 from minibert.training.loop import State
 
@@ -35,20 +35,12 @@ ACTIVATIONS = "activations"
 
 @dataclass(frozen=True)
 class PreparedVectors(Prepared):
-    """Sentences, and the frozen encoder that makes vectors of their words; `train` are the examples.
-
-    Attributes
-    ----------
-    model, lacking : the encoder, and Hugging Face's names of what it has no weights for.
-    numbers : of the hidden states that are read.
-    folder : for vectors that do not fit into memory.
-    show : tell the person watching how it goes.
-    """
+    """Sentences, and the frozen encoder that makes vectors of their words; `train` are the examples."""
 
     model: Bert
-    lacking: tuple[str, ...]
-    numbers: tuple[int, ...]
-    folder: Path
+    lacking: tuple[str, ...]  # Hugging Face's names of what the encoder has no weights for
+    numbers: tuple[int, ...]  # of the hidden states that are read
+    folder: Path  # for vectors that do not fit into memory
     show: bool
 
     @cached_property
@@ -70,9 +62,7 @@ def prepare(
 
     Parameters
     ----------
-    options, ops : of the run, and the engine.
     folder : of the run, or of the runs that share the vectors.
-    show : tell the person watching how it goes.
     combinations : of layers that are read; that of the options when left out.
 
     Raises
@@ -134,26 +124,15 @@ class FeatureBasedRun(Run):
     prepare = staticmethod(prepare)
 
     @property
-    def mixed(self) -> bool:
-        """Whether layers are mixed by learnt weights."""
-        return combination(self.options.feature_based).mixed
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """Of the hidden states that the tagger reads."""
-        return numbers_of(self.options.feature_based, self.prepared.model.config.L)
+    def layers(self) -> Layers:
+        """The hidden states that the tagger reads."""
+        return layers_of(self.options.feature_based, self.prepared.model.config.L)
 
     @property
     def config(self) -> BilstmConfig:
         """The tagger's shape."""
-        H, count = self.prepared.model.config.H, len(self.numbers)
-        return BilstmConfig(
-            inputs=H if self.mixed else count * H,
-            outputs=len(self.prepared.labels),
-            width=self.options.width,
-            mixed=count if self.mixed else 0,
-            dropout=self.options.dropout,
-        )
+        o, (inputs, mixed) = self.options, self.layers.shape(self.prepared.model.config.H)
+        return BilstmConfig(inputs, len(self.prepared.labels), o.width, mixed=mixed, dropout=o.dropout)
 
     @property
     def epoch_size(self) -> int:
@@ -167,53 +146,43 @@ class FeatureBasedRun(Run):
     def initial(self) -> tuple[BilstmParameters, dict[str, Any]]:
         return bilstm.initialise(self.config, self.options.seed), {"data": self.prepared.fingerprint}
 
-    def batches(self, position: list[int] | None) -> Iterator[tuple[VectorBatch, list[int]]]:
-        """Batches of sentences in a random order, a new one every epoch."""
-        return self._batches(self.prepared.vectors[0], *(position or BEGINNING))
-
-    def _batches(
-        self, vectors: WordVectors, epoch: int, used: int
-    ) -> Iterator[tuple[VectorBatch, list[int]]]:
-        learnt, size = self._learnt, self.options.batch_size
+    def batches(self, position: Position | None) -> Iterator[tuple[VectorBatch, Position]]:
+        vectors, learnt, layers, o = self.prepared.vectors[0], self._learnt, self.layers, self.options
         tags = np.split(tag_numbers(self.prepared.train, self.prepared.labels), vectors.bounds[1:-1])
-        while True:
-            order = learnt[epoch_order(len(learnt), self.options.seed, epoch)]
-            while used < len(order):
-                chosen = order[used : used + size].tolist()
-                used += len(chosen)
-                after = [epoch, used] if used < len(order) else [epoch + 1, 0]
-                inputs = [vectors.sentence(one, self.numbers, self.mixed) for one in chosen]
-                yield VectorBatch.pack_vectors(inputs, [tags[one] for one in chosen]), after
-            epoch, used = epoch + 1, 0
+
+        def packed(chosen: list[int]) -> VectorBatch:
+            inputs = [vectors.sentence(one, *layers) for one in chosen]
+            return VectorBatch.pack_vectors(inputs, [tags[one] for one in chosen])
+
+        order = drawn(len(learnt), o.batch_size, o.seed, position)
+        return ((packed(learnt[places].tolist()), after) for places, after in order)
 
     def objective(self, params: BilstmParameters) -> LstmObjective:
         return LstmObjective(params.config, self.options.seed)
 
     def predict(self, state: State) -> dict[str, Any]:
         vectors = self.prepared.vectors[1]
-        scores = scores_of(self.ops, state.params, vectors, self.numbers, self.mixed)
+        scores = scores_of(self.ops, state.params, vectors, self.layers)
         require_finite([scores], state.step, self.options.learning_rate)
         return {"predictions": predicted_tags(scores, vectors.seen, vectors.bounds, self.prepared.labels)}
 
     def save(self, folder: Path, params: BilstmParameters) -> None:
         save_tagger(folder, params)
 
-    def save_others(self, state: State, best: dict[str, Any]) -> None:
+    def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
         folder, o, data = self.folder, self.options, self.prepared
         hub.save_hf(folder, data.model.config, data.model.params, omit=data.lacking)
         data.tokenizer.save_pretrained(folder, data.model.config.P)
         shape = o.columns, o.feature_based, self.config.to_dict()
         TaggerFile(data.task.name, data.labels, data.max_length, *shape).save(folder)
-
-    def facts(self, state: State) -> dict[str, Any]:
-        return {"feature_based": self.options.feature_based, "width": self.options.width}
+        return {"feature_based": o.feature_based, "width": o.width}
 
     def headline(self, state: State) -> str:
         o, config, data = self.options, self.config, self.prepared
         return (
             f"{data.task.title}; {data.train_examples:,} sentences to learn from, "
             f"{len(data.dev_examples):,} to measure on.\n"
-            f"{combination(o.feature_based).title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
+            f"{COMBINATIONS[o.feature_based].title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
             f"{config.width} in each direction, {state.params.count() / 1e6:.1f}M parameters.\n"
             + self.plan_text
         )

@@ -1,24 +1,25 @@
 """Fine-tuned models on disk: a folder that Hugging Face reads, and in `task.json` what it is for."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from minibert import engines, hub
+from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.finetuning.options import TOKEN_BUDGET
 from minibert.frozen.feature_tagger import FeatureTagger
 from minibert.inference import check_vocabulary, folder_of
+from minibert.model.batch import Feature
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters, precision_for, reset
 from minibert.tasks import batches, registry
+from minibert.tasks.batches import Done, nothing
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE, TaskFile
-from minibert.tasks.task import Task
+from minibert.tasks.task import Features, Labels, Task, Tuned
 from minibert.tokenizer import Tokenizer
 
 HEAD = ("head.weight", "head.bias")
@@ -82,33 +83,26 @@ def keeps_head(
     if any("pooler" not in name for name in report.missing):
         return False
     folder = folder_of(model)
+    known: Sequence[str] = ()
     if (folder / TASK_FILE).exists():
         stored = TaskFile.load(folder)
-        if stored.task == task and stored.labels == tuple(labels):
-            return True
         known = stored.labels
-    else:
-        known = hub.load_labels(folder) if KINDS[head.kind].outputs is None else ()
+        if stored.task == task and known == tuple(labels):
+            return True
+    elif KINDS[head.kind].outputs is None:
+        known = hub.load_labels(folder)
     named = not any(label.isdigit() or label.startswith("LABEL_") for label in known)
     return named and tuple(known) == tuple(labels)
 
 
 @dataclass(frozen=True)
 class Finetuned:
-    """A fine-tuned model, for using.
+    """A fine-tuned model, for using."""
 
-    Attributes
-    ----------
-    folder : that it is from.
-    task : what it answers.
-    labels, tuned, max_length : as its task.json says.
-    tokenizer, params, ops : what it computes with.
-    """
-
-    folder: Path
-    task: Task
-    labels: tuple[str, ...]
-    tuned: dict[str, float]
+    folder: Path  # that it is from
+    task: Task  # what it answers
+    labels: Labels  # as its task.json says, like the two that follow
+    tuned: Tuned
     max_length: int
     tokenizer: Tokenizer
     params: Parameters
@@ -161,8 +155,8 @@ class Finetuned:
         config, params, report = hub.load(folder, precision_for(dtype), own.head(stored.labels))
         if report.missing:
             own_head = hub.load(folder)[1].head
-            if own_head.kind == own.kind and own_head.outputs != len(stored.labels) > 0:
-                n = len(stored.labels)
+            n = len(stored.labels)
+            if own_head.kind == own.kind and own_head.outputs != n > 0:
                 raise InputError(
                     f"{folder / TASK_FILE} names {n} label{'s' * (n > 1)}, but the model beside it has "
                     f"{own_head.outputs} outputs; the two belong to different models."
@@ -186,23 +180,18 @@ class Finetuned:
         """What stands on its encoder."""
         return self.params.head
 
-    def features(self, examples: Sequence[Any]) -> batches.Features:
+    def features(self, examples: Sequence[Any]) -> Features:
         """Make the features of some examples."""
         return gathered(
             self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
         )
 
-    def outputs(
-        self,
-        features: batches.Features,
-        budget: int = TOKEN_BUDGET,
-        done: Callable[[int], Any] = lambda tokens: None,
-    ) -> list[np.ndarray]:
+    def outputs(self, features: Features, budget: int = TOKEN_BUDGET, done: Done = nothing) -> list[Array]:
         """Compute the scores of each feature; see `batches.outputs`."""
         return batches.outputs(self.ops, self.params, features, budget, done)
 
 
-def gathered(features: Any) -> batches.Features:
+def gathered(features: Iterable[Feature]) -> Features:
     """Features that can be asked for by number: as they are if they can, otherwise in a list."""
     return features if isinstance(features, Sequence) else list(features)
 

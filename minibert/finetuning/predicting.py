@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from minibert.errors import InputError, naming
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import TOKEN_BUDGET
@@ -28,13 +30,12 @@ def predict_examples(
     ----------
     models : one, or several whose outputs are averaged (the paper's ensemble); see `check_ensemble`. What
         each has chosen on dev, such as a threshold, is averaged too.
-    examples : of their task.
     budget : tokens of a batch.
-    show : progress on the error stream.
     source : what errors call the place that the examples are from.
     cuts : counts what is cut of their texts.
     """
-    first, tuned = models[0], mean_tuned(models)
+    first = models[0]
+    tuned = {name: sum(model.tuned[name] for model in models) / len(models) for name in first.tuned}
     with Progress(len(examples), "examples", show) as progress:
         for part in chunks(examples):
             with naming(source):
@@ -43,7 +44,7 @@ def predict_examples(
                 cuts.add(features)
             share = _share(progress, len(part), len(models) * int(lengths(features).sum()))
             said = [model.outputs(features, budget, share) for model in models]
-            outputs = [first.task.average(each) for each in zip(*said, strict=True)]
+            outputs = [np.mean(each, axis=0) for each in zip(*said, strict=True)]
             yield from first.task.predict(part, features, outputs, first.labels, tuned)
 
 
@@ -66,20 +67,11 @@ def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
     begin = 0
     while begin < len(examples):
         end = min(begin + size, len(examples))
-        while end < len(examples) and _same_document(examples[end - 1], examples[end]):
+        document = getattr(examples[end - 1], "document", None)
+        while document is not None and end < len(examples) and examples[end].document == document:
             end += 1
         yield list(examples[begin:end])
         begin = end
-
-
-def _same_document(one: Any, other: Any) -> bool:
-    document = getattr(one, "document", None)
-    return document is not None and document == other.document
-
-
-def mean_tuned(models: Sequence[Finetuned]) -> dict[str, float]:
-    """Average what several models have chosen on dev."""
-    return {name: sum(m.tuned[name] for m in models) / len(models) for name in models[0].tuned}
 
 
 def check_ensemble(models: Sequence[Finetuned]) -> None:

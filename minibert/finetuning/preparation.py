@@ -15,10 +15,10 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.inference import check_vocabulary, read_tokenizer
 from minibert.model.params import Head
 from minibert.tasks import registry
-from minibert.tasks.batches import Features, epoch_order
+from minibert.tasks.batches import epoch_order
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.tasks.task import Task
+from minibert.tasks.task import Features, Task
 from minibert.tokenizer import Tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
@@ -122,15 +122,6 @@ def fingerprint(*parts: Sequence[Any]) -> int:
         for one in part:
             found = zlib.crc32(repr(one).encode("utf-8", "surrogatepass"), found)
     return found
-
-
-def require_same_data(data: str, folder: Path, began: int, now: int) -> None:
-    """Raise InputError when the run in a folder began with data of another `fingerprint`."""
-    if began != now:
-        raise InputError(
-            f"{data} is not what the run in {folder} has begun with: there were other examples or labels; "
-            "give it the same data."
-        )
 
 
 def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list[Any]]:

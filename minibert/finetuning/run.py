@@ -11,7 +11,7 @@ and the best of them once more at its top.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from minibert.errors import InputError
 from minibert.files import require_folder, require_own, sole_writer, write_atomically
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
-from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
+from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
 from minibert.finetuning.preparation import asked_examples
 from minibert.finetuning.running import run_once
@@ -29,11 +29,11 @@ from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
 from minibert.machine import cores
 from minibert.reports.results import (
+    Measured,
     compared_with_majority,
     finished_report,
     measured_text,
     metric_lines,
-    mistakes_as_read,
     report_of,
     report_text,
 )
@@ -117,18 +117,40 @@ def _check_folder(options: FinetuneOptions, out: Path, resume: bool) -> None:
         raise InputError(f"{out} holds {', '.join(held)} of something else; choose another --out.")
 
 
-def _load(
-    folders: Sequence[str | Path], task: str | None, engine: str, threads: int | None, dtype: str
-) -> list[Finetuned]:
-    """Load the models of an ensemble, and check that they fit together."""
-    asked = None if task is None else registry.create(task)
-    models = [open_model(folder, engine, threads, dtype, asked) for folder in folders]
-    check_ensemble(models)
-    return models
+class _Asked:
+    """Models whose outputs are averaged, and the examples that they are asked about, as in `evaluate`."""
 
+    def __init__(
+        self,
+        folders: str | Path | Sequence[str | Path],
+        data: str | Path | None,
+        split: str,
+        task: str | None,
+        engine: str,
+        threads: int | None,
+        dtype: str,
+        labelled: bool,
+    ) -> None:
+        listed = [folders] if isinstance(folders, str | Path) else folders
+        asked = None if task is None else registry.create(task)
+        self.models = [open_model(folder, engine, threads, dtype, asked) for folder in listed]
+        check_ensemble(self.models)
+        self.folders, self.split = [str(folder) for folder in listed], split
+        self.first = first = self.models[0]
+        self.cuts = Cuts(first.max_length)
+        self.source = f"{data or f'the data of {first.folder}'}, {split}"
+        self.examples = asked_examples(first.task, first.folder, data, split, task is None, labelled)
+        first.task.warn_unknown(self.examples, first.labels)
+        self.all_labelled = all(map(first.task.is_labelled, self.examples))
 
-def _listed(folders: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
-    return [folders] if isinstance(folders, str | Path) else folders
+    def predictions(self, show: bool) -> Iterator[Any]:
+        """Yield the prediction of each example."""
+        return predict_examples(self.models, self.examples, show=show, source=self.source, cuts=self.cuts)
+
+    def truncated(self) -> dict[str, Any]:
+        """Warn of what was cut, and return it for the report; nothing where nothing was."""
+        found = warn_of_cuts({self.split: self.cuts}, self.first.config.P)
+        return {"truncated": found} if found else {}
 
 
 def evaluate(
@@ -140,7 +162,6 @@ def evaluate(
     engine: str = "auto",
     threads: int | None = None,
     dtype: str = "float32",
-    budget: int = TOKEN_BUDGET,
     show: bool = False,
 ) -> dict[str, Any]:
     """Compute the official metrics of one fine-tuned model, or of several that are averaged.
@@ -152,7 +173,6 @@ def evaluate(
     split : a labelled one.
     task : what to ask in place of the model's own task, of the same answers: "mnli-mm" of a model of "mnli".
     engine, threads, dtype : of the engine.
-    budget : tokens of a batch.
     show : progress on the error stream.
 
     Returns
@@ -165,23 +185,16 @@ def evaluate(
         When a folder holds no fine-tuned model, models can't be averaged, or the data are of another task or
         not labelled.
     """
-    folders = _listed(folders)
-    models = _load(folders, task, engine, threads, dtype)
-    first, cuts = models[0], Cuts(models[0].max_length)
-    examples = asked_examples(first.task, first.folder, data, split, own=task is None)
-    first.task.warn_unknown(examples, first.labels)
-    if not all(map(first.task.is_labelled, examples)):
+    asked = _Asked(folders, data, split, task, engine, threads, dtype, labelled=True)
+    first = asked.first
+    if not asked.all_labelled:
         raise InputError(
             f"The split {split!r} has no labels to score against; choose another, or use minibert predict."
         )
     with engines.limited_threads(threads, first.ops):
-        source = _source(first, data, split)
-        predictions = list(predict_examples(models, examples, budget, show, source, cuts))
-    mistakes = mistakes_as_read(first.task, examples, predictions, first.tokenizer, first.max_length)
-    report = report_of(first.task, first.labels, examples, predictions, mistakes)
-    if truncated := warn_of_cuts({split: cuts}, first.config.P):
-        report["truncated"] = truncated
-    return report | {"split": split, "models": [str(folder) for folder in folders]}
+        measured = Measured(first.task, first.labels, asked.examples, list(asked.predictions(show)))
+    report = report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
+    return report | asked.truncated() | {"split": split, "models": asked.folders}
 
 
 def predict(
@@ -195,20 +208,16 @@ def predict(
     engine: str = "auto",
     threads: int | None = None,
     dtype: str = "float32",
-    budget: int = TOKEN_BUDGET,
     show: bool = False,
 ) -> dict[str, Any]:
     """Write the task's official files, and every prediction as a line of JSON.
 
     Parameters
     ----------
-    folders : of one model, or of several whose outputs are averaged.
-    data : folder of the task's files; the one that the model was fine-tuned on, when left out.
+    folders, data, task, engine, threads, dtype, show : as in `evaluate`; the task "ax" of a model of "mnli".
     split : labelled or not.
     out : folder for the files.
-    task : as in `evaluate`; "ax" of a model of "mnli".
     majority : predict the most frequent class of the train file everywhere, as the paper did for WNLI.
-    engine, threads, dtype, budget, show : as in `evaluate`.
 
     Returns
     -------
@@ -221,12 +230,10 @@ def predict(
     RunError
         When the disk is full; each file is whole or not there.
     """
-    folders = _listed(folders)
+    out = Path(out)
     require_folder(out)
-    models = _load(folders, task, engine, threads, dtype)
-    first, cuts = models[0], Cuts(models[0].max_length)
-    examples = asked_examples(first.task, first.folder, data, split, own=task is None, labelled=False)
-    first.task.warn_unknown(examples, first.labels)
+    asked = _Asked(folders, data, split, task, engine, threads, dtype, labelled=False)
+    first, examples = asked.first, asked.examples
     if majority:
         if first.head.kind != "classify":
             raise InputError(f"majority=True is for classes, and {first.task.name} has none; leave it out.")
@@ -234,9 +241,8 @@ def predict(
         learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
         said = iter(submissions.majority(learnt, len(examples)))
     else:
-        said = predict_examples(models, examples, budget, show, _source(first, data, split), cuts)
-    out, predictions = Path(out), []
-    lines = out / f"{first.task.name}-{split}.jsonl"
+        said = asked.predictions(show)
+    lines, predictions = out / f"{first.task.name}-{split}.jsonl", []
 
     def write_lines(temporary: Path) -> None:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # as `atomic_text`
@@ -247,35 +253,22 @@ def predict(
                 row = {"id": example.id} | row if hasattr(example, "id") else row
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
-    was_there = out.exists()
-    try:
-        with engines.limited_threads(threads, first.ops):
-            write_atomically(lines, write_lines)
-        files = first.task.write(out, split, examples, predictions)
-    except BaseException:
-        if not was_there and out.exists() and not any(out.iterdir()):
-            out.rmdir()
-        raise
-    truncated = warn_of_cuts({split: cuts}, first.config.P)
-    scores, beside = None, {}
-    if all(map(first.task.is_labelled, examples)):
-        scores = first.task.score(examples, predictions)
-        beside = compared_with_majority(first.task, first.labels, examples, predictions)
-    return {
+    with engines.limited_threads(threads, first.ops):
+        write_atomically(lines, write_lines)
+    files = first.task.write(out, split, examples, predictions)
+    report = {
         "task": first.task.name,
         "title": first.task.title,
         "split": split,
         "examples": len(examples),
-        "models": [str(folder) for folder in folders],
+        "models": asked.folders,
         "files": [str(path) for path in (*files, lines)],
-        "scores": scores,
-        **({"truncated": truncated} if truncated else {}),
-    } | beside
-
-
-def _source(model: Finetuned, data: str | Path | None, split: str) -> str:
-    """Name the place that examples are from, for errors."""
-    return f"{data or f'the data of {model.folder}'}, {split}"
+        "scores": first.task.score(examples, predictions) if asked.all_labelled else None,
+        **asked.truncated(),
+    }
+    if asked.all_labelled:
+        report |= compared_with_majority(Measured(first.task, first.labels, examples, predictions))
+    return report
 
 
 def classify(

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from minibert.errors import InputError
 from minibert.files import atomic_text, crc32_of, remove_leftovers
-from minibert.finetuning.best import BEST, best_epoch, check_resumed, note_epoch
+from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, keep
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared, require_same_data
+from minibert.finetuning.preparation import Prepared
 from minibert.model.batch import TaskBatch
 from minibert.model.params import FlatParameters
 from minibert.reports.page import save_report
-from minibert.reports.results import mistakes_as_read, remove_spent, report_of
+from minibert.reports.results import Measured, metrics_text, remove_spent, report_of
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.checkpoint import Checkpoint, latest
 from minibert.training.loop import Loop, State, train
@@ -34,31 +35,21 @@ DEV_PREDICTIONS = "dev_predictions.json"
 
 @dataclass(frozen=True)
 class Run(ABC):
-    """What the loop is to train, on what, and where to.
+    """What the loop is to train, on what, and where to."""
 
-    Attributes
-    ----------
-    options : of a single run.
-    prepared : task and data.
-    ops : the engine.
-    folder : of the run.
-    peak : GFLOP/s of the machine, if known.
-    show : tell the person watching how it goes.
-    """
-
-    options: FinetuneOptions
-    prepared: Prepared
+    options: FinetuneOptions  # of a single run
+    prepared: Prepared  # task and data
     ops: Any
-    folder: Path
-    peak: float | None = None
-    show: bool = True
+    folder: Path  # of the run
+    peak: float | None = None  # GFLOP/s of the machine, if known
+    show: bool = True  # tell the person watching how it goes
 
     FILES: ClassVar[tuple[str, ...]]  # of what is trained
     config: ClassVar[Any] = None  # that a checkpoint has to have, if it is known before one is read
 
-    @classmethod
+    @staticmethod
     @abstractmethod
-    def prepare(cls, options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Any:
+    def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Any:
         """Read and check model and data, which all runs of a sweep in `folder` share; nothing is written."""
 
     @property
@@ -87,16 +78,12 @@ class Run(ABC):
         """Write `FILES` into a folder."""
 
     @abstractmethod
-    def save_others(self, state: State, best: dict[str, Any]) -> None:
-        """Write the other files of a finished model into the run's folder."""
+    def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
+        """Write the other files of a finished model; return what the report says of this approach alone."""
 
     @abstractmethod
     def headline(self, state: State) -> str:
         """Say what is about to happen."""
-
-    @abstractmethod
-    def facts(self, state: State) -> dict[str, Any]:
-        """Return what the report says of this approach alone."""
 
     def operations(self, params: Any) -> Callable[[TaskBatch], float] | None:
         """Return what counts the useful operations of a batch, where they are known."""
@@ -138,28 +125,35 @@ class Run(ABC):
             return State(params, self.optimizer(params), plan=plan)
         state = State(checkpoint.params, self.optimizer(checkpoint.params))
         state.restore(checkpoint)
-        # Runs that began before there were fingerprints have none.
         now = self.prepared.fingerprint
-        require_same_data(self.options.data, self.folder, state.plan.get("data", now), now)
+        if state.plan.get("data", now) != now:  # runs that began before there were fingerprints have none
+            raise self.other_data("there were other examples or labels")
         return state
+
+    def other_data(self, why: str) -> InputError:
+        """Make the error of a run that goes on with other data than it has begun with."""
+        begun = f"{self.options.data} is not what the run in {self.folder} has begun with"
+        return InputError(f"{begun}: {why}; give it the same data.")
 
     def evaluate(self, state: State) -> dict[str, float]:
         """Measure on dev; the model is saved where its metrics are the best so far."""
-        data, found = self.prepared, self.predict(state)
-        found = {"scores": data.task.score(data.dev_examples, found["predictions"])} | found
-
-        def save(place: Path) -> None:
-            self.save(place, state.params)
-
-        return note_epoch(self.folder, state, self.epoch_steps, data.task.metric, found, save, self.show)
+        data, plan, found = self.prepared, state.plan, self.predict(state)
+        scores, metric = data.task.score(data.dev_examples, found["predictions"]), data.task.metric
+        epoch, before, remark = round(state.step / self.epoch_steps, 2), plan.get("best"), ""
+        plan["looked"] = state.step
+        if before is None or scores[metric] > before:
+            found = {"step": state.step, "epoch": epoch, "scores": scores} | found
+            plan[CHECKSUMS] = keep(self.folder / BEST, found, lambda place: self.save(place, state.params))
+            plan["best"], remark = scores[metric], "" if before is None else ", the best so far"
+        if self.show:
+            say(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
+        return {f"dev_{name}": value for name, value in scores.items()}
 
     def fit(self) -> tuple[State, dict[str, Any]]:
         """Train, and measure after every epoch; go on from the last checkpoint in the folder, if it has one.
 
-        Returns
-        -------
-        The last state, and what was kept of the best epoch: `step`, `epoch`, `scores` and what `predict`
-        returned. Its model is in the folder `best`.
+        Return the last state, and what was kept of the best epoch: `step`, `epoch`, `scores` and what
+        `predict` returned. Its model is in the folder `best`.
         """
         folder, o, total = self.folder, self.options, self.total_steps
         remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
@@ -193,33 +187,23 @@ class Run(ABC):
 
 
 def run_once(run: Run, began: float) -> dict[str, Any]:
-    """Train, or go on with it, and leave a finished folder behind.
+    """Train, or go on with it, leave a finished folder behind, and return what its `report.json` holds.
 
-    Parameters
-    ----------
-    run : what.
-    began : `time.monotonic()` when the work began.
-
-    Returns
-    -------
-    What `report.json` holds.
+    What follows the training can be done again when it was cut off. `began` is `time.monotonic()` when the
+    work began.
     """
-    if not (run.folder / OPTIONS_FILE).exists():
-        run.options.save(run.folder / OPTIONS_FILE)
-    return _finish(run, *run.fit(), began)
-
-
-def _finish(run: Run, state: State, best: dict[str, Any], began: float) -> dict[str, Any]:
-    """Make of the best model what the run leaves behind; can be done again when it was cut off."""
     folder, data = run.folder, run.prepared
+    if not (folder / OPTIONS_FILE).exists():
+        run.options.save(folder / OPTIONS_FILE)
+    state, best = run.fit()
     for name in run.FILES:
         if (folder / BEST / name).exists():  # else it was moved before this was cut off
             os.replace(folder / BEST / name, folder / name)
-    run.save_others(state, best)
-    task, examples, predictions = data.task, data.dev_examples, best["predictions"]
-    atomic_text(folder / DEV_PREDICTIONS, json.dumps(predictions, ensure_ascii=False) + "\n")
-    mistakes = mistakes_as_read(task, examples, predictions, data.tokenizer, data.max_length)
-    report = report_of(task, data.labels, examples, predictions, mistakes, best["scores"])
+    own = run.deliver(state, best)
+    measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"])
+    atomic_text(folder / DEV_PREDICTIONS, json.dumps(measured.predictions, ensure_ascii=False) + "\n")
+    mistakes = measured.mistakes(data.tokenizer, data.max_length)
+    report = report_of(measured, mistakes, best["scores"])
     report |= {
         "best_epoch": best["epoch"],
         "best_step": best["step"],
@@ -230,8 +214,8 @@ def _finish(run: Run, state: State, best: dict[str, Any], began: float) -> dict[
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
         "crc32": {name: crc32_of(folder / name) for name in run.FILES},
+        **own,
     }
-    report |= run.facts(state)
-    save_report(folder, run.options, task, examples, predictions, mistakes, report)
+    save_report(folder, run.options, measured, mistakes, report)
     remove_spent(folder)
     return report

@@ -32,13 +32,12 @@ def sweep(
 ) -> dict[str, Any]:
     """Every run in a folder of its own, finished ones as they are; the best one once more at the top.
 
+    A run that diverges is noted in its folder, and the others go on.
+
     Parameters
     ----------
-    options : of the whole sweep.
-    runs : the options of each run.
-    run_one : trains one of them. A run that diverges is noted in its folder, and the others go on.
-    out : the folder of the sweep.
-    show : tell the person watching how it goes.
+    options, out : of the whole sweep, and its folder.
+    runs : the options of each run, which `run_one` trains.
     began : `time.monotonic()` when the work began.
 
     Returns
@@ -59,9 +58,7 @@ def sweep(
         folder = out / one.run_name
         report = finished_report(folder) or _failure(folder)
         if show:
-            before = (
-                "" if report is None else ": failed before" if "failed" in report else ": finished before"
-            )
+            before = "" if report is None else f": {'failed' if 'failed' in report else 'finished'} before"
             say(f"Run {number} of {len(runs)}, {one.run_name}{before}.")
         if report is None:
             try:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from minibert import hub
-from minibert.errors import InputError
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, prepare
@@ -29,21 +28,13 @@ from minibert.training.progress import Progress
 
 @dataclass(frozen=True)
 class HeadObjective:
-    """The loss of a head on BERT, with dropout.
-
-    Attributes
-    ----------
-    config, head : the model.
-    seed : of dropout.
-    span_weight : of each of the losses of start and end.
-    frozen : how many layers, and the embeddings with them, stay as they are; None: none.
-    """
+    """The loss of a head on BERT, with dropout."""
 
     config: BertConfig
     head: Head
-    seed: int
-    span_weight: float
-    frozen: int | None
+    seed: int  # of dropout
+    span_weight: float  # of each of the losses of start and end
+    frozen: int | None  # how many layers, and the embeddings with them, stay as they are; None: none
 
     def forward(self, ops: Any, params: dict, batch: Any, step: Any) -> tuple[dict[str, Any], Any]:
         """Return the loss, the accuracy where outputs are classes, and what `backward` needs."""
@@ -67,8 +58,8 @@ class WholeRun(Run):
 
     FILES = (hub.CONFIG_FILE, hub.WEIGHTS_FILE)
 
-    @classmethod
-    def prepare(cls, options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Prepared:
+    @staticmethod
+    def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Prepared:
         return prepare(options)
 
     @property
@@ -86,10 +77,7 @@ class WholeRun(Run):
         if checkpoint is not None:
             then, now = checkpoint.state["plan"]["features"], len(self.prepared.train)
             if then != now or checkpoint.params.head != self.prepared.head:
-                raise InputError(
-                    f"{self.options.data} is not what the run in {self.folder} has begun with: there were "
-                    f"{then:,} features to learn from, now there are {now:,}; give it the same data."
-                )
+                raise self.other_data(f"there were {then:,} features to learn from, now there are {now:,}")
         return super().start(checkpoint)
 
     def optimizer(self, params: Parameters) -> Optimizer:
@@ -128,14 +116,11 @@ class WholeRun(Run):
     def save(self, folder: Path, params: Parameters) -> None:
         hub.save_hf(folder, params.config, params, self.prepared.labels)
 
-    def save_others(self, state: State, best: dict[str, Any]) -> None:
+    def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
         data = self.prepared
         data.tokenizer.save_pretrained(self.folder, state.params.config.P)
         columns, tuned = dict(self.options.columns), best.get("tuned", {})
         TaskFile(data.task.name, data.labels, data.max_length, columns, tuned).save(self.folder)
-
-    def facts(self, state: State) -> dict[str, Any]:
-        data = self.prepared
         found = {"fresh": state.plan["fresh"], "train_classes": data.train_classes}
         return found | ({"truncated": data.truncated} if data.truncated else {})
 

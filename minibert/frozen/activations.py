@@ -5,22 +5,21 @@ The vector of a word is that of its first piece, in the window in which the word
 
 import io
 import json
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from minibert.errors import InputError
 from minibert.files import crc32_of, open_file, require_intact, write_folder_atomically
-from minibert.frozen.features import layer_numbers
+from minibert.frozen.features import layer_numbers, write_header
 from minibert.inference import Bert
 from minibert.json_files import read_json
 from minibert.model.batch import Batch, Feature
-from minibert.tasks.batches import lengths, token_budget_batches
+from minibert.tasks.batches import Done, lengths, nothing, token_budget_batches
 from minibert.tasks.tagging import NOTHING
 from minibert.training.progress import Progress
 from minibert.training.runlog import say
@@ -48,30 +47,24 @@ COMBINATIONS = {
 }
 
 
-def combination(name: str) -> Combination:
-    """Return the combination of that name.
+def numbers_of(name: str, count: int) -> tuple[int, ...]:
+    """Return the hidden states that a combination takes of a model with `count` layers.
 
     Raises
     ------
     InputError
-        When there is none.
-    """
-    if name not in COMBINATIONS:
-        raise InputError(
-            f"$feature_based is unknown; choose one of {', '.join(COMBINATIONS)}.", feature_based=name
-        )
-    return COMBINATIONS[name]
-
-
-def numbers_of(name: str, count: int) -> tuple[int, ...]:
-    """Return the hidden states that a combination takes of a model with `count` layers.
+        When there is no such combination, or the model has fewer layers.
 
     Examples
     --------
     >>> numbers_of("concat-last-4", 12), numbers_of("sum-all", 3)
     ((9, 10, 11, 12), (1, 2, 3))
     """
-    layers = combination(name).layers
+    if name not in COMBINATIONS:
+        raise InputError(
+            f"$feature_based is unknown; choose one of {', '.join(COMBINATIONS)}.", feature_based=name
+        )
+    layers = COMBINATIONS[name].layers
     if not isinstance(layers, str) and count < len(layers):
         raise InputError(
             f"$feature_based takes {len(layers)} layers, and the model has {count}; "
@@ -81,20 +74,30 @@ def numbers_of(name: str, count: int) -> tuple[int, ...]:
     return layer_numbers(layers, count)
 
 
+class Layers(NamedTuple):
+    """The hidden states that a tagger reads."""
+
+    numbers: tuple[int, ...]
+    mixed: bool  # by learnt weights; else side by side
+
+    def shape(self, H: int) -> tuple[int, int]:
+        """Return `inputs` and `mixed` of the tagger's configuration, on a BERT of width H."""
+        count = len(self.numbers)
+        return (H, count) if self.mixed else (count * H, 0)
+
+
+def layers_of(name: str, count: int) -> Layers:
+    """Return what a tagger on a combination of layers reads of a model with `count` of them."""
+    return Layers(numbers_of(name, count), COMBINATIONS[name].mixed)
+
+
 @dataclass(frozen=True)
 class WordVectors:
-    """Hidden states at the T words of S sentences.
+    """Hidden states at the T words of S sentences."""
 
-    Attributes
-    ----------
-    layers : by number, (T,H) each.
-    bounds : (S+1,) sentence s is words bounds[s]:bounds[s+1].
-    seen : (T,) bool, False for a word without pieces, whose vectors are those of [CLS].
-    """
-
-    layers: Mapping[int, np.ndarray]
-    bounds: np.ndarray
-    seen: np.ndarray
+    layers: Mapping[int, np.ndarray]  # by number, (T,H) each
+    bounds: np.ndarray  # (S+1,) sentence s is words bounds[s]:bounds[s+1]
+    seen: np.ndarray  # (T,) bool, False for a word without pieces, whose vectors are those of [CLS]
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -112,7 +115,7 @@ def word_vectors(
     bounds: np.ndarray,
     numbers: Sequence[int],
     layers: Mapping[int, np.ndarray] | None = None,
-    done: Callable[[int], Any] = lambda tokens: None,
+    done: Done = nothing,
 ) -> WordVectors:
     """Run the encoder over windows and keep what stands at the first piece of every word.
 
@@ -148,7 +151,7 @@ def stored_vectors(
     bounds: np.ndarray,
     numbers: Sequence[int],
     folder: Path,
-    done: Callable[[int], Any] = lambda tokens: None,
+    done: Done = nothing,
 ) -> WordVectors:
     """`word_vectors` on the disk: a `.npy` for each layer, in a folder that appears when all is there.
 
@@ -193,12 +196,10 @@ def activations(
     ----------
     model, numbers : as for `word_vectors`.
     parts, bounds : of each list its windows, and (S+1,) where its sentences begin.
-    folder : for what does not fit into memory.
-    show : tell the person watching how it goes.
-    most_memory : bytes.
+    folder : for what does not fit into `most_memory`, bytes.
     """
     words, H = sum(int(one[-1]) for one in bounds), model.config.H
-    size = math.prod((words, H, len(numbers), model.params.flat.itemsize))
+    size = words * H * len(numbers) * model.params.flat.itemsize
     stored = size > most_memory
     if show:
         what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
@@ -232,12 +233,11 @@ def _new_file(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray
 def _mapped(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
     """Return the array in a file of `_new_file`, of whose header there is one only: none has to be parsed."""
     header = io.BytesIO()
-    fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, fields)
+    begin = write_header(header, shape, dtype)
     try:
         with open_file(file) as raw:
-            is_known = raw.read(header.tell()) == header.getvalue()
-        layer = np.memmap(file, dtype, "r", header.tell(), shape) if is_known else None
+            is_known = raw.read(begin) == header.getvalue()
+        layer = np.memmap(file, dtype, "r", begin, shape) if is_known else None
     except (OSError, ValueError) as error:  # a ValueError is NumPy's, of a file that is too short
         raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error
     if layer is None:
@@ -251,11 +251,3 @@ def _mapped(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
 def file_of(number: int) -> str:
     """Where a hidden state lies."""
     return f"layer-{number:02d}.npy"
-
-
-def sentence_batches(bounds: np.ndarray, budget: int) -> Iterator[list[int]]:
-    """Sentences to tag together, neighbours in length; those without words are left out."""
-    n_words = np.diff(bounds)
-    for chosen in token_budget_batches(n_words, budget):
-        if with_words := [one for one in chosen.tolist() if n_words[one]]:
-            yield with_words

@@ -1,6 +1,6 @@
 """A tagger of LSTMs together with its frozen BERT, on disk and in use."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
@@ -13,14 +13,7 @@ from minibert import engines, hub
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
 from minibert.files import atomic_tensors, require_readable
-from minibert.frozen.activations import (
-    COMBINATIONS,
-    WordVectors,
-    combination,
-    numbers_of,
-    sentence_batches,
-    word_vectors,
-)
+from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, layers_of, word_vectors
 from minibert.inference import Bert, check_vocabulary
 from minibert.model import bilstm
 from minibert.model.batch import Feature, VectorBatch
@@ -28,8 +21,10 @@ from minibert.model.bilstm import BilstmConfig, BilstmParameters
 from minibert.model.heads import split_outputs
 from minibert.model.params import PRETRAINING, Head, precision_for
 from minibert.tasks import registry
+from minibert.tasks.batches import Done, nothing, token_budget_batches
 from minibert.tasks.stored import TAGGER_FILE, Stored
 from minibert.tasks.tagging import Tagging, sentence_bounds
+from minibert.tasks.task import Labels
 from minibert.tokenizer import Tokenizer
 
 WEIGHTS_FILE = "tagger.safetensors"
@@ -102,15 +97,15 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
 
 
 # -> (T,K)
-def scores_of(
-    ops: Any, params: BilstmParameters, vectors: WordVectors, numbers: Sequence[int], mixed: bool
-) -> np.ndarray:
+def scores_of(ops: Any, params: BilstmParameters, vectors: WordVectors, layers: Layers) -> np.ndarray:
     """Compute the scores of every word."""
     bounds = vectors.bounds
     tree = runtime_of(ops).to_device(params.tree)
     scores = np.empty((int(bounds[-1]), params.config.outputs), params.flat.dtype)
-    for chosen in sentence_batches(bounds, WORD_BUDGET):
-        inputs = [vectors.sentence(one, numbers, mixed) for one in chosen]
+    with_words = np.flatnonzero(np.diff(bounds))
+    for places in token_budget_batches(np.diff(bounds)[with_words], WORD_BUDGET):
+        chosen = with_words[places].tolist()
+        inputs = [vectors.sentence(one, *layers) for one in chosen]
         batch = VectorBatch.pack_vectors(inputs, [None] * len(inputs))
         said = batch_scores(ops, params.config, tree, batch)
         for one, own in zip(chosen, said, strict=True):
@@ -134,26 +129,16 @@ class Asked(list[Feature]):
 
 @dataclass(frozen=True)
 class FeatureTagger:
-    """A finished feature-based tagger; it is asked as a fine-tuned model is, `models.Finetuned`.
+    """A finished feature-based tagger; it is asked as a fine-tuned model is, `models.Finetuned`."""
 
-    Attributes
-    ----------
-    folder : that it is from.
-    task, labels, max_length, tokenizer : what it answers, and how it is asked.
-    model : the frozen encoder.
-    params : of the LSTMs.
-    numbers, mixed : which layers it reads, and whether it mixes them.
-    """
-
-    folder: Path
+    folder: Path  # that it is from
     task: Tagging
-    labels: tuple[str, ...]
+    labels: Labels
     max_length: int
     tokenizer: Tokenizer
-    model: Bert
-    params: BilstmParameters
-    numbers: tuple[int, ...]
-    mixed: bool
+    model: Bert  # the frozen encoder
+    params: BilstmParameters  # of the LSTMs
+    layers: Layers
 
     tuned: ClassVar[dict[str, float]] = {}
 
@@ -181,14 +166,13 @@ class FeatureTagger:
         config, params, _ = hub.load(folder, precision_for(dtype), PRETRAINING)
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)
-        tagger_config, mixed = BilstmConfig.from_dict(stored.config), combination(stored.combination).mixed
+        tagger_config = BilstmConfig.from_dict(stored.config)
         own = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs
         try:
-            numbers = numbers_of(stored.combination, config.L)
+            layers = layers_of(stored.combination, config.L)
         except InputError:  # of more layers than there are
-            numbers = ()
-        read = config.H if mixed else len(numbers) * config.H
-        if not numbers or own != (read, len(numbers) * mixed, len(stored.labels)):
+            layers = Layers((), False)
+        if own != (*layers.shape(config.H), len(stored.labels)):
             raise InputError(
                 f"{folder / TAGGER_FILE} describes a tagger on another BERT than the one beside it; "
                 f"{stored.AGAIN}."
@@ -201,8 +185,7 @@ class FeatureTagger:
             tokenizer,
             Bert(config, params, ops),
             load_tagger(folder, tagger_config),
-            numbers,
-            mixed,
+            layers,
         )
 
     @property
@@ -228,12 +211,9 @@ class FeatureTagger:
         asked.bounds = sentence_bounds(examples)
         return asked
 
-    def outputs(
-        self, features: Asked, budget: int = 0, done: Callable[[int], Any] = lambda tokens: None
-    ) -> list[np.ndarray]:
+    def outputs(self, features: Asked, budget: int = 0, done: Done = nothing) -> list[np.ndarray]:
         """Compute the scores of each window's words, (rows,K); `budget` is for other models."""
-        vectors = word_vectors(self.model, features, features.bounds, self.numbers, done=done)
-        scores = scores_of(self.model.ops, self.params, vectors, self.numbers, self.mixed)
-        return (
-            np.split(scores, np.cumsum([len(feature.rows) for feature in features])[:-1]) if features else []
-        )
+        vectors = word_vectors(self.model, features, features.bounds, self.layers.numbers, done=done)
+        scores = scores_of(self.ops, self.params, vectors, self.layers)
+        ends = np.cumsum([len(feature.rows) for feature in features], dtype=int)
+        return np.split(scores, ends)[:-1]

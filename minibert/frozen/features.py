@@ -7,9 +7,10 @@ memory.
 """
 
 import json
+import math
 import warnings
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence as Many
+from collections.abc import Iterable, Iterator, Sequence as Many
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -33,7 +34,6 @@ CHUNK_TOKENS = 1 << 16  # sorted by length together, fewer where their vectors w
 CHUNK_BYTES = 1 << 27
 TOKEN_BUDGET = 4096  # of a batch
 Text = str | bytes
-Told = Callable[[int], Any]  # how many texts are done
 
 
 @dataclass
@@ -51,12 +51,6 @@ class Extractor:
         token ("none").
     max_length : longer texts lose their end; the model's positions when left out.
 
-    Attributes
-    ----------
-    numbers : of the hidden states.
-    width : numbers in a vector.
-    cut : how many texts have lost their end so far.
-
     Raises
     ------
     InputError
@@ -68,8 +62,8 @@ class Extractor:
     layers: str | int | Many[int] = -1
     pool: str = "mean"
     max_length: int | None = None
-    numbers: tuple[int, ...] = field(init=False)
-    cut: int = field(init=False, default=0)
+    numbers: tuple[int, ...] = field(init=False)  # of the hidden states
+    cut: int = field(init=False, default=0)  # how many texts have lost their end so far
 
     def __post_init__(self) -> None:
         config = self.model.config
@@ -111,21 +105,16 @@ class Extractor:
         most = min(CHUNK_TOKENS, max(TOKEN_BUDGET, CHUNK_BYTES // size))
         source, chunk, tokens = iter(texts), [], 0
         while group := list(islice(source, TEXTS_AT_ONCE)):
-            for encoding in self.tokenizer.encode_batch(group):
-                ids = self._fitting(encoding.ids)
-                if chunk and tokens + len(ids) > most:
+            encoded = self.tokenizer.encode_batch(group, max_length=self.max_length)
+            self.cut += int((encoded.n_cut > 0).sum())
+            for encoding in encoded:
+                if chunk and tokens + len(encoding) > most:
                     yield chunk
                     chunk, tokens = [], 0
-                chunk.append(ids)
-                tokens += len(ids)
+                chunk.append(encoding.ids)
+                tokens += len(encoding)
         if chunk:
             yield chunk
-
-    def _fitting(self, ids: np.ndarray) -> np.ndarray:
-        if len(ids) <= self.max_length:
-            return ids
-        self.cut += 1
-        return np.concatenate([ids[: self.max_length - 1], ids[-1:]])
 
     def _vectors(self, chunk: list[np.ndarray]) -> list[np.ndarray]:
         found: list[Any] = [None] * len(chunk)
@@ -241,9 +230,7 @@ def features(
     return np.stack(vectors) if vectors else np.empty((0, extractor.width), model.params.flat.dtype)
 
 
-def write_features(
-    extractor: Extractor, texts: Iterable[Text], out: str | Path, done: Told = lambda count: None
-) -> dict[str, int]:
+def write_features(extractor: Extractor, texts: Iterable[Text], out: str | Path) -> dict[str, int]:
     """Vectors of texts as a file, which appears when all are there.
 
     Parameters
@@ -253,7 +240,6 @@ def write_features(
     out : `.npy`, one array with a row for each text; with pool "none" a row for each token, and beside it
         NAME.cu_seqlens.npy (S+1,): text s is rows cu_seqlens[s]:cu_seqlens[s+1]. Or `.jsonl`, a line for each
         text: {"vector": [...]}, or {"tokens": [...], "vectors": [[...], ...]}.
-    done : told now and then how many texts are done.
 
     Returns
     -------
@@ -274,30 +260,22 @@ def write_features(
         for ids, vector in extractor.stream(texts):
             lengths.append(len(ids))
             yield ids, vector
-            if len(lengths) % TEXTS_AT_ONCE == 0:
-                done(len(lengths))
-        done(len(lengths))
 
-    if out.suffix == ".npy":
-        dtype = extractor.model.params.flat.dtype
-
-        def write(path: Path) -> None:
-            _write_rows(path, counted(), extractor.width, dtype)
+    def write(path: Path) -> None:
+        if out.suffix == ".npy":
+            rows = (vector for _, vector in counted())
+            _write_rows(path, rows, (extractor.width,), extractor.model.params.flat.dtype)
             borders_file(out).unlink(missing_ok=True)  # of the rows that these replace
+        else:
+            _write_lines(path, counted(), extractor.tokenizer.vocab)
 
-        write_atomically(out, write)
-        if extractor.pool == "none":
-            borders = np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))])
-            write_atomically(borders_file(out), lambda path: _save(path, borders))
-    else:
-        write_atomically(out, lambda path: _write_lines(path, counted(), extractor.tokenizer.vocab))
+    write_atomically(out, write)
+    if out.suffix == ".npy" and extractor.pool == "none":
+        borders = np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))])
+        write_atomically(borders_file(out), lambda path: _write_rows(path, [borders], (), borders.dtype))
     _warn_of_cut(extractor)
-    return {
-        "texts": len(lengths),
-        "tokens": sum(lengths),
-        "width": extractor.width,
-        "cut": extractor.cut,
-    }
+    counts = {"texts": len(lengths), "tokens": sum(lengths)}
+    return counts | {"width": extractor.width, "cut": extractor.cut}
 
 
 def check_format(out: Path) -> None:
@@ -321,29 +299,25 @@ def _warn_of_cut(extractor: Extractor) -> None:
         )
 
 
-def _save(path: Path, array: np.ndarray) -> None:
-    with open(path, "wb") as file:
-        _write_header(file, array.shape, array.dtype)
-        file.write(array.tobytes())
-
-
-def _write_rows(path: Path, vectors: Iterable[tuple[Any, np.ndarray]], width: int, dtype: np.dtype) -> None:
-    """One array, row by row: how many there are is known at the end, and written into the header then.
+def _write_rows(
+    path: Path, rows: Iterable[np.ndarray], shape: tuple[int, ...], dtype: "np.dtype[Any]"
+) -> None:
+    """One array, some rows of a shape at a time: how many there are is known at the end, and written then.
 
     Not by `tofile`, nor by `np.save`, which calls it: a disk that is full goes unnoticed there.
     """
     with open(path, "wb") as file:
-        begin = _write_header(file, (0, width), dtype)
-        for _, vector in vectors:
-            file.write(vector.astype(dtype, copy=False).tobytes())
-        count = (file.tell() - begin) // (width * dtype.itemsize)
+        begin = write_header(file, (0, *shape), dtype)
+        for some in rows:
+            file.write(some.astype(dtype, copy=False).tobytes())
+        count = (file.tell() - begin) // (math.prod(shape) * dtype.itemsize)
         file.seek(0)
-        if _write_header(file, (count, width), dtype) != begin:
+        if write_header(file, (count, *shape), dtype) != begin:
             raise ValueError(f"the header of {count} rows is longer than that of none")
 
 
-def _write_header(file: BinaryIO, shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """Write a header with room for any number of rows, as NumPy's has; return where the data begins."""
+def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> int:
+    """Write a header of `.npy` with room for any number of rows; return where the data begins."""
     described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, described)
     return file.tell()

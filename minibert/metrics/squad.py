@@ -11,30 +11,18 @@ import string
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from minibert.errors import InputError
 
 AUTO, V1, V2 = VERSIONS = ("auto", "1.1", "2.0")
+# Gold: objects with `id`, `answers` (each with `text`) and `impossible`, which is None where it is not known.
+Questions: TypeAlias = Sequence[Any]
 LARGEST = 1e308  # of null odds: integers of JSON have no bound, and not-a-number is below none
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-
-
-class Answer(Protocol):
-    """A gold answer."""
-
-    text: str
-
-
-class Question(Protocol):
-    """What is read of a gold question; `impossible` is None where it is not known."""
-
-    id: str
-    answers: Sequence[Answer]
-    impossible: bool | None
 
 
 class Scores(NamedTuple):
@@ -76,9 +64,7 @@ def _overlap(gold: list[str], found: Counter[str], n_found: int, version: str) -
     return 2 * precision * recall / (precision + recall)
 
 
-def question_scores(
-    questions: Sequence[Question], predictions: Mapping[str, str], version: str = AUTO
-) -> Scores:
+def question_scores(questions: Questions, predictions: Mapping[str, str], version: str = AUTO) -> Scores:
     """Compute exact match and F1 of every question in turn; 0 for one that has no prediction.
 
     See `score` for parameters and errors. For intervals: `bootstrap(lambda rows: scores.f1[rows].mean(), n)`.
@@ -95,7 +81,7 @@ def question_scores(
 
 def with_threshold(
     scores: Scores,
-    questions: Sequence[Question],
+    questions: Questions,
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
     threshold: float,
@@ -113,7 +99,7 @@ def with_threshold(
 
 
 def score(
-    questions: Sequence[Question],
+    questions: Questions,
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float] | None = None,
     threshold: float = 1.0,
@@ -123,7 +109,7 @@ def score(
 
     Parameters
     ----------
-    questions : gold: objects with `id`, `answers` (each with `text`) and `impossible`.
+    questions : gold.
     predictions : an answer for each id, "" for none. Questions without one count as wrong, and a warning says
         how many; the script of 2.0 breaks down there. Predictions for other ids are left alone.
     null_odds : for each id that has a prediction, how likely it has no answer; 2.0 only.
@@ -184,7 +170,7 @@ def _percent(values: np.ndarray) -> float:
 
 def _best_threshold(
     values: np.ndarray,
-    questions: Sequence[Question],
+    questions: Questions,
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> tuple[float, float]:
@@ -205,7 +191,7 @@ def _best_threshold(
     return 100.0 * float(reached[best]) / len(questions), null_odds[order[best - 1]] if best else 0.0
 
 
-def version_of(questions: Sequence[Question], version: str = AUTO) -> str:
+def version_of(questions: Questions, version: str = AUTO) -> str:
     """Return whose rules hold: "1.1" or "2.0", as given or seen from the questions."""
     if version not in VERSIONS:
         raise InputError(f"version={version!r} is no version of SQuAD; give one of {', '.join(VERSIONS)}.")
@@ -215,7 +201,7 @@ def version_of(questions: Sequence[Question], version: str = AUTO) -> str:
     return V1 if answered else V2
 
 
-def _has_text(question: Question) -> bool:
+def _has_text(question: Any) -> bool:
     return any(answer.text.strip() for answer in question.answers)
 
 
@@ -226,7 +212,7 @@ def official_text(metrics: Mapping[str, Any]) -> str:
     return json.dumps({"exact_match": metrics["exact"], "f1": metrics["f1"]})
 
 
-def _check(questions: Sequence[Question], predictions: Mapping[str, str]) -> None:
+def _check(questions: Questions, predictions: Mapping[str, str]) -> None:
     if not questions:
         raise InputError("There is no question to score; give one at least.")
     if not any(_has_text(question) or question.impossible for question in questions):
@@ -247,9 +233,7 @@ def _check(questions: Sequence[Question], predictions: Mapping[str, str]) -> Non
             )
 
 
-def _odds(
-    questions: Sequence[Question], predictions: Mapping[str, str], null_odds: Mapping[str, float]
-) -> np.ndarray:
+def _odds(questions: Questions, predictions: Mapping[str, str], null_odds: Mapping[str, float]) -> np.ndarray:
     """Return (n,) float64; not-a-number for questions without a prediction."""
     odds = np.full(len(questions), np.nan)
     for row, question in enumerate(questions):

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from minibert.reports.markup import rendered, shown
 from minibert.reports.pictures import picture
 from minibert.reports.results import (
     REPORT,
+    Measured,
     curve,
     is_share,
     majority_remark,
@@ -26,7 +28,7 @@ from minibert.reports.results import (
     metric_number,
     metric_rows,
 )
-from minibert.tasks.task import Mistake, Task
+from minibert.tasks.task import Mistake
 
 REPORT_FILE = "report.html"
 WORST = 10  # mistakes that are shown
@@ -43,7 +45,7 @@ class Facts:
     metric: str  # the key of `scores` that the model was chosen by
     scores: Mapping[str, float]  # every official metric
     model: str = ""  # what was started from
-    interval: tuple[float, float] | None = None  # ends of the bootstrap's 95% interval of the metric
+    interval: Sequence[float] | None = None  # ends of the bootstrap's 95% interval of the metric
     macro_f1: float | None = None  # as `compared_with_majority` has it, of classes of texts
     majority: Mapping[str, Any] | None = None  # likewise
     learnt: Mapping[str, int] = field(default_factory=dict)  # examples of each class to learn from
@@ -59,17 +61,7 @@ class Facts:
 
 
 def write_report(folder: str | Path, facts: Facts) -> Path:
-    """Write `report.html` into a folder, whole or not at all.
-
-    Parameters
-    ----------
-    folder : is made if it does not exist.
-    facts : what the report says.
-
-    Returns
-    -------
-    The path of the file.
-    """
+    """Write `report.html` into a folder, which is made if it does not exist, and return its path."""
     path = Path(folder) / REPORT_FILE
     atomic_text(path, page(facts))
     return path
@@ -122,19 +114,14 @@ def _curves(facts: Facts) -> list[dict[str, Any]]:
         same = facts.majority["scores"][facts.metric]
         line = same, f"always {facts.majority['label']!r}: {metric_number(facts.metric, same)}"
     found = []
-    for name, title, scale, words, beside in (
-        ("loss", "training loss", 1.0, shown, (None, None)),
-        (
-            "metric",
-            f"{metric_name(facts.metric)} on dev",
-            100.0 if is_share(facts.metric) else 1.0,
-            lambda value: metric_number(facts.metric, value),
-            (band, line),
-        ),
+    scale, number = 100.0 if is_share(facts.metric) else 1.0, partial(metric_number, facts.metric)
+    for name, title, *drawn in (
+        ("loss", "training loss", 1.0, shown),
+        ("metric", f"{metric_name(facts.metric)} on dev", scale, number, band, line),
     ):
         points = np.array([(row["step"], row[name]) for row in facts.curve if name in row], float)
         if len(points) and (points := points[np.isfinite(points).all(1)]).size:
-            found.append(picture(name, title, points, last, scale, words, *beside))
+            found.append(picture(name, title, points, last, *drawn))
     return found
 
 
@@ -198,29 +185,18 @@ def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.
 
 
 def save_report(
-    folder: Path,
-    options: Any,
-    task: Task,
-    examples: Sequence[Any],
-    predictions: Sequence[Any],
-    mistakes: Sequence[Mistake],
-    report: dict[str, Any],
+    folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: dict[str, Any]
 ) -> None:
     """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
+    task = measured.task
     names = {one: Path(getattr(options, one)).name for one in ("data", "model")}
+    same = ("title", "task", "metric", "scores", "interval", "macro_f1", "majority", "labels")
     facts = Facts(
-        title=task.title,
-        task=task.name,
-        metric=task.metric,
-        scores=report["scores"],
+        **{name: report[name] for name in same if name in report},
         model=names["model"],
-        interval=tuple(report["interval"]),
-        macro_f1=report.get("macro_f1"),
-        majority=report.get("majority"),
         learnt=report.get("train_classes", {}),
         options=dataclasses.asdict(options) | names,
-        labels=report["labels"],
-        classes=task.classes(examples, predictions),
+        classes=task.classes(measured.examples, measured.predictions),
         curve=curve(folder, task.metric),
         mistakes=mistakes,
         seconds=report["training_seconds"],

@@ -5,13 +5,13 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from minibert import metrics
 from minibert.errors import InputError, MissingFile
 from minibert.json_files import misfit, read_json
 from minibert.tasks import submissions
-from minibert.tasks.task import Mistake, Task
+from minibert.tasks.task import Labels, Mistake, Predictions, Task
 from minibert.terminal import printable
 from minibert.training.runlog import METRICS, read_metrics
 
@@ -76,50 +76,43 @@ def metrics_text(scores: Mapping[str, float]) -> str:
     return ", ".join(shares[:IN_A_LINE])
 
 
-def mistakes_as_read(
-    task: Task, examples: Sequence[Any], predictions: Sequence[Any], tokenizer: Any, max_length: int
-) -> list[Mistake]:
-    """Every mistake, the worst first; these have marks where the model stopped reading."""
-    found = task.mistakes(examples, predictions)
-    found[:WORST] = [task.as_read(one, examples[one.example], tokenizer, max_length) for one in found[:WORST]]
-    return found
+class Measured(NamedTuple):
+    """Predictions of a model whose metrics are reported."""
+
+    task: Task
+    labels: Labels
+    examples: Sequence[Any]
+    predictions: Predictions  # one for each example
+
+    def mistakes(self, tokenizer: Any, max_length: int) -> list[Mistake]:
+        """Every mistake, the worst first; these have marks where the model stopped reading."""
+        task, found = self.task, self.task.mistakes(self.examples, self.predictions)
+        found[:WORST] = [
+            task.as_read(one, self.examples[one.example], tokenizer, max_length) for one in found[:WORST]
+        ]
+        return found
 
 
 def report_of(
-    task: Task,
-    labels: Sequence[str],
-    examples: Sequence[Any],
-    predictions: Sequence[Any],
-    mistakes: Sequence[Mistake],
-    scores: Mapping[str, float] | None = None,
+    measured: Measured, mistakes: Sequence[Mistake], scores: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
-    """Figures, interval and the worst mistakes of some predictions, for JSON.
-
-    Parameters
-    ----------
-    task, labels : what was asked, and the classes.
-    examples, predictions : one prediction for each example.
-    mistakes : every one, the worst first.
-    scores : the official metrics where they are known already.
-    """
+    """Return metrics, interval and the worst mistakes, for JSON; `scores` where they are known already."""
+    task, labels, examples, predictions = measured
     interval = metrics.bootstrap(task.statistic(examples, predictions), len(examples))
-    scores = dict(task.score(examples, predictions) if scores is None else scores)
     report = {
         "task": task.name,
         "title": task.title,
         "metric": task.metric,
-        "scores": scores,
-        "interval": [float(end) for end in interval],  # 95%, of the metric
+        "scores": dict(task.score(examples, predictions) if scores is None else scores),
+        "interval": list(interval),  # 95%, of the metric
         "examples": len(examples),
         "labels": list(labels),
         "mistakes": [one._asdict() for one in mistakes[:WORST]],
     }
-    return report | compared_with_majority(task, labels, examples, predictions)
+    return report | compared_with_majority(measured)
 
 
-def compared_with_majority(
-    task: Task, labels: Sequence[str], examples: Sequence[Any], predictions: Sequence[Any]
-) -> dict[str, Any]:
+def compared_with_majority(measured: Measured) -> dict[str, Any]:
     """Return what metrics of classes of texts are to be read beside; nothing for other tasks.
 
     Returns
@@ -127,6 +120,7 @@ def compared_with_majority(
     `macro_f1`; `classes`, how many examples each has; `majority`, the most frequent `label`, with the
     `scores` and `macro_f1` of predicting it for every example.
     """
+    task, labels, examples, predictions = measured
     if task.kind != "classify":
         return {}
     expected, found = task.classes(examples, predictions)

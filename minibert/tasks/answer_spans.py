@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.tasks.task import softmax
 from minibert.tasks.windows import Windows
 
 MARGIN = 4  # times as many spans as are wanted, since some have the same text
@@ -126,8 +125,3 @@ def _different(rows: np.ndarray, text: str, count: int) -> list[Candidate]:
         if len(found) == count:
             break
     return list(found.values())
-
-
-def probabilities(scores: Sequence[float]) -> list[float]:
-    """Softmax of the scores of some answers."""
-    return softmax(scores).tolist()

@@ -7,21 +7,21 @@ changed its length; with characters there is nothing to look for.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minibert.data import squad, tables, trivia
-from minibert.data.glue import PACKED
 from minibert.data.squad import Question
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
 from minibert.metrics import squad as metrics
-from minibert.tasks.answer_spans import Answers, Candidate, decode, probabilities
-from minibert.tasks.own_files import check_columns, read_own
-from minibert.tasks.task import Mistake, Task
+from minibert.metrics.intervals import Statistic
+from minibert.tasks.answer_spans import Answers, Candidate, decode
+from minibert.tasks.own_files import check_columns, matching, read_own
+from minibert.tasks.task import Classes, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 from minibert.tasks.windows import Windows
 from minibert.training.progress import Progress
 
@@ -36,12 +36,6 @@ class Answering(Task):
     A prediction is a dictionary: `id`, `text` ("" for no answer), `begin` and `end` (its characters in the
     paragraph, or None), `probability` (among the n best), `n_best` (such dictionaries, with `start_logit` and
     `end_logit`), and where there may be no answer `null_odds`.
-
-    Attributes
-    ----------
-    stride, max_question : see `Windows`.
-    n_best : how many answers are kept.
-    longest : most tokens of an answer.
     """
 
     kind = "span"
@@ -50,39 +44,23 @@ class Answering(Task):
     skips_unlabelled = True
     metric = "f1"
     max_length = 384
-    stride = 128
+    stride = 128  # see `Windows`, as for `max_question`
     max_question = 64
-    n_best = 20
-    longest = 30
+    n_best = 20  # answers that are kept
+    longest = 30  # tokens of an answer
+    untuned: float | None = None  # null odds above which there is no answer, where none were chosen on dev
 
     def features(
-        self,
-        examples: Iterable[Question],
-        tokenizer: Any,
-        labels: tuple[str, ...],
-        max_length: int,
-        training: bool,
+        self, examples: Iterable[Question], tokenizer: Any, labels: Labels, max_length: int, training: bool
     ) -> Windows:
-        return Windows(
-            examples,
-            tokenizer,
-            max_length,
-            stride=self.stride,
-            max_question=self.max_question,
-            training=training,
-        )
+        sizes = {"stride": self.stride, "max_question": self.max_question}
+        return Windows(examples, tokenizer, max_length, **sizes, training=training)
 
     def may_be_none(self, examples: Sequence[Question]) -> bool:
         """Whether some of the questions have no answer, by the rules of SQuAD 2.0."""
         return False
 
-    def threshold(self, tuned: Mapping[str, float]) -> float | None:
-        """Null odds above which there is no answer; None where there always is one."""
-        return tuned.get(NULL_THRESHOLD)
-
-    def tune(
-        self, examples: Sequence[Question], features: Windows, outputs: Sequence[np.ndarray]
-    ) -> dict[str, float]:
+    def tune(self, examples: Sequence[Question], features: Windows, outputs: Outputs) -> Tuned:
         if not self.may_be_none(examples):
             return {}
         odds, texts = [], {}
@@ -94,21 +72,16 @@ class Answering(Task):
         return {NULL_THRESHOLD: best_threshold(np.array(odds), answered, silent)}
 
     def predict(
-        self,
-        examples: Sequence[Question],
-        features: Windows,
-        outputs: Sequence[np.ndarray],
-        labels: tuple[str, ...],
-        tuned: dict[str, float],
+        self, examples: Sequence[Question], features: Windows, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
-        threshold = self.threshold(tuned)
+        threshold = tuned.get(NULL_THRESHOLD, self.untuned)
         return [
             _prediction(question.id, answers, threshold)
             for question, answers in zip(examples, self._decoded(examples, features, outputs), strict=True)
         ]
 
     def _decoded(
-        self, examples: Sequence[Question], features: Windows, outputs: Sequence[np.ndarray]
+        self, examples: Sequence[Question], features: Windows, outputs: Outputs
     ) -> Iterable[Answers]:
         for number, question in enumerate(examples):
             own = outputs[slice(*features.bounds[number : number + 2])]
@@ -117,7 +90,11 @@ class Answering(Task):
     def _version(self, examples: Sequence[Question]) -> str:
         return metrics.V2 if self.may_be_none(examples) else metrics.V1
 
-    def score(self, examples: Sequence[Question], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
+    # -> (n,)
+    def _f1(self, examples: Sequence[Question], predictions: Predictions) -> np.ndarray:
+        return metrics.question_scores(examples, _texts(predictions), self._version(examples)).f1
+
+    def score(self, examples: Sequence[Question], predictions: Predictions) -> dict[str, float]:
         version = self._version(examples)
         scores = metrics.score(examples, _texts(predictions), version=version)
         odds = {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}
@@ -127,18 +104,12 @@ class Answering(Task):
         counts = ("total", "_thresh")
         return {k: float(v) if k.endswith(counts) else v / 100.0 for k, v in scores.items()}
 
-    def statistic(
-        self, examples: Sequence[Question], predictions: Sequence[dict[str, Any]]
-    ) -> Callable[[np.ndarray], float]:
-        f1 = metrics.question_scores(examples, _texts(predictions), self._version(examples)).f1
+    def statistic(self, examples: Sequence[Question], predictions: Predictions) -> Statistic:
+        f1 = self._f1(examples, predictions)
         return lambda indices: float(f1[indices].mean())
 
     def write(
-        self,
-        folder: Path,
-        split: str,
-        examples: Sequence[Question],
-        predictions: Sequence[dict[str, Any]],
+        self, folder: Path, split: str, examples: Sequence[Question], predictions: Predictions
     ) -> list[Path]:
         """Write the three files of Google's run_squad; the official scorers read the first and the last."""
         contents = {
@@ -151,10 +122,9 @@ class Answering(Task):
             atomic_text(folder / name, json.dumps(content, indent=4, ensure_ascii=False) + "\n")
         return [folder / name for name in contents]
 
-    def mistakes(self, examples: Sequence[Question], predictions: Sequence[dict[str, Any]]) -> list[Mistake]:
-        f1 = metrics.question_scores(examples, _texts(predictions), self._version(examples)).f1
+    def mistakes(self, examples: Sequence[Question], predictions: Predictions) -> list[Mistake]:
         wrong = []
-        found = zip(examples, predictions, f1.tolist(), strict=True)
+        found = zip(examples, predictions, self._f1(examples, predictions).tolist(), strict=True)
         for number, (question, prediction, right) in enumerate(found):
             if right == 1.0:
                 continue
@@ -172,9 +142,7 @@ class Answering(Task):
             )
         return sorted(wrong, key=lambda mistake: -mistake.badness)
 
-    def classes(
-        self, examples: Sequence[Question], predictions: Sequence[dict[str, Any]]
-    ) -> tuple[list[str], list[str]] | None:
+    def classes(self, examples: Sequence[Question], predictions: Predictions) -> Classes | None:
         if not self.may_be_none(examples):
             return None
         names = ("no answer", "an answer")
@@ -184,41 +152,31 @@ class Answering(Task):
         )
 
 
-class Squad1(Answering):
-    """SQuAD 1.1: every question has an answer."""
+class Squad(Answering):
+    """SQuAD, where every question has an answer (1.1), or half of them have none in their paragraph (2.0)."""
 
-    name = "squad1"
+    def __init__(self, name: str) -> None:
+        self.name, self._is_second = name, name == "squad2"
+        self.untuned = 0.0 if self._is_second else None  # as in Google's code
 
     def read(self, data: Path, split: str) -> list[Question]:
-        path = find(data, (f"{split}-v1.1.json", f"*{split}*v1.1*.json", f"{split}.json"))
+        version = self._version(())
+        path = find(data, (f"{split}-v{version}.json", f"*{split}*v{version}*.json", f"{split}.json"))
         questions = squad.read(path)
-        if bad := next((question for question in questions if question.impossible), None):
+        bad = next((question for question in questions if question.impossible), None)
+        if bad and not self._is_second:
             raise InputError(
                 f"{path} has questions without an answer, such as {bad.id!r}, as SQuAD 2.0 does; "
                 "choose the task squad2."
             )
-        return questions
-
-
-class Squad2(Answering):
-    """SQuAD 2.0: half of the questions have no answer in their paragraph."""
-
-    name = "squad2"
-
-    def read(self, data: Path, split: str) -> list[Question]:
-        path = find(data, (f"{split}-v2.0.json", f"*{split}*v2.0*.json", f"{split}.json"))
-        questions = squad.read(path)
-        if split != "test" and not any(question.impossible for question in questions):
+        if self._is_second and split != "test" and not bad:
             raise InputError(
                 f"{path} has no question without an answer, which SQuAD 2.0 has; choose the task squad1."
             )
         return questions
 
     def may_be_none(self, examples: Sequence[Question]) -> bool:
-        return True
-
-    def threshold(self, tuned: Mapping[str, float]) -> float | None:
-        return tuned.get(NULL_THRESHOLD, 0.0)  # as in Google's code
+        return self._is_second
 
 
 class TriviaQA(Answering):
@@ -262,8 +220,7 @@ class OwnQuestions(Answering):
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
     """Make the task of that name."""
-    official = {task.name: task for task in (Squad1, Squad2, TriviaQA)}
-    task = OwnQuestions(columns) if name == "qa" else official[name]()
+    task = OwnQuestions(columns) if name == "qa" else TriviaQA() if name == "triviaqa" else Squad(name)
     task.title = title
     return task
 
@@ -348,10 +305,9 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
     if not folder.is_dir():
         raise InputError(f"There is no file or folder {folder}; name the one with the questions.")
     for pattern in patterns:
-        places = (path for packed in PACKED for path in folder.glob(pattern + packed))
-        found = sorted(filter(Path.is_file, places))
+        found = matching(folder, pattern)
         if len(found) > 1:
-            names = ", ".join(path.name for path in found)
+            names = ", ".join(sorted(path.name for path in found))
             raise InputError(f"{folder} has {names}, of which only one can be meant; leave one there.")
         if found:
             return found[0]
@@ -369,7 +325,7 @@ def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str,
         if not answers.best or answers.null_odds > threshold:
             chosen = answers.null
     candidates = candidates or [chosen]
-    chances = probabilities([one.score for one in candidates])
+    chances = softmax([one.score for one in candidates]).tolist()
     return {
         "id": id,
         "text": chosen.text,
@@ -383,7 +339,7 @@ def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str,
     }
 
 
-def _texts(predictions: Sequence[dict[str, Any]], answered: bool = False) -> dict[str, str]:
+def _texts(predictions: Predictions, answered: bool = False) -> dict[str, str]:
     """Answers by id; with `answered` the best one even where there should be none."""
     if not answered:
         return {prediction["id"]: prediction["text"] for prediction in predictions}

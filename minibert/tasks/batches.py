@@ -1,22 +1,28 @@
 """Features to batches: in a new random order every epoch to learn from, by length to predict."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from minibert.arrays import Array, Params
 from minibert.data import draws
 from minibert.engines.runtime import runtime_of
 from minibert.errors import DivergedError
 from minibert.model import heads
-from minibert.model.batch import Feature, TaskBatch
+from minibert.model.batch import TaskBatch
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters
+from minibert.tasks.task import Features
 
-Features = Sequence[Feature]
 Position = list[int]  # [epoch, how many features of it are used up]
 BEGINNING = [0, 0]
+Done: TypeAlias = Callable[[int], object]  # called with how much more is done, such as tokens
+
+
+def nothing(done: int) -> None:
+    """Take no notice of progress."""
 
 
 # -> (n,)
@@ -26,23 +32,32 @@ def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
     return np.argsort(draws.draw(keys, np.arange(n)), kind="stable")
 
 
+def drawn(
+    n: int, batch_size: int, seed: int, position: Position | None = None
+) -> Iterator[tuple[list[int], Position]]:
+    """Yield batches of the numbers below n from a position on, without end, and the position after each.
+
+    Every epoch shows each of them once, in an order of its own; its last batch has what is left.
+    """
+    epoch, used = position or BEGINNING
+    while True:
+        order = epoch_order(n, seed, epoch).tolist()
+        while used < n:
+            chosen = order[used : used + batch_size]
+            used += len(chosen)
+            yield chosen, [epoch, used] if used < n else [epoch + 1, 0]
+        epoch, used = epoch + 1, 0
+
+
 def training_batches(
     features: Features, head: Head, batch_size: int, seed: int, position: Position | None = None
 ) -> Iterator[tuple[TaskBatch, Position]]:
     """Endless batches from a position on, with the position after each.
 
-    Every epoch shows each feature once, in an order of its own; its last batch has what is left. Batches are
-    not sorted by length: without padding that would save nothing, and it would make each batch too uniform.
+    They are not sorted by length: without padding that would save nothing, and make each batch too uniform.
     """
-    epoch, used = position or BEGINNING
-    while True:
-        order = epoch_order(len(features), seed, epoch)
-        while used < len(features):
-            chosen = order[used : used + batch_size].tolist()
-            used += len(chosen)
-            after = [epoch, used] if used < len(features) else [epoch + 1, 0]
-            yield TaskBatch.pack_features([features[i] for i in chosen], head), after
-        epoch, used = epoch + 1, 0
+    for chosen, after in drawn(len(features), batch_size, seed, position):
+        yield TaskBatch.pack_features([features[i] for i in chosen], head), after
 
 
 # -> (n,)
@@ -72,22 +87,9 @@ def token_budget_batches(tokens: np.ndarray, budget: int) -> list[np.ndarray]:
 
 
 def outputs(
-    ops: Any,
-    params: Parameters,
-    features: Features,
-    budget: int,
-    done: Callable[[int], Any] = lambda tokens: None,
-) -> list[np.ndarray]:
-    """Compute the scores of every feature, in their order; see `batch_outputs`.
-
-    Parameters
-    ----------
-    ops : the engine.
-    params : the model, with the task's head.
-    features : any number.
-    budget : tokens of a batch.
-    done : told the tokens of every batch once it is predicted.
-    """
+    ops: Any, params: Parameters, features: Features, budget: int, done: Done = nothing
+) -> list[Array]:
+    """Compute the scores of every feature, in their order, in batches of up to `budget` tokens."""
     config: BertConfig = params.config
     found: list[Any] = [None] * len(features)
     tokens = lengths(features)
@@ -103,9 +105,7 @@ def outputs(
 
 
 # -> one array for each example: (K,), (1,), (n,2), (rows,K) or (c,)
-def batch_outputs(
-    ops: Any, config: BertConfig, head: Any, params: dict, batch: TaskBatch
-) -> list[np.ndarray]:
+def batch_outputs(ops: Any, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> list[Array]:
     """Return the scores of every example of a batch by itself; no dropout, nothing kept for backward."""
     runtime = runtime_of(ops)
     scores = runtime.call(ops, heads.scores_of, (config, head), params, runtime.prepare(batch))

@@ -14,12 +14,13 @@ import numpy as np
 from minibert import metrics
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
-from minibert.data.glue import PACKED
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
+from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks.cuts import with_marks
-from minibert.tasks.task import Mistake, Task, softmax
+from minibert.tasks.own_files import matching
+from minibert.tasks.task import Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 
 BLOCK = 1024  # examples that are tokenised together
 DIVIDED = "-dev"
@@ -71,7 +72,6 @@ class Choices(Task):
 
     kind = "choice"
     metric = "accuracy"
-    max_length = 128
 
     def __init__(self, name: str, title: str) -> None:
         self.name, self.title = name, title
@@ -87,22 +87,15 @@ class Choices(Task):
             return source.read(data)
         if not data.is_dir():
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
-        for pattern in source.files[split]:
-            for packed in PACKED:
-                if found := sorted(filter(Path.is_file, data.glob(pattern + packed))):
-                    return source.read(found[0])
+        if found := next(filter(None, (matching(data, pattern) for pattern in source.files[split])), None):
+            return source.read(found[0])
         raise MissingFile(
             f"{data} has no {source.files[split][0]}; name the folder that holds the files of {self.name}, "
             "or the file."
         )
 
     def features(
-        self,
-        examples: Iterable[ChoiceExample],
-        tokenizer: Any,
-        labels: tuple[str, ...],
-        max_length: int,
-        training: bool,
+        self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
     ) -> Iterator[Feature]:
         examples, done, choices = iter(examples), 0, None
         while block := list(islice(examples, BLOCK)):
@@ -120,12 +113,7 @@ class Choices(Task):
             done += len(block)
 
     def predict(
-        self,
-        examples: Many[ChoiceExample],
-        features: Many[Feature],
-        outputs: Many[np.ndarray],
-        labels: tuple[str, ...],
-        tuned: dict[str, float],
+        self, examples: Many[ChoiceExample], features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
         found = []
         for scores in outputs:
@@ -133,18 +121,24 @@ class Choices(Task):
             found.append({"choice": int(chances.argmax()), "probabilities": chances.tolist()})
         return found
 
-    def score(self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]) -> dict[str, float]:
-        return {"accuracy": metrics.accuracy(*_numbers(examples, predictions))}
+    # -> (n,) (n,)
+    def _numbers(
+        self, examples: Many[ChoiceExample], predictions: Predictions
+    ) -> tuple[np.ndarray, np.ndarray]:
+        self.require_labels(examples)
+        gold, found = [e.label for e in examples], [p["choice"] for p in predictions]
+        return np.array(gold), np.array(found)
 
-    def statistic(
-        self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
-    ) -> Callable[[np.ndarray], float]:
-        gold, found = _numbers(examples, predictions)
+    def score(self, examples: Many[ChoiceExample], predictions: Predictions) -> dict[str, float]:
+        return {"accuracy": metrics.accuracy(*self._numbers(examples, predictions))}
+
+    def statistic(self, examples: Many[ChoiceExample], predictions: Predictions) -> Statistic:
+        gold, found = self._numbers(examples, predictions)
         right = gold == found
         return lambda indices: float(right[indices].mean())
 
     def write(
-        self, folder: Path, split: str, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
+        self, folder: Path, split: str, examples: Many[ChoiceExample], predictions: Predictions
     ) -> list[Path]:
         """`swag-test.csv` and the like: the number of the chosen ending for each id."""
         rows = [f"{e.id},{p['choice']}\n" for e, p in zip(examples, predictions, strict=True)]
@@ -152,7 +146,7 @@ class Choices(Task):
         atomic_text(path, "".join(["id,pred\n", *rows]))
         return [path]
 
-    def mistakes(self, examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]) -> list[Mistake]:
+    def mistakes(self, examples: Many[ChoiceExample], predictions: Predictions) -> list[Mistake]:
         """Wrong choices, the one whose right ending was the least likely first."""
         found = []
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
@@ -191,14 +185,3 @@ def _check(example: ChoiceExample, choices: int, training: bool) -> None:
         raise InputError(f"Example {example.id} has no label to learn from; give a file with labels.")
     if not any(ending.strip() for ending in (example.context, example.start)):
         raise InputError(f"Example {example.id} has an empty context; fill it or leave the example out.")
-
-
-# -> (n,) (n,)
-def _numbers(
-    examples: Many[ChoiceExample], predictions: Many[dict[str, Any]]
-) -> tuple[np.ndarray, np.ndarray]:
-    unlabelled = next((example.id for example in examples if example.label is None), None)
-    if unlabelled is not None:
-        raise InputError(f"Example {unlabelled} has no label to score against; choose a labelled split.")
-    gold, found = [e.label for e in examples], [p["choice"] for p in predictions]
-    return np.array(gold), np.array(found)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.tasks.batches import Features
+from minibert.tasks.task import Features
 from minibert.tasks.windows import Windows
 
 MARK = " [the model reads no further: {:,} more tokens] "

@@ -11,6 +11,12 @@ from minibert.errors import InputError, MissingFile
 ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables
 
 
+def matching(folder: Path, pattern: str) -> list[Path]:
+    """Return the files whose names fit a pattern of `Path.glob`; those that are compressed come last."""
+    places = (path for packed in PACKED for path in sorted(folder.glob(pattern + packed)))
+    return list(filter(Path.is_file, places))
+
+
 def check_columns(task: str, columns: Iterable[str], known: Sequence[str]) -> None:
     """Raise InputError when columns are named that a task's tables do not have."""
     if unknown := [column for column in columns if column not in known]:
@@ -63,8 +69,7 @@ def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     if not data.is_dir():
         raise InputError(f"There is no file or folder {data}; name the one with your tables.")
     known = [*(split + ending for ending in ENDINGS), *other]
-    names = [name + packed for name in known for packed in PACKED]
-    found = [data / name for name in names if (data / name).is_file()]
+    found = [path for name in known for path in matching(data, name)]
     if len(found) != 1:
         there = f"has {' and '.join(path.name for path in found)}"
         if not found:

@@ -15,12 +15,6 @@ class Known(NamedTuple):
 
     about: str  # for the list of all
     module: str  # of this room, whose `create` makes it
-    name: str = ""  # where `about` is no title for what came of it
-
-    @property
-    def title(self) -> str:
-        """A line for people."""
-        return self.name or self.about
 
 
 TASKS = {
@@ -40,16 +34,10 @@ TASKS = {
     "scitail": Known("SciTail, in place of QNLI or RTE", "sentences"),
     "sick": Known("SICK, in place of MNLI or RTE", "sentences"),
     "sick-score": Known("SICK's scores of relatedness, in place of STS-B", "sentences"),
-    "qnli-dev": Known(
-        "QNLI's dev file divided, where there is no train file", "sentences", "QNLI, its dev file divided"
-    ),
+    "qnli-dev": Known("QNLI's dev file divided, where there is no train file", "sentences"),
     "swag": Known("SWAG: which of four endings continues the text", "choices"),
     "hellaswag": Known("HellaSwag: which of four endings continues the text", "choices"),
-    "hellaswag-dev": Known(
-        "HellaSwag's dev file divided, where there is no train file",
-        "choices",
-        "HellaSwag, its dev file divided",
-    ),
+    "hellaswag-dev": Known("HellaSwag's dev file divided, where there is no train file", "choices"),
     "copa": Known("COPA: which of two is the cause, or the effect", "choices"),
     "csqa": Known("CommonsenseQA: which of five answers is right", "choices"),
     "squad1": Known("SQuAD 1.1: where in the paragraph is the answer", "answering"),
@@ -57,20 +45,17 @@ TASKS = {
     "triviaqa": Known("TriviaQA, to train on before SQuAD", "answering"),
     "ner": Known("CoNLL-2003: who and what is named", "tagging"),
     "ner-sentences": Known("CoNLL-2003, each sentence without its document", "tagging"),
-    "classify": Known(
-        "your own table: a class for a text or a pair of texts",
-        "sentences",
-        "Your own table, classes of texts",
-    ),
-    "regress": Known(
-        "your own table: a number for a text or a pair of texts",
-        "sentences",
-        "Your own table, numbers for texts",
-    ),
+    "classify": Known("your own table: a class for a text or a pair of texts", "sentences"),
+    "regress": Known("your own table: a number for a text or a pair of texts", "sentences"),
     "tag": Known("your own table: a tag for every word", "tagging"),
-    "qa": Known(
-        "your own table: questions and paragraphs", "answering", "Your own table, questions about paragraphs"
-    ),
+    "qa": Known("your own table: questions and paragraphs", "answering"),
+}
+TITLES = {  # where `about` is none for what came of a task
+    "qnli-dev": "QNLI, its dev file divided",
+    "hellaswag-dev": "HellaSwag, its dev file divided",
+    "classify": "Your own table, classes of texts",
+    "regress": "Your own table, numbers for texts",
+    "qa": "Your own table, questions about paragraphs",
 }
 OWN_TABLES = ("classify", "regress", "tag", "qa")
 # Tasks whose answers mean the same, so that one model can answer them all.
@@ -122,15 +107,11 @@ def create(name: str, columns: Columns | None = None) -> Task:
         )
     columns = dict(columns or {})
     if "header" in columns:
-        columns["header"] = _yes_or_no("header", columns["header"])
+        header, answers = columns["header"], {"yes": True, "true": True, "no": False, "false": False}
+        if str(header).lower() not in answers:
+            raise InputError(f"header={header!r} is neither yes nor no; give one of them.")
+        columns["header"] = answers[str(header).lower()]
     from minibert.tasks import answering, choices, sentences, tagging
 
     known = {"answering": answering, "choices": choices, "sentences": sentences, "tagging": tagging}
-    return known[TASKS[name].module].create(name, TASKS[name].title, columns)
-
-
-def _yes_or_no(column: str, said: Any) -> bool:
-    answers = {"yes": True, "true": True, "no": False, "false": False}
-    if str(said).lower() not in answers:
-        raise InputError(f"{column}={said!r} is neither yes nor no; give one of them.")
-    return answers[str(said).lower()]
+    return known[TASKS[name].module].create(name, TITLES.get(name, TASKS[name].about), columns)

@@ -21,13 +21,15 @@ from minibert.data import glue, stand_ins as pairs, tables
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.files import atomic_text
+from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks import submissions
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import check_columns, own_file, read_own
-from minibert.tasks.task import Mistake, Task, softmax
+from minibert.tasks.task import Classes, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 
 UNLABELLED = {"label": None}  # how a table without labels is read
+COLUMNS = ("text", "second", "label", "id", "delimiter", "header")  # arguments of `tables.read_texts`
 MOST_RARE = 5  # classes that a warning names
 BLOCK = 4096  # examples that are tokenised together
 NAME_OF_FILES = {"qnli-dev": "qnli"}  # where the reader calls it otherwise
@@ -54,24 +56,18 @@ class Sentences(Task):
     pair : whether there are two sentences; None leaves that to the data.
     """
 
-    max_length = 128
     command = "classify"
     refuses_blanks = False  # official files are taken as they are, with a warning
 
     def __init__(
-        self,
-        name: str,
-        title: str,
-        classes: Many[str] | None,
-        scored: Many[str],
-        pair: bool | None = None,
+        self, name: str, title: str, classes: Many[str] | None, scored: Many[str], pair: bool | None = None
     ) -> None:
         self.name, self.title, self.pair = name, title, pair
         self.kind = "regress" if classes is None else "classify"
         self.metric, self.scored = scored[0], tuple(scored)
         self.official = tuple(classes or ())
 
-    def labels(self, examples: Many[TextExample]) -> tuple[str, ...]:
+    def labels(self, examples: Many[TextExample]) -> Labels:
         if self.kind == "regress" or self.official or not examples:
             return self.official
         found = {example.label for example in examples} - {None}
@@ -84,12 +80,7 @@ class Sentences(Task):
         return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
 
     def features(
-        self,
-        examples: Iterable[TextExample],
-        tokenizer: Any,
-        labels: tuple[str, ...],
-        max_length: int,
-        training: bool,
+        self, examples: Iterable[TextExample], tokenizer: Any, labels: Labels, max_length: int, training: bool
     ) -> Iterator[Feature]:
         numbers = {label: number for number, label in enumerate(labels)}
         examples, done, blank = iter(examples), 0, []
@@ -119,7 +110,7 @@ class Sentences(Task):
                 stacklevel=2,
             )
 
-    def warn_rare(self, train: Many[TextExample], dev: Many[TextExample], labels: tuple[str, ...]) -> None:
+    def warn_rare(self, train: Many[TextExample], dev: Many[TextExample], labels: Labels) -> None:
         learnt, measured = (Counter(example.label for example in part) for part in (train, dev))
         rare = [label for label in labels if learnt[label] < 2 or not measured[label]]
         if not rare:
@@ -162,36 +153,27 @@ class Sentences(Task):
         return numbers[example.label]
 
     def predict(
-        self,
-        examples: Many[TextExample],
-        features: Many[Feature],
-        outputs: Many[np.ndarray],
-        labels: tuple[str, ...],
-        tuned: dict[str, float],
+        self, examples: Many[TextExample], features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
         if self.kind == "regress":
             return [{"value": float(one[0])} for one in outputs]
         return [_chosen(one, labels) for one in outputs]
 
-    def score(self, examples: Many[TextExample], predictions: Many[dict[str, Any]]) -> dict[str, float]:
+    def score(self, examples: Many[TextExample], predictions: Predictions) -> dict[str, float]:
         """Compute the task's metrics; a correlation with what is constant counts as 0."""
         gold, found = self._numbers(examples, predictions)
         return {name: _metric(name, gold, found) for name in self.scored}
 
-    def statistic(
-        self, examples: Many[TextExample], predictions: Many[dict[str, Any]]
-    ) -> Callable[[np.ndarray], float]:
+    def statistic(self, examples: Many[TextExample], predictions: Predictions) -> Statistic:
         gold, found = self._numbers(examples, predictions)
         return lambda indices: _metric(self.metric, gold[indices], found[indices])
 
     # -> (n,) (n,)
     def _numbers(
-        self, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+        self, examples: Many[TextExample], predictions: Predictions
     ) -> tuple[np.ndarray, np.ndarray]:
         """Turn expected and predicted answers into numbers; of two classes the second is the positive one."""
-        unlabelled = next((example.id for example in examples if example.label is None), None)
-        if unlabelled is not None:
-            raise InputError(f"Example {unlabelled} has no label to score against; choose a labelled split.")
+        self.require_labels(examples)
         gold = [example.label for example in examples]
         if self.kind == "regress":
             return np.array(gold, np.float64), np.array([p["value"] for p in predictions], np.float64)
@@ -201,10 +183,9 @@ class Sentences(Task):
         return np.array([place[name] for name in gold]), np.array([place[name] for name in found])
 
     def write(
-        self, folder: Path, split: str, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+        self, folder: Path, split: str, examples: Many[TextExample], predictions: Predictions
     ) -> list[Path]:
-        """Write a table of ids, answers and texts; tabs, line ends and quotation marks are quoted as in
-        CSV."""
+        """Write a table of ids, answers and texts, where tabs, line ends and quotation marks are quoted."""
         answers = [p["value"] if self.kind == "regress" else p["label"] for p in predictions]
         rows = [("id", "prediction", *self.asked(examples[0]))] if examples else []
         rows += [(e.id, str(a), *self.asked(e).values()) for e, a in zip(examples, answers, strict=True)]
@@ -212,7 +193,7 @@ class Sentences(Task):
         atomic_text(path, "".join("\t".join(map(_cell, row)) + "\n" for row in rows))
         return [path]
 
-    def mistakes(self, examples: Many[TextExample], predictions: Many[dict[str, Any]]) -> list[Mistake]:
+    def mistakes(self, examples: Many[TextExample], predictions: Predictions) -> list[Mistake]:
         """Wrong classes, the one whose right class was the least likely first; numbers by their error."""
         found = []
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
@@ -229,9 +210,7 @@ class Sentences(Task):
         texts = with_marks(tokenizer, max_length, example.first, example.second)
         return mistake._replace(text="\n".join(texts))
 
-    def classes(
-        self, examples: Many[TextExample], predictions: Many[dict[str, Any]]
-    ) -> tuple[list[str], list[str]] | None:
+    def classes(self, examples: Many[TextExample], predictions: Predictions) -> Classes | None:
         if self.kind == "regress":
             return None
         return [example.label for example in examples], [one["label"] for one in predictions]
@@ -252,7 +231,7 @@ class Glue(Sentences):
         return glue.read(self.name, data, split)
 
     def write(
-        self, folder: Path, split: str, examples: Many[TextExample], predictions: Many[dict[str, Any]]
+        self, folder: Path, split: str, examples: Many[TextExample], predictions: Predictions
     ) -> list[Path]:
         """Write the file that GLUE's server takes."""
         return [submissions.write(folder, self.name, split, examples, predictions)]
@@ -271,7 +250,7 @@ class OwnTexts(Sentences):
     refuses_blanks = True
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
-        check_columns(name, columns, ("text", "second", "label", "id", "delimiter", "header"))
+        check_columns(name, columns, COLUMNS)
         self.columns = dict(columns)
         self._files: list[Path] = []  # that were read
         is_number = name == "regress"
@@ -312,12 +291,9 @@ def _cell(text: str) -> str:
 
 
 # scores (K,)
-def _chosen(scores: np.ndarray, labels: tuple[str, ...]) -> dict[str, Any]:
-    chances = softmax(scores)
-    return {
-        "label": labels[int(chances.argmax())],
-        "probabilities": dict(zip(labels, chances.tolist(), strict=True)),
-    }
+def _chosen(scores: np.ndarray, labels: Labels) -> dict[str, Any]:
+    chances = dict(zip(labels, softmax(scores).tolist(), strict=True))
+    return {"label": max(chances, key=chances.__getitem__), "probabilities": chances}
 
 
 # gold (n,)  found (n,)

@@ -21,12 +21,7 @@ TAGGER_FILE = "tagger.json"  # of the feature-based approach
 
 @dataclass(frozen=True)
 class Stored:
-    """What all such files say; the subclasses have more fields and check them.
-
-    Attributes
-    ----------
-    task, labels, max_length : what the model answers, and how it is asked.
-    """
+    """What all such files say; the subclasses have more fields and check them."""
 
     task: str
     labels: tuple[str, ...]

@@ -8,6 +8,7 @@ from typing import Any
 from minibert.data.glue import HIGHEST_SCORE, TextExample
 from minibert.errors import InputError
 from minibert.files import atomic_text
+from minibert.tasks.task import Predictions
 
 FILES = {
     "cola": "CoLA",
@@ -25,26 +26,12 @@ FILES = {
 
 
 def write(
-    folder: str | Path,
-    task: str,
-    split: str,
-    examples: Sequence[TextExample],
-    predictions: Sequence[dict[str, Any]],
+    folder: str | Path, task: str, split: str, examples: Sequence[TextExample], predictions: Predictions
 ) -> Path:
-    """Write `RTE.tsv` and the like: a header, then the index of each example and its answer.
+    """Write `RTE.tsv`, or `RTE-dev.tsv` of another split than "test", and return its path.
 
-    Classes are spelled as in the training files, scores of STS-B are clipped to 0 .. 5.
-
-    Parameters
-    ----------
-    folder : is made if it does not exist.
-    task : a task of GLUE, or what stands in for one.
-    split : of another than "test" the name says it: `RTE-dev.tsv`.
-    examples, predictions : one prediction for each example, with `label` or `value`.
-
-    Returns
-    -------
-    The path of the file.
+    Below a header stand the official index of each example and its answer: classes are spelled as in the
+    training files, scores of STS-B are clipped to 0 .. 5.
     """
     name = FILES.get(task, task) + ("" if split == "test" else f"-{split}")
     path = Path(folder) / f"{name}.tsv"

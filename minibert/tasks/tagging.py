@@ -7,7 +7,7 @@ There is no CRF: tags are chosen word by word, and one that contradicts its neig
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from collections.abc import Iterable, Iterator, Mapping, Sequence as Many
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
 from minibert.metrics import entities
 from minibert.metrics.entities import OUTSIDE
+from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks.contexts import longest_word, windows
 from minibert.tasks.own_files import check_columns, read_own
-from minibert.tasks.task import Mistake, Task
+from minibert.tasks.task import Classes, Labels, Mistake, Outputs, Predictions, Task, Tuned
 
 # What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.
 FILES = {
@@ -79,23 +80,18 @@ class Tagging(Task):
             )
         return ner.read(found[0])
 
-    def labels(self, examples: Many[TaggedSentence]) -> tuple[str, ...]:
+    def labels(self, examples: Many[TaggedSentence]) -> Labels:
         """O, then the others in the order of the alphabet; of every type of entity B- and I- both."""
         tags = {tag for example in examples for tag in _tags_of(example)}
         if not tags:
             return ()
-        if _are_entities(tags):
+        if all(map(ner.is_entity_tag, tags)):
             types = sorted({tag[2:] for tag in tags} - {""})
             return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
         return tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag)))
 
     def features(
-        self,
-        examples: Iterable[TaggedSentence],
-        tokenizer: Any,
-        labels: tuple[str, ...],
-        max_length: int,
-        training: bool,
+        self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
     ) -> Iterator[Feature]:
         """Lay windows over the documents, in order; `example` is the first sentence that each asks about.
 
@@ -116,7 +112,7 @@ class Tagging(Task):
                 yield feature._replace(example=before + feature.example)
             before += len(sentences)
 
-    def warn_unknown(self, examples: Many[TaggedSentence], labels: tuple[str, ...]) -> None:
+    def warn_unknown(self, examples: Many[TaggedSentence], labels: Labels) -> None:
         """Which tags were never learnt, how often they are there, and where first."""
         places = [
             (tag, number)
@@ -144,12 +140,7 @@ class Tagging(Task):
             yield from ([example] for example in examples)
 
     def predict(
-        self,
-        examples: Many[TaggedSentence],
-        features: Many[Feature],
-        outputs: Many[np.ndarray],
-        labels: tuple[str, ...],
-        tuned: dict[str, float],
+        self, examples: Many[TaggedSentence], features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[list[str]]:
         """Choose the likeliest tag of every word; O for a word that the model can't see."""
         bounds = sentence_bounds(examples)
@@ -159,7 +150,7 @@ class Tagging(Task):
         scores = np.concatenate([np.empty((0, len(labels))), *outputs])
         return predicted_tags(scores, rows != NOTHING, bounds, labels)
 
-    def score(self, examples: Many[TaggedSentence], predictions: Many[list[str]]) -> dict[str, float]:
+    def score(self, examples: Many[TaggedSentence], predictions: Predictions) -> dict[str, float]:
         """Of whole entities f1, precision and recall, in all and by type; of words, accuracy.
 
         A tag that is not of an entity counts as an entity of one word: F1 of such tags is that of all but O,
@@ -169,19 +160,13 @@ class Tagging(Task):
         scores = {name: found[name] / 100 for name in ("f1", "precision", "recall", "accuracy")}
         return scores | {f"f1_{kind}": one["f1"] / 100 for kind, one in found["types"].items()}
 
-    def statistic(
-        self, examples: Many[TaggedSentence], predictions: Many[list[str]]
-    ) -> Callable[[np.ndarray], float]:
+    def statistic(self, examples: Many[TaggedSentence], predictions: Predictions) -> Statistic:
         """F1 over some sentences."""
         counts = entities.sentence_counts(*_comparable(examples, predictions))
         return lambda indices: entities.f1_of(counts[indices]) / 100
 
     def write(
-        self,
-        folder: Path,
-        split: str,
-        examples: Many[TaggedSentence],
-        predictions: Many[list[str]],
+        self, folder: Path, split: str, examples: Many[TaggedSentence], predictions: Predictions
     ) -> list[Path]:
         """Columns as conlleval reads them: word, true tag where it is known, predicted tag."""
         path = Path(folder) / f"{split}_predictions.conll"
@@ -196,7 +181,7 @@ class Tagging(Task):
     def asked(self, example: TaggedSentence) -> dict[str, list[str]]:
         return {"words": list(example.words)} if self.name == "tag" else {}
 
-    def mistakes(self, examples: Many[TaggedSentence], predictions: Many[list[str]]) -> list[Mistake]:
+    def mistakes(self, examples: Many[TaggedSentence], predictions: Predictions) -> list[Mistake]:
         """Sentences with entities missed, made up or cut wrongly, those with most of them first."""
         gold, predicted = _comparable(examples, predictions)
         found = []
@@ -207,12 +192,13 @@ class Tagging(Task):
                 found.append(Mistake(" ".join(example.words), *shown, float(len(wrong)), number))
         return sorted(found, key=lambda mistake: -mistake.badness)
 
-    def classes(
-        self, examples: Many[TaggedSentence], predictions: Many[list[str]]
-    ) -> tuple[list[str], list[str]]:
+    def classes(self, examples: Many[TaggedSentence], predictions: Predictions) -> Classes:
         """Return the types of all words, without B- and I-."""
-        sides = _comparable(examples, predictions)
-        return tuple([tag.partition("-")[2] or tag for tags in side for tag in tags] for side in sides)
+        gold, found = (
+            [tag.partition("-")[2] or tag for tags in side for tag in tags]
+            for side in _comparable(examples, predictions)
+        )
+        return gold, found
 
 
 def sentence_bounds(examples: Many[TaggedSentence]) -> np.ndarray:
@@ -246,10 +232,6 @@ def entities_text(words: Many[str], chunks: Many[entities.Chunk]) -> str:
     return "; ".join(f"{kind} {' '.join(words[first:last])}" for kind, first, last in chunks) or "none"
 
 
-def _are_entities(tags: Iterable[str]) -> bool:
-    return all(map(ner.is_entity_tag, tags))
-
-
 def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     if example.tags is None:
         raise InputError(
@@ -259,19 +241,15 @@ def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     return example.tags
 
 
-def _comparable(
-    examples: Many[TaggedSentence], predictions: Many[list[str]]
-) -> tuple[list[Many[str]], list[Many[str]]]:
+def _comparable(examples: Many[TaggedSentence], predictions: Predictions) -> list[list[Many[str]]]:
     """Return true and predicted tags; those of parts of speech and the like as entities of one word each.
 
     Each tag is looked at by itself: one in dev that is like no other changes nothing for those.
     """
     sides = [_tags_of(example) for example in examples], list(predictions)
     every = {tag for side in sides for tags in side for tag in tags}
-    if all(map(_tells_entity, every)):
-        return sides
     named = {tag: tag if _tells_entity(tag) else f"B-{tag}" for tag in every}
-    return tuple([[named[tag] for tag in tags] for tags in side] for side in sides)
+    return [[[named[tag] for tag in tags] for tags in side] for side in sides]
 
 
 def _tells_entity(tag: str) -> bool:
@@ -284,12 +262,7 @@ def _tells_entity(tag: str) -> bool:
 def _numbered(
     sentences: Many[TaggedSentence], numbers: Mapping[str, int], before: int, training: bool
 ) -> np.ndarray | None:
-    """Turn the tags into numbers; None where one is not known and need not be.
-
-    Parameters
-    ----------
-    before : how many sentences there were before these.
-    """
+    """Turn the tags into numbers; None where one is not known and need not be. Errors count from `before`."""
     if not training and any(sentence.tags is None for sentence in sentences):
         return None
     tags = [tag for sentence in sentences for tag in _tags_of(sentence)]

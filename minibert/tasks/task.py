@@ -7,17 +7,26 @@ reports treats all tasks alike.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from minibert.arrays import Array
+from minibert.errors import InputError
+from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head
 
 SPLITS = ("train", "dev", "test")
+Labels: TypeAlias = tuple[str, ...]  # of classes or tags in the order of the outputs; () without classes
+Features: TypeAlias = Sequence[Feature]  # that can be asked for by number
+Outputs: TypeAlias = Sequence[Array]  # scores of each feature
+Tuned: TypeAlias = dict[str, float]  # chosen on dev and kept with the model, such as a threshold
+Predictions: TypeAlias = Sequence[Any]  # one of each example, mostly a dictionary; JSON can say it
+Classes: TypeAlias = tuple[Sequence[str], Sequence[str]]  # expected and predicted ones
 
 
 # scores (K,) -> (K,) float64
@@ -39,22 +48,13 @@ class Mistake(NamedTuple):
 
 
 class Task(ABC):
-    """One downstream task.
+    """One downstream task."""
 
-    Attributes
-    ----------
-    name : as the command line has it.
-    kind : of its head.
-    metric : the key of `score` that models are chosen by; larger is better.
-    title : a line for people.
-    max_length : longest sequence by default, [CLS] and [SEP] included.
-    """
-
-    name: str
-    kind: str
-    metric: str
-    title: str
-    max_length: int = 128
+    name: str  # as the command line has it
+    kind: str  # of its head
+    metric: str  # the key of `score` that models are chosen by; larger is better
+    title: str  # a line for people
+    max_length: int = 128  # longest sequence by default, [CLS] and [SEP] included
     command: str = "predict"  # of minibert that asks such a model
     label_field: str = "label"  # of an example: what is expected of it, None where that is not known
     skips_unlabelled: bool = False  # whether examples without labels are left out where the others are scored
@@ -69,24 +69,19 @@ class Task(ABC):
             When the file is missing or is not one of this task.
         """
 
-    def labels(self, examples: Sequence[Any]) -> tuple[str, ...]:
+    def labels(self, examples: Sequence[Any]) -> Labels:
         """Names of the classes or tags in the order of the outputs; () where outputs are not classes."""
         return ()
 
-    def head(self, labels: tuple[str, ...]) -> Head:
+    def head(self, labels: Labels) -> Head:
         """Say what stands on the encoder."""
         fixed = KINDS[self.kind].outputs
         return Head(self.kind, len(labels) if fixed is None else fixed)
 
     @abstractmethod
     def features(
-        self,
-        examples: Iterable[Any],
-        tokenizer: Any,
-        labels: tuple[str, ...],
-        max_length: int,
-        training: bool,
-    ) -> Iterator[Feature]:
+        self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
+    ) -> Iterable[Feature]:
         """Yield what the model is asked about each example; `Feature.example` counts the examples.
 
         Parameters
@@ -94,11 +89,11 @@ class Task(ABC):
         training : the label has to be known; examples that teach nothing may be left out.
         """
 
-    def warn_unknown(self, examples: Sequence[Any], labels: tuple[str, ...]) -> None:
+    def warn_unknown(self, examples: Sequence[Any], labels: Labels) -> None:
         """Warn of examples whose label is none of the model's; most tasks refuse such examples instead."""
         return
 
-    def warn_rare(self, train: Sequence[Any], dev: Sequence[Any], labels: tuple[str, ...]) -> None:
+    def warn_rare(self, train: Sequence[Any], dev: Sequence[Any], labels: Labels) -> None:
         """Warn of classes of texts with too few examples to be learnt or measured."""
         return
 
@@ -106,39 +101,40 @@ class Task(ABC):
         """Whether the label of an example is known."""
         return getattr(example, self.label_field) is not None
 
-    def average(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Average the outputs of several models for one feature (the paper's ensemble)."""
-        return np.mean(outputs, axis=0)
+    def require_labels(self, examples: Sequence[Any]) -> None:
+        """Raise InputError when there is an example without a label to compare its prediction with."""
+        for example in examples:
+            if example.label is None:
+                raise InputError(
+                    f"Example {example.id} has no label to score against; choose a labelled split."
+                )
 
-    def tune(
-        self, examples: Sequence[Any], features: Sequence[Feature], outputs: Sequence[np.ndarray]
-    ) -> dict[str, float]:
+    def tune(self, examples: Sequence[Any], features: Any, outputs: Outputs) -> Tuned:
         """Choose on dev what is kept with the model, such as the threshold of "no answer"."""
         return {}
 
     @abstractmethod
     def predict(
-        self,
-        examples: Sequence[Any],
-        features: Sequence[Feature],
-        outputs: Sequence[np.ndarray],
-        labels: tuple[str, ...],
-        tuned: dict[str, float],
+        self, examples: Sequence[Any], features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[Any]:
-        """Make a prediction of every example, which JSON can say."""
+        """Make a prediction of every example."""
 
     @abstractmethod
-    def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+    def score(self, examples: Sequence[Any], predictions: Predictions) -> dict[str, float]:
         """Compute the official metrics, as fractions of one where they are percentages of something."""
 
     @abstractmethod
+    def statistic(self, examples: Sequence[Any], predictions: Predictions) -> Statistic:
+        """Return the metric as a function of numbers of examples, repeated ones included, for a bootstrap."""
+
+    @abstractmethod
     def write(
-        self, folder: Path, split: str, examples: Sequence[Any], predictions: Sequence[Any]
+        self, folder: Path, split: str, examples: Sequence[Any], predictions: Predictions
     ) -> list[Path]:
         """Write the task's official files; return their paths."""
 
     @abstractmethod
-    def mistakes(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[Mistake]:
+    def mistakes(self, examples: Sequence[Any], predictions: Predictions) -> list[Mistake]:
         """Every wrong prediction, the worst first."""
 
     def asked(self, example: Any) -> dict[str, Any]:
@@ -149,20 +145,6 @@ class Task(ABC):
         """Mark in a mistake where the model stopped reading; for tasks whose texts are cut."""
         return mistake
 
-    def classes(
-        self, examples: Sequence[Any], predictions: Sequence[Any]
-    ) -> tuple[list[str], list[str]] | None:
+    def classes(self, examples: Sequence[Any], predictions: Predictions) -> Classes | None:
         """Return expected and predicted classes for a confusion matrix; None where there is none."""
         return None
-
-    def statistic(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Callable[[np.ndarray], float]:
-        """Return the metric as a function of numbers of examples, repeated ones included, for a bootstrap.
-
-        A task whose `score` takes long overrides it with counts that are made once for each example.
-        """
-
-        def value(indices: np.ndarray) -> float:
-            chosen = indices.tolist()
-            return self.score([examples[i] for i in chosen], [predictions[i] for i in chosen])[self.metric]
-
-        return value

@@ -43,7 +43,7 @@ def before_delivery(model, sst2, entities, tmp_path_factory):
         ("feature-based", entities),
     ):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Cut):
-            patch.setattr(running, "_finish", cut)
+            patch.setattr(running, "best_epoch", cut)
             finetune(options, folder / name, show=False)
         found[name] = options, folder / name
     return found
