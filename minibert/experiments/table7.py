@@ -26,7 +26,7 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import say
 
 RESULTS, TABLE = "table7.json", "table7.txt"
-FIELDS = {"settings": dict, "cells": dict[str, dict]}
+FIELDS = {"settings": dict, "cells": dict[str, dict]}  # type: ignore[type-arg]
 FINE_TUNED = "fine-tuned"
 PAPER = {  # dev F1 of BERT BASE, cased, on all of CoNLL-2003
     FINE_TUNED: 96.4,
@@ -96,7 +96,8 @@ def table7(
             one, folder = dataclasses.replace(options, seed=cell.seed), out / "runs" / cell.name
             try:
                 if cell.row == FINE_TUNED:
-                    metrics = _fine_tuned(one, folder, show)
+                    report = finetune(one, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
+                    metrics = _metrics(report["scores"], report["best_epoch"], report)
                 else:
                     prepared = prepared or _prepared(options, out, on_layers, show)
                     one = dataclasses.replace(one, feature_based=cell.row)
@@ -143,12 +144,6 @@ def _begun(options: FinetuneOptions, out: Path) -> dict[str, Any]:
             "same settings to go on with it."
         )
     return found
-
-
-def _fine_tuned(options: FinetuneOptions, folder: Path, show: bool) -> dict[str, Any]:
-    """Fine-tune, or go on with it, and return the metrics."""
-    report = finetune(options, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
-    return _metrics(report["scores"], report["best_epoch"], report)
 
 
 def _on_layers(

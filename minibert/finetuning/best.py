@@ -56,24 +56,17 @@ def check_resumed(folder: Path, state: State, names: Sequence[str], warn: Callab
 def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, Any]:
     """Return what was found of the best epoch, once all its files have proved to be as they were written.
 
-    Parameters
-    ----------
-    folder : of the run; a file may lie there already, where its delivery was cut off.
-    state : of the run.
-    names : of the model's files.
-
-    Raises
-    ------
-    InputError
-        When a file is missing or was altered; nothing has been deleted then.
+    A file may lie in the folder of the run already, where its delivery was cut off. `names` are those of the
+    model's files. Raise InputError when one is missing or was altered; nothing has been deleted then.
     """
     checksums = state.plan.get(CHECKSUMS, {})
     for name in (*names, BEST_FILE):
         kept, delivered = folder / BEST / name, folder / name
         path = delivered if delivered.exists() and not kept.exists() else kept
-        is_there, wrong = path.is_file(), "is damaged: its checksum differs"
-        if not is_there or (name in checksums and crc32_of(path) != checksums[name]):
-            wrong = wrong if is_there else "is missing"
+        wrong = "" if path.is_file() else "is missing"
+        if not wrong and name in checksums and crc32_of(path) != checksums[name]:
+            wrong = "is damaged: its checksum differs"
+        if wrong:
             raise InputError(f"{path} {wrong}, so the best epoch can't be delivered; {ADVICE}.")
     return _read(folder)
 

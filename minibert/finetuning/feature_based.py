@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from minibert import hub
+from minibert.arrays import Grads, Params, Saved
 from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared, fingerprint, read_labelled
+from minibert.finetuning.preparation import Prepared, read_labelled
 from minibert.finetuning.running import Run
 from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of, numbers_of
 from minibert.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
@@ -77,18 +78,14 @@ def prepare(
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model)
     check_vocabulary(config, tokenizer, options.model)
-    names = combinations or [options.feature_based]
+    names = combinations or [options.feature_based or ""]
     numbers = tuple(sorted({number for name in names for number in numbers_of(name, config.L)}))
-    train, dev, labels = read_labelled(task, options)
+    train, known = read_labelled(task, options)
     return PreparedVectors(
-        task=task,
+        **known,
         tokenizer=tokenizer,
-        labels=labels,
         max_length=options.max_length or min(task.max_length, config.P),
-        train_examples=len(train),
-        dev_examples=dev,
         train=train,
-        fingerprint=fingerprint(labels, train, dev),
         model=Bert(config, params, ops),
         lacking=report.missing,
         numbers=numbers,
@@ -104,14 +101,14 @@ class LstmObjective:
     config: BilstmConfig
     seed: int
 
-    def forward(self, ops: Any, params: dict, batch: Any, step: Any) -> tuple[dict[str, Any], Any]:
+    def forward(self, ops: Any, params: Params, batch: Any, step: Any) -> tuple[dict[str, Any], Saved]:
         """Return loss and accuracy, and what `backward` needs."""
         drop = ops.dropout(batch, self.config.dropout, 0.0, self.seed, step)
         loss, saved = bilstm.loss(ops, self.config, params, batch, drop)
         right = loss.logits.argmax(1) == batch.labels
         return {"loss": loss.loss, "accuracy": (batch.label_weights * right).sum()}, saved
 
-    def backward(self, ops: Any, saved: Any, params: dict, grads: dict) -> dict:
+    def backward(self, ops: Any, saved: Saved, params: Params, grads: Grads) -> Grads:
         """Add the gradient to the accumulators."""
         return bilstm.loss_backward(ops, self.config, saved, params, grads, frozen=True)[1]
 
@@ -124,9 +121,14 @@ class FeatureBasedRun(Run):
     prepare = staticmethod(prepare)
 
     @property
+    def combination(self) -> str:
+        """The name of the layers in Table 7."""
+        return self.options.feature_based or ""
+
+    @property
     def layers(self) -> Layers:
         """The hidden states that the tagger reads."""
-        return layers_of(self.options.feature_based, self.prepared.model.config.L)
+        return layers_of(self.combination, self.prepared.model.config.L)
 
     @property
     def config(self) -> BilstmConfig:
@@ -154,15 +156,16 @@ class FeatureBasedRun(Run):
             inputs = [vectors.sentence(one, *layers) for one in chosen]
             return VectorBatch.pack_vectors(inputs, [tags[one] for one in chosen])
 
-        order = drawn(len(learnt), o.batch_size, o.seed, position)
+        order = drawn(len(learnt), self.batch_size, o.seed, position)
         return ((packed(learnt[places].tolist()), after) for places, after in order)
 
     def objective(self, params: BilstmParameters) -> LstmObjective:
         return LstmObjective(params.config, self.options.seed)
 
     def predict(self, state: State) -> dict[str, Any]:
+        params: Any = state.params
         vectors = self.prepared.vectors[1]
-        scores = scores_of(self.ops, state.params, vectors, self.layers)
+        scores = scores_of(self.ops, params, vectors, self.layers)
         require_finite([scores], state.step, self.options.learning_rate)
         return {"predictions": predicted_tags(scores, vectors.seen, vectors.bounds, self.prepared.labels)}
 
@@ -173,7 +176,7 @@ class FeatureBasedRun(Run):
         folder, o, data = self.folder, self.options, self.prepared
         hub.save_hf(folder, data.model.config, data.model.params, omit=data.lacking)
         data.tokenizer.save_pretrained(folder, data.model.config.P)
-        shape = o.columns, o.feature_based, self.config.to_dict()
+        shape = o.columns, self.combination, self.config.to_dict()
         TaggerFile(data.task.name, data.labels, data.max_length, *shape).save(folder)
         return {"feature_based": o.feature_based, "width": o.width}
 
@@ -182,7 +185,7 @@ class FeatureBasedRun(Run):
         return (
             f"{data.task.title}; {data.train_examples:,} sentences to learn from, "
             f"{len(data.dev_examples):,} to measure on.\n"
-            f"{COMBINATIONS[o.feature_based].title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
+            f"{COMBINATIONS[self.combination].title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
             f"{config.width} in each direction, {state.params.count() / 1e6:.1f}M parameters.\n"
             + self.plan_text
         )

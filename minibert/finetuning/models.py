@@ -46,8 +46,6 @@ def start_from(
     ----------
     folder : a pre-training run, a BERT of Hugging Face's or Google's, or a fine-tuned model.
     head, task, labels : what it is to be fine-tuned for.
-    dtype : in which the new model will compute.
-    dropout : of the new model, everywhere.
     seed : of the initial values of whatever the folder lacks.
     attention_dropout : of attention probabilities, if it differs from `dropout`.
 
@@ -73,12 +71,8 @@ def keeps_head(
 ) -> bool:
     """Whether a model has a head of the right size that was trained for what is to be trained now.
 
-    Spans are spans; classes are the same if they have the same names and these are more than numbers.
-
-    Raises
-    ------
-    InputError
-        When what lies beside the model and says what it is for can't be read.
+    Spans are spans; classes are the same if they have the same names and these are more than numbers. Raise
+    InputError when what lies beside the model and says what it is for can't be read.
     """
     if any("pooler" not in name for name in report.missing):
         return False

@@ -167,7 +167,7 @@ class FinetuneOptions(RunOptions):
     def resolved(self) -> "FinetuneOptions":
         """The same with every `None` that the recipe of the task answers filled in."""
         recipe = FEATURE_BASED if self.feature_based else RECIPES.get(self.task, GENERAL)
-        answers = {
+        answers: dict[str, Any] = {
             "epochs": recipe.epochs,
             "batch_size": recipe.batch_size,
             "learning_rates": (recipe.learning_rate * (LAMB_RATE if self.optimizer == "lamb" else 1),),
@@ -177,14 +177,14 @@ class FinetuneOptions(RunOptions):
     @property
     def learning_rate(self) -> float:
         """Of a single run."""
-        (rate,) = self.learning_rates
+        (rate,) = self.learning_rates or ()
         return rate
 
     def runs(self) -> list["FinetuneOptions"]:
         """The single runs of a sweep, rate by rate."""
         return [
             dataclasses.replace(self, learning_rates=(rate,), seed=self.seed + restart, restarts=1)
-            for rate in self.learning_rates
+            for rate in self.learning_rates or ()
             for restart in range(self.restarts)
         ]
 

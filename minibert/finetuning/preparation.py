@@ -57,7 +57,8 @@ def prepare(options: FinetuneOptions) -> Prepared:
         When a file is missing or of another task, the model is not whole, or the two don't fit.
     """
     task = registry.create(options.task, dict(options.columns))
-    train, dev, labels = read_labelled(task, options)
+    train, known = read_labelled(task, options)
+    dev, labels = known["dev_examples"], known["labels"]
     config, _, report = hub.load(options.model, head=task.head(labels))
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model)
@@ -77,26 +78,20 @@ def prepare(options: FinetuneOptions) -> Prepared:
             f"{options.task} asks about two texts at a time, but {options.model} knows one segment only "
             "(type_vocab_size=1); give a model with two."
         )
-    cuts = {"train": Cuts(max_length), "dev": Cuts(max_length)}
-    for one, part in zip(cuts.values(), (features, dev_features), strict=True):
-        one.add(part)
+    cuts = {"train": Cuts(max_length, features), "dev": Cuts(max_length, dev_features)}
     return Prepared(
-        task=task,
+        **known,
         tokenizer=tokenizer,
-        labels=labels,
         max_length=max_length,
-        train_examples=len(train),
         train_classes=Counter(example.label for example in train) if task.kind == "classify" else {},
-        dev_examples=dev,
         train=features,
         dev=dev_features,
-        fingerprint=fingerprint(labels, train, dev),
         truncated=warn_of_cuts(cuts, config.P),
     )
 
 
-def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], list[Any], tuple[str, ...]]:
-    """Read examples to learn from and to measure on, and the labels; warn of what is odd."""
+def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict[str, Any]]:
+    """Read the examples to learn from, and what `Prepared` says of them and of dev; warn of what is odd."""
     train, dev = read_examples(task, options)
     with naming(f"{options.data}, train"):
         labels = tuple(task.labels(train))
@@ -111,7 +106,8 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
     task.warn_unknown(dev, labels)
     task.warn_rare(train, dev, labels)
-    return train, dev, labels
+    counted = {"train_examples": len(train), "fingerprint": fingerprint(labels, train, dev)}
+    return train, {"task": task, "labels": labels, "dev_examples": dev} | counted
 
 
 def fingerprint(*parts: Sequence[Any]) -> int:
@@ -134,23 +130,18 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
                 "folder with train and dev files.",
                 split_dev=0.1,
             )
-        train, dev = _learnt_from(task, data), task.read(data, "dev")
+        try:
+            train = task.read(data, "train")
+        except MissingFile as error:
+            if (other := f"{task.name}-dev") not in registry.TASKS:
+                raise
+            advice = f"Without a train file the task {other} learns from a part of the dev file."
+            raise MissingFile(f"{error} {advice}") from error
+        dev = task.read(data, "dev")
     else:
         stratified = options.stratified and task.kind == "classify"
         train, dev = split(_the_one_file(task, options), options.split_dev, stratified)
     return subset(train, options.train_examples), subset(dev, options.dev_examples)
-
-
-def _learnt_from(task: Task, data: Path) -> list[Any]:
-    """Read the train file; if it is missing, the error names a task that needs none, if there is one."""
-    try:
-        return task.read(data, "train")
-    except MissingFile as error:
-        if (other := f"{task.name}-dev") not in registry.TASKS:
-            raise
-        raise MissingFile(
-            f"{error} Without a train file the task {other} learns from a part of the dev file."
-        ) from error
 
 
 def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
@@ -184,11 +175,9 @@ def asked_examples(
 
     Parameters
     ----------
-    task : what is asked.
     folder : of the model.
     data : folder of the task's files, or one file; None for those that the model was fine-tuned on. Of what
         the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
-    split : of the examples.
     own : the task is that of the model.
     labelled : False where a table of one's own may lack the column of what is expected.
 
@@ -206,15 +195,17 @@ def asked_examples(
 
 
 def _asked(task: Task, folder: Path, data: str | Path | None, split: str, own: bool) -> list[Any]:
-    options = FinetuneOptions.load(folder / OPTIONS_FILE) if (folder / OPTIONS_FILE).exists() else None
-    if data is None and options is None:
-        raise InputError(f"{folder} does not say what it was fine-tuned on; name the data.")
+    if not (folder / OPTIONS_FILE).exists():
+        if data is None:
+            raise InputError(f"{folder} does not say what it was fine-tuned on; name the data.")
+        return task.read(Path(data), split)
+    options = FinetuneOptions.load(folder / OPTIONS_FILE)
     if data is None and not Path(options.data).exists():
         raise InputError(
             f"The data that {folder} was fine-tuned on, {options.data}, are not there; name the folder that "
             "they are in with --data."
         )
-    if data is not None and not (options and _is_divided(task, options, Path(data))):
+    if data is not None and not _is_divided(task, options, Path(data)):
         return task.read(Path(data), split)
     if split == "test" and Path(data or options.data).is_file():
         raise InputError(
@@ -258,13 +249,12 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     else:
         held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, ("document", "context")))
     if not 0 < len(held) < len(examples):
+        why = (
+            "What is of one document or about one paragraph is not divided: where that is everything, put "
+            "lines -DOCSTART- between documents"
+        )
         if stratified:
             why = "One example of each class is learnt from: where no class has more, add examples"
-        else:
-            why = (
-                "What is of one document or about one paragraph is not divided: where that is everything, "
-                "put lines -DOCSTART- between documents"
-            )
         raise InputError(
             f"$split_dev of {len(examples):,} examples leaves one part empty; give another. {why}, "
             "or give files of train and dev.",
@@ -307,7 +297,8 @@ def _drawn(examples: list[Any], count: int, seed: int, groups: Sequence[str] = (
     for number, example in enumerate(examples):
         name = next((name for name in groups if hasattr(example, name)), None)
         together.setdefault(getattr(example, name) if name else number, []).append(number)
-    members, drawn = list(together.values()), []
+    drawn: list[int] = []
+    members = list(together.values())
     for group in epoch_order(len(members), seed, 0).tolist():
         if len(drawn) >= count:
             break

@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from minibert import engines
 from minibert.data.glue import TextExample
@@ -44,6 +44,7 @@ from minibert.training.runlog import say
 
 __all__ = ["classify", "evaluate", "finetune", "measured_text", "predict", "report_text"]
 
+Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
 FOREIGN = ("config.json", "model.safetensors", "vocab.txt", "training.json", "checkpoints")
 
 
@@ -103,7 +104,7 @@ def finetune(
 
             if len(runs) == 1:
                 return run_one(options, out, began)
-            return sweep(options, runs, run_one, out, show, began)
+            return sweep(options, run_one, out, show, began)
 
 
 def _check_folder(options: FinetuneOptions, out: Path, resume: bool) -> None:
@@ -121,25 +122,17 @@ class _Asked:
     """Models whose outputs are averaged, and the examples that they are asked about, as in `evaluate`."""
 
     def __init__(
-        self,
-        folders: str | Path | Sequence[str | Path],
-        data: str | Path | None,
-        split: str,
-        task: str | None,
-        engine: str,
-        threads: int | None,
-        dtype: str,
-        labelled: bool,
+        self, folders: Folders, data: str | Path | None, split: str, task: str | None, known: bool, **of: Any
     ) -> None:
         listed = [folders] if isinstance(folders, str | Path) else folders
         asked = None if task is None else registry.create(task)
-        self.models = [open_model(folder, engine, threads, dtype, asked) for folder in listed]
+        self.models = [open_model(folder, task=asked, **of) for folder in listed]
         check_ensemble(self.models)
         self.folders, self.split = [str(folder) for folder in listed], split
         self.first = first = self.models[0]
         self.cuts = Cuts(first.max_length)
         self.source = f"{data or f'the data of {first.folder}'}, {split}"
-        self.examples = asked_examples(first.task, first.folder, data, split, task is None, labelled)
+        self.examples = asked_examples(first.task, first.folder, data, split, task is None, labelled=known)
         first.task.warn_unknown(self.examples, first.labels)
         self.all_labelled = all(map(first.task.is_labelled, self.examples))
 
@@ -154,7 +147,7 @@ class _Asked:
 
 
 def evaluate(
-    folders: str | Path | Sequence[str | Path],
+    folders: Folders,
     data: str | Path | None = None,
     split: str = "dev",
     *,
@@ -185,7 +178,7 @@ def evaluate(
         When a folder holds no fine-tuned model, models can't be averaged, or the data are of another task or
         not labelled.
     """
-    asked = _Asked(folders, data, split, task, engine, threads, dtype, labelled=True)
+    asked = _Asked(folders, data, split, task, True, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
     if not asked.all_labelled:
         raise InputError(
@@ -198,7 +191,7 @@ def evaluate(
 
 
 def predict(
-    folders: str | Path | Sequence[str | Path],
+    folders: Folders,
     data: str | Path | None,
     split: str,
     out: str | Path,
@@ -232,7 +225,7 @@ def predict(
     """
     out = Path(out)
     require_folder(out)
-    asked = _Asked(folders, data, split, task, engine, threads, dtype, labelled=False)
+    asked = _Asked(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
     first, examples = asked.first, asked.examples
     if majority:
         if first.head.kind != "classify":
@@ -308,13 +301,15 @@ def classify(
             f"The model in {model.folder} was fine-tuned for {model.task.name}, which has no class for a "
             f"whole text; use minibert {command}."
         )
-    pair = _is_pair(model)
+    pair = model.task.pair
+    if pair is None:  # then the table that it has learnt from says
+        pair = "second" in TaskFile.load(model.folder).columns
     examples = []
     for number, text in enumerate(texts):
         first, second = (text, None) if isinstance(text, str) else text
         if not first.strip() or (second is not None and not second.strip()):
             raise InputError("A text is empty; give one with words in it.")
-        if pair is not None and pair != (second is not None):
+        if pair != (second is not None):
             wanted = "pairs of texts; give a second one" if pair else "single texts; leave the second one out"
             raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
         examples.append(TextExample(str(number), first, second, None))
@@ -324,13 +319,6 @@ def classify(
     if cuts is None:
         warn_of_cuts({"": counted}, model.config.P)
     return found
-
-
-def _is_pair(model: Finetuned) -> bool | None:
-    """Whether a model's texts come in pairs; None where nothing says."""
-    if model.task.pair is not None:
-        return model.task.pair
-    return "second" in TaskFile.load(model.folder).columns
 
 
 def predicted_text(report: dict[str, Any]) -> str:

@@ -47,11 +47,6 @@ class Run(ABC):
     FILES: ClassVar[tuple[str, ...]]  # of what is trained
     config: ClassVar[Any] = None  # that a checkpoint has to have, if it is known before one is read
 
-    @staticmethod
-    @abstractmethod
-    def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Any:
-        """Read and check model and data, which all runs of a sweep in `folder` share; nothing is written."""
-
     @property
     @abstractmethod
     def epoch_size(self) -> int:
@@ -85,19 +80,24 @@ class Run(ABC):
     def headline(self, state: State) -> str:
         """Say what is about to happen."""
 
-    def operations(self, params: Any) -> Callable[[TaskBatch], float] | None:
+    def operations(self, params: Any) -> Callable[[Any], float] | None:
         """Return what counts the useful operations of a batch, where they are known."""
         return None
 
     @property
+    def batch_size(self) -> int:
+        """Examples in a step; the options of a run have it, from the recipe of the task perhaps."""
+        return self.options.batch_size or 1
+
+    @property
     def epoch_steps(self) -> int:
         """Steps of an epoch."""
-        return -(-self.epoch_size // self.options.batch_size)
+        return -(-self.epoch_size // self.batch_size)
 
     @property
     def total_steps(self) -> int:
         """Steps of the run."""
-        wanted = max(1, round(self.options.epochs * self.epoch_steps))
+        wanted = max(1, round((self.options.epochs or 0) * self.epoch_steps))
         return min(wanted, self.options.max_steps or wanted)
 
     @property

@@ -22,38 +22,25 @@ FAILED = "failed.json"  # in the folder of a run that has diverged
 KEPT = ("learning_rate", "seed", "scores", "best_epoch", "folder", "training_seconds", "failed")
 
 
-def sweep(
-    options: FinetuneOptions,
-    runs: list[FinetuneOptions],
-    run_one: RunOne,
-    out: Path,
-    show: bool,
-    began: float,
-) -> dict[str, Any]:
+def sweep(options: FinetuneOptions, run_one: RunOne, out: Path, show: bool, began: float) -> dict[str, Any]:
     """Every run in a folder of its own, finished ones as they are; the best one once more at the top.
 
-    A run that diverges is noted in its folder, and the others go on.
+    A run that diverges is noted in its folder, and the others go on; RunError when every run has diverged.
+    Raise InputError when the model of the best run was altered after that run had finished.
 
     Parameters
     ----------
     options, out : of the whole sweep, and its folder.
-    runs : the options of each run, which `run_one` trains.
+    run_one : trains with the options of one run.
     began : `time.monotonic()` when the work began.
 
     Returns
     -------
     The report of the best run, with `runs`: a few metrics of each, or under `failed` what became of it.
-
-    Raises
-    ------
-    InputError
-        When the model of the best run was altered after that run had finished.
-    RunError
-        When every run has diverged.
     """
     if not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)
-    reports = []
+    runs, reports = options.runs(), []
     for number, one in enumerate(runs, start=1):
         folder = out / one.run_name
         report = finished_report(folder) or _failure(folder)
@@ -64,7 +51,11 @@ def sweep(
             try:
                 report = run_one(one, folder, time.monotonic())
             except DivergedError as error:
-                report = _give_up(one, folder, str(error))
+                # Resumed, it would diverge again: it is noted, and its checkpoints are dropped.
+                report = {"learning_rate": one.learning_rate, "seed": one.seed, "folder": str(folder)}
+                report["failed"] = str(error)
+                atomic_text(folder / FAILED, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+                remove_spent(folder)
                 if show:
                     say(f"Given up: {error}")
         reports.append(report)
@@ -87,15 +78,6 @@ def sweep(
     }
     atomic_text(out / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     remove_spent(out)
-    return report
-
-
-def _give_up(options: FinetuneOptions, folder: Path, why: str) -> dict[str, Any]:
-    """Note that a run has diverged, and drop its checkpoints: resumed, it would diverge again."""
-    report = {"learning_rate": options.learning_rate, "seed": options.seed, "folder": str(folder)}
-    report["failed"] = why
-    atomic_text(folder / FAILED, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-    remove_spent(folder)
     return report
 
 

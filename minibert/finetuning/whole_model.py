@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minibert import hub
+from minibert.arrays import Grads, Params, Saved
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, prepare
@@ -36,7 +37,7 @@ class HeadObjective:
     span_weight: float  # of each of the losses of start and end
     frozen: int | None  # how many layers, and the embeddings with them, stay as they are; None: none
 
-    def forward(self, ops: Any, params: dict, batch: Any, step: Any) -> tuple[dict[str, Any], Any]:
+    def forward(self, ops: Any, params: Params, batch: Any, step: Any) -> tuple[dict[str, Any], Saved]:
         """Return the loss, the accuracy where outputs are classes, and what `backward` needs."""
         rates = self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob
         drop = ops.dropout(batch, *rates, self.seed, step)
@@ -48,7 +49,7 @@ class HeadObjective:
             metrics["accuracy"] = (batch.label_weights * (scores.argmax(1) == batch.labels)).sum()
         return metrics, saved
 
-    def backward(self, ops: Any, saved: Any, params: dict, grads: dict) -> dict:
+    def backward(self, ops: Any, saved: Saved, params: Params, grads: Grads) -> Grads:
         """Add the gradient to the accumulators."""
         return heads.loss_backward(ops, self.config, self.head, saved, params, grads, self.frozen)
 
@@ -76,7 +77,8 @@ class WholeRun(Run):
     def start(self, checkpoint: Checkpoint | None = None) -> State:
         if checkpoint is not None:
             then, now = checkpoint.state["plan"]["features"], len(self.prepared.train)
-            if then != now or checkpoint.params.head != self.prepared.head:
+            params: Any = checkpoint.params
+            if then != now or params.head != self.prepared.head:
                 raise self.other_data(f"there were {then:,} features to learn from, now there are {now:,}")
         return super().start(checkpoint)
 
@@ -86,13 +88,13 @@ class WholeRun(Run):
 
     def batches(self, position: list[int] | None) -> Iterator[tuple[TaskBatch, list[int]]]:
         o, data = self.options, self.prepared
-        return training_batches(data.train, data.head, o.batch_size, o.seed, position)
+        return training_batches(data.train, data.head, self.batch_size, o.seed, position)
 
     def objective(self, params: Parameters) -> HeadObjective:
         o = self.options
         return HeadObjective(params.config, params.head, o.seed, o.span_weight, o.freeze)
 
-    def operations(self, params: Parameters) -> Callable[[TaskBatch], float]:
+    def operations(self, params: Parameters) -> Callable[[Any], float]:
         config, head = params.config, params.head
 
         def count(batch: TaskBatch) -> float:
@@ -106,8 +108,9 @@ class WholeRun(Run):
 
     def predict(self, state: State) -> dict[str, Any]:
         data, examples = self.prepared, self.prepared.dev_examples
+        params: Any = state.params
         with Progress(int(lengths(data.dev).sum()), "tokens of dev", self.show) as progress:
-            scores = outputs(self.ops, state.params, data.dev, self.options.token_budget, progress.add)
+            scores = outputs(self.ops, params, data.dev, self.options.token_budget, progress.add)
         require_finite(scores, state.step, self.options.learning_rate)
         tuned = data.task.tune(examples, data.dev, scores)
         predictions = data.task.predict(examples, data.dev, scores, data.labels, tuned)
@@ -128,6 +131,11 @@ class WholeRun(Run):
         o, data, config = self.options, self.prepared, state.params.config
         fresh = state.plan["fresh"]
         frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
+        times, dev = -(-self.total_steps // self.epoch_steps), int(lengths(data.dev).sum())
+        learnt = round(self.total_steps * self.batch_size * lengths(data.train).mean())
+        is_most = times * dev > 3 * learnt  # for each token, training costs about three times as much
+        often = f", {times} times," if times > 1 else ""
+        costs = f"{dev:,} tokens of dev{often} beside {learnt:,} to learn from"
         return (
             f"{data.task.title}; {data.train_examples:,} examples to learn from, {len(data.dev_examples):,} "
             f"to measure on, at most {data.max_length} tokens.\n"
@@ -135,19 +143,5 @@ class WholeRun(Run):
             "parameters; "
             + (f"{' and '.join(fresh)} with initial values.\n" if fresh else "its output layer is kept.\n")
             + self.plan_text
-            + self._cost_of_measuring
-        )
-
-    @property
-    def _cost_of_measuring(self) -> str:
-        """A line that warns where measuring takes longer than training, whose steps cost about three times
-        as much for each token."""
-        times, dev = -(-self.total_steps // self.epoch_steps), int(lengths(self.prepared.dev).sum())
-        learnt = round(self.total_steps * self.options.batch_size * lengths(self.prepared.train).mean())
-        if times * dev <= 3 * learnt:
-            return ""
-        often = f", {times} times," if times > 1 else ""
-        return (
-            f"\nMeasuring takes most of the time: {dev:,} tokens of dev{often} beside {learnt:,} to learn "
-            "from; --dev-examples N measures on fewer."
+            + (f"\nMeasuring takes most of the time: {costs}; --dev-examples N measures on fewer." * is_most)
         )

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,15 +121,13 @@ def word_vectors(
 
     Parameters
     ----------
-    model : stays as it is.
     features : windows in order that ask about every word once, as `Tagging.features` makes them for
         prediction.
     bounds : (S+1,) of the sentences.
     numbers : of the hidden states to keep.
     layers : (T,H) arrays to fill; new ones when left out.
-    done : told the tokens of every batch once it is done.
     """
-    counts = [len(feature.rows) for feature in features]
+    counts = [0 if feature.rows is None else len(feature.rows) for feature in features]
     first = np.cumsum(counts) - counts
     if layers is None:
         shape = (int(bounds[-1]), model.config.H)
@@ -155,12 +153,8 @@ def stored_vectors(
 ) -> WordVectors:
     """`word_vectors` on the disk: a `.npy` for each layer, in a folder that appears when all is there.
 
-    A folder that is there already is taken as it is, if it has the right shapes.
-
-    Raises
-    ------
-    InputError
-        When such a folder is of other data or another model, or a file in it was altered.
+    A folder that is there already is taken as it is. Raise InputError when it is of other data or another
+    model, or a file in it was altered.
     """
     shape, dtype = (int(bounds[-1]), model.config.H), model.params.flat.dtype
 
@@ -176,7 +170,7 @@ def stored_vectors(
         write_folder_atomically(folder, fill)
     elif (folder / CHECKSUMS).exists():  # folders that were begun earlier have none
         checksums = read_json(folder / CHECKSUMS, advice=f"remove {folder}")
-        require_intact(folder, {file_of(number): checksums.get(file_of(number)) for number in numbers})
+        require_intact(folder, {file_of(number): checksums.get(file_of(number), -1) for number in numbers})
     layers = {number: _mapped(folder / file_of(number), dtype, shape) for number in numbers}
     return WordVectors(layers, bounds, _seen(features))
 
@@ -221,7 +215,7 @@ def _seen(features: Sequence[Feature]) -> np.ndarray:
     return np.concatenate([np.empty(0, bool), *(feature.rows != NOTHING for feature in features)])
 
 
-def _new_file(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
+def _new_file(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> Any:
     """Make an array in a file that has its place on the disk: a full disk would end the process later."""
     array = np.lib.format.open_memmap(file, "w+", dtype, shape)
     if hasattr(os, "posix_fallocate"):
@@ -230,7 +224,7 @@ def _new_file(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray
     return array
 
 
-def _mapped(file: Path, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
+def _mapped(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> np.ndarray:
     """Return the array in a file of `_new_file`, of whose header there is one only: none has to be parsed."""
     header = io.BytesIO()
     begin = write_header(header, shape, dtype)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from minibert import engines, hub
+from minibert import engines
+from minibert.arrays import Params
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
 from minibert.files import atomic_tensors, require_readable
@@ -19,12 +20,12 @@ from minibert.model import bilstm
 from minibert.model.batch import Feature, VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
 from minibert.model.heads import split_outputs
-from minibert.model.params import PRETRAINING, Head, precision_for
+from minibert.model.params import Head
 from minibert.tasks import registry
 from minibert.tasks.batches import Done, nothing, token_budget_batches
 from minibert.tasks.stored import TAGGER_FILE, Stored
-from minibert.tasks.tagging import Tagging, sentence_bounds
-from minibert.tasks.task import Labels
+from minibert.tasks.tagging import sentence_bounds
+from minibert.tasks.task import Labels, Task
 from minibert.tokenizer import Tokenizer
 
 WEIGHTS_FILE = "tagger.safetensors"
@@ -37,7 +38,7 @@ class TaggerFile(Stored):
 
     columns: tuple[tuple[str, str], ...]
     combination: str
-    config: dict  # of the LSTMs
+    config: dict  # type: ignore[type-arg]  # of the LSTMs
 
     FILE = TAGGER_FILE
     AGAIN = "train the tagger again"
@@ -64,13 +65,7 @@ def save_tagger(folder: Path, params: BilstmParameters) -> None:
 
 
 def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
-    """Read them.
-
-    Raises
-    ------
-    InputError
-        When the file is missing, damaged, or of another shape.
-    """
+    """Read them; raise InputError when the file is missing, damaged, or of another shape."""
     path = folder / WEIGHTS_FILE
     try:
         require_readable(path)
@@ -114,7 +109,7 @@ def scores_of(ops: Any, params: BilstmParameters, vectors: WordVectors, layers: 
 
 
 # -> one (rows,K) for each sequence
-def batch_scores(ops: Any, config: BilstmConfig, params: dict, batch: VectorBatch) -> list[np.ndarray]:
+def batch_scores(ops: Any, config: BilstmConfig, params: Params, batch: VectorBatch) -> list[np.ndarray]:
     """Return the scores of every sequence of a batch by itself; no dropout."""
     runtime = runtime_of(ops)
     scores = runtime.call(ops, bilstm.scores_of, (config,), params, runtime.prepare(batch))
@@ -132,7 +127,7 @@ class FeatureTagger:
     """A finished feature-based tagger; it is asked as a fine-tuned model is, `models.Finetuned`."""
 
     folder: Path  # that it is from
-    task: Tagging
+    task: Task
     labels: Labels
     max_length: int
     tokenizer: Tokenizer
@@ -150,20 +145,14 @@ class FeatureTagger:
         threads: int | None = None,
         dtype: str = "float32",
     ) -> "FeatureTagger":
-        """Load the folder of a feature-based run.
-
-        Raises
-        ------
-        InputError
-            When it holds no finished one, or what is not whole.
-        """
+        """Load the folder of a feature-based run; raise InputError when it holds none that is whole."""
         folder = Path(folder)
         stored = TaggerFile.load(folder)
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
-        ops = engines.create(engine, threads, dtype)
         tokenizer = Tokenizer.from_pretrained(folder)
-        config, params, _ = hub.load(folder, precision_for(dtype), PRETRAINING)
+        model = Bert.from_pretrained(folder, engine, dtype, threads)
+        config = model.config
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)
         tagger_config = BilstmConfig.from_dict(stored.config)
@@ -183,7 +172,7 @@ class FeatureTagger:
             stored.labels,
             stored.max_length,
             tokenizer,
-            Bert(config, params, ops),
+            model,
             load_tagger(folder, tagger_config),
             layers,
         )
@@ -215,5 +204,5 @@ class FeatureTagger:
         """Compute the scores of each window's words, (rows,K); `budget` is for other models."""
         vectors = word_vectors(self.model, features, features.bounds, self.layers.numbers, done=done)
         scores = scores_of(self.ops, self.params, vectors, self.layers)
-        ends = np.cumsum([len(feature.rows) for feature in features], dtype=int)
-        return np.split(scores, ends)[:-1]
+        counts = [0 if feature.rows is None else len(feature.rows) for feature in features]
+        return np.split(scores, np.cumsum(counts, dtype=np.int64))[:-1]

@@ -18,12 +18,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from minibert import engines, hub
 from minibert.errors import InputError
 from minibert.files import write_atomically
 from minibert.inference import Bert, check_vocabulary, read_tokenizer
 from minibert.model.batch import Batch, Sequence
-from minibert.model.params import PRETRAINING, precision_for
 from minibert.tasks.batches import token_budget_batches
 from minibert.tokenizer import Tokenizer
 
@@ -103,7 +101,8 @@ class Extractor:
         """Yield lists of texts as pieces, as many as are sorted by length together."""
         size = 4 * self.width if self.pool == "none" else 1
         most = min(CHUNK_TOKENS, max(TOKEN_BUDGET, CHUNK_BYTES // size))
-        source, chunk, tokens = iter(texts), [], 0
+        chunk: list[np.ndarray] = []
+        source, tokens = iter(texts), 0
         while group := list(islice(source, TEXTS_AT_ONCE)):
             encoded = self.tokenizer.encode_batch(group, max_length=self.max_length)
             self.cut += int((encoded.n_cut > 0).sum())
@@ -141,11 +140,10 @@ def load_encoder(
     InputError
         When the folder holds no BERT, or one without a pooler while `pool` is "pooled".
     """
-    ops = engines.create(engine, threads, dtype)
-    config, params, report = hub.load(folder, precision_for(dtype), PRETRAINING)
-    if pool == "pooled" and any("pooler" in name for name in report.missing):
+    model = Bert.from_pretrained(folder, engine, dtype, threads)
+    if pool == "pooled" and any("pooler" in name for name in model.missing):
         raise InputError(f"{folder} has no pooler; choose another pool than 'pooled'.")
-    return Bert(config, params, ops), read_tokenizer(folder)
+    return model, read_tokenizer(folder)
 
 
 # -> S of (width,) or (n,width)

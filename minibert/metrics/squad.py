@@ -20,6 +20,8 @@ from minibert.errors import InputError
 AUTO, V1, V2 = VERSIONS = ("auto", "1.1", "2.0")
 # Gold: objects with `id`, `answers` (each with `text`) and `impossible`, which is None where it is not known.
 Questions: TypeAlias = Sequence[Any]
+Answers: TypeAlias = Mapping[str, str]  # by the id of the question
+NullOdds: TypeAlias = Mapping[str, float]
 LARGEST = 1e308  # of null odds: integers of JSON have no bound, and not-a-number is below none
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -64,7 +66,7 @@ def _overlap(gold: list[str], found: Counter[str], n_found: int, version: str) -
     return 2 * precision * recall / (precision + recall)
 
 
-def question_scores(questions: Questions, predictions: Mapping[str, str], version: str = AUTO) -> Scores:
+def question_scores(questions: Questions, predictions: Answers, version: str = AUTO) -> Scores:
     """Compute exact match and F1 of every question in turn; 0 for one that has no prediction.
 
     See `score` for parameters and errors. For intervals: `bootstrap(lambda rows: scores.f1[rows].mean(), n)`.
@@ -80,18 +82,11 @@ def question_scores(questions: Questions, predictions: Mapping[str, str], versio
 
 
 def with_threshold(
-    scores: Scores,
-    questions: Questions,
-    predictions: Mapping[str, str],
-    null_odds: Mapping[str, float],
-    threshold: float,
+    scores: Scores, questions: Questions, predictions: Answers, null_odds: NullOdds, threshold: float
 ) -> Scores:
     """Return the scores of SQuAD 2.0 when nothing is answered where the null odds are above a threshold.
 
-    Parameters
-    ----------
-    scores : of the predictions as they are.
-    null_odds : how likely each question has no answer: a probability, or a difference of scores.
+    The odds tell how likely each question has no answer: a probability, or a difference of scores.
     """
     silent = _odds(questions, predictions, null_odds) > threshold
     right = np.array([not question.answers for question in questions], np.float64)
@@ -100,8 +95,8 @@ def with_threshold(
 
 def score(
     questions: Questions,
-    predictions: Mapping[str, str],
-    null_odds: Mapping[str, float] | None = None,
+    predictions: Answers,
+    null_odds: NullOdds | None = None,
     threshold: float = 1.0,
     version: str = AUTO,
 ) -> dict[str, Any]:
@@ -130,8 +125,7 @@ def score(
     """
     version = version_of(questions, version)
     raw = scores = question_scores(questions, predictions, version)
-    missing = [question.id for question in questions if question.id not in predictions]
-    if missing:
+    if missing := [question.id for question in questions if question.id not in predictions]:
         warnings.warn(
             f"{len(missing):,} of {len(questions):,} questions have no prediction and count as wrong; "
             f"the first is {missing[0]}.",
@@ -169,10 +163,7 @@ def _percent(values: np.ndarray) -> float:
 
 
 def _best_threshold(
-    values: np.ndarray,
-    questions: Questions,
-    predictions: Mapping[str, str],
-    null_odds: Mapping[str, float],
+    values: np.ndarray, questions: Questions, predictions: Answers, null_odds: NullOdds
 ) -> tuple[float, float]:
     """Return the best percentage that a threshold of the null odds reaches, and the lowest such threshold.
 
@@ -212,7 +203,7 @@ def official_text(metrics: Mapping[str, Any]) -> str:
     return json.dumps({"exact_match": metrics["exact"], "f1": metrics["f1"]})
 
 
-def _check(questions: Questions, predictions: Mapping[str, str]) -> None:
+def _check(questions: Questions, predictions: Answers) -> None:
     if not questions:
         raise InputError("There is no question to score; give one at least.")
     if not any(_has_text(question) or question.impossible for question in questions):
@@ -233,7 +224,7 @@ def _check(questions: Questions, predictions: Mapping[str, str]) -> None:
             )
 
 
-def _odds(questions: Questions, predictions: Mapping[str, str], null_odds: Mapping[str, float]) -> np.ndarray:
+def _odds(questions: Questions, predictions: Answers, null_odds: NullOdds) -> np.ndarray:
     """Return (n,) float64; not-a-number for questions without a prediction."""
     odds = np.full(len(questions), np.nan)
     for row, question in enumerate(questions):

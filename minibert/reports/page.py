@@ -115,13 +115,14 @@ def _curves(facts: Facts) -> list[dict[str, Any]]:
         line = same, f"always {facts.majority['label']!r}: {metric_number(facts.metric, same)}"
     found = []
     scale, number = 100.0 if is_share(facts.metric) else 1.0, partial(metric_number, facts.metric)
-    for name, title, *drawn in (
+    drawn: list[tuple[Any, ...]] = [
         ("loss", "training loss", 1.0, shown),
         ("metric", f"{metric_name(facts.metric)} on dev", scale, number, band, line),
-    ):
+    ]
+    for name, title, *how in drawn:
         points = np.array([(row["step"], row[name]) for row in facts.curve if name in row], float)
         if len(points) and (points := points[np.isfinite(points).all(1)]).size:
-            found.append(picture(name, title, points, last, *drawn))
+            found.append(picture(name, title, points, last, *how))
     return found
 
 
@@ -165,8 +166,8 @@ def _counted(
     there = {*expected, *found, *learnt}
     names = [*(label for label in labels if label in there), *sorted(there - {*labels})]
     number = {name: at for at, name in enumerate(names)}
-    numbers = ([number[name] for name in side] for side in (expected, found))
-    return names, metrics.confusion(*numbers, range(len(names)))
+    gold, predicted = ([number[name] for name in side] for side in (expected, found))
+    return names, metrics.confusion(gold, predicted, range(len(names)))
 
 
 # counts (K,K) -> at most MOST_CLASSES + 1 of both
@@ -203,10 +204,6 @@ def save_report(
         note=report.get("truncated", {}).get("warning", ""),
     )
     page = write_report(folder, facts)
-    report |= {
-        "learning_rate": options.learning_rate,
-        "seed": options.seed,
-        "folder": str(folder),
-        "page": str(page),
-    }
+    report |= {"learning_rate": options.learning_rate, "seed": options.seed}
+    report |= {"folder": str(folder), "page": str(page)}
     atomic_text(folder / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")

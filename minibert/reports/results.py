@@ -27,7 +27,7 @@ FIELDS = {
 MORE = {  # of some reports
     **dict.fromkeys(("crc32", "classes", "train_classes"), dict[str, int]),
     "majority": {"label": str, "macro_f1": float},
-    "runs": list[dict],  # of a sweep
+    "runs": list[dict],  # type: ignore[type-arg]  # of a sweep
 }
 RUN = {"learning_rate": float, "seed": int, "folder": str}
 ADVICE = "remove it and go on with --resume"
@@ -59,20 +59,9 @@ def metric_number(name: str, value: float) -> str:
     return f"{value:,.0f}" if value == round(value, 0) else f"{value:g}"
 
 
-def metric_text(name: str, value: float) -> str:
-    """Write a metric with its name.
-
-    Examples
-    --------
-    >>> metric_text("HasAns_f1", 0.9128)
-    'HasAns f1 91.28'
-    """
-    return f"{metric_name(name)} {metric_number(name, value)}"
-
-
 def metrics_text(scores: Mapping[str, float]) -> str:
     """Write the first shares in one line; some tasks have a metric for every type of answer."""
-    shares = [metric_text(name, value) for name, value in scores.items() if is_share(name)]
+    shares = [f"{metric_name(n)} {metric_number(n, value)}" for n, value in scores.items() if is_share(n)]
     return ", ".join(shares[:IN_A_LINE])
 
 
@@ -115,15 +104,13 @@ def report_of(
 def compared_with_majority(measured: Measured) -> dict[str, Any]:
     """Return what metrics of classes of texts are to be read beside; nothing for other tasks.
 
-    Returns
-    -------
-    `macro_f1`; `classes`, how many examples each has; `majority`, the most frequent `label`, with the
+    That is `macro_f1`; `classes`, how many examples each has; `majority`, the most frequent `label`, with the
     `scores` and `macro_f1` of predicting it for every example.
     """
     task, labels, examples, predictions = measured
     if task.kind != "classify":
         return {}
-    expected, found = task.classes(examples, predictions)
+    expected, found = task.classes(examples, predictions) or ((), ())
     same = submissions.majority(examples, len(examples))
     label = same[0]["label"]
     return {
@@ -138,13 +125,7 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
 
 
 def load_report(folder: Path) -> dict[str, Any] | None:
-    """Return the report of a finished run, with paths to where it is now; None where it is not finished.
-
-    Raises
-    ------
-    InputError
-        When it is damaged.
-    """
+    """Return the report of a finished run, with paths to where it is now; None where it is not finished."""
     try:
         report = read_json(folder / REPORT, FIELDS, ADVICE)
     except MissingFile:
@@ -208,8 +189,7 @@ def curve(folder: Path, metric: str) -> list[dict[str, float]]:
 
 def measured_text(report: Mapping[str, Any]) -> str:
     """Figures on some examples, with the interval of the metric."""
-    lines = [f"{report['title']}, {report['examples']:,} examples", *metric_lines(report)]
-    return "\n".join(lines)
+    return "\n".join([f"{report['title']}, {report['examples']:,} examples", *metric_lines(report)])
 
 
 def metric_lines(report: Mapping[str, Any]) -> list[str]:
@@ -230,7 +210,7 @@ def metric_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def metric_rows(
-    scores: Mapping[str, float], macro_f1: float | None = None, majority: Mapping[str, Any] | None = None
+    scores: Mapping[str, float], macro_f1: Any = None, majority: Mapping[str, Any] | None = None
 ) -> list[tuple[str, ...]]:
     """Return names and metrics as text; of classes, under a head, with the metrics of the majority."""
     if majority is None:

@@ -6,7 +6,7 @@ every span up to the longest is scored, so that none better than the answer is o
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -79,17 +79,19 @@ def decode(
 
     Parameters
     ----------
-    windows : with those of the question.
-    example : its number there.
+    windows, example : with those of the question, and its number there.
     outputs : start and end scores of every token, for each of its windows.
     text : the paragraph.
-    count : most answers.
-    longest : most tokens of one.
+    count, longest : most answers, and most tokens of one.
     """
     outputs = [np.asarray(output, np.float64) for output in outputs]
     lowest = min(outputs, key=lambda output: output[0].sum())
     null = Candidate("", *lowest[0].tolist())
-    sources = list(_sources(windows, example, outputs))
+    sources, numbers = [], range(*windows.bounds[example : example + 2].tolist())
+    for number, most, output in zip(numbers, windows.most_context(example), outputs, strict=True):
+        first = windows.first_row(number)
+        starts, ends = output[first : first + len(most)].T
+        sources.append((np.where(most, starts, -np.inf), ends, windows.offsets(number)))
     wanted = count * MARGIN
     while True:
         spans = [_spans(*source, wanted, longest) for source in sources]
@@ -99,15 +101,6 @@ def decode(
         if (best[-1].score if len(best) == count else -np.inf) >= unseen:  # nothing better was left out
             return Answers(best, null)
         wanted *= MARGIN
-
-
-def _sources(windows: Windows, example: int, outputs: list[np.ndarray]) -> Any:
-    """Of each window: start scores and end scores of its tokens of the paragraph, and their characters."""
-    numbers = range(*windows.bounds[example : example + 2].tolist())
-    for number, most, output in zip(numbers, windows.most_context(example), outputs, strict=True):
-        first = windows.first_row(number)
-        starts, ends = output[first : first + len(most)].T
-        yield np.where(most, starts, -np.inf), ends, windows.offsets(number)
 
 
 # -> (k,4) start score, end score, first character, the one behind the last

@@ -7,7 +7,7 @@ changed its length; with characters there is nothing to look for.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,14 @@ from minibert.metrics import squad as metrics
 from minibert.metrics.intervals import Statistic
 from minibert.tasks.answer_spans import Answers, Candidate, decode
 from minibert.tasks.own_files import check_columns, matching, read_own
-from minibert.tasks.task import Classes, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 from minibert.tasks.windows import Windows
 from minibert.training.progress import Progress
 
+# Arguments of `tables.read_questions`.
+COLUMNS = ("question", "context", "answer", "start", "id", "delimiter", "header")
 NULL_THRESHOLD = "null_threshold"  # of the null odds, above which there is no answer
+OFFICIAL = ("text", "probability", "start_logit", "end_logit")  # in nbest_predictions.json of Google's code
 NO_ANSWER = "(no answer)"
 AROUND = 160  # characters of the paragraph to show on each side of an answer
 
@@ -56,11 +59,11 @@ class Answering(Task):
         sizes = {"stride": self.stride, "max_question": self.max_question}
         return Windows(examples, tokenizer, max_length, **sizes, training=training)
 
-    def may_be_none(self, examples: Sequence[Question]) -> bool:
+    def may_be_none(self, examples: Examples) -> bool:
         """Whether some of the questions have no answer, by the rules of SQuAD 2.0."""
         return False
 
-    def tune(self, examples: Sequence[Question], features: Windows, outputs: Outputs) -> Tuned:
+    def tune(self, examples: Examples, features: Windows, outputs: Outputs) -> Tuned:
         if not self.may_be_none(examples):
             return {}
         odds, texts = [], {}
@@ -72,7 +75,7 @@ class Answering(Task):
         return {NULL_THRESHOLD: best_threshold(np.array(odds), answered, silent)}
 
     def predict(
-        self, examples: Sequence[Question], features: Windows, outputs: Outputs, labels: Labels, tuned: Tuned
+        self, examples: Examples, features: Windows, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
         threshold = tuned.get(NULL_THRESHOLD, self.untuned)
         return [
@@ -80,21 +83,19 @@ class Answering(Task):
             for question, answers in zip(examples, self._decoded(examples, features, outputs), strict=True)
         ]
 
-    def _decoded(
-        self, examples: Sequence[Question], features: Windows, outputs: Outputs
-    ) -> Iterable[Answers]:
+    def _decoded(self, examples: Examples, features: Windows, outputs: Outputs) -> Iterable[Answers]:
         for number, question in enumerate(examples):
             own = outputs[slice(*features.bounds[number : number + 2])]
             yield decode(features, number, own, question.context, self.n_best, self.longest)
 
-    def _version(self, examples: Sequence[Question]) -> str:
+    def _version(self, examples: Examples) -> str:
         return metrics.V2 if self.may_be_none(examples) else metrics.V1
 
     # -> (n,)
-    def _f1(self, examples: Sequence[Question], predictions: Predictions) -> np.ndarray:
+    def _f1(self, examples: Examples, predictions: Predictions) -> np.ndarray:
         return metrics.question_scores(examples, _texts(predictions), self._version(examples)).f1
 
-    def score(self, examples: Sequence[Question], predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         version = self._version(examples)
         scores = metrics.score(examples, _texts(predictions), version=version)
         odds = {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}
@@ -104,45 +105,34 @@ class Answering(Task):
         counts = ("total", "_thresh")
         return {k: float(v) if k.endswith(counts) else v / 100.0 for k, v in scores.items()}
 
-    def statistic(self, examples: Sequence[Question], predictions: Predictions) -> Statistic:
+    def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
         f1 = self._f1(examples, predictions)
         return lambda indices: float(f1[indices].mean())
 
-    def write(
-        self, folder: Path, split: str, examples: Sequence[Question], predictions: Predictions
-    ) -> list[Path]:
+    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write the three files of Google's run_squad; the official scorers read the first and the last."""
-        contents = {
-            "predictions.json": _texts(predictions),
-            "nbest_predictions.json": {p["id"]: [_official(one) for one in p["n_best"]] for p in predictions},
+        n_best = {
+            p["id"]: [{name: one[name] for name in OFFICIAL} for one in p["n_best"]] for p in predictions
         }
+        contents = {"predictions.json": _texts(predictions), "nbest_predictions.json": n_best}
         if odds := {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}:
             contents["null_odds.json"] = odds
         for name, content in contents.items():
             atomic_text(folder / name, json.dumps(content, indent=4, ensure_ascii=False) + "\n")
         return [folder / name for name in contents]
 
-    def mistakes(self, examples: Sequence[Question], predictions: Predictions) -> list[Mistake]:
-        wrong = []
+    def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
         found = zip(examples, predictions, self._f1(examples, predictions).tolist(), strict=True)
         for number, (question, prediction, right) in enumerate(found):
-            if right == 1.0:
-                continue
-            gold = list(dict.fromkeys(answer.text for answer in question.answers))
-            starts = [answer.start for answer in question.answers if answer.start >= 0]
-            begin = starts[0] if starts else prediction["begin"] or 0
-            wrong.append(
-                Mistake(
-                    f"{question.question}\n{''.join(passage(question.context, begin, begin))}",
-                    " | ".join(gold) or NO_ANSWER,
-                    prediction["text"] or NO_ANSWER,
-                    (1.0 - right) * prediction["probability"],
-                    number,
-                )
-            )
-        return sorted(wrong, key=lambda mistake: -mistake.badness)
+            if right < 1.0:
+                gold = list(dict.fromkeys(answer.text for answer in question.answers))
+                starts = [answer.start for answer in question.answers if answer.start >= 0]
+                begin = starts[0] if starts else prediction["begin"] or 0
+                text = f"{question.question}\n{''.join(passage(question.context, begin, begin))}"
+                expected, said = " | ".join(gold) or NO_ANSWER, prediction["text"] or NO_ANSWER
+                yield Mistake(text, expected, said, (1.0 - right) * prediction["probability"], number)
 
-    def classes(self, examples: Sequence[Question], predictions: Predictions) -> Classes | None:
+    def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
         if not self.may_be_none(examples):
             return None
         names = ("no answer", "an answer")
@@ -175,7 +165,7 @@ class Squad(Answering):
             )
         return questions
 
-    def may_be_none(self, examples: Sequence[Question]) -> bool:
+    def may_be_none(self, examples: Examples) -> bool:
         return self._is_second
 
 
@@ -194,18 +184,12 @@ class TriviaQA(Answering):
 
 
 class OwnQuestions(Answering):
-    """A table of one's own; where some of its questions have no answer, the rules of SQuAD 2.0 hold.
-
-    Parameters
-    ----------
-    columns : arguments of `tables.read_questions`.
-    """
+    """A table of one's own; where some of its questions have no answer, the rules of SQuAD 2.0 hold."""
 
     name = "qa"
-    columns_known = ("question", "context", "answer", "start", "id", "delimiter", "header")
 
     def __init__(self, columns: Mapping[str, Any]):
-        check_columns(self.name, columns, self.columns_known)
+        check_columns(self.name, columns, COLUMNS)
         self.columns = dict(columns)
 
     def read(self, data: Path, split: str) -> list[Question]:
@@ -214,7 +198,7 @@ class OwnQuestions(Answering):
     def asked(self, example: Question) -> dict[str, str]:
         return {"question": example.question}
 
-    def may_be_none(self, examples: Sequence[Question]) -> bool:
+    def may_be_none(self, examples: Examples) -> bool:
         return any(question.impossible for question in examples)
 
 
@@ -226,17 +210,12 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
 
 
 def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str, Any]:
-    """Answer a question about a text of any length.
+    """Answer a question about a text of any length: make a prediction, see `Answering`.
 
     Parameters
     ----------
     model : of a task of this module.
-    question, text : as they are.
     show : progress on the error stream.
-
-    Returns
-    -------
-    A prediction, see `Answering`.
 
     Raises
     ------
@@ -311,8 +290,8 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
             raise InputError(f"{folder} has {names}, of which only one can be meant; leave one there.")
         if found:
             return found[0]
-    names = [pattern for pattern in patterns if "*" not in pattern]
-    raise MissingFile(f"{folder} has no {' or '.join(names)}; name the folder that it is in, or the file.")
+    plain = [pattern for pattern in patterns if "*" not in pattern]
+    raise MissingFile(f"{folder} has no {' or '.join(plain)}; name the folder that it is in, or the file.")
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:
@@ -344,8 +323,3 @@ def _texts(predictions: Predictions, answered: bool = False) -> dict[str, str]:
     if not answered:
         return {prediction["id"]: prediction["text"] for prediction in predictions}
     return {p["id"]: next((one["text"] for one in p["n_best"] if one["text"]), "") for p in predictions}
-
-
-def _official(candidate: dict[str, Any]) -> dict[str, Any]:
-    """As nbest_predictions.json of Google's code has it."""
-    return {name: candidate[name] for name in ("text", "probability", "start_logit", "end_logit")}

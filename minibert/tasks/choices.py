@@ -4,7 +4,7 @@ Each ending makes a sequence with the context, `[CLS] context [SEP] start ending
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,43 +20,38 @@ from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import matching
-from minibert.tasks.task import Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 
 BLOCK = 1024  # examples that are tokenised together
 DIVIDED = "-dev"
 
 
 class Source(NamedTuple):
-    """Where a task lies: how to read a file, and what the files of the splits are called."""
+    """How the files of a task are read, and their names: by the makers, and on the Hugging Face hub."""
 
     read: Callable[[Path], list[ChoiceExample]]
-    files: dict[str, tuple[str, ...]]
+    copy: str  # what stands in the names on the hub
+    train: str = "train.jsonl"
+    dev: str = "val.jsonl"
+    test: str = "test.jsonl"
 
-
-def _names(train: str, dev: str, test: str, copy: str) -> dict[str, tuple[str, ...]]:
-    """As the makers name the files, and as copies from the Hugging Face hub are named."""
-    return {
-        "train": (train, f"*{copy}*train.jsonl"),
-        "dev": (dev, f"*{copy}*validation.jsonl"),
-        "test": (test, f"*{copy}*test.jsonl"),
-    }
+    def names(self, split: str) -> tuple[str, str]:
+        """Return the name of a file by the makers, and a pattern of those on the hub."""
+        return getattr(self, split), f"*{self.copy}*{'validation' if split == 'dev' else split}.jsonl"
 
 
 SOURCES = {
-    "swag": Source(choice.read_swag, _names("train.csv", "val.csv", "test.csv", "swag")),
+    "swag": Source(choice.read_swag, "swag", "train.csv", "val.csv", "test.csv"),
     "hellaswag": Source(
         choice.read_hellaswag,
-        _names("hellaswag_train.jsonl", "hellaswag_val.jsonl", "hellaswag_test.jsonl", "hellaswag"),
+        "hellaswag",
+        *("hellaswag_train.jsonl", "hellaswag_val.jsonl", "hellaswag_test.jsonl"),
     ),
-    "copa": Source(choice.read_copa, _names("train.jsonl", "val.jsonl", "test.jsonl", "copa")),
+    "copa": Source(choice.read_copa, "copa"),
     "csqa": Source(
         choice.read_commonsense_qa,
-        _names(
-            "train_rand_split.jsonl",
-            "dev_rand_split.jsonl",
-            "test_rand_split_no_answers.jsonl",
-            "commonsense_qa",
-        ),
+        "commonsense_qa",
+        *("train_rand_split.jsonl", "dev_rand_split.jsonl", "test_rand_split_no_answers.jsonl"),
     ),
 }
 
@@ -87,10 +82,10 @@ class Choices(Task):
             return source.read(data)
         if not data.is_dir():
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
-        if found := next(filter(None, (matching(data, pattern) for pattern in source.files[split])), None):
+        if found := next(filter(None, (matching(data, pattern) for pattern in source.names(split))), None):
             return source.read(found[0])
         raise MissingFile(
-            f"{data} has no {source.files[split][0]}; name the folder that holds the files of {self.name}, "
+            f"{data} has no {source.names(split)[0]}; name the folder that holds the files of {self.name}, "
             "or the file."
         )
 
@@ -113,7 +108,7 @@ class Choices(Task):
             done += len(block)
 
     def predict(
-        self, examples: Many[ChoiceExample], features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
         found = []
         for scores in outputs:
@@ -122,40 +117,34 @@ class Choices(Task):
         return found
 
     # -> (n,) (n,)
-    def _numbers(
-        self, examples: Many[ChoiceExample], predictions: Predictions
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _numbers(self, examples: Examples, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
         self.require_labels(examples)
         gold, found = [e.label for e in examples], [p["choice"] for p in predictions]
         return np.array(gold), np.array(found)
 
-    def score(self, examples: Many[ChoiceExample], predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         return {"accuracy": metrics.accuracy(*self._numbers(examples, predictions))}
 
-    def statistic(self, examples: Many[ChoiceExample], predictions: Predictions) -> Statistic:
+    def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
         gold, found = self._numbers(examples, predictions)
         right = gold == found
         return lambda indices: float(right[indices].mean())
 
-    def write(
-        self, folder: Path, split: str, examples: Many[ChoiceExample], predictions: Predictions
-    ) -> list[Path]:
+    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """`swag-test.csv` and the like: the number of the chosen ending for each id."""
         rows = [f"{e.id},{p['choice']}\n" for e, p in zip(examples, predictions, strict=True)]
         path = folder / f"{self.name}-{split}.csv"
         atomic_text(path, "".join(["id,pred\n", *rows]))
         return [path]
 
-    def mistakes(self, examples: Many[ChoiceExample], predictions: Predictions) -> list[Mistake]:
-        """Wrong choices, the one whose right ending was the least likely first."""
-        found = []
+    def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
+        """Wrong choices are the worse the less likely their right ending was."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             if prediction["choice"] != example.label:
                 chance = max(prediction["probabilities"][example.label], 1e-300)
                 text = f"{example.context} {example.start}".strip()
                 expected, said = (example.endings[one] for one in (example.label, prediction["choice"]))
-                found.append(Mistake(text, expected, said, -math.log(chance), number))
-        return sorted(found, key=lambda mistake: -mistake.badness)
+                yield Mistake(text, expected, said, -math.log(chance), number)
 
     def as_read(self, mistake: Mistake, example: ChoiceExample, tokenizer: Any, max_length: int) -> Mistake:
         """Return the context as it was read with the right ending, and both endings."""

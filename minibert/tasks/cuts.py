@@ -13,15 +13,11 @@ MARK = " [the model reads no further: {:,} more tokens] "
 
 
 class Cuts:
-    """Counts what is cut of examples that are read in one sequence each, or in one for every choice.
+    """Counts what is cut of examples that are read in one sequence each, or in one for every choice."""
 
-    Parameters
-    ----------
-    max_length : most tokens of a sequence, [CLS] and [SEP] included.
-    """
-
-    def __init__(self, max_length: int) -> None:
+    def __init__(self, max_length: int, features: Features = ()) -> None:
         self.max_length, self._parts = max_length, [np.empty((0, 3), np.int64)]
+        self.add(features)
 
     def add(self, features: Features) -> None:
         """Count some features."""
@@ -51,16 +47,10 @@ class Cuts:
 
 
 def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
-    """Warn of what was cut, and name lengths that cut less.
+    """Warn of what was cut, and name lengths that cut less, up to the `positions` of the model.
 
-    Parameters
-    ----------
-    parts : of equal `max_length`, by split; "" for texts of none.
-    positions : of the model.
-
-    Returns
-    -------
-    What a report keeps: `max_length`, the counts of each part and the `warning`; {} where nothing was cut.
+    The parts are of equal `max_length`, by split, "" for texts of none. Return what a report keeps:
+    `max_length`, the counts of each part and the `warning`; {} where nothing was cut.
     """
     max_length = next(iter(parts.values())).max_length
     read, cut, lengths = np.concatenate([one.counts for one in parts.values()]).T

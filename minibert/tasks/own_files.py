@@ -24,22 +24,21 @@ def check_columns(task: str, columns: Iterable[str], known: Sequence[str]) -> No
 
 
 def read_own(
-    read: Callable[..., list[Any]],
+    read: Callable[..., Any],
     data: Path,
     split: str,
     columns: Mapping[str, Any],
     unlabelled: Mapping[str, Any],
     other: Sequence[str] = (),
-) -> list[Any]:
+) -> Any:
     """Read the examples of a split; those of "test" may lack their labels.
 
     The first row of a table is its header with the column of labels and without it.
 
     Parameters
     ----------
-    read : a reader of `minibert.data.tables`.
+    read : a reader of `minibert.data.tables`, whose arguments `columns` are.
     data, split, other : as for `own_file`.
-    columns : arguments of the reader.
     unlabelled : in "test", if a column named here is missing, these arguments replace those of `columns`.
     """
     path = own_file(data, split, other)

@@ -8,7 +8,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from collections.abc import Iterable, Iterator, Mapping, Sequence as Many
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,20 +26,13 @@ from minibert.model.batch import Feature, Sequence
 from minibert.tasks import submissions
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import check_columns, own_file, read_own
-from minibert.tasks.task import Classes, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 
 UNLABELLED = {"label": None}  # how a table without labels is read
 COLUMNS = ("text", "second", "label", "id", "delimiter", "header")  # arguments of `tables.read_texts`
 MOST_RARE = 5  # classes that a warning names
 BLOCK = 4096  # examples that are tokenised together
 NAME_OF_FILES = {"qnli-dev": "qnli"}  # where the reader calls it otherwise
-METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    "accuracy": metrics.accuracy,
-    "f1": metrics.f1,
-    "matthews": metrics.matthews,
-    "pearson": metrics.pearson,
-    "spearman": metrics.spearman,
-}
 
 
 class Sentences(Task):
@@ -52,7 +45,7 @@ class Sentences(Task):
     ----------
     name, title : as in `Task`.
     classes : in the order of the outputs, () to take them from the data; None where the answer is a number.
-    scored : names in `METRICS`, the one that models are chosen by first.
+    scored : names of functions in `minibert.metrics`, the one that models are chosen by first.
     pair : whether there are two sentences; None leaves that to the data.
     """
 
@@ -67,7 +60,7 @@ class Sentences(Task):
         self.metric, self.scored = scored[0], tuple(scored)
         self.official = tuple(classes or ())
 
-    def labels(self, examples: Many[TextExample]) -> Labels:
+    def labels(self, examples: Examples) -> Labels:
         if self.kind == "regress" or self.official or not examples:
             return self.official
         found = {example.label for example in examples} - {None}
@@ -76,8 +69,9 @@ class Sentences(Task):
                 f"The examples to learn from have {len(found)} label{'' if len(found) == 1 else 's'} "
                 f"({', '.join(found) or 'none'}); a class needs another one to be told from."
             )
-        numbers = all(re.fullmatch("-?[0-9]{1,18}", label) for label in found)
-        return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
+        if all(re.fullmatch("-?[0-9]{1,18}", label) for label in found):
+            return tuple(sorted(found, key=lambda label: (int(label), label)))
+        return tuple(sorted(found))
 
     def features(
         self, examples: Iterable[TextExample], tokenizer: Any, labels: Labels, max_length: int, training: bool
@@ -110,7 +104,7 @@ class Sentences(Task):
                 stacklevel=2,
             )
 
-    def warn_rare(self, train: Many[TextExample], dev: Many[TextExample], labels: Labels) -> None:
+    def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
         learnt, measured = (Counter(example.label for example in part) for part in (train, dev))
         rare = [label for label in labels if learnt[label] < 2 or not measured[label]]
         if not rare:
@@ -153,25 +147,23 @@ class Sentences(Task):
         return numbers[example.label]
 
     def predict(
-        self, examples: Many[TextExample], features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
         if self.kind == "regress":
             return [{"value": float(one[0])} for one in outputs]
         return [_chosen(one, labels) for one in outputs]
 
-    def score(self, examples: Many[TextExample], predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Compute the task's metrics; a correlation with what is constant counts as 0."""
         gold, found = self._numbers(examples, predictions)
         return {name: _metric(name, gold, found) for name in self.scored}
 
-    def statistic(self, examples: Many[TextExample], predictions: Predictions) -> Statistic:
+    def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
         gold, found = self._numbers(examples, predictions)
         return lambda indices: _metric(self.metric, gold[indices], found[indices])
 
     # -> (n,) (n,)
-    def _numbers(
-        self, examples: Many[TextExample], predictions: Predictions
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _numbers(self, examples: Examples, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
         """Turn expected and predicted answers into numbers; of two classes the second is the positive one."""
         self.require_labels(examples)
         gold = [example.label for example in examples]
@@ -182,9 +174,7 @@ class Sentences(Task):
         place = {name: number for number, name in enumerate(names)}
         return np.array([place[name] for name in gold]), np.array([place[name] for name in found])
 
-    def write(
-        self, folder: Path, split: str, examples: Many[TextExample], predictions: Predictions
-    ) -> list[Path]:
+    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write a table of ids, answers and texts, where tabs, line ends and quotation marks are quoted."""
         answers = [p["value"] if self.kind == "regress" else p["label"] for p in predictions]
         rows = [("id", "prediction", *self.asked(examples[0]))] if examples else []
@@ -193,24 +183,22 @@ class Sentences(Task):
         atomic_text(path, "".join("\t".join(map(_cell, row)) + "\n" for row in rows))
         return [path]
 
-    def mistakes(self, examples: Many[TextExample], predictions: Predictions) -> list[Mistake]:
-        """Wrong classes, the one whose right class was the least likely first; numbers by their error."""
-        found = []
+    def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
+        """Wrong classes are the worse the less likely their right class was; numbers by their error."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             text = "\n".join(filter(None, (example.first, example.second)))
             if self.kind == "regress":
                 expected, said = float(example.label), prediction["value"]
-                found.append(Mistake(text, f"{expected:g}", f"{said:.3f}", abs(expected - said), number))
+                yield Mistake(text, f"{expected:g}", f"{said:.3f}", abs(expected - said), number)
             elif prediction["label"] != example.label:
                 chance = max(prediction["probabilities"].get(example.label, 0.0), 1e-300)
-                found.append(Mistake(text, example.label, prediction["label"], -math.log(chance), number))
-        return sorted(found, key=lambda mistake: -mistake.badness)
+                yield Mistake(text, example.label, prediction["label"], -math.log(chance), number)
 
     def as_read(self, mistake: Mistake, example: TextExample, tokenizer: Any, max_length: int) -> Mistake:
         texts = with_marks(tokenizer, max_length, example.first, example.second)
         return mistake._replace(text="\n".join(texts))
 
-    def classes(self, examples: Many[TextExample], predictions: Predictions) -> Classes | None:
+    def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
         if self.kind == "regress":
             return None
         return [example.label for example in examples], [one["label"] for one in predictions]
@@ -230,22 +218,13 @@ class Glue(Sentences):
             return pairs.read(self.stand_in, data, split)
         return glue.read(self.name, data, split)
 
-    def write(
-        self, folder: Path, split: str, examples: Many[TextExample], predictions: Predictions
-    ) -> list[Path]:
+    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write the file that GLUE's server takes."""
         return [submissions.write(folder, self.name, split, examples, predictions)]
 
 
 class OwnTexts(Sentences):
-    """A table of one's own: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder.
-
-    Parameters
-    ----------
-    name : "classify" or "regress".
-    title : a line for people.
-    columns : arguments of `tables.read_texts`.
-    """
+    """A table of one's own: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder."""
 
     refuses_blanks = True
 
@@ -298,5 +277,5 @@ def _chosen(scores: np.ndarray, labels: Labels) -> dict[str, Any]:
 
 # gold (n,)  found (n,)
 def _metric(name: str, gold: np.ndarray, found: np.ndarray) -> float:
-    value = float(METRICS[name](gold, found))
+    value = float(getattr(metrics, name)(gold, found))
     return value if math.isfinite(value) else 0.0

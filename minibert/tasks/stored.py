@@ -37,13 +37,7 @@ class Stored:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read it.
-
-        Raises
-        ------
-        InputError
-            When the folder has none, or none that can be read.
-        """
+        """Read it; raise InputError when the folder has none, or none that can be read."""
         path = folder / cls.FILE
         try:
             fields = read_json(path, advice=cls.AGAIN)
@@ -55,9 +49,10 @@ class Stored:
             raise InputError(
                 f"{folder} holds no fine-tuned model ({cls.FILE} is missing); {advice}."
             ) from error
-        wrong = misfit_of(cls, fields)
-        stored = None if wrong else cls(**fields | {"labels": tuple(fields["labels"])})
-        if wrong := wrong or stored._wrong():
+        if not (wrong := misfit_of(cls, fields)):
+            stored = cls(**fields | {"labels": tuple(fields["labels"])})
+            wrong = stored._wrong()
+        if wrong:
             raise InputError(f"{path} can't be read: {wrong}; {cls.AGAIN}.")
         return stored
 
@@ -68,7 +63,7 @@ class Stored:
         if self.max_length < 4:
             return f"'max_length' is {self.max_length}, expected at least 4"
         try:
-            task = registry.create(self.task, dict(self.columns))
+            task = registry.create(self.task, dict(vars(self)["columns"]))
         except InputError as error:
             return str(error).rstrip(".")
         if KINDS[task.kind].outputs is None and not self.labels:

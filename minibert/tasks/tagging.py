@@ -24,7 +24,7 @@ from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks.contexts import longest_word, windows
 from minibert.tasks.own_files import check_columns, read_own
-from minibert.tasks.task import Classes, Labels, Mistake, Outputs, Predictions, Task, Tuned
+from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned
 
 # What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.
 FILES = {
@@ -49,7 +49,6 @@ class Tagging(Task):
     Parameters
     ----------
     name : as the command line has it; "tag" reads one's own files, any other CoNLL-2003's.
-    columns : of one's own files.
     by_document : show each sentence with its neighbours in the document; else by itself.
     """
 
@@ -80,7 +79,7 @@ class Tagging(Task):
             )
         return ner.read(found[0])
 
-    def labels(self, examples: Many[TaggedSentence]) -> Labels:
+    def labels(self, examples: Examples) -> Labels:
         """O, then the others in the order of the alphabet; of every type of entity B- and I- both."""
         tags = {tag for example in examples for tag in _tags_of(example)}
         if not tags:
@@ -104,15 +103,31 @@ class Tagging(Task):
             When `training` and a tag is missing or is none of `labels`.
         """
         numbers = {label: number for number, label in enumerate(labels)}
-        before = 0
-        for sentences in self._documents(examples):
+        before, room = 0, max_length - 2
+        for _, together in groupby(enumerate(examples), self._document):
+            sentences = [sentence for _, sentence in together]
             tags = _numbered(sentences, numbers, before, training)
-            ends = np.cumsum([len(sentence.words) for sentence in sentences])
-            for feature in _features(sentences, ends, tags, tokenizer, max_length, training):
-                yield feature._replace(example=before + feature.example)
+            ends = np.cumsum([len(sentence.words) for sentence in sentences])  # (m,)
+            words = [word for sentence in sentences for word in sentence.words]
+            encoded = tokenizer.encode_batch(words, add_special_tokens=False, threads=1)
+            pieces = np.minimum(np.diff(encoded.cu_seqlens), longest_word(room))  # (n,)
+            for begin, end, first, last in windows(pieces, ends, room):
+                places = np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1
+                rows = np.where(pieces[first:last], places[first - begin : last - begin], NOTHING)
+                own: Any = None if tags is None else tags[first:last]
+                if training:
+                    own, rows = own[rows != NOTHING], rows[rows != NOTHING]
+                    if not len(rows):
+                        continue
+                starts = encoded.cu_seqlens[begin:end]
+                inside = [encoded.ids[s : s + n] for s, n in zip(starts, pieces[begin:end], strict=True)]
+                ids = np.concatenate([[tokenizer.cls_id], *inside, [tokenizer.sep_id]]).astype(np.int32)
+                sequence = Sequence(ids, np.zeros(len(ids), np.int32))
+                example = before + int(np.searchsorted(ends, first, side="right"))
+                yield Feature((sequence,), own, rows.astype(np.int32), example)
             before += len(sentences)
 
-    def warn_unknown(self, examples: Many[TaggedSentence], labels: Labels) -> None:
+    def warn_unknown(self, examples: Examples, labels: Labels) -> None:
         """Which tags were never learnt, how often they are there, and where first."""
         places = [
             (tag, number)
@@ -131,16 +146,12 @@ class Tagging(Task):
                 stacklevel=3,
             )
 
-    def _documents(self, examples: Iterable[TaggedSentence]) -> Iterator[list[TaggedSentence]]:
-        """Yield what belongs together: the sentences of a document, or each one by itself."""
-        if self.by_document:
-            for _, sentences in groupby(examples, key=lambda example: example.document):
-                yield list(sentences)
-        else:
-            yield from ([example] for example in examples)
+    def _document(self, numbered: tuple[int, TaggedSentence]) -> int:
+        """Return what tells sentences that belong together from others: their document, or its number."""
+        return numbered[1].document if self.by_document else numbered[0]
 
     def predict(
-        self, examples: Many[TaggedSentence], features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[list[str]]:
         """Choose the likeliest tag of every word; O for a word that the model can't see."""
         bounds = sentence_bounds(examples)
@@ -150,7 +161,7 @@ class Tagging(Task):
         scores = np.concatenate([np.empty((0, len(labels))), *outputs])
         return predicted_tags(scores, rows != NOTHING, bounds, labels)
 
-    def score(self, examples: Many[TaggedSentence], predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Of whole entities f1, precision and recall, in all and by type; of words, accuracy.
 
         A tag that is not of an entity counts as an entity of one word: F1 of such tags is that of all but O,
@@ -160,14 +171,12 @@ class Tagging(Task):
         scores = {name: found[name] / 100 for name in ("f1", "precision", "recall", "accuracy")}
         return scores | {f"f1_{kind}": one["f1"] / 100 for kind, one in found["types"].items()}
 
-    def statistic(self, examples: Many[TaggedSentence], predictions: Predictions) -> Statistic:
+    def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
         """F1 over some sentences."""
         counts = entities.sentence_counts(*_comparable(examples, predictions))
         return lambda indices: entities.f1_of(counts[indices]) / 100
 
-    def write(
-        self, folder: Path, split: str, examples: Many[TaggedSentence], predictions: Predictions
-    ) -> list[Path]:
+    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Columns as conlleval reads them: word, true tag where it is known, predicted tag."""
         path = Path(folder) / f"{split}_predictions.conll"
         lines = []
@@ -181,18 +190,16 @@ class Tagging(Task):
     def asked(self, example: TaggedSentence) -> dict[str, list[str]]:
         return {"words": list(example.words)} if self.name == "tag" else {}
 
-    def mistakes(self, examples: Many[TaggedSentence], predictions: Predictions) -> list[Mistake]:
-        """Sentences with entities missed, made up or cut wrongly, those with most of them first."""
+    def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
+        """Sentences are the worse the more entities were missed, made up or cut wrongly in them."""
         gold, predicted = _comparable(examples, predictions)
-        found = []
         for number, (example, *tags) in enumerate(zip(examples, gold, predicted, strict=True)):
             sides = [entities.chunks(one) for one in tags]
             if wrong := set(sides[0]) ^ set(sides[1]):
-                shown = (entities_text(example.words, chunks) for chunks in sides)
-                found.append(Mistake(" ".join(example.words), *shown, float(len(wrong)), number))
-        return sorted(found, key=lambda mistake: -mistake.badness)
+                expected, said = (entities_text(example.words, chunks) for chunks in sides)
+                yield Mistake(" ".join(example.words), expected, said, float(len(wrong)), number)
 
-    def classes(self, examples: Many[TaggedSentence], predictions: Predictions) -> Classes:
+    def classes(self, examples: Examples, predictions: Predictions) -> Classes:
         """Return the types of all words, without B- and I-."""
         gold, found = (
             [tag.partition("-")[2] or tag for tags in side for tag in tags]
@@ -201,7 +208,7 @@ class Tagging(Task):
         return gold, found
 
 
-def sentence_bounds(examples: Many[TaggedSentence]) -> np.ndarray:
+def sentence_bounds(examples: Examples) -> np.ndarray:
     """(S+1,) number of words before each sentence, and of all."""
     return np.concatenate([[0], np.cumsum([len(one.words) for one in examples], dtype=np.int64)])
 
@@ -216,14 +223,8 @@ def predicted_tags(
     return [tags[begin:end] for begin, end in pairwise(bounds.tolist())]
 
 
-def tag_numbers(examples: Many[TaggedSentence], labels: Many[str]) -> np.ndarray:
-    """(T,) int32 the tags of all words as numbers of labels.
-
-    Raises
-    ------
-    InputError
-        When a sentence has no tags, or one that is no label.
-    """
+def tag_numbers(examples: Examples, labels: Many[str]) -> np.ndarray:
+    """(T,) int32 the tags of all words as numbers of labels; InputError where one is no label, or missing."""
     return _numbered(examples, {label: number for number, label in enumerate(labels)}, 0, training=True)
 
 
@@ -241,7 +242,7 @@ def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     return example.tags
 
 
-def _comparable(examples: Many[TaggedSentence], predictions: Predictions) -> list[list[Many[str]]]:
+def _comparable(examples: Examples, predictions: Predictions) -> list[list[Many[str]]]:
     """Return true and predicted tags; those of parts of speech and the like as entities of one word each.
 
     Each tag is looked at by itself: one in dev that is like no other changes nothing for those.
@@ -261,7 +262,7 @@ def _tells_entity(tag: str) -> bool:
 # -> (words of all sentences,)
 def _numbered(
     sentences: Many[TaggedSentence], numbers: Mapping[str, int], before: int, training: bool
-) -> np.ndarray | None:
+) -> Any:
     """Turn the tags into numbers; None where one is not known and need not be. Errors count from `before`."""
     if not training and any(sentence.tags is None for sentence in sentences):
         return None
@@ -275,35 +276,3 @@ def _numbered(
             f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
         )
     return None
-
-
-# ends (m,)  tags (n,)
-def _features(
-    sentences: Many[TaggedSentence],
-    ends: np.ndarray,
-    tags: np.ndarray | None,
-    tokenizer: Any,
-    max_length: int,
-    training: bool,
-) -> Iterator[Feature]:
-    """Yield the windows over one document; `example` counts its sentences."""
-    room = max_length - 2
-    words = [word for sentence in sentences for word in sentence.words]
-    if not words:
-        return
-    encoded = tokenizer.encode_batch(words, add_special_tokens=False, threads=1)
-    pieces = np.minimum(np.diff(encoded.cu_seqlens), longest_word(room))
-    for begin, end, first, last in windows(pieces, ends, room):
-        places = np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1
-        rows = np.where(pieces[first:last], places[first - begin : last - begin], NOTHING)
-        own = None if tags is None else tags[first:last]
-        if training:
-            own, rows = own[rows != NOTHING], rows[rows != NOTHING]
-            if not len(rows):
-                continue
-        starts = encoded.cu_seqlens[begin:end]
-        inside = [encoded.ids[s : s + n] for s, n in zip(starts, pieces[begin:end], strict=True)]
-        ids = np.concatenate([[tokenizer.cls_id], *inside, [tokenizer.sep_id]]).astype(np.int32)
-        sequence = Sequence(ids, np.zeros(len(ids), np.int32))
-        example = int(np.searchsorted(ends, first, side="right"))
-        yield Feature((sequence,), own, rows.astype(np.int32), example)

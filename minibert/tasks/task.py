@@ -7,7 +7,7 @@ reports treats all tasks alike.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,6 +22,7 @@ from minibert.model.params import Head
 
 SPLITS = ("train", "dev", "test")
 Labels: TypeAlias = tuple[str, ...]  # of classes or tags in the order of the outputs; () without classes
+Examples: TypeAlias = Sequence[Any]  # what a task reads: `TextExample`, `Question` and the like
 Features: TypeAlias = Sequence[Feature]  # that can be asked for by number
 Outputs: TypeAlias = Sequence[Array]  # scores of each feature
 Tuned: TypeAlias = dict[str, float]  # chosen on dev and kept with the model, such as a threshold
@@ -55,6 +56,7 @@ class Task(ABC):
     metric: str  # the key of `score` that models are chosen by; larger is better
     title: str  # a line for people
     max_length: int = 128  # longest sequence by default, [CLS] and [SEP] included
+    pair: bool | None = None  # whether a text is asked about with another one; None: where the data has one
     command: str = "predict"  # of minibert that asks such a model
     label_field: str = "label"  # of an example: what is expected of it, None where that is not known
     skips_unlabelled: bool = False  # whether examples without labels are left out where the others are scored
@@ -69,7 +71,7 @@ class Task(ABC):
             When the file is missing or is not one of this task.
         """
 
-    def labels(self, examples: Sequence[Any]) -> Labels:
+    def labels(self, examples: Examples) -> Labels:
         """Names of the classes or tags in the order of the outputs; () where outputs are not classes."""
         return ()
 
@@ -89,11 +91,11 @@ class Task(ABC):
         training : the label has to be known; examples that teach nothing may be left out.
         """
 
-    def warn_unknown(self, examples: Sequence[Any], labels: Labels) -> None:
+    def warn_unknown(self, examples: Examples, labels: Labels) -> None:
         """Warn of examples whose label is none of the model's; most tasks refuse such examples instead."""
         return
 
-    def warn_rare(self, train: Sequence[Any], dev: Sequence[Any], labels: Labels) -> None:
+    def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
         """Warn of classes of texts with too few examples to be learnt or measured."""
         return
 
@@ -101,7 +103,7 @@ class Task(ABC):
         """Whether the label of an example is known."""
         return getattr(example, self.label_field) is not None
 
-    def require_labels(self, examples: Sequence[Any]) -> None:
+    def require_labels(self, examples: Examples) -> None:
         """Raise InputError when there is an example without a label to compare its prediction with."""
         for example in examples:
             if example.label is None:
@@ -109,33 +111,35 @@ class Task(ABC):
                     f"Example {example.id} has no label to score against; choose a labelled split."
                 )
 
-    def tune(self, examples: Sequence[Any], features: Any, outputs: Outputs) -> Tuned:
+    def tune(self, examples: Examples, features: Any, outputs: Outputs) -> Tuned:
         """Choose on dev what is kept with the model, such as the threshold of "no answer"."""
         return {}
 
     @abstractmethod
     def predict(
-        self, examples: Sequence[Any], features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[Any]:
         """Make a prediction of every example."""
 
     @abstractmethod
-    def score(self, examples: Sequence[Any], predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Compute the official metrics, as fractions of one where they are percentages of something."""
 
     @abstractmethod
-    def statistic(self, examples: Sequence[Any], predictions: Predictions) -> Statistic:
+    def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
         """Return the metric as a function of numbers of examples, repeated ones included, for a bootstrap."""
 
     @abstractmethod
-    def write(
-        self, folder: Path, split: str, examples: Sequence[Any], predictions: Predictions
-    ) -> list[Path]:
+    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write the task's official files; return their paths."""
 
-    @abstractmethod
-    def mistakes(self, examples: Sequence[Any], predictions: Predictions) -> list[Mistake]:
+    def mistakes(self, examples: Examples, predictions: Predictions) -> list[Mistake]:
         """Every wrong prediction, the worst first."""
+        return sorted(self._mistakes(examples, predictions), key=lambda mistake: -mistake.badness)
+
+    @abstractmethod
+    def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
+        """Yield every wrong prediction."""
 
     def asked(self, example: Any) -> dict[str, Any]:
         """Return what stands beside the prediction in JSON: the texts of a table of one's own, by role."""
@@ -145,6 +149,6 @@ class Task(ABC):
         """Mark in a mistake where the model stopped reading; for tasks whose texts are cut."""
         return mistake
 
-    def classes(self, examples: Sequence[Any], predictions: Predictions) -> Classes | None:
+    def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
         """Return expected and predicted classes for a confusion matrix; None where there is none."""
         return None

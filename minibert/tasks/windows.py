@@ -8,7 +8,7 @@ paragraphs stand end to end, a window is two numbers, and a `Feature` is made wh
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence as Many
+from collections.abc import Iterable, Sequence as Many
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -65,7 +65,8 @@ class Windows(Many[Feature]):
             whole_number(name, value, 1)
         parts, cut, skipped = [], [], []
         n_questions = n_paragraphs = 0
-        for block in _blocks(questions):
+        source = iter(questions)
+        while block := list(islice(source, BLOCK)):
             part, too_long = _encode(block, tokenizer, training=training, **sizes)
             cut += [block[number].id for number in too_long]
             skipped += [block[number].id for number in np.flatnonzero(part.n_windows == 0)]
@@ -93,7 +94,7 @@ class Windows(Many[Feature]):
     def __len__(self) -> int:
         return len(self.example)
 
-    def __getitem__(self, number: int) -> Feature:
+    def __getitem__(self, number: Any) -> Any:
         if not -len(self) <= number < len(self):
             raise IndexError(f"number={number} is not one of the {len(self)} windows.")
         number %= len(self)
@@ -247,13 +248,6 @@ def _characters(question: Question) -> tuple[int, int]:
         if text and begin >= 0 and question.context.startswith(text, begin):
             return begin, begin + len(text)
     return UNKNOWN, UNKNOWN
-
-
-def _blocks(questions: Iterable[Question]) -> Iterator[list[Question]]:
-    """Yield lists of consecutive questions."""
-    source = iter(questions)
-    while block := list(islice(source, BLOCK)):
-        yield block
 
 
 def _compact(values: np.ndarray) -> np.ndarray:

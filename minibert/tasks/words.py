@@ -95,16 +95,12 @@ def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
         outputs = model.outputs(features)
         tags = model.task.predict(examples, features, outputs, model.labels, model.tuned)
         for text, places, own in zip(group, spans, tags, strict=True):
-            yield _told(text, places, own, all(map(is_entity_tag, model.labels)))
-
-
-def _told(text: str, places: list[Span], tags: list[str], of_entities: bool) -> dict[str, Any]:
-    words = [
-        {"word": text[begin:end], "tag": tag, "begin": begin, "end": end}
-        for (begin, end), tag in zip(places, tags, strict=True)
-    ]
-    entities = []
-    for kind, first, last in chunks(tags) if of_entities else ():
-        begin, end = places[first][0], places[last - 1][1]
-        entities.append({"type": kind, "text": text[begin:end], "begin": begin, "end": end})
-    return {"text": text, "words": words, "entities": entities}
+            words = [
+                {"word": text[begin:end], "tag": tag, "begin": begin, "end": end}
+                for (begin, end), tag in zip(places, own, strict=True)
+            ]
+            entities = []
+            for kind, first, last in chunks(own) if all(map(is_entity_tag, model.labels)) else ():
+                begin, end = places[first][0], places[last - 1][1]
+                entities.append({"type": kind, "text": text[begin:end], "begin": begin, "end": end})
+            yield {"text": text, "words": words, "entities": entities}

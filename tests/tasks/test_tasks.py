@@ -22,7 +22,7 @@ from minibert.model.batch import Feature, Sequence, TaskBatch
 from minibert.model.flops import step_operations, task_operations
 from minibert.model.params import Head, initialise
 from minibert.ops import Ops
-from minibert.reports.results import metric_text
+from minibert.reports.results import metric_name, metric_number
 from minibert.tasks import batches, registry, submissions
 from minibert.tasks.batches import batch_outputs
 from minibert.tasks.choices import Choices
@@ -597,9 +597,9 @@ def test_blank_sentences_of_official_files_are_told_of(model, tmp_path, tokenize
 
 
 def test_figures_read_as_percentages_unless_they_are_counts():
-    assert metric_text("accuracy", 0.91284) == "accuracy 91.28"
-    assert metric_text("total", 11873.0) == "total 11,873"
-    assert metric_text("best_f1_thresh", -2.5) == "best f1 thresh -2.5"
+    found = {"accuracy": 0.91284, "total": 11873.0, "best_f1_thresh": -2.5}
+    shown = [f"{metric_name(name)} {metric_number(name, value)}" for name, value in found.items()]
+    assert shown == ["accuracy 91.28", "total 11,873", "best f1 thresh -2.5"]
 
 
 def test_every_name_of_the_registry_makes_a_task_with_that_name():
