@@ -125,7 +125,10 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
 
 
 def load_report(folder: Path) -> dict[str, Any] | None:
-    """Return the report of a finished run, with paths to where it is now; None where it is not finished."""
+    """Return the report of a finished run, with paths to where it is now; None where it is not finished.
+
+    Raise InputError when it is damaged.
+    """
     try:
         report = read_json(folder / REPORT, FIELDS, ADVICE)
     except MissingFile:

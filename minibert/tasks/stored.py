@@ -63,7 +63,7 @@ class Stored:
         if self.max_length < 4:
             return f"'max_length' is {self.max_length}, expected at least 4"
         try:
-            task = registry.create(self.task, dict(vars(self)["columns"]))
+            task = registry.create(self.task, dict(vars(self)["columns"]))  # which every subclass has
         except InputError as error:
             return str(error).rstrip(".")
         if KINDS[task.kind].outputs is None and not self.labels:
