@@ -14,7 +14,6 @@ from pathlib import Path
 FILES = (
     "UnicodeData SpecialCasing DerivedCoreProperties CompositionExclusions DerivedNormalizationProps".split()
 )
-CATEGORIES = ("Cc", "Cf", "Cn", "Co", "Cs", "Mn", "P", "Zs", "Zl", "Zp")
 N_CODES = 0x110000
 
 HEAD = """\
@@ -23,15 +22,29 @@ HEAD = """\
 # {files}.
 #
 # After "@ NAME" stand code points, in hexadecimal: one, a range FIRST-LAST, or every other one FIRST-LAST/2.
-#   Cc Cf Cn Co Cs Mn P Zs Zl Zp     General_Category; P is all of Pc Pd Pe Pf Pi Po Ps
-#   Cased Case_Ignorable             the properties of these names
+#   Flag NUMBER                      what has the flag of this number, as unicode.h and unicode.py name them;
+#                                    follows from General_Category, Cased, Case_Ignorable, what Google's code
+#                                    lists, and the sections below
 #   Combining_Class CODES=CLASS      Canonical_Combining_Class where it is not 0, in decimal
 #   Lowercase CODES=FIRST+...        full lower-casing without context or language; the images of a range go
 #                                    up with it
-#   Decomposition CODE=FIRST+...     canonical decomposition, one step; Hangul has a formula
-#   Composition_Exclusion            decompositions that are never put together again, and that nothing else
-#                                    in this table excludes
+#   Decomposition CODE=FIRST+...     full canonical decomposition; Hangul has a formula
+#   Composition CODE=FIRST+SECOND    what two characters are put together to; Hangul has a formula
 """
+
+# Ideographs that Google's code sets between spaces; Hangul, Hiragana and Katakana are written as words.
+IDEOGRAPHS = (
+    range(0x4E00, 0xA000),
+    range(0x3400, 0x4DC0),
+    range(0x20000, 0x2A6E0),
+    range(0x2A700, 0x2B740),
+    range(0x2B740, 0x2B820),
+    range(0x2B820, 0x2CEB0),
+    range(0xF900, 0xFB00),
+    range(0x2F800, 0x2FA20),
+)
+LATE_IDEOGRAPHS = range(0x2B820, 0x2B920)
+SYLLABLES, VOWELS, TRAILING = range(0xAC00, 0xD7A4), range(0x1161, 0x1176), range(0x11A8, 0x11C3)  # of Hangul
 
 LICENCE = """\
 COPYRIGHT AND PERMISSION NOTICE
@@ -78,24 +91,64 @@ def make_table(folder: Path) -> tuple[str, str]:
     exclusions = {int(row[0], 16) for row in rows["CompositionExclusions"]}
     check_exclusions(rows["DerivedNormalizationProps"], decompositions, combining, exclusions)
 
-    sections = {
-        name: ranges(code for code, category in enumerate(categories) if category.startswith(name))
-        for name in CATEGORIES
+    properties = {
+        name: {code for row in rows["DerivedCoreProperties"] if row[1] == name for code in span_of(row[0])}
+        for name in ("Cased", "Case_Ignorable")
     }
-    for name in ("Cased", "Case_Ignorable"):
-        rows_of_name = (row[0] for row in rows["DerivedCoreProperties"] if row[1] == name)
-        sections[name] = ranges(sorted(code for span in rows_of_name for code in span_of(span)))
+    return version, table_of(version, categories, properties, combining, lower, decompositions, exclusions)
+
+
+def table_of(version, categories, properties, combining, lower, steps, exclusions) -> str:
+    """The table made of the facts; `steps` are decompositions by one step."""
+    decompositions = {code: decomposed([code], steps) for code in steps}
+    compositions = {
+        code: to
+        for code, to in steps.items()
+        if code not in exclusions and len(to) == 2 and code not in combining and to[0] not in combining
+    }
+    of_category = defaultdict(set)
+    for code, category in enumerate(categories):
+        of_category["P" if category[0] == "P" else category].add(code)
+    ends = {0x09, 0x0A, 0x0D}
+    composing = {to[1] for to in compositions.values()} | {*VOWELS, *TRAILING}
+    starters = {
+        code
+        for code in range(N_CODES)
+        if not {code, decompositions.get(code, [code])[0]} & (combining.keys() | composing)
+    }
+    flagged = (
+        of_category["Cc"] - ends | of_category["Cf"] | {0xFFFD},
+        ends | of_category["Zs"] | of_category["Zl"] | of_category["Zp"],
+        of_category["P"] | {code for code in range(0x21, 0x7F) if not chr(code).isalnum()},
+        of_category["Mn"],
+        {code for block in IDEOGRAPHS for code in block},
+        LATE_IDEOGRAPHS,
+        of_category["Co"],
+        of_category["Cn"],
+        of_category["Cs"],
+        properties["Cased"],
+        properties["Case_Ignorable"],
+        starters,
+        starters - (decompositions.keys() - compositions.keys()),
+        lower,
+        decompositions.keys() | {*SYLLABLES},
+    )
+    sections = {f"Flag {1 << bit}": ranges(sorted(codes)) for bit, codes in enumerate(flagged)}
     sections["Combining_Class"] = combining_ranges(combining)
     sections["Lowercase"] = lower_ranges(lower)
-    sections["Decomposition"] = [f"{code:04X}={join(to)}" for code, to in sorted(decompositions.items())]
-    sections["Composition_Exclusion"] = ranges(sorted(exclusions))
+    for name, all_of_them in {"Decomposition": decompositions, "Composition": compositions}.items():
+        sections[name] = [f"{code:04X}={join(to)}" for code, to in sorted(all_of_them.items())]
 
-    files = " ".join(FILES)
     licence = textwrap.indent(LICENCE, "# ").replace("\n\n", "\n#\n")
-    text = HEAD.format(version=version, files=files) + f"#\n{licence}"
+    text = HEAD.format(version=version, files=" ".join(FILES)) + f"#\n{licence}"
     for name, items in sections.items():
         text += f"\n@ {name}\n" + textwrap.fill(" ".join(items), 110, break_on_hyphens=False) + "\n"
-    return version, text
+    return text
+
+
+def decomposed(codes: list[int], steps: dict[int, list[int]]) -> list[int]:
+    """Code points decomposed as far as it goes."""
+    return [last for code in codes for last in (decomposed(steps[code], steps) if code in steps else [code])]
 
 
 def read(path: Path) -> list[list[str]]:
@@ -127,7 +180,7 @@ def read_unicode_data(rows):
 
 
 def check_exclusions(rows, decompositions, combining, exclusions) -> None:
-    """The readers derive Full_Composition_Exclusion and NFC_Quick_Check; that must give the official ones."""
+    """`table_of` derives Full_Composition_Exclusion and NFC_Quick_Check; that must give the official ones."""
     official = defaultdict(set)
     for span, name, *value in rows:
         official[name, *value].update(span_of(span))

@@ -1,8 +1,8 @@
 """From raw text to words: cleaning, Chinese characters, lower-casing, accents, punctuation.
 
 The rules are those of `BasicTokenizer` in Google's `tokenization.py` (Devlin et al. 2018, released code); the
-differences of Hugging Face's two tokenizers have a name each. They stand here twice: `tokenize` does a whole
-text at once, by tables; `align` goes character by character and remembers where each comes from.
+differences of Hugging Face's two tokenizers have a name each. `align` goes character by character and
+remembers where each comes from; `tokenize` remembers what becomes of each, and translates whole texts.
 """
 
 import re
@@ -116,65 +116,24 @@ class BasicTokenizer:
         self.never_split = kept
         self._kept = frozenset(kept)
         self._final_sigma = compat != "hf-fast"
+        # Of these flags, an ideograph that is a word of its own has the first alone.
+        self._apart = unicode.IDEOGRAPH * self.tokenize_chinese_chars
+        if compat == "hf-fast":
+            self._apart |= unicode.LATE_IDEOGRAPH
         # NFD takes back what NFC did before it; only words to be kept are seen in between.
         self._composes = compat == "hf-slow" and bool(kept or not self.strip_accents)
-        self._cleaned = unicode.CharacterTable(self._clean)
-        self._split = unicode.CharacterTable(self._strip_and_split)
-        self._whole = unicode.CharacterTable(self._normalise)
+        self._whole = unicode.CharacterTable(self._within_a_word)
 
     def tokenize(self, text: str) -> list[str]:
         """Return the words of `text`, none of them empty, each punctuation mark a word of its own."""
-        if self._kept:
-            text = text.translate(self._cleaned)
-            chunks = (unicode.nfc(text) if self._composes else text).split()
-            return [
-                word
-                for chunk in chunks
-                for word in ([chunk] if chunk in self._kept else self._words_of(chunk))
-            ]
-        if self._composes and not text.isascii():
-            text = unicode.nfc(text.translate(self._cleaned))
-        return self._words_of(text)
+        is_ascii = text.isascii()
+        if self._kept or not is_ascii and (self._composes or _looks_at_neighbours().search(text)):
+            return [word.text for word in self.align(text)]
+        return text.translate(self._whole).split()  # each step looks at one character only
 
-    def _words_of(self, text: str) -> list[str]:
-        """Do all steps at once where each looks at one character only, else one after the other."""
-        if not text.isascii() and _looks_at_neighbours().search(text):
-            text = text.translate(self._cleaned)
-            # Google works word by word; no step looks across a space, so the whole text at once is the same.
-            if self.lower_case:
-                text = unicode.lower(text, final_sigma=self._final_sigma)
-            if self.strip_accents:
-                text = unicode.nfd(text)
-            return text.translate(self._split).split()
-        return text.translate(self._whole).split()
-
-    def _normalise(self, character: str) -> str:
-        """Return what becomes of a character if its neighbours don't matter."""
-        text = self._clean(character)
-        if self.lower_case:
-            text = "".join(map(unicode.lower_character, text))
-        if self.strip_accents:
-            text = unicode.nfd(text)
-        return "".join(map(self._strip_and_split, text))
-
-    def _clean(self, character: str) -> str:
-        """Drop what is no text; make tab, line ends and every space a space; set an ideograph apart."""
-        flags = unicode.flags(ord(character))
-        if flags & _DELETED[self.compat]:
-            return ""
-        if flags & unicode.SPACE:
-            return " "
-        return f" {character} " if self._stands_alone(flags) else character
-
-    def _stands_alone(self, flags: int) -> bool:
-        late = self.compat == "hf-fast" and flags & unicode.LATE_IDEOGRAPH
-        return bool(self.tokenize_chinese_chars and flags & unicode.IDEOGRAPH and not late)
-
-    def _strip_and_split(self, character: str) -> str:
-        """Put spaces around a punctuation mark; drop what is left of an accent after NFD."""
-        if self.strip_accents and unicode.flags(ord(character)) & unicode.NONSPACING:
-            return ""
-        return f" {character} " if is_punctuation(character) else character
+    def _within_a_word(self, character: str) -> str:
+        """Return what stands for a character between two letters: nothing, others, spaces around it."""
+        return " ".join(word.text for word in self.align(f"a{character}b"))[1:-1]
 
     def align(self, text: str) -> list[Word]:
         """Tokenize with the source of every character: readable, and what offsets are checked against.
@@ -206,7 +165,7 @@ class BasicTokenizer:
                 continue
             if flags & unicode.SPACE:
                 chunks.append([])
-            elif self._stands_alone(flags):
+            elif flags & self._apart == unicode.IDEOGRAPH:
                 chunks += [[_Placed(character, at, at + 1)], []]
             else:
                 chunks[-1].append(_Placed(character, at, at + 1))
@@ -214,13 +173,8 @@ class BasicTokenizer:
 
     def _lower(self, chunk: list[_Placed]) -> list[_Placed]:
         text = _spell(chunk)
-        lowered = []
-        for at, placed in enumerate(chunk):
-            if text[at] == "Σ" and self._final_sigma and unicode.ends_word(text, at):
-                lowered.append(placed._replace(character="ς"))
-            else:
-                lowered += _expand(placed, unicode.lower_character(text[at]))
-        return lowered
+        lowered = (unicode.lower_at(text, at, self._final_sigma) for at in range(len(text)))
+        return [part for pair in zip(chunk, lowered, strict=True) for part in _expand(*pair)]
 
 
 def _switch(name: str, value: bool) -> bool:
@@ -288,7 +242,7 @@ def _split_at_punctuation(chunk: list[_Placed]) -> list[list[_Placed]]:
 
 
 def _expand(source: _Placed, characters: str) -> list[_Placed]:
-    return [source._replace(character=character) for character in characters]
+    return [_Placed(character, source.begin, source.end) for character in characters]
 
 
 def _spell(chunk: list[_Placed]) -> str:

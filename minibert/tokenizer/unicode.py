@@ -9,7 +9,9 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
+from itertools import accumulate, groupby
+from operator import xor
 from pathlib import Path
 
 UNICODE_VERSION = "15.0.0"
@@ -32,29 +34,14 @@ INERT = 4096  # a segment start that NFC leaves as it is
 LOWERS = 8192  # has another lower case
 DECOMPOSES = 16384  # NFD changes it
 
-# Ideographs stand between spaces; Hangul, Hiragana and Katakana do not: they are written as words.
-_IDEOGRAPHS = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
-)
-_LATE_IDEOGRAPHS = ((0x2B820, 0x2B91F),)
-
 # Hangul syllables are computed: 19 leading consonants, 21 vowels, 27 trailing consonants or none.
 _SYLLABLES, _LEADING, _VOWELS, _TRAILING = 0xAC00, 0x1100, 0x1161, 0x11A7
 _N_LEADING, _N_VOWELS, _N_TRAILING = 19, 21, 28
 _N_SYLLABLES = _N_LEADING * _N_VOWELS * _N_TRAILING
 
-_Ranges = list[tuple[int, int]]
-
 
 class UnicodeData:
-    """The table as the functions below use it, and `unicode_tables.py` does.
+    """Read the table as the functions below use it, and `unicode_tables.py` does.
 
     Attributes
     ----------
@@ -65,7 +52,7 @@ class UnicodeData:
     compositions : two characters -> the one they are put together to, without Hangul.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         sections = _read(TABLE)
         self.combining = {
             code: int(value)
@@ -77,53 +64,15 @@ class UnicodeData:
             image = _spell(value)
             for code in range(first, last + 1, step):
                 self.lower[code] = image if code == first else chr(ord(image) + code - first)
-        pairs = {code: _spell(value) for code, _, _, value in sections["Decomposition"]}
-        self.decompositions = {code: _decompose_fully(chr(code), pairs) for code in pairs}
-        excluded = {
-            code for first, last, *_ in sections["Composition_Exclusion"] for code in range(first, last + 1)
-        }
-        self.compositions = {
-            pair: chr(code)
-            for code, pair in pairs.items()
-            if code not in excluded
-            and len(pair) == 2
-            and code not in self.combining
-            and ord(pair[0]) not in self.combining
-        }
-        self.starts, self.flags = _overlay(self._flagged(sections))
-
-    def _flagged(self, sections) -> dict[int, _Ranges]:
-        """Find the ranges that have each flag."""
-        spans = {name: [(first, last) for first, last, *_ in items] for name, items in sections.items()}
-        tab_and_ends = _runs([0x09, 0x0A, 0x0D])
-        ascii_marks = [code for code in range(0x21, 0x7F) if not chr(code).isalnum()]
-        composes = {ord(pair[1]) for pair in self.compositions}
-        composes.update(range(_VOWELS, _VOWELS + _N_VOWELS))
-        composes.update(range(_TRAILING + 1, _TRAILING + _N_TRAILING))
-        no_start = {*self.combining, *composes} | {
-            code
-            for code, to in self.decompositions.items()
-            if ord(to[0]) in self.combining or ord(to[0]) in composes
-        }
-        composed = set(self.compositions.values())
-        changes = {code for code in self.decompositions if chr(code) not in composed}
-        return {
-            CONTROL: _without(spans["Cc"], tab_and_ends) + spans["Cf"] + [(0xFFFD, 0xFFFD)],
-            SPACE: tab_and_ends + spans["Zs"] + spans["Zl"] + spans["Zp"],
-            PUNCTUATION: _runs({*ascii_marks, *(code for a, b in spans["P"] for code in range(a, b + 1))}),
-            NONSPACING: spans["Mn"],
-            IDEOGRAPH: list(_IDEOGRAPHS),
-            LATE_IDEOGRAPH: list(_LATE_IDEOGRAPHS),
-            PRIVATE: spans["Co"],
-            UNASSIGNED: spans["Cn"],
-            SURROGATE: spans["Cs"],
-            CASED: spans["Cased"],
-            CASE_IGNORABLE: spans["Case_Ignorable"],
-            LOWERS: _runs(self.lower),
-            DECOMPOSES: _runs(self.decompositions) + [(_SYLLABLES, _SYLLABLES + _N_SYLLABLES - 1)],
-            SEGMENT_START: _gaps(_runs(no_start)),
-            INERT: _gaps(_runs(no_start | changes)),
-        }
+        self.decompositions = {code: _spell(value) for code, _, _, value in sections["Decomposition"]}
+        self.compositions = {_spell(value): chr(code) for code, _, _, value in sections["Composition"]}
+        toggles: dict[int, int] = defaultdict(int)  # flags that change where a range begins or has ended
+        for name, spans in sections.items():
+            for first, last, *_ in spans if name.startswith("Flag") else ():
+                toggles[first] ^= int(name.removeprefix("Flag"))
+                toggles[last + 1] ^= int(name.removeprefix("Flag"))
+        self.starts = sorted(start for start, toggle in toggles.items() if toggle and start <= 0x10FFFF)
+        self.flags = list(accumulate((toggles[start] for start in self.starts), xor))
 
 
 def _read(path: Path) -> dict[str, list[tuple[int, int, int, str]]]:
@@ -133,7 +82,7 @@ def _read(path: Path) -> dict[str, list[tuple[int, int, int, str]]]:
     name = ""
     for line in path.read_text(encoding="utf-8").split("\n"):
         if line.startswith("@"):
-            name = line.split()[1]
+            name = line[2:]
         elif not line.startswith("#"):
             sections[name] += [
                 (int(first, 16), int(last or first, 16), 2 if step else 1, value)
@@ -146,61 +95,26 @@ def _spell(codes: str) -> str:
     return "".join(chr(int(code, 16)) for code in codes.split("+"))
 
 
-def _decompose_fully(text: str, pairs: dict[int, str]) -> str:
-    return "".join(_decompose_fully(pairs[ord(c)], pairs) if ord(c) in pairs else c for c in text)
-
-
-def _runs(codes: Iterable[int]) -> _Ranges:
-    runs: _Ranges = []
-    for code in sorted(codes):
-        if runs and runs[-1][1] == code - 1:
-            runs[-1] = runs[-1][0], code
-        else:
-            runs.append((code, code))
-    return runs
-
-
-def _gaps(runs: _Ranges) -> _Ranges:
-    """Return all code points that lie in none of `runs`, which are in order."""
-    begins = [0] + [last + 1 for _, last in runs]
-    ends = [first - 1 for first, _ in runs] + [0x10FFFF]
-    return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin <= end]
-
-
-def _overlay(flagged: dict[int, _Ranges]) -> tuple[list[int], list[int]]:
-    """Find where flags change, and to what. The ranges of one flag do not overlap."""
-    toggles: dict[int, int] = defaultdict(int)
-    for flag, spans in flagged.items():
-        for first, last in spans:
-            toggles[first] ^= flag
-            toggles[last + 1] ^= flag
-    starts = sorted(start for start, toggle in toggles.items() if toggle and start <= 0x10FFFF)
-    current, kinds = 0, []
-    for start in starts:
-        current ^= toggles[start]
-        kinds.append(current)
-    return starts, kinds
-
-
 @cache
 def data() -> UnicodeData:
     """Read the table when it is first needed."""
     return UnicodeData()
 
 
+@lru_cache(1 << 14)
 def flags(code: int) -> int:
     """Return what there is to know of a code point: the constants above, added up."""
     tables = data()
     return tables.flags[bisect_right(tables.starts, code) - 1]
 
 
-class CharacterTable(dict):
+class CharacterTable(dict[int, str]):
     """A table for `str.translate` that works out a character when it first meets it.
 
     It is bounded by the size of Unicode; ordinary text touches a few hundred characters.
     """
 
-    def __init__(self, rule: Callable[[str], str]):
+    def __init__(self, rule: Callable[[str], str]) -> None:
         super().__init__()
         self.rule = rule
 
@@ -209,18 +123,16 @@ class CharacterTable(dict):
         return replacement
 
 
-def lower(text: str, *, final_sigma: bool = True) -> str:
-    """Lower-case `text`, as `str.lower` of a Python with this Unicode.
+def lower_at(text: str, at: int, final_sigma: bool = True) -> str:
+    """Lower-case the character at `at`, as `str.lower` of a Python with this Unicode.
 
     Parameters
     ----------
     final_sigma : lower-case a capital sigma at the end of a word to the final one; else always to the medial.
     """
-    if text.isascii():
-        return text.lower()
-    if final_sigma and "Σ" in text:
-        text = "".join("ς" if c == "Σ" and ends_word(text, at) else c for at, c in enumerate(text))
-    return text.translate(_lower_table())
+    if text[at] == "Σ" and final_sigma and ends_word(text, at):
+        return "ς"
+    return lower_character(text[at])
 
 
 def ends_word(text: str, at: int) -> bool:
@@ -245,9 +157,8 @@ def lower_character(character: str) -> str:
 
 def nfd(text: str) -> str:
     """Decompose every character of `text`, with marks in canonical order."""
-    if text.isascii():
-        return text
-    return _unordered().sub(lambda marks: in_order(marks[0]), text.translate(_decomposition_table()))
+    runs = groupby("".join(map(decompose, text)), lambda character: combining_class(character) == 0)
+    return "".join("".join(run) if are_starters else in_order(run) for are_starters, run in runs)
 
 
 def decompose(character: str) -> str:
@@ -266,19 +177,17 @@ def combining_class(character: str) -> int:
     return data().combining.get(ord(character), 0)
 
 
-def in_order(marks: str) -> str:
+def in_order(marks: Iterable[str]) -> str:
     """Sort characters that are no starters by class; those of one class stay in their order."""
     return "".join(sorted(marks, key=combining_class))
 
 
 def nfc(text: str) -> str:
     """Decompose `text`, then put it together as far as it goes."""
-    if text.isascii():
-        return text
     return _unsettled().sub(lambda segment: compose(nfd(segment[0])), text)
 
 
-def unsettled_segments(text: str) -> Iterable[re.Match]:
+def unsettled_segments(text: str) -> Iterable[re.Match[str]]:
     """Find the stretches of `text` that NFC may change; each changes on its own."""
     return _unsettled().finditer(text)
 
@@ -313,23 +222,7 @@ def compose_pair(first: str, second: str) -> str:
 
 
 @cache
-def _lower_table() -> CharacterTable:
-    return CharacterTable(lower_character)
-
-
-@cache
-def _decomposition_table() -> CharacterTable:
-    return CharacterTable(decompose)
-
-
-@cache
-def _unordered() -> re.Pattern:
-    """Match two or more characters in a row that are no starters."""
-    return re.compile(f"[{_character_class(_runs(data().combining))}]{{2,}}")
-
-
-@cache
-def _unsettled() -> re.Pattern:
+def _unsettled() -> re.Pattern[str]:
     """Match segments that are not one inert character: they hold more, or begin with one that changes."""
     tables = data()
     ends = [*tables.starts[1:], 0x110000]
@@ -343,8 +236,3 @@ def _unsettled() -> re.Pattern:
 
 def _character_class(spans: Iterable[tuple[int, int]]) -> str:
     return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in spans)
-
-
-def _without(spans: _Ranges, holes: _Ranges) -> _Ranges:
-    removed = {code for first, last in holes for code in range(first, last + 1)}
-    return _runs(code for first, last in spans for code in range(first, last + 1) if code not in removed)

@@ -118,7 +118,7 @@ def google_words(text, lower):
     split = []
     for word in cleaned.split():
         if lower:
-            word = unicode.nfd(unicode.lower(word))
+            word = unicode.nfd("".join(unicode.lower_at(word, at) for at in range(len(word))))
             word = "".join(c for c in word if not unicode.flags(ord(c)) & unicode.NONSPACING)
         split.append("".join(f" {c} " if unicode.flags(ord(c)) & unicode.PUNCTUATION else c for c in word))
     return " ".join(split).split()

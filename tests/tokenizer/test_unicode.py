@@ -62,6 +62,11 @@ def texts_with(alphabet):
     return st.text(alphabet) | st.text(st.sampled_from(alphabet) | known)
 
 
+def lower(text, **options):
+    """A whole text in lower case."""
+    return "".join(unicode.lower_at(text, at, **options) for at in range(len(text)))
+
+
 def from_the_running_python(character):
     """The flags that follow from the general category."""
     category = unicodedata.category(character)
@@ -88,7 +93,7 @@ def test_every_character_has_the_lower_case_of_unicode():
     different = [
         hex(code)
         for code in known_to_both()
-        if unicode.lower(chr(code)) != chr(code).lower()
+        if lower(chr(code)) != chr(code).lower()
         or (unicode.flags(code) & unicode.LOWERS > 0) != (chr(code).lower() != chr(code))
     ]
     assert len(different) <= MAY_DIFFER, different
@@ -125,14 +130,14 @@ def test_normal_forms_of_text_are_those_of_unicode(text):
 
 @given(st.text(GREEK))
 def test_greek_is_lower_cased_as_python_does(text):
-    assert unicode.lower(text) == text.lower()
-    assert unicode.lower(text, final_sigma=False).replace("ς", "σ") == text.lower().replace("ς", "σ")
+    assert lower(text) == text.lower()
+    assert lower(text, final_sigma=False).replace("ς", "σ") == text.lower().replace("ς", "σ")
 
 
 def test_a_capital_sigma_is_final_behind_a_letter_and_before_none():
-    assert unicode.lower("ΟΔΟΣ ΣΑΣ'. Σ ΑΣ1 Α.ΣΑ") == "οδος σας'. σ ας1 α.σα"
-    assert unicode.lower("ΟΔΟΣ", final_sigma=False) == "οδοσ"
-    assert unicode.lower("İΣ") == "i\u0307ς"
+    assert lower("ΟΔΟΣ ΣΑΣ'. Σ ΑΣ1 Α.ΣΑ") == "οδος σας'. σ ας1 α.σα"
+    assert lower("ΟΔΟΣ", final_sigma=False) == "οδοσ"
+    assert lower("İΣ") == "i\u0307ς"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +189,7 @@ def test_long_rows_of_marks_or_sigmas_take_no_quadratic_time():
     for text in (marks, "a" + marks, "\u0301\u0323" * 100_000, "\u1100" * 200_000):
         unicode.nfc(unicode.nfd(text))
     for text in ("Σ" * 200_000, "aΣ" + "'" * 200_000, "'" * 200_000 + "Σ", "Σ'" * 100_000):
-        unicode.lower(text)
+        lower(text)
     assert time.process_time() - began < 20
 
 
@@ -236,8 +241,8 @@ def test_the_c_header_is_made_without_the_package(tmp_path):
 @pytest.mark.parametrize(
     "section, entry",
     [
-        ("P", "0300"),  # a mark that is punctuation would change places across words
-        ("Zs", "00E9"),  # a letter that lower-casing makes a space
+        ("Flag 4", "0300"),  # a mark that is punctuation would change places across words
+        ("Flag 2", "00E9"),  # a letter that lower-casing makes a space
         ("Lowercase", "0031=0061+0062"),  # more characters than bytes
     ],
 )
