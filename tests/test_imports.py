@@ -40,7 +40,7 @@ tokenizer/__init__      | tokenizer/*                                         |
 tokenizer/simple        |                                                     |
 tokenizer/unicode       |                                                     |
 tokenizer/normalize     | tokenizer/unicode                                   |
-tokenizer/native        | tokenizer/_wordpiece                                | numpy
+tokenizer/native        | tokenizer/_wordpiece tokenizer/normalize            | numpy
 tokenizer/greedy        | tokenizer/normalize tokenizer/native                | numpy
 tokenizer/encoding      | tokenizer/native                                    | numpy
 tokenizer/formats       | tokenizer/simple                                    |

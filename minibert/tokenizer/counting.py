@@ -6,16 +6,17 @@ UTF-8 bytes, which is that of their code points, whatever the threads and the or
 """
 
 import zlib
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
 from reprlib import repr as short
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.machine import cores
 from minibert.tokenizer import native
@@ -24,6 +25,7 @@ from minibert.tokenizer.text_pieces import (
     BY_LINE,
     CRC_BYTES,
     Piece,
+    in_order,
     not_utf8,
     pieces_of_file,
     pieces_of_texts,
@@ -80,10 +82,7 @@ def count_words(
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
     if not isinstance(texts, Iterable):
         raise InputError(f"texts={short(texts)} is no list of texts; give strings or bytes.")
-    with _Counting(basic_tokenizer, 0, max_chars, threads, core) as counting:
-        for piece in pieces_of_texts(texts):
-            counting.take(piece)
-        return counting.result().words
+    return _counted(pieces_of_texts(texts), basic_tokenizer, max_chars, threads, core).words
 
 
 def count_files(
@@ -129,115 +128,76 @@ def count_files(
         raise InputError(
             "$held_out leaves no text to learn from; give 2 or more, or 0 for none.", held_out=held_out
         )
-    total = sum(size_of(file) for file in files)
-    done = 0
-    with _Counting(basic_tokenizer, held_out, max_chars, threads, core, strict) as counting:
-        for file in files:
+    sizes = [size_of(file) for file in files]
+
+    def pieces() -> Iterator[Piece]:
+        before = 0
+        for file, size in zip(files, sizes, strict=True):
             for piece in pieces_of_file(file, held_out):
-                position = counting.take(piece)
-                if progress is not None and position is not None:
-                    progress(done + position, total)
-            counting.finish()
-            done += size_of(file)
-            if progress is not None:
-                progress(done, total)
-        return counting.result()
+                yield piece._replace(position=before + piece.position)
+            before += size
+
+    def done(piece: Piece, n_invalid: int) -> None:
+        if n_invalid and strict:
+            raise not_utf8(piece)
+        if progress is not None:
+            progress(piece.position, sum(sizes))
+
+    found = _counted(pieces(), basic_tokenizer, max_chars, threads, core, held_out, done)
+    if progress is not None:
+        progress(sum(sizes), sum(sizes))
+    return found
 
 
-class _Counting:
-    """Pieces counted over threads, each with a counter of its own; the counters are added up in the end."""
+def _counted(
+    pieces: Iterable[Piece],
+    basic_tokenizer: BasicTokenizer,
+    max_chars: int | None,
+    threads: int | None,
+    core: str,
+    held_out: int = 0,
+    done: Callable[[Piece, int], None] = lambda *_: None,
+) -> CountedFiles:
+    """Count over threads, each with a counter of its own; the counters are added up in the end.
 
-    def __init__(
-        self,
-        basic_tokenizer: BasicTokenizer,
-        held_out: int,
-        max_chars: int | None,
-        threads: int | None,
-        core: str,
-        strict: bool = False,
-    ):
-        if threads is not None and threads < 1:
-            raise InputError("$threads is too small; give 1 or more.", threads=threads)
-        if max_chars is None:
-            max_chars = MAX_CHARS[basic_tokenizer.compat]
-        if max_chars < 1:
-            raise InputError(f"max_chars={max_chars} is too small; give 1 or more.")
-        in_c = native.choose(core)
-        if in_c and basic_tokenizer.never_split:
-            if core == "c":
-                raise InputError("core='c' counts no words of never_split; choose core='python'.")
-            in_c = False
-        if in_c:
-            rules = {
-                name: getattr(basic_tokenizer, name)
-                for name in ("lower_case", "strip_accents", "tokenize_chinese_chars", "compat")
-            }
-            self._new_counter = lambda: native.Counter(**rules, max_chars=min(max_chars, 2**31 - 1))
-        else:
-            threads = 1  # Python counts with one at a time anyway
-            self._new_counter = lambda: PythonCounter(basic_tokenizer, max_chars)
-        threads = threads or cores()
-        self._held_out = held_out
-        self._strict = strict
-        self._counters = [(self._new_counter(), self._new_counter()) for _ in range(threads)]
-        self._free: SimpleQueue = SimpleQueue()
-        for pair in self._counters:
-            self._free.put(pair)
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self._under_way: deque[tuple[Piece, Future]] = deque()
-        self._n_bytes = self._n_invalid = 0
+    `done` is called with each piece, in order, and how many stretches of it were not UTF-8.
+    """
+    if threads is not None and threads < 1:
+        raise InputError("$threads is too small; give 1 or more.", threads=threads)
+    if max_chars is None:
+        max_chars = MAX_CHARS[basic_tokenizer.compat]
+    if max_chars < 1:
+        raise InputError(f"max_chars={max_chars} is too small; give 1 or more.")
+    if core == "c" and basic_tokenizer.never_split:
+        raise InputError("core='c' counts no words of never_split; choose core='python'.")
+    in_c = native.choose(core) and not basic_tokenizer.never_split
+    new_counter: type[native.Counter] | type[PythonCounter] = native.Counter if in_c else PythonCounter
+    threads = (threads or cores()) if in_c else 1  # Python counts with one at a time anyway
+    free: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
+    for _ in range(threads):
+        free.put((new_counter(basic_tokenizer, max_chars), new_counter(basic_tokenizer, max_chars)))
 
-    def __enter__(self) -> "_Counting":
-        return self
-
-    def __exit__(self, *_) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)  # what runs is done in a moment
-
-    def take(self, piece: Piece) -> int | None:
-        """Count a piece, perhaps later; return where in its file the counting stands, if it went on."""
-        if self._pool is None:
-            return self._done(piece, self._count(piece))
-        self._under_way.append((piece, self._pool.submit(self._count, piece)))
-        return self._take_out() if len(self._under_way) > 2 * len(self._counters) else None
-
-    def finish(self) -> None:
-        """Wait for what is under way."""
-        while self._under_way:
-            self._take_out()
-
-    def result(self) -> CountedFiles:
-        self.finish()
-        words, held_out = self._counters[0]
-        self._free = SimpleQueue()  # forgets the counters
-        while len(self._counters) > 1:
-            other = self._counters.pop()
-            words.add(other[0])
-            held_out.add(other[1])
-            del other  # before the next one is added
-        return CountedFiles(
-            WordCounts(*words.export()), WordCounts(*held_out.export()), self._n_bytes, self._n_invalid
-        )
-
-    def _count(self, piece: Piece) -> int:
-        pair = self._free.get()
+    def count(piece: Piece) -> int:
+        pair = free.get()
         try:
             if piece.side == BY_LINE:
-                return pair[0].count_split(pair[1], self._held_out, piece.data, piece.raw)
+                return pair[0].count_split(pair[1], held_out, piece.data, piece.raw)
             return pair[piece.side].count(piece.data, piece.raw)
         finally:
-            self._free.put(pair)
+            free.put(pair)
 
-    def _take_out(self) -> int:
-        piece, future = self._under_way.popleft()
-        return self._done(piece, future.result())
-
-    def _done(self, piece: Piece, n_invalid: int) -> int:
-        if n_invalid and self._strict:
-            raise not_utf8(piece)
-        self._n_invalid += n_invalid
-        self._n_bytes += len(piece.data)
-        return piece.position
+    n_bytes = n_invalid = 0
+    with closing(in_order(count, pieces, threads, 2 * threads)) as counted:
+        for piece, invalid in counted:
+            n_bytes += len(piece.data)
+            n_invalid += invalid
+            done(piece, invalid)
+    words, others = free.get()
+    for _ in range(threads - 1):
+        more = free.get()  # which frees the one before
+        words.add(more[0])
+        others.add(more[1])
+    return CountedFiles(WordCounts(*words.export()), WordCounts(*others.export()), n_bytes, n_invalid)
 
 
 class PythonCounter:
@@ -269,7 +229,7 @@ class PythonCounter:
         """Add the counts of another counter."""
         self._words.update(other._words)
 
-    def export(self) -> tuple[bytes, np.ndarray, np.ndarray]:
+    def export(self) -> tuple[bytes, Array, Array]:
         """Return words end to end in the order of their bytes, borders (n+1,) and counts (n,)."""
         words = WordCounts.of(self._words)
         return words.data, words.bounds, words.counts

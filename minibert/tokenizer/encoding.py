@@ -4,18 +4,19 @@ A core gives the pieces of many texts end to end. Everything here is arithmetic 
 end in that row: no loop over texts, and the same for every core.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.arrays import Array
 from minibert.errors import InputError
-from minibert.tokenizer.native import Encoded
+from minibert.tokenizer.native import Alignment, Encoded
 
 TRUNCATION = ("longest_first", "only_first", "only_second")
 
-Alignment = tuple[np.ndarray, np.ndarray]  # offsets (n,2), word_ids (n,)
+Pieces = list[str] | dict[int, str]  # by id
 
 
 class LongPair(InputError):
@@ -28,7 +29,27 @@ class LongPair(InputError):
         self.pair, self.reason = pair, reason
 
 
-class Encoding:
+class _Aligned:
+    """Tokens with, if they were asked for, their places in the text and the numbers of their words."""
+
+    _alignment: Alignment | None
+
+    @property
+    def offsets(self) -> Array:
+        return self._aligned[0]
+
+    @property
+    def word_ids(self) -> Array:
+        return self._aligned[1]
+
+    @property
+    def _aligned(self) -> Alignment:
+        if self._alignment is None:
+            raise InputError("offsets and word_ids were not asked for; call encode_batch(..., offsets=True).")
+        return self._alignment
+
+
+class Encoding(_Aligned):
     """A text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
     Attributes
@@ -40,21 +61,17 @@ class Encoding:
         (code points; in a pair, those of its own text). (0, 0) at [CLS] and [SEP].
     word_ids : (n,) int32, number of the word in its text, a punctuation mark being one; -1 at [CLS], [SEP].
     special_tokens_mask : (n,) bool, True at the [CLS] and [SEP] that were put around the text.
+    n_first : ids up to the first [SEP].
     """
 
     def __init__(
-        self,
-        ids: np.ndarray,
-        n_first: int,
-        wrapped: bool,
-        vocab: Any,
-        alignment: "Alignment | Callable[[], Encoding] | None",
-    ):
+        self, ids: Array, n_first: int, wrapped: bool, vocab: Pieces, alignment: Alignment | None
+    ) -> None:
         self.ids = ids
-        self.n_first = n_first  # ids up to the first [SEP]
+        self.n_first = n_first
         self._wrapped = wrapped
         self._vocab = vocab
-        self._alignment = alignment  # known, or how to encode once more, with offsets
+        self._alignment = alignment
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -63,7 +80,7 @@ class Encoding:
         return f"Encoding({' '.join(self.tokens)})"
 
     @cached_property
-    def token_type_ids(self) -> np.ndarray:
+    def token_type_ids(self) -> Array:
         types = np.zeros(len(self.ids), np.int32)
         types[self.n_first :] = 1
         return types
@@ -72,35 +89,17 @@ class Encoding:
     def tokens(self) -> list[str]:
         return [self._vocab[i] for i in self.ids.tolist()]
 
-    @property
-    def offsets(self) -> np.ndarray:
-        return self._aligned[0]
-
-    @property
-    def word_ids(self) -> np.ndarray:
-        return self._aligned[1]
-
     @cached_property
-    def special_tokens_mask(self) -> np.ndarray:
+    def special_tokens_mask(self) -> Array:
         mask = np.zeros(len(self.ids), bool)
         if self._wrapped:
             mask[[0, self.n_first - 1, -1]] = True
         return mask
 
-    @cached_property
-    def _aligned(self) -> Alignment:
-        if self._alignment is None:
-            raise _not_asked_for()
-        if callable(self._alignment):
-            found = self._alignment()
-            return found.offsets, found.word_ids
-        return self._alignment
-
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         # The tokenizer stays at home: what it would be asked for later is found now.
-        alignment = None if self._alignment is None else self._aligned
         vocab = _pieces_of(self.ids, self._vocab)
-        return Encoding, (self.ids, self.n_first, self._wrapped, vocab, alignment)
+        return Encoding, (self.ids, self.n_first, self._wrapped, vocab, self._alignment)
 
 
 class TextEncoding(Encoding):
@@ -108,7 +107,7 @@ class TextEncoding(Encoding):
 
     _wrapped = True
 
-    def __init__(self, pieces: list[int], tokenizer: Any, text: str, special: bool):
+    def __init__(self, pieces: list[int], tokenizer: Any, text: str, special: bool) -> None:
         self._pieces = pieces
         self._tokenizer = tokenizer
         self._text = text
@@ -118,22 +117,24 @@ class TextEncoding(Encoding):
         return len(self._pieces) + 2
 
     @cached_property
-    def ids(self) -> np.ndarray:
+    def ids(self) -> Array:
         return np.array([self._tokenizer.cls_id, *self._pieces, self._tokenizer.sep_id], np.int32)
 
-    @property
+    @cached_property
     def n_first(self) -> int:
         return len(self)
 
-    @property
-    def _vocab(self) -> list[str]:
+    @cached_property
+    def _vocab(self) -> Pieces:
         return self._tokenizer.vocab
 
-    def _alignment(self) -> Encoding:
-        return self._tokenizer.encode_batch([self._text], offsets=True, special=self._special)[0]
+    @cached_property
+    def _alignment(self) -> Alignment:
+        found = self._tokenizer.encode_batch([self._text], offsets=True, special=self._special)
+        return found.offsets, found.word_ids
 
 
-class BatchEncoding:
+class BatchEncoding(_Aligned):
     """S sequences end to end, without padding, as `Batch` has them.
 
     `batch[i]` is one of them as an `Encoding` of views, and `for encoding in batch` goes through all.
@@ -153,20 +154,20 @@ class BatchEncoding:
     def __init__(
         self,
         encoded: Encoded,
-        cu_seqlens: np.ndarray,  # (S+1,)
-        seconds: np.ndarray | None,  # (S,) where the second text of each pair begins
-        source: np.ndarray | None,  # (S,) None where each sequence is of its own text
+        cu_seqlens: Array,  # (S+1,)
+        seconds: Array | None,  # (S,) where the second text of each pair begins
+        source: Array,  # (S,)
+        n_cut: Array,  # (S,)
         wrapped: bool,
-        vocab: Any,
-        n_cut: np.ndarray | None = None,  # (S,) None where nothing was cut
-    ):
+        vocab: Pieces,
+    ) -> None:
         self.ids = encoded.ids
         self.cu_seqlens = _int32(cu_seqlens)
-        self.n_cut = np.zeros(len(self), np.int64) if n_cut is None else n_cut
+        self.source = source
+        self.n_cut = n_cut
         self.n_invalid = encoded.n_invalid
-        self._alignment = None if encoded.offsets is None else (encoded.offsets, encoded.words)
+        self._alignment = encoded.alignment
         self._seconds = seconds
-        self._source = source
         self._wrapped = wrapped
         self._vocab = vocab
 
@@ -182,45 +183,27 @@ class BatchEncoding:
         number %= len(self)
         begin, end = self.cu_seqlens[number : number + 2].tolist()
         n_first = end - begin if self._seconds is None else int(self._seconds[number]) - begin
-        alignment = self._alignment and tuple(part[begin:end] for part in self._alignment)
+        alignment = self._alignment and (self.offsets[begin:end], self.word_ids[begin:end])
         return Encoding(self.ids[begin:end], n_first, self._wrapped, self._vocab, alignment)
 
     def __iter__(self) -> Iterator[Encoding]:
         return map(self.__getitem__, range(len(self)))
 
     @cached_property
-    def token_type_ids(self) -> np.ndarray:
+    def token_type_ids(self) -> Array:
         types = np.zeros(len(self.ids), np.int32)
         if self._seconds is not None:
             types[ranges(self._seconds, self.cu_seqlens[1:] - self._seconds)] = 1
         return types
 
-    @property
-    def offsets(self) -> np.ndarray:
-        return self._aligned[0]
-
-    @property
-    def word_ids(self) -> np.ndarray:
-        return self._aligned[1]
-
     @cached_property
-    def special_tokens_mask(self) -> np.ndarray:
+    def special_tokens_mask(self) -> Array:
         mask = np.zeros(len(self.ids), bool)
         if self._wrapped:
             mask[self.cu_seqlens[:-1]] = mask[self.cu_seqlens[1:] - 1] = True
             if self._seconds is not None:
                 mask[self._seconds - 1] = True
         return mask
-
-    @cached_property
-    def source(self) -> np.ndarray:
-        return np.arange(len(self)) if self._source is None else self._source
-
-    @property
-    def _aligned(self) -> Alignment:
-        if self._alignment is None:
-            raise _not_asked_for()
-        return self._alignment
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_vocab": _pieces_of(self.ids, self._vocab)}
@@ -301,7 +284,7 @@ class Limit(NamedTuple):
         return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
 
     # first (N,) second (N,) -> (N,) (N,)
-    def shares(self, first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    def shares(self, first: Array, second: Array, room: int) -> tuple[Array, Array]:
         """Return how many pieces of each text a sequence keeps, of `first` and `second` many."""
         if self.truncation == "longest_first":
             odd = first > second if self.odd_to_longer else True
@@ -327,7 +310,9 @@ class Limit(NamedTuple):
         return (kept, other) if self.truncation == "only_first" else (other, kept)
 
 
-def lay_out(encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, vocab: Any) -> BatchEncoding:
+def lay_out(
+    encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, vocab: Pieces
+) -> BatchEncoding:
     """Make sequences of a core's pieces: pairs of texts together, and none longer than the limit.
 
     Parameters
@@ -336,29 +321,28 @@ def lay_out(encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, v
     limit : None when nothing is too long.
     vocab : the pieces, by id.
     """
-    step = 2 if pairs else 1
-    borders = encoded.bounds[::step]
+    borders = encoded.bounds[:: 2 if pairs else 1]
     seconds = encoded.bounds[1::2] if pairs else None
+    n_cut = np.zeros(len(borders) - 1, np.int64)
     if limit is None or not np.any(np.diff(borders) > limit.max_length):
-        return BatchEncoding(encoded, borders, seconds, None, wrapped, vocab)
+        return BatchEncoding(encoded, borders, seconds, np.arange(len(n_cut)), n_cut, wrapped, vocab)
     begins, lengths, source = _windows(encoded.bounds, pairs, wrapped, limit)
     small = np.int32 if lengths.sum() < 2**31 and len(encoded.ids) < 2**31 else np.int64  # many times faster
     rows = ranges(begins.ravel().astype(small), lengths.ravel().astype(small))
     ends = np.cumsum(lengths).reshape(lengths.shape)  # of each stretch, in the new row
-    cut = encoded._replace(
-        ids=encoded.ids.take(rows),
-        offsets=None if encoded.offsets is None else encoded.offsets.take(rows, axis=0),
-        words=None if encoded.words is None else encoded.words.take(rows),
-    )
+    alignment = encoded.alignment
+    if alignment is not None:
+        alignment = alignment[0].take(rows, axis=0), alignment[1].take(rows)
+    cut = encoded._replace(ids=encoded.ids.take(rows), alignment=alignment)
     seconds = ends[:, (lengths.shape[1] - 1) // 2] if pairs else None  # behind A, or behind its [SEP]
-    n_cut = None if limit.stride is not None else np.diff(borders) - lengths.sum(1)
-    return BatchEncoding(cut, np.concatenate([[0], ends[:, -1]]), seconds, source, wrapped, vocab, n_cut)
+    n_cut = np.zeros(len(source), np.int64)
+    if limit.stride is None:
+        n_cut = np.diff(borders) - lengths.sum(1)
+    return BatchEncoding(cut, np.concatenate([[0], ends[:, -1]]), seconds, source, n_cut, wrapped, vocab)
 
 
 # bounds (N+1,) -> (S,k) (S,k) (S,)
-def _windows(
-    bounds: np.ndarray, pairs: bool, wrapped: bool, limit: Limit
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _windows(bounds: Array, pairs: bool, wrapped: bool, limit: Limit) -> tuple[Array, Array, Array]:
     """Find every sequence as k stretches of a core's row: where they begin, how long; and its text.
 
     The stretches are `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`: of those with special tokens, only A and B
@@ -393,7 +377,7 @@ def _windows(
     return np.stack([s[0] for s in chosen], 1), np.stack([s[1] for s in chosen], 1), source
 
 
-def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # (n,) (n,) -> (sum of lengths,)
+def ranges(begins: Array, lengths: Array) -> Array:  # (n,) (n,) -> (sum of lengths,)
     """List begin, begin + 1, ... `length` numbers for each; all integers are of one type."""
     before = np.cumsum(lengths, dtype=lengths.dtype) - lengths
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum(), dtype=lengths.dtype)
@@ -407,7 +391,7 @@ def whole_number(name: str, value: Any, least: int) -> None:
         )
 
 
-def _int32(borders: np.ndarray) -> np.ndarray:
+def _int32(borders: Array) -> Array:
     if borders[-1] >= 2**31:
         raise InputError(
             f"the texts have {borders[-1]:,} pieces together, more than 32 bits count; encode them in parts."
@@ -415,10 +399,6 @@ def _int32(borders: np.ndarray) -> np.ndarray:
     return borders.astype(np.int32)
 
 
-def _pieces_of(ids: np.ndarray, vocab: Any) -> dict[int, str]:
+def _pieces_of(ids: Array, vocab: Pieces) -> dict[int, str]:
     """Return as much of a vocabulary as some ids need."""
     return {i: vocab[i] for i in np.unique(ids).tolist()}
-
-
-def _not_asked_for() -> InputError:
-    return InputError("offsets and word_ids were not asked for; call encode_batch(..., offsets=True).")

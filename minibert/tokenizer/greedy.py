@@ -6,17 +6,21 @@ C finds the same pieces in one pass over the bytes, and is tested against this f
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from minibert.tokenizer.native import Encoded
 from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
 
+REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32  # chunks of text whose ids are kept, 12 MB; their characters
+
 
 class GreedyCore:
-    """The core to read: words from `BasicTokenizer`, then the longest piece that fits, again and again.
+    """Make pieces in the core to read: words from `BasicTokenizer`, then the longest piece that fits, again and again.
 
     The core in C has the same methods and gives the same results.
     """
@@ -29,7 +33,7 @@ class GreedyCore:
         unk_id: int,
         special_ids: list[int],
         max_input_chars_per_word: int,
-    ):
+    ) -> None:
         self.ids = {piece: number for number, piece in enumerate(vocab)}
         self.basic_tokenizer = basic_tokenizer
         self.unk_id = unk_id
@@ -38,42 +42,33 @@ class GreedyCore:
         self._special = frozenset(special)
         self._special_in_text = re.compile("(" + "|".join(map(re.escape, special)) + ")")
         self._longest_piece = max(map(len, vocab))
-        self._chunk_ids = _ChunkMemo(self._encode_chunk)
-
-    def match_kept(self, word: str) -> list[tuple[int, int, int]]:
-        """Match a word that is not to be split."""
-        return [(self.ids.get(word, self.unk_id), 0, len(word))]
+        self._remembered = lru_cache(REMEMBERED)(self._encode_chunk)
 
     def match(self, word: str) -> list[tuple[int, int, int]]:
         """Find id, begin and end of each piece of a word; one [UNK] if any part of it has no piece."""
         whole = [(self.unk_id, 0, len(word))]
         if len(word) > self.max_input_chars_per_word:
             return whole
-        pieces, begin = [], 0
+        pieces: list[tuple[int, int, int]] = []
+        begin = 0
         while begin < len(word):
-            found = self._longest_match(word, begin)
-            if found is None:
+            prefix = "##" if begin else ""
+            ends = range(min(len(word), begin + self._longest_piece), begin, -1)
+            end = next((end for end in ends if prefix + word[begin:end] in self.ids), None)
+            if end is None:
                 return whole
-            pieces.append(found)
-            begin = found[-1]
+            pieces.append((self.ids[prefix + word[begin:end]], begin, end))
+            begin = end
         return pieces
-
-    def _longest_match(self, word: str, begin: int) -> tuple[int, int, int] | None:
-        """Find the longest piece that starts at `begin`, and where it ends."""
-        prefix = "##" if begin else ""
-        for end in range(min(len(word), begin + self._longest_piece), begin, -1):
-            piece_id = self.ids.get(prefix + word[begin:end])
-            if piece_id is not None:
-                return piece_id, begin, end
-        return None
 
     def encode(self, text: str, special: bool) -> list[int]:
         """Return the ids of the pieces of one text."""
         if special:
-            parts = self._special_in_text.split(text)
-            return [i for part in parts for i in self._encode_special(part) or self.encode(part, False)]
+            parts = ((part, part in self._special) for part in self._special_in_text.split(text))
+            ids = ([self.ids[part]] if kept else self.encode(part, False) for part, kept in parts)
+            return list(chain.from_iterable(ids))
         # A chunk between spaces tokenizes alone, and chunks repeat: nearly all are answered from memory.
-        return list(chain.from_iterable(map(self._chunk_ids.__getitem__, split_at_whitespace(text))))
+        return list(chain.from_iterable(map(self._chunk_ids, split_at_whitespace(text))))
 
     def align(self, text: str, special: bool) -> Iterator[tuple[int, int, int, int]]:
         """Yield id, begin and end in the text, and number of the word, of each piece of one text."""
@@ -84,8 +79,8 @@ class GreedyCore:
                 number += 1
             else:
                 for word in self.basic_tokenizer.align(part):
-                    match = self.match_kept if word.kept else self.match
-                    for piece_id, first, last in match(word.text):
+                    whole = [(self.ids.get(word.text, self.unk_id), 0, len(word.text))]
+                    for piece_id, first, last in whole if word.kept else self.match(word.text):
                         yield (
                             piece_id,
                             begin + min(word.begins[first:last]),
@@ -110,7 +105,8 @@ class GreedyCore:
 
         `first_id` is put before every `period`-th of them and `last_id` after each, unless negative.
         """
-        rows, bounds, n_invalid = [], [0], 0  # a row is an id, or all four numbers of a piece
+        rows: list[Any] = []
+        bounds, n_invalid = [0], 0  # a row is an id, or all four numbers of a piece
         first, last = ([(i, 0, 0, -1) if offsets else i] if i >= 0 else [] for i in (first_id, last_id))
         for number, text in enumerate(texts):
             if isinstance(text, bytes):
@@ -121,37 +117,13 @@ class GreedyCore:
             rows += last
             bounds.append(len(rows))
         table = np.array(rows, np.int32).reshape(len(rows), 4 if offsets else 1)
-        ids, spans, words = table[:, 0].copy(), table[:, 1:3].copy(), table[:, 3:].ravel()
-        return Encoded(
-            ids, np.array(bounds, np.int64), spans if offsets else None, words if offsets else None, n_invalid
-        )
+        alignment = (table[:, 1:3].copy(), table[:, 3].copy()) if offsets else None
+        return Encoded(table[:, 0].copy(), np.array(bounds, np.int64), alignment, n_invalid)
 
-    def _encode_special(self, part: str) -> list[int]:
-        return [self.ids[part]] if part in self._special else []
+    def _chunk_ids(self, chunk: str) -> list[int]:
+        return self._remembered(chunk) if len(chunk) <= LONGEST_REMEMBERED else self._encode_chunk(chunk)
 
     def _encode_chunk(self, chunk: str) -> list[int]:
         if self.basic_tokenizer.never_split:
             return [piece[0] for piece in self.align(chunk, False)]
         return [piece[0] for word in self.basic_tokenizer.tokenize(chunk) for piece in self.match(word)]
-
-
-class _ChunkMemo(dict):
-    """Chunk of text -> ids, computed once.
-
-    Memory stays bounded, at about 12 MB: long chunks are not kept, and a full memo starts anew.
-    """
-
-    LIMIT = 1 << 16
-    LONGEST = 32
-
-    def __init__(self, compute: Callable[[str], list[int]]):
-        super().__init__()
-        self.compute = compute
-
-    def __missing__(self, chunk: str) -> list[int]:
-        ids = self.compute(chunk)
-        if len(chunk) <= self.LONGEST:
-            if len(self) >= self.LIMIT:
-                self.clear()
-            self[chunk] = ids
-        return ids

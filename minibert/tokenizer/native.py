@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.machine import cores
+from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
 
-COMPAT = {"google": 0, "hf-slow": 1, "hf-fast": 2}  # WP_GOOGLE, WP_HF_SLOW, WP_HF_FAST
 OBJECTIVES = {"likelihood": 0, "frequency": 1}
 _OFFSETS, _SPECIAL, _RAW = 1, 2, 4
 _NO_MEMORY, _TOO_LONG = -1, -2
@@ -26,13 +27,16 @@ _SMALL_SLICE, _LARGE_SLICE = 1 << 16, 1 << 21
 _SLICES = 4  # at least, for each thread: they end at different times
 
 
+# Of n pieces: (n, 2) int32, code points of the text; (n,) int32, number of the word in its text.
+Alignment = tuple[Array, Array]
+
+
 class Encoded(NamedTuple):
     """Many texts as ids, end to end; what both cores give."""
 
-    ids: np.ndarray  # (n,) int32
-    bounds: np.ndarray  # (N+1,) int64: ids of text i are bounds[i]:bounds[i+1]
-    offsets: np.ndarray | None  # (n, 2) int32: code points of the text; 0 0 at wrapping ids
-    words: np.ndarray | None  # (n,) int32: number of the word in its text; -1 at wrapping ids
+    ids: Array  # (n,) int32
+    bounds: Array  # (N+1,) int64: ids of text i are bounds[i]:bounds[i+1]
+    alignment: Alignment | None  # at wrapping ids 0 0 and -1
     n_invalid: int  # stretches of bytes that were not UTF-8
 
 
@@ -84,23 +88,18 @@ class Core:
     def __init__(
         self,
         vocab: Sequence[str],
+        basic_tokenizer: BasicTokenizer,
         *,
         unk_id: int,
         special_ids: Sequence[int],
-        lower_case: bool,
-        strip_accents: bool,
-        tokenize_chinese_chars: bool,
-        compat: str,
-        never_split: Sequence[str],
         max_input_chars_per_word: int,
-    ):
+    ) -> None:
         self._module = module = load()
         self._new, self._unpack, self._encode = module.ffi.new, module.ffi.unpack, module.lib.wp_encode_text
         pieces, piece_bounds = end_to_end(vocab)
-        kept, kept_bounds = end_to_end(never_split)
-        rules = _rules(module, lower_case, strip_accents, tokenize_chinese_chars, compat)
+        kept, kept_bounds = end_to_end(basic_tokenizer.never_split)
         pointer = module.lib.wp_tokenizer_new(
-            rules,
+            _rules(module, basic_tokenizer),
             min(max_input_chars_per_word, 2**31 - 1),
             pieces,
             _int64(module, piece_bounds),
@@ -110,7 +109,7 @@ class Core:
             len(special_ids),
             kept,
             _int64(module, kept_bounds),
-            len(never_split),
+            len(basic_tokenizer.never_split),
         )
         if not pointer:
             longest = max(vocab, key=len)
@@ -173,16 +172,15 @@ class Core:
             raise _failure(_TOO_LONG if np.diff(bounds).max(initial=0) >= 2**31 else _NO_MEMORY)
         result = ffi.gc(pointer, lib.wp_result_free)
         n = result.n_ids
-        placed = flags & _OFFSETS
-        return Encoded(
-            self._taken(result, "ids", n, np.int32),
-            self._taken(result, "bounds", len(texts) + 1, np.int64),
-            self._taken(result, "offsets", 2 * n, np.int32).reshape(-1, 2) if placed else None,
-            self._taken(result, "words", n, np.int32) if placed else None,
-            result.n_invalid,
-        )
+        ids = self._taken(result, "ids", n, np.int32)
+        bounds = self._taken(result, "bounds", len(texts) + 1, np.int64)
+        alignment = None
+        if flags & _OFFSETS:
+            offsets = self._taken(result, "offsets", 2 * n, np.int32).reshape(-1, 2)
+            alignment = offsets, self._taken(result, "words", n, np.int32)
+        return Encoded(ids, bounds, alignment, result.n_invalid)
 
-    def _taken(self, result: Any, field: str, count: int, dtype: type) -> np.ndarray:
+    def _taken(self, result: Any, field: str, count: int, dtype: type) -> Array:
         """Take an array of a result without a copy: the result gives it up, the array frees it."""
         ffi = self._module.ffi
         pointer = ffi.gc(getattr(result, field), self._module.lib.wp_release)
@@ -193,21 +191,13 @@ class Core:
 class Counter:
     """Words and how often they occur, as `counting.PythonCounter` has them; one thread at a time writes.
 
-    Words of more than `max_chars` characters are not counted; the rules are arguments of `BasicTokenizer`.
+    Words of more than `max_chars` characters are not counted.
     """
 
-    def __init__(
-        self,
-        *,
-        lower_case: bool,
-        strip_accents: bool,
-        tokenize_chinese_chars: bool,
-        compat: str,
-        max_chars: int,
-    ):
+    def __init__(self, basic_tokenizer: BasicTokenizer, max_chars: int) -> None:
         self._module = module = load()
-        rules = _rules(module, lower_case, strip_accents, tokenize_chinese_chars, compat)
-        pointer = _checked(module.lib.wp_counter_new(rules, max_chars))
+        rules = _rules(module, basic_tokenizer)
+        pointer = _checked(module.lib.wp_counter_new(rules, min(max_chars, 2**31 - 1)))
         self._counter = module.ffi.gc(pointer, module.lib.wp_counter_free)
 
     def count(self, data: bytes, raw: bool = True) -> int:
@@ -228,7 +218,7 @@ class Counter:
         """Add the counts of another counter."""
         _counted(self._module.lib.wp_counter_add(self._counter, other._counter))
 
-    def export(self) -> tuple[bytes, np.ndarray, np.ndarray]:
+    def export(self) -> tuple[bytes, Array, Array]:
         """Return words end to end in the order of their bytes, borders (n+1,) int64 and counts (n,) int64."""
         ffi, lib = self._module.ffi, self._module.lib
         n = _counted(lib.wp_counter_n_words(self._counter))
@@ -251,9 +241,9 @@ class Merger:
 
     def __init__(
         self,
-        symbols: np.ndarray,
-        bounds: np.ndarray,
-        counts: np.ndarray,
+        symbols: Array,
+        bounds: Array,
+        counts: Array,
         n_symbols: int,
         min_frequency: int,
         objective: str,
@@ -270,7 +260,7 @@ class Merger:
         )
         self._learner = module.ffi.gc(_checked(pointer), module.lib.wp_learner_free)
 
-    def run(self, n_merges: int) -> tuple[np.ndarray, np.ndarray]:
+    def run(self, n_merges: int) -> tuple[Array, Array]:
         """Make up to `n_merges` more merges, as `merging.Merger.run` does."""
         lefts, rights = np.empty((2, n_merges), np.int32)
         ffi = self._module.ffi
@@ -285,11 +275,12 @@ class Merger:
         return lefts[:n], rights[:n]
 
 
-def _rules(module: Any, lower_case: bool, strip_accents: bool, chinese: bool, compat: str) -> Any:
-    return module.ffi.new("wp_rules *", (lower_case, strip_accents, chinese, COMPAT[compat]))
+def _rules(module: Any, basic: BasicTokenizer) -> Any:
+    switches = basic.lower_case, basic.strip_accents, basic.tokenize_chinese_chars
+    return module.ffi.new("wp_rules *", (*switches, COMPAT.index(basic.compat)))  # WP_GOOGLE ...
 
 
-def end_to_end(texts: Sequence[str | bytes]) -> tuple[bytes, np.ndarray]:
+def end_to_end(texts: Sequence[str | bytes]) -> tuple[bytes, Array]:
     """Join texts as UTF-8; return with them where each begins and ends: (N+1,) int64."""
     if texts and isinstance(texts[0], str):
         try:
@@ -315,21 +306,19 @@ def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator
 def _concatenated(parts: list[Encoded]) -> Encoded:
     if len(parts) == 1:
         return parts[0]
-    placed = parts[0].offsets is not None
     bounds, before = [np.zeros(1, np.int64)], 0
     for part in parts:
         bounds.append(part.bounds[1:] + before)
         before += len(part.ids)
-    return Encoded(
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate(bounds),
-        np.concatenate([part.offsets for part in parts]) if placed else None,
-        np.concatenate([part.words for part in parts]) if placed else None,
-        sum(part.n_invalid for part in parts),
-    )
+    alignment = None
+    if aligned := [part.alignment for part in parts if part.alignment is not None]:
+        offsets, words = map(np.concatenate, zip(*aligned, strict=True))
+        alignment = offsets, words
+    ids = np.concatenate([part.ids for part in parts])
+    return Encoded(ids, np.concatenate(bounds), alignment, sum(part.n_invalid for part in parts))
 
 
-def _int64(module: Any, array: np.ndarray) -> Any:
+def _int64(module: Any, array: Array) -> Any:
     return module.ffi.from_buffer("int64_t[]", array)
 
 

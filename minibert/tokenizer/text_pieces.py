@@ -1,10 +1,12 @@
 """Cut texts and files of any length into pieces of a few megabytes that end between words."""
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from reprlib import repr as short
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from minibert.errors import InputError
 from minibert.reading import byte_pieces
@@ -13,6 +15,8 @@ PIECE_BYTES = 1 << 22  # of text, counted at once
 LONGEST_STRETCH = 1 << 26  # bytes without any white space, which are held together
 CRC_BYTES = 256  # of a line, by which it is held out or not
 TRAINING, HELD_OUT, BY_LINE = 0, 1, 2  # where the words of a piece go
+
+Item, Made = TypeVar("Item"), TypeVar("Made")
 
 
 class Piece(NamedTuple):
@@ -98,7 +102,26 @@ def _last(block: bytes, separators: bytes) -> int:
     return 1 + max(block.rfind(separator) for separator in separators)
 
 
+def in_order(
+    work: Callable[[Item], Made], items: Iterable[Item], threads: int, ahead: int
+) -> Iterator[tuple[Item, Made]]:
+    """Yield items in order with what is made of each; threads work off up to `ahead` of them meanwhile."""
+    pool = ThreadPoolExecutor(threads)
+    under_way: deque[tuple[Item, Future[Made]]] = deque()
+    try:
+        for item in items:
+            under_way.append((item, pool.submit(work, item)))
+            if len(under_way) > ahead:
+                first, future = under_way.popleft()
+                yield first, future.result()
+        for first, future in under_way:
+            yield first, future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # what runs is done in a moment
+
+
 def size_of(file: Path) -> int:
+    """Return the bytes of a file on the disk."""
     try:
         return file.stat().st_size
     except OSError as error:
@@ -106,6 +129,7 @@ def size_of(file: Path) -> int:
 
 
 def not_utf8(piece: Piece) -> InputError:
+    """Return the error that names the first byte of a piece that is not UTF-8."""
     try:
         piece.data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -102,19 +102,16 @@ class Tokenizer:
                 )
         self.core = "c" if native.choose(core) else "python"
         self._requested_core = core
-        self._core = self._make_core()
-
-    def _make_core(self) -> native.Core | GreedyCore:
         # Where one special token begins another, the longer one is found.
         special = sorted((*SPECIAL_TOKENS, *self.additional_special_tokens), key=len, reverse=True)
-        own = {
-            "unk_id": self.unk_id,
-            "special_ids": [self.ids[token] for token in special],
-            "max_input_chars_per_word": self.max_input_chars_per_word,
-        }
-        if self.core == "python":
-            return GreedyCore(self.vocab, self.basic_tokenizer, **own)
-        return native.Core(self.vocab, **own, **self._rules())
+        make_core: type[native.Core] | type[GreedyCore] = native.Core if self.core == "c" else GreedyCore
+        self._core = make_core(
+            self.vocab,
+            self.basic_tokenizer,
+            unk_id=self.unk_id,
+            special_ids=[self.ids[token] for token in special],
+            max_input_chars_per_word=self.max_input_chars_per_word,
+        )
 
     @property
     def vocab_size(self) -> int:
@@ -155,37 +152,21 @@ class Tokenizer:
         add_special_tokens: bool = True,
     ) -> Encoding:
         """Encode one text or a pair for the model; arguments and errors as in `encode_batch`."""
-        whole = max_length is None and truncation == "longest_first"
-        if pair is None and whole and add_special_tokens and type(text) is str:  # as fast as it goes
+        whole = pair is None and max_length is None and truncation == "longest_first"
+        if whole and add_special_tokens and type(text) is str:  # as fast as it goes
             return TextEncoding(self._core.encode(text, special), self, text, special)
-        ids = self.encode(text, special=special)
-        if add_special_tokens:
-            ids = [self.cls_id, *ids, self.sep_id]
-        n_first = len(ids)
-        if pair is not None:
-            if not isinstance(pair, str):
-                raise _no_string("pair", pair)
-            ids += self._core.encode(pair, special)
-            if add_special_tokens:
-                ids.append(self.sep_id)
-
-        def again(offsets: bool = True) -> Encoding:
-            return self.encode_batch(
-                [text],
-                None if pair is None else [pair],
-                max_length=max_length,
-                truncation=truncation,
-                offsets=offsets,
-                special=special,
-                add_special_tokens=add_special_tokens,
-            )[0]
-
-        n_special = add_special_tokens * (2 + (pair is not None))
-        limit = Limit.of(max_length, truncation, None, n_special, pair is not None, self.compat)
-        if limit is not None and len(ids) > max_length:
-            cut = again(offsets=False)
-            ids, n_first = cut.ids, cut.n_first
-        return Encoding(np.array(ids, np.int32), n_first, add_special_tokens, self.vocab, again)
+        for name, one in {"text": text, "pair": "" if pair is None else pair}.items():
+            if not isinstance(one, str):
+                raise _no_string(name, one)
+        return self.encode_batch(
+            [text],
+            None if pair is None else [pair],
+            max_length=max_length,
+            truncation=truncation,
+            offsets=True,
+            special=special,
+            add_special_tokens=add_special_tokens,
+        )[0]
 
     def encode_batch(
         self,
@@ -307,8 +288,8 @@ class Tokenizer:
         """
         formats.write(Path(folder), self.vocab, self._options(), model_max_length)
 
-    def _rules(self) -> dict[str, Any]:
-        """Return the arguments of `BasicTokenizer`."""
+    def _options(self) -> dict[str, Any]:
+        """Return every argument of `Tokenizer` that goes with the vocabulary."""
         basic = self.basic_tokenizer
         return {
             "lower_case": basic.lower_case,
@@ -316,12 +297,6 @@ class Tokenizer:
             "tokenize_chinese_chars": basic.tokenize_chinese_chars,
             "compat": basic.compat,
             "never_split": list(basic.never_split),
-        }
-
-    def _options(self) -> dict[str, Any]:
-        """Return every argument of `Tokenizer` that goes with the vocabulary."""
-        return {
-            **self._rules(),
             "max_input_chars_per_word": self.max_input_chars_per_word,
             "additional_special_tokens": list(self.additional_special_tokens),
         }

@@ -135,17 +135,6 @@ def test_overlong_sentences_and_documents_are_stored_in_parts(tmp_path, tokenize
     assert set(shards.tokens) == {tokenizer.ids["a"]}
 
 
-def test_progress_of_files_is_told_in_bytes_of_the_disk(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(shards_module, "BUFFERED", 1 << 10)
-    (tmp_path / "a.txt").write_text("ab cd ef gh.\n" * 20_000)
-    told = []
-    write_shards(
-        sentences(tmp_path / "a.txt", "sentences"), tokenizer, tmp_path / "s", lambda *far: told.append(far)
-    )
-    assert told == sorted(told) and len(told) > 50
-    assert told[-1] == (13 * 20_000, 13 * 20_000)
-
-
 def test_a_taken_folder_is_refused_and_left_alone(tmp_path, tokenizer):
     folder = tmp_path / "shards"
     folder.mkdir()

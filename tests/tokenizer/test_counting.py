@@ -327,8 +327,7 @@ def test_the_c_engine_refuses_words_that_are_never_split():
 
 @needs_c
 def test_a_counter_in_c_holds_out_lines_of_a_positive_number_only():
-    rules = {"lower_case": True, "strip_accents": True, "tokenize_chinese_chars": True, "compat": "google"}
-    words, held_out = (native.Counter(**rules, max_chars=100) for _ in range(2))
+    words, held_out = (native.Counter(BasicTokenizer(), 100) for _ in range(2))
     for modulus in (0, -2):
         with pytest.raises(InputError, match=f"modulus={modulus} is not a positive number"):
             words.count_split(held_out, modulus, b"one line\n")

@@ -280,7 +280,7 @@ def test_texts_that_fit_are_not_copied(numbered):
     batch = numbered.encode_batch(["w1 w2"] * 3, max_length=4, stride=1)
     assert batch.source.tolist() == [0, 1, 2]
     fitting = encoding.lay_out(
-        native.Encoded(batch.ids, np.array([0, 4, 8, 12]), None, None, 0),
+        native.Encoded(batch.ids, np.array([0, 4, 8, 12]), None, 0),
         False,
         True,
         encoding.Limit(4),

@@ -12,20 +12,19 @@ Numbers are little-endian. With English sentences that is about 2.1 bytes a toke
 import hashlib
 import json
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from minibert.arrays import Array
-from minibert.data.corpus import EmptyCorpusError, SentenceStream
+from minibert.data.corpus import EmptyCorpusError
 from minibert.errors import InputError, MissingFile
 from minibert.files import crc32_of, write_folder_atomically
 from minibert.json_files import misfit, read_json
-from minibert.tokenizer import Tokenizer
+from minibert.tokenizer import BatchEncoding, Tokenizer
+from minibert.tokenizer.text_pieces import in_order
 
 FORMAT = "minibert-shards"
 VERSION = 1
@@ -34,10 +33,8 @@ COUNTS = ("tokens", "sentences", "documents", "vocab_size")
 FIELDS = dict.fromkeys(COUNTS, int) | {"vocab_sha256": str, "crc32": dict[str, int] | None}
 LONGEST_SENTENCE = (1 << 16) - 1  # what uint16 can count; a longer one is stored in parts
 LONGEST_DOCUMENT = 1 << 17  # tokens; a longer one is stored as several, which bounds the memory of a reader
-BUFFERED = 1 << 20  # characters that are encoded together, and tokens between two calls of `progress`
-GROUPS_AHEAD = 3  # one being read, one being encoded, one waiting to be written
-
-Progress = Callable[[int, int | None], None]
+BUFFERED = 1 << 20  # characters that are encoded together
+GROUPS_AHEAD = 2  # beside the one being read: one being encoded, one waiting to be written
 
 
 def vocabulary_hash(vocab: Iterable[str]) -> str:
@@ -45,9 +42,7 @@ def vocabulary_hash(vocab: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(vocab).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def write_shards(
-    stream: Iterable[str | None], tokenizer: Tokenizer, folder: str | Path, progress: Progress | None = None
-) -> "TokenShards":
+def write_shards(stream: Iterable[str | None], tokenizer: Tokenizer, folder: str | Path) -> "TokenShards":
     """Tokenize a corpus into a folder of shards. The folder appears when it is complete, or not at all.
 
     Sentences without tokens and documents without sentences are left out. A document of more than 131,072
@@ -58,8 +53,6 @@ def write_shards(
     stream : sentences with None between documents, as `minibert.data.corpus.sentences` gives them.
     tokenizer : makes the ids, in a thread of its own beside the reading.
     folder : a name that is free, or an empty folder.
-    progress : called about every million tokens with (bytes read, bytes in total) of the corpus's files; with
-        (characters read, None) when the stream is not a `SentenceStream`.
 
     Returns
     -------
@@ -75,13 +68,11 @@ def write_shards(
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"folder={str(folder)!r} holds something already; remove it or name another.")
-    write_folder_atomically(folder, lambda place: fill_with_shards(stream, tokenizer, place, progress))
+    write_folder_atomically(folder, lambda place: fill_with_shards(stream, tokenizer, place))
     return TokenShards(folder, tokenizer)
 
 
-def fill_with_shards(
-    stream: Iterable[str | None], tokenizer: Tokenizer, place: Path, progress: Progress | None = None
-) -> int:
+def fill_with_shards(stream: Iterable[str | None], tokenizer: Tokenizer, place: Path) -> int:
     """Write shards as `write_shards` does, into a folder that exists and that somebody else names.
 
     Return the number of documents; without one, EmptyCorpusError is raised beside empty files.
@@ -93,17 +84,15 @@ def fill_with_shards(
     ):
         files = [_Summed(file) for file in (tokens, sentences, documents)]
         writer = _Writer(files, token_type(tokenizer.vocab_size))
-        reported = 0
-        for group, ids, ends in _encoded(stream, tokenizer):
-            writer.add(ids, ends, group.borders)
-            if progress and writer.n_tokens - reported >= BUFFERED:
-                reported = writer.n_tokens
-                progress(*group.how_far)
+
+        def encode(group: _Group) -> BatchEncoding:
+            return tokenizer.encode_batch(group.sentences, add_special_tokens=False, threads=1)
+
+        for group, batch in in_order(encode, _groups(stream), threads=1, ahead=GROUPS_AHEAD):
+            writer.add(batch.ids, batch.cu_seqlens, group.borders)
         writer.close()
     if not writer.n_documents:
         raise EmptyCorpusError("The corpus holds no token; give files with text in them.")
-    if progress:
-        progress(*group.how_far)
     meta = {
         "format": FORMAT,
         "version": VERSION,
@@ -130,54 +119,21 @@ class _Group(NamedTuple):
 
     sentences: list[str]
     borders: list[int]  # how many of them stand before each border of documents
-    how_far: tuple[int, int | None]  # what `progress` is called with once they are written
 
 
 def _groups(stream: Iterable[str | None]) -> Iterator[_Group]:
     """Yield groups of about BUFFERED characters, the last one smaller or empty."""
-    sentences: list[str] = []
-    borders: list[int] = []
-    characters = waiting = 0
+    group, waiting = _Group([], []), 0
     for sentence in stream:
         if sentence is None:
-            borders.append(len(sentences))
+            group.borders.append(len(group.sentences))
             continue
-        sentences.append(sentence)
+        group.sentences.append(sentence)
         waiting += len(sentence)
         if waiting >= BUFFERED:
-            characters += waiting
-            yield _Group(sentences, borders, _how_far(stream, characters))
-            sentences, borders, waiting = [], [], 0
-    yield _Group(sentences, borders, _how_far(stream, characters + waiting))
-
-
-# -> group, ids (n,) int32, ends (k + 1,) int32
-def _encoded(
-    stream: Iterable[str | None], tokenizer: Tokenizer
-) -> Iterator[tuple[_Group, np.ndarray, np.ndarray]]:
-    """Yield groups in order with their ids; a thread encodes one while the next is read."""
-
-    def encode(group: _Group) -> tuple[_Group, np.ndarray, np.ndarray]:
-        batch = tokenizer.encode_batch(group.sentences, add_special_tokens=False, threads=1)
-        return group, batch.ids, batch.cu_seqlens
-
-    thread = ThreadPoolExecutor(1)
-    waiting: deque[Future[tuple[_Group, np.ndarray, np.ndarray]]] = deque()
-    try:
-        for group in _groups(stream):
-            waiting.append(thread.submit(encode, group))
-            if len(waiting) == GROUPS_AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        thread.shutdown(cancel_futures=True)
-
-
-def _how_far(stream: Iterable[str | None], characters: int) -> tuple[int, int | None]:
-    if isinstance(stream, SentenceStream):
-        return stream.bytes_read, stream.bytes_total
-    return characters, None
+            yield group
+            group, waiting = _Group([], []), 0
+    yield group
 
 
 def token_type(vocab_size: int) -> np.dtype:
