@@ -48,9 +48,8 @@ tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
                         | tokenizer/greedy tokenizer/normalize                |
                         | tokenizer/native tokenizer/simple                   | numpy
 tokenizer/word_counts   | tokenizer/native                                    | numpy
-tokenizer/text_pieces   |                                                     |
 tokenizer/counting      | tokenizer/normalize tokenizer/native                |
-                        | tokenizer/text_pieces tokenizer/word_counts         | numpy
+                        | tokenizer/word_counts                               | numpy
 tokenizer/merging       | tokenizer/simple                                    | numpy
 tokenizer/learner       | tokenizer/word_counts tokenizer/merging             |
                         | tokenizer/simple tokenizer/normalize                |

@@ -402,8 +402,4 @@ def _peek(pieces: Iterator[str]) -> tuple[str, Iterator[str]]:
         if len(head) >= SNIFFED_CHARACTERS:
             break
 
-    def all_of_it() -> Iterator[str]:
-        yield head
-        yield from pieces
-
-    return head, all_of_it()
+    return head, chain([head], pieces)

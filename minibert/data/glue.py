@@ -5,14 +5,13 @@ except in its test file, MRPC's begins with a byte order mark, STS-B's score is 
 MNLI's label the last of twelve or sixteen. The labels of the test files are kept by the makers.
 """
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from minibert.data.lines import numbered_lines, rows, shown
+from minibert.data.lines import number_in, numbered_lines, rows, shown
 from minibert.errors import InputError, MissingFile
 
 PACKED = ("", ".gz", ".xz")  # what may follow the name of a file
@@ -197,21 +196,23 @@ def _examples(spec: GlueTask, file: Path, split: str) -> Iterator[TextExample]:
     label = rest.pop() if rest else None
     naming = ("index",) if "index" in header else spec.ids
     ids = [header.index(name) for name in naming if name in header]
+    labels, scores = dict(zip(spec.labels, spec.labels, strict=True)), (0.0, HIGHEST_SCORE)
     broken = []
     for number, (line, row) in enumerate(table):
+        where = f"{file}, line {line}"
         if spec.broken_rows and len(row) < len(header):
             broken.append(line)
             continue
         if len(row) != len(header):
             raise InputError(
-                f"{file}, line {line} has {len(row)} columns between tabs and not the {len(header)} of "
+                f"{where} has {len(row)} columns between tabs and not the {len(header)} of "
                 f"{spec.title} ({shown(header)}); check the task and the folder, or fetch the file again."
             )
         yield TextExample(
             "-".join(row[i] for i in ids) or str(number),
             row[first],
             None if second is None else row[second],
-            None if label is None else _label(row[label], spec, file, line),
+            None if label is None else label_in(row[label], labels, scores, where, spec.title),
         )
     if broken:
         warnings.warn(
@@ -221,22 +222,18 @@ def _examples(spec: GlueTask, file: Path, split: str) -> Iterator[TextExample]:
         )
 
 
-def _label(text: str, spec: GlueTask, file: Path, line: int) -> str | float:
-    if text in spec.labels:
-        return text
-    if spec.labels:
-        expected = f"one of {', '.join(spec.labels)}"
-    else:
-        try:
-            score = float(text)
-        except ValueError:
-            score = math.nan
-        if 0 <= score <= HIGHEST_SCORE:
-            return score
-        expected = f"a number from 0 to {HIGHEST_SCORE:g}"
+def label_in(
+    text: str, labels: Mapping[str, str | None], scores: tuple[float, float], where: str, title: str = ""
+) -> str | float | None:
+    """Return what a label stands for: one of `labels` or, where there are none, a score in these bounds."""
+    if text in labels:
+        return labels[text]
+    if not labels and (score := number_in(text, *scores)) is not None:
+        return score
+    expected = f"one of {', '.join(labels)}" if labels else "a number from {:g} to {:g}".format(*scores)
     raise InputError(
-        f"{file}, line {line}: the label of {spec.title} is {expected}, not {text[:60]!r}; "
-        "check the task and the folder."
+        f"{where}: the label{f' of {title}' if title else ''} is {expected}, not {text[:60]!r}; check "
+        f"{'the task and ' if title else ''}the folder."
     )
 
 

@@ -1,7 +1,9 @@
 """Files of rows, one line after another and each with its number: tables, quoted or not, and JSON lines."""
 
 import csv
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from minibert.json_files import parse_json
 from minibert.reading import byte_pieces, whole_lines
 
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
+LARGEST = sys.float_info.max
 
 
 def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False) -> Iterator[tuple[int, str]]:
@@ -84,6 +87,14 @@ def json_lines(file: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 f"{file}, line {number} is a JSON {type(value).__name__}; one object a line is expected."
             )
         yield number, value
+
+
+def number_in(text: str, lowest: float = -LARGEST, highest: float = LARGEST) -> float | None:
+    """Return the number that a text is, if it is a finite one in these bounds."""
+    with suppress(ValueError):
+        if lowest <= (value := float(text)) <= highest:
+            return value
+    return None
 
 
 def shown(header: list[str] | tuple[str, ...]) -> str:

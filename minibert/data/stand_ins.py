@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minibert.data import glue
-from minibert.data.glue import TextExample, find_file
+from minibert.data.glue import TextExample, find_file, label_in
 from minibert.data.lines import rows, shown
 from minibert.errors import InputError
 
@@ -140,7 +140,7 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
                 f"{file}, line {line} has {len(row)} columns between tabs, expected {spec.width}; check the "
                 "folder."
             )
-        label = _label(row[spec.label], spec, file, line)
+        label = label_in(row[spec.label], spec.labels, (1.0, 5.0), f"{file}, line {line}")
         if label is None:
             dropped += 1
             continue
@@ -157,19 +157,3 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
             stacklevel=3,
         )
     return found
-
-
-def _label(text: str, spec: StandIn, file: Path, line: int) -> str | float | None:
-    if text in spec.labels:
-        return spec.labels[text]
-    if spec.labels:
-        expected = f"one of {', '.join(spec.labels)}"
-    else:
-        try:
-            score = float(text)
-        except ValueError:
-            score = 0.0
-        if 1 <= score <= 5:
-            return score
-        expected = "a number from 1 to 5"
-    raise InputError(f"{file}, line {line}: the label is {expected}, not {text[:60]!r}; check the folder.")

@@ -8,14 +8,13 @@ Each may be .gz or .xz besides, and is UTF-8.
 """
 
 import json
-import math
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from minibert.data import ner
 from minibert.data.glue import PACKED, TextExample
-from minibert.data.lines import json_lines, rows, shown
+from minibert.data.lines import json_lines, number_in, rows, shown
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question, locate
 from minibert.errors import InputError
@@ -77,23 +76,15 @@ def read_texts(
     return found
 
 
-def line_of(
-    example: TextExample,
-    path: str | Path,
-    text: Column = "text",
-    second: Column | None = None,
-    label: Column | None = "label",
-    *,
-    id: Column | None = None,
-    delimiter: str | None = None,
-    header: bool | str | None = None,
-) -> int | None:
-    """Return the line of an example in the file that `read_texts` read with these columns; None without it.
+def line_of(example: TextExample, path: str | Path, **options: Any) -> int | None:
+    """Return the line of an example in the file that `read_texts` read with these options; None without it.
 
     The file is read once more, so that examples need not carry lines which only errors name.
     """
-    columns = {"text": text, "second": second, "label": label, "id": id}
-    for number, (line, row) in enumerate(_records(Path(path), columns, delimiter, header)):
+    columns = {name: options.get(name) for name in ("second", "id")}
+    columns |= {name: options.get(name, name) for name in ("text", "label")}
+    records = _records(Path(path), columns, options.get("delimiter"), options.get("header"))
+    for number, (line, row) in enumerate(records):
         if (_id(row, number), row["text"], row["second"]) == example[:3]:
             return line
     return None
@@ -332,11 +323,7 @@ def _label(
     cell = cell.strip()
     if not numeric:
         return _known(cell, where, column, labels)
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    if (value := number_in(cell)) is None:
         raise InputError(f"{where}: the column {column!r} is {cell[:60]!r}, expected a number.")
     return value
 

@@ -20,7 +20,7 @@ REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32  # chunks of text whose ids are kep
 
 
 class GreedyCore:
-    """Make pieces in the core to read: words from `BasicTokenizer`, then the longest piece that fits, again and again.
+    """Words of `BasicTokenizer`, each cut into the longest piece that fits, and so on: the core to read.
 
     The core in C has the same methods and gives the same results.
     """

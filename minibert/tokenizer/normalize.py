@@ -208,15 +208,13 @@ def _looks_at_neighbours() -> re.Pattern:
 
 def _compose(chunk: list[_Placed]) -> list[_Placed]:
     """Compose (NFC). Each segment that changes has one source."""
-    text, composed, at = _spell(chunk), [], 0
-    for segment in unicode.unsettled_segments(text):
-        begin, end = segment.span()
-        together = unicode.nfc(segment[0])
-        if together != segment[0]:
-            composed += chunk[at:begin]
-            composed += _expand(_Placed("", chunk[begin].begin, chunk[end - 1].end), together)
-            at = end
-    return composed + chunk[at:]
+    text = _spell(chunk)
+    composed: list[_Placed] = []
+    for begin, end in unicode.segments(text):
+        together = unicode.nfc(text[begin:end])
+        whole = _Placed("", chunk[begin].begin, chunk[end - 1].end)
+        composed += chunk[begin:end] if together == text[begin:end] else _expand(whole, together)
+    return composed
 
 
 def _strip_accents(chunk: list[_Placed]) -> list[_Placed]:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from operator import xor
 from pathlib import Path
 
@@ -184,12 +184,13 @@ def in_order(marks: Iterable[str]) -> str:
 
 def nfc(text: str) -> str:
     """Decompose `text`, then put it together as far as it goes."""
-    return _unsettled().sub(lambda segment: compose(nfd(segment[0])), text)
+    return compose(nfd(text))
 
 
-def unsettled_segments(text: str) -> Iterable[re.Match[str]]:
-    """Find the stretches of `text` that NFC may change; each changes on its own."""
-    return _unsettled().finditer(text)
+def segments(text: str) -> Iterable[tuple[int, int]]:
+    """Find where the stretches of `text` begin and end that NFC changes each on its own, if at all."""
+    begins = (at for at, character in enumerate(text) if flags(ord(character)) & SEGMENT_START)
+    return pairwise(sorted({0, *begins, len(text)}))
 
 
 def compose(text: str) -> str:
@@ -219,20 +220,3 @@ def compose_pair(first: str, second: str) -> str:
     if 0 <= index < _N_SYLLABLES and index % _N_TRAILING == 0 and 0 < trailing < _N_TRAILING:
         return chr(ord(first) + trailing)
     return data().compositions.get(first + second, "")
-
-
-@cache
-def _unsettled() -> re.Pattern[str]:
-    """Match segments that are not one inert character: they hold more, or begin with one that changes."""
-    tables = data()
-    ends = [*tables.starts[1:], 0x110000]
-    spans = list(zip(tables.starts, ends, tables.flags, strict=True))
-    going_on = _character_class((start, end - 1) for start, end, kind in spans if not kind & SEGMENT_START)
-    changing = _character_class(
-        (start, end - 1) for start, end, kind in spans if kind & SEGMENT_START and not kind & INERT
-    )
-    return re.compile(f"[^{going_on}]?[{going_on}]+|[{changing}]")
-
-
-def _character_class(spans: Iterable[tuple[int, int]]) -> str:
-    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in spans)

@@ -17,7 +17,7 @@ from marks import seldom
 
 from minibert.data.corpus import embedded_corpus
 from minibert.errors import InputError
-from minibert.tokenizer import BasicTokenizer, learn_vocab, native, text_pieces
+from minibert.tokenizer import BasicTokenizer, counting, learn_vocab, native
 from minibert.tokenizer.counting import WordCounts, count_files, count_words
 from minibert.tokenizer.learner import OBJECTIVES
 
@@ -37,7 +37,7 @@ def write(path, data):
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Pieces of a few bytes, so that short texts are cut everywhere."""
-    monkeypatch.setattr(text_pieces, "PIECE_BYTES", 7)
+    monkeypatch.setattr(counting, "PIECE_BYTES", 7)
 
 
 # What is counted
@@ -146,12 +146,12 @@ def test_lines_are_held_out_whole_by_their_crc(tmp_path_factory, core, parts):
     sides = {True: [], False: []}
     for line in data.split(b"\n"):
         sides[zlib.crc32(line[:256]) % 3 == 0].append(line)
-    piece_bytes = text_pieces.PIECE_BYTES
-    text_pieces.PIECE_BYTES = 7
+    piece_bytes = counting.PIECE_BYTES
+    counting.PIECE_BYTES = 7
     try:
         counted = count_files([file], BasicTokenizer(), held_out=3, core=core, threads=2)
     finally:
-        text_pieces.PIECE_BYTES = piece_bytes
+        counting.PIECE_BYTES = piece_bytes
     assert counted.words == count_words([b"\n".join(sides[False])], BasicTokenizer(), core=core)
     assert counted.held_out == count_words([b"\n".join(sides[True])], BasicTokenizer(), core=core)
     invalid = data.decode("utf-8", "replace").count("\ufffd")
@@ -161,7 +161,7 @@ def test_lines_are_held_out_whole_by_their_crc(tmp_path_factory, core, parts):
 @pytest.mark.parametrize("core", CORES)
 def test_only_the_first_256_bytes_of_a_line_decide(tmp_path, monkeypatch, core):
     # Lines longer than a piece: which side they fall on is known before their end is read.
-    monkeypatch.setattr(text_pieces, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(counting, "PIECE_BYTES", 1000)
     lines = [f"{i} word{i} ".encode() * 40 + b"tail " * 700 for i in range(30)]
     file = write(tmp_path / "long.txt", b"\n".join(lines))
     counted = count_files([file], BasicTokenizer(), held_out=4, core=core)
@@ -336,10 +336,10 @@ def test_a_counter_in_c_holds_out_lines_of_a_positive_number_only():
 @pytest.mark.parametrize("held_out", [0, 20])
 def test_a_stretch_without_white_space_has_a_longest_length(tmp_path, held_out):
     path, begin = tmp_path / "a.txt.xz", b"one two\n"
-    path.write_bytes(lzma.compress(begin + b"a" * text_pieces.LONGEST_STRETCH, preset=0))
+    path.write_bytes(lzma.compress(begin + b"a" * counting.LONGEST_STRETCH, preset=0))
     n_bytes = count_files(path, BasicTokenizer(), held_out=held_out).n_bytes
-    assert n_bytes == len(begin) + text_pieces.LONGEST_STRETCH
-    path.write_bytes(lzma.compress(begin + b"a" * (text_pieces.LONGEST_STRETCH + 1), preset=0))
+    assert n_bytes == len(begin) + counting.LONGEST_STRETCH
+    path.write_bytes(lzma.compress(begin + b"a" * (counting.LONGEST_STRETCH + 1), preset=0))
     with pytest.raises(InputError, match="a.txt.xz has more than 64 MiB without .* from offset 8 of"):
         count_files(path, BasicTokenizer(), held_out=held_out)
 

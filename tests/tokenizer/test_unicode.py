@@ -176,10 +176,9 @@ def test_text_may_be_cut_before_every_segment_start_without_changing_its_composi
     cuts = [i for i, c in enumerate(text) if unicode.flags(ord(c)) & unicode.SEGMENT_START]
     for cut in cuts:
         assert unicode.nfc(text[:cut]) + unicode.nfc(text[cut:]) == unicode.nfc(text)
-    unsettled = {i for segment in unicode.unsettled_segments(text) for i in range(*segment.span())}
-    for i, character in enumerate(text):
-        if i not in unsettled:
-            assert unicode.flags(ord(character)) & unicode.INERT
+    assert [begin for begin, _ in unicode.segments(text)] == sorted({0, *cuts} if text else ())
+    for character in text:
+        assert not unicode.flags(ord(character)) & unicode.INERT or unicode.nfc(character) == character
 
 
 def test_long_rows_of_marks_or_sigmas_take_no_quadratic_time():

@@ -24,7 +24,7 @@ from minibert.errors import InputError, MissingFile
 from minibert.files import crc32_of, write_folder_atomically
 from minibert.json_files import misfit, read_json
 from minibert.tokenizer import BatchEncoding, Tokenizer
-from minibert.tokenizer.text_pieces import in_order
+from minibert.tokenizer.counting import in_order
 
 FORMAT = "minibert-shards"
 VERSION = 1
@@ -82,8 +82,7 @@ def fill_with_shards(stream: Iterable[str | None], tokenizer: Tokenizer, place: 
         open(place / "sentences.bin", "wb") as sentences,
         open(place / "documents.bin", "wb") as documents,
     ):
-        files = [_Summed(file) for file in (tokens, sentences, documents)]
-        writer = _Writer(files, token_type(tokenizer.vocab_size))
+        writer = _Writer((tokens, sentences, documents), token_type(tokenizer.vocab_size))
 
         def encode(group: _Group) -> BatchEncoding:
             return tokenizer.encode_batch(group.sentences, add_special_tokens=False, threads=1)
@@ -102,7 +101,7 @@ def fill_with_shards(stream: Iterable[str | None], tokenizer: Tokenizer, place: 
         "vocab_size": tokenizer.vocab_size,
         "vocab_sha256": vocabulary_hash(tokenizer.vocab),
     }
-    crc32 = {Path(file.name).name: file.crc32 for file in files}
+    crc32 = {name: crc32_of(place / name) for name in ("tokens.bin", "sentences.bin", "documents.bin")}
     meta["crc32"] = crc32 | {META: _crc32_of_meta(meta)}
     (place / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     return writer.n_documents
@@ -141,23 +140,10 @@ def token_type(vocab_size: int) -> np.dtype:
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
-class _Summed:
-    """A growing file and its checksum."""
-
-    def __init__(self, file: BinaryIO):
-        self.file, self.name, self.crc32 = file, file.name, 0
-
-    def write(self, array: np.ndarray) -> None:
-        """Append the bytes of an array."""
-        data = array.tobytes()
-        self.crc32 = zlib.crc32(data, self.crc32)
-        self.file.write(data)
-
-
 class _Writer:
     """Three growing files and the counts."""
 
-    def __init__(self, files: list[_Summed], dtype: np.dtype):
+    def __init__(self, files: tuple[BinaryIO, BinaryIO, BinaryIO], dtype: np.dtype):
         self.tokens, self.sentences, self.documents = files
         self.dtype = dtype
         self.n_tokens = self.n_sentences = self.n_documents = 0
@@ -186,9 +172,9 @@ class _Writer:
             self._write(np.array([], int), np.array([], int), [self.n_tokens], [self.n_sentences])
 
     def _write(self, ids: np.ndarray, lengths: np.ndarray, token_ends: Any, sentence_ends: Any) -> None:
-        self.tokens.write(ids.astype(self.dtype))
-        self.sentences.write(lengths.astype("<u2"))
-        self.documents.write(np.stack([token_ends, sentence_ends], axis=1).astype("<u8"))
+        self.tokens.write(ids.astype(self.dtype).tobytes())
+        self.sentences.write(lengths.astype("<u2").tobytes())
+        self.documents.write(np.stack([token_ends, sentence_ends], axis=1).astype("<u8").tobytes())
         self.n_tokens += len(ids)
         self.n_sentences += len(lengths)
         self.n_documents += len(token_ends)

@@ -18,8 +18,15 @@ from minibert.errors import InputError
 from minibert.files import open_file, write_atomically
 from minibert.hub.precisions import narrowed, widened
 from minibert.hub.tensorflow.checksums import crc32c, masked
-from minibert.hub.tensorflow.sstable import LIMIT, read_table, write_table
-from minibert.hub.tensorflow.wire import bytes_field, fields, fixed32_field, number_field
+from minibert.hub.tensorflow.sstable import (
+    LIMIT,
+    bytes_field,
+    fields,
+    fixed32_field,
+    number_field,
+    read_table,
+    write_table,
+)
 
 _BFLOAT16 = 14
 _FLOATS = {1: "<f4", 2: "<f8", 19: "<f2", _BFLOAT16: "<u2"}
