@@ -50,7 +50,7 @@ tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
 tokenizer/word_counts   | tokenizer/native                                    | numpy
 tokenizer/counting      | tokenizer/normalize tokenizer/native                |
                         | tokenizer/word_counts                               | numpy
-tokenizer/merging       | tokenizer/simple                                    | numpy
+tokenizer/merging       | tokenizer/simple tokenizer/native                   | numpy
 tokenizer/learner       | tokenizer/word_counts tokenizer/merging             |
                         | tokenizer/simple tokenizer/normalize                |
                         | tokenizer/encoding tokenizer/native                 |

@@ -191,11 +191,7 @@ def _examples(spec: GlueTask, file: Path, split: str) -> Iterator[TextExample]:
             f"{file} is not the {split} file of {spec.title}: it lacks {shown(missing)}, its header is "
             f"{shown(header) or 'empty'}; check the task and the folder."
         )
-    first, *rest = map(header.index, wanted)
-    second = rest.pop(0) if spec.pair else None
-    label = rest.pop() if rest else None
-    naming = ("index",) if "index" in header else spec.ids
-    ids = [header.index(name) for name in naming if name in header]
+    ids = ["index"] if "index" in header else [name for name in spec.ids if name in header]
     labels, scores = dict(zip(spec.labels, spec.labels, strict=True)), (0.0, HIGHEST_SCORE)
     broken = []
     for number, (line, row) in enumerate(table):
@@ -208,12 +204,11 @@ def _examples(spec: GlueTask, file: Path, split: str) -> Iterator[TextExample]:
                 f"{where} has {len(row)} columns between tabs and not the {len(header)} of "
                 f"{spec.title} ({shown(header)}); check the task and the folder, or fetch the file again."
             )
-        yield TextExample(
-            "-".join(row[i] for i in ids) or str(number),
-            row[first],
-            None if second is None else row[second],
-            None if label is None else label_in(row[label], labels, scores, where, spec.title),
-        )
+        cells = dict(zip(header, row, strict=True))
+        id = "-".join(cells[name] for name in ids) or str(number)
+        second = cells[spec.sentences[1]] if spec.pair else None
+        label = label_in(cells[spec.label], labels, scores, where, spec.title) if split != "test" else None
+        yield TextExample(id, cells[spec.sentences[0]], second, label)
     if broken:
         warnings.warn(
             f"{file}: {len(broken):,} of {number + 1:,} rows lack columns and are left out, the first in "

@@ -165,14 +165,6 @@ class Instances:
         """Tokens of text in an epoch."""
         return int(self._lengths.sum())
 
-    def epoch(self, epoch: int) -> Iterator[Sequence]:
-        """Pass once over the documents: every sentence is gathered into an instance, which may cut it."""
-        for sequence, after in self.stream(Position(epoch, 0, 0)):
-            assert sequence is not None  # it is for other machines only
-            yield sequence
-            if after.epoch > epoch:
-                return
-
     def stream(
         self, position: Position = BEGINNING, count: int = 1, first: int = 0, last: int | None = None
     ) -> Iterator[tuple[Sequence | None, Position]]:

@@ -29,52 +29,27 @@ class StandIn(NamedTuple):
     task: str  # key of glue.TASKS
     folder: str
     files: dict[str, str]  # the file of each split
-    first: int  # columns, from 0
-    second: int
-    label: int
+    columns: str  # what they hold: first, second, label, id (without it rows are counted from 0), or -
     labels: dict[str, str | None]  # the file's own -> the task's, None for pairs without; {} for scores
-    id: int | None = None  # None counts the rows from 0
     header: tuple[str, ...] = ()
-    width: int = 3  # columns
     damaged: bool = False  # whether it is known to hold bytes that are not UTF-8
 
 
 _SICK = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
 _SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
-_TEST_AS_TRAIN = {"train": "test.txt", "dev": "dev.txt"}
+_SICK_LABELS = {"ENTAILMENT": "entailment", "NEUTRAL": "neutral", "CONTRADICTION": "contradiction"}
+_QUORA_FILES = {"train": "bimpm_test.tsv", "dev": "bimpm_dev.tsv"}
+_QUORA_LABELS = {"0": "0", "1": "1"}
+_SNLI_LABELS = {"0": "entailment", "1": "neutral", "2": "contradiction", "-": None}
+_SCITAIL_LABELS = {"0": "entailment", "1": "not_entailment"}
+_PLAIN_FILES = {"train": "test.txt", "dev": "dev.txt"}
 
 STAND_INS: dict[str, StandIn] = {
-    "quora": StandIn(
-        "qqp",
-        "quora",
-        {"train": "bimpm_test.tsv", "dev": "bimpm_dev.tsv"},
-        *(1, 2, 0),
-        {"0": "0", "1": "1"},
-        id=3,
-        width=4,
-        damaged=True,
-    ),
-    "snli": StandIn(
-        "mnli",
-        "snli",
-        _TEST_AS_TRAIN,
-        *(0, 1, 2),
-        {"0": "entailment", "1": "neutral", "2": "contradiction", "-": None},
-    ),
-    "scitail": StandIn(
-        "qnli", "scitail", _TEST_AS_TRAIN, *(0, 1, 2), {"0": "entailment", "1": "not_entailment"}
-    ),
-    "sick": StandIn(
-        "mnli",
-        "sick",
-        _SICK_FILES,
-        *(1, 2, 4),
-        {"ENTAILMENT": "entailment", "NEUTRAL": "neutral", "CONTRADICTION": "contradiction"},
-        id=0,
-        header=_SICK,
-        width=len(_SICK),
-    ),
-    "sick-score": StandIn("stsb", "sick", _SICK_FILES, *(1, 2, 3), {}, id=0, header=_SICK, width=len(_SICK)),
+    "quora": StandIn("qqp", "quora", _QUORA_FILES, "label first second id", _QUORA_LABELS, damaged=True),
+    "snli": StandIn("mnli", "snli", _PLAIN_FILES, "first second label", _SNLI_LABELS),
+    "scitail": StandIn("qnli", "scitail", _PLAIN_FILES, "first second label", _SCITAIL_LABELS),
+    "sick": StandIn("mnli", "sick", _SICK_FILES, "id first second - label", _SICK_LABELS, _SICK),
+    "sick-score": StandIn("stsb", "sick", _SICK_FILES, "id first second label -", {}, _SICK),
 }
 
 
@@ -134,19 +109,20 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
             )
     found = []
     dropped = damaged = 0
+    columns = spec.columns.split()
     for number, (line, row) in enumerate(table):
-        if len(row) != spec.width:
+        if len(row) != len(columns):
             raise InputError(
-                f"{file}, line {line} has {len(row)} columns between tabs, expected {spec.width}; check the "
+                f"{file}, line {line} has {len(row)} columns between tabs, expected {len(columns)}; check the "
                 "folder."
             )
-        label = label_in(row[spec.label], spec.labels, (1.0, 5.0), f"{file}, line {line}")
+        cells = {"id": str(number)} | dict(zip(columns, row, strict=True))
+        label = label_in(cells["label"], spec.labels, (1.0, 5.0), f"{file}, line {line}")
         if label is None:
             dropped += 1
             continue
-        id = str(number) if spec.id is None else row[spec.id]
-        found.append(TextExample(id, row[spec.first], row[spec.second], label))
-        damaged += spec.damaged and "\ufffd" in row[spec.first] + row[spec.second]
+        found.append(TextExample(cells["id"], cells["first"], cells["second"], label))
+        damaged += spec.damaged and "\ufffd" in cells["first"] + cells["second"]
     if not found:
         raise InputError(f"{file} holds no example; check the file.")
     if dropped:

@@ -17,9 +17,7 @@ from minibert.hub.hugging_face import (
 )
 from minibert.hub.loading import LoadReport
 from minibert.hub.names import to_hf
-from minibert.hub.precisions import STORED
 from minibert.hub.tensorflow.google import (
-    TF_CONFIG_FILE,
     find_checkpoint,
     google_differences,
     load_tf,
@@ -32,8 +30,6 @@ from minibert.model.params import Head, Parameters
 __all__ = [
     "CONFIG_FILE",
     "LABELLED",
-    "STORED",
-    "TF_CONFIG_FILE",
     "WEIGHTS_FILE",
     "LoadReport",
     "google_differences",

@@ -123,7 +123,9 @@ def _read_weights(folder: Path) -> tuple[Path, Tensors, dict[str, str]]:
         raise InputError(
             f"{folder} has no weights of a BERT; expected them in {WEIGHTS_FILE} or {PICKLED_FILE}."
         )
-    read = _read_pickled if path.name.startswith(PICKLED_FILE) else _read_tensors
+    read = _read_tensors
+    if path.name.startswith(PICKLED_FILE):
+        from minibert.hub.pytorch.pickled import read_pickled as read
     return path, *(_read_parts(path, read) if path.name.endswith(INDEX) else read(path))
 
 
@@ -150,12 +152,6 @@ def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
                 "folder again."
             )
     return tensors, others
-
-
-def _read_pickled(path: Path) -> tuple[Tensors, dict[str, str]]:
-    from minibert.hub.pytorch.pickled import read_pickled
-
-    return read_pickled(path)
 
 
 def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:

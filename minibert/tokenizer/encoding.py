@@ -205,22 +205,15 @@ class BatchEncoding(_Aligned):
                 mask[self._seconds - 1] = True
         return mask
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_vocab": _pieces_of(self.ids, self._vocab)}
 
 
 class Limit(NamedTuple):
-    """How long a sequence may become, and what is done with a longer one.
+    """How long a sequence may become, and what is done with a longer one; see `Tokenizer.encode_batch`.
 
-    Attributes
-    ----------
-    max_length : most ids of a sequence, [CLS] and [SEP] included.
-    truncation : where pieces go from, always the end: of the longer text, one by one ("longest_first"), of
-        the first or of the second.
-    stride : None cuts; a number makes windows of what is too long, each beginning with that many pieces of
-        the one before.
-    odd_to_longer : which text keeps the odd piece when both are cut: the longer one (the second, when both
-        are equally long) as in Hugging Face's `tokenizers`, or the first, as in Google's code.
+    `odd_to_longer` tells which text keeps the odd piece when both are cut: the longer one (the second, when
+    both are equally long) as in Hugging Face's `tokenizers`, or the first, as in Google's code.
     """
 
     max_length: int
@@ -240,31 +233,25 @@ class Limit(NamedTuple):
     ) -> "Limit | None":
         """Return the limit that arguments of `Tokenizer` ask for; None without `max_length`.
 
-        Raises
-        ------
-        InputError
-            When they can't be carried out for any text around which `n_special` ids stand.
+        They are refused when they can't be carried out for any text around which `n_special` ids stand.
         """
+        given = {"max_length": max_length, "truncation": truncation, "stride": stride}
         if truncation not in TRUNCATION:
             raise InputError(f"truncation={truncation!r} is unknown; choose one of {', '.join(TRUNCATION)}.")
         if truncation == "only_second" and not pairs:
-            raise InputError(
-                "$truncation needs pairs; give them, or choose only_first.", truncation=truncation
-            )
+            raise InputError("$truncation needs pairs; give them, or choose only_first.", **given)
         if max_length is None:
             if stride is not None:
                 raise InputError(
                     "$stride makes windows of a length that is not told; give one, such as $max_length.",
-                    stride=stride,
-                    max_length=128,
+                    **given | {"max_length": 128},
                 )
             return None
         whole_number("max_length", max_length, 0)
         room = max_length - n_special
         if room < 0:
             raise InputError(
-                f"$max_length has no room for the special tokens; give at least {n_special}.",
-                max_length=max_length,
+                f"$max_length has no room for the special tokens; give at least {n_special}.", **given
             )
         if stride is not None:
             whole_number("stride", stride, 0)
@@ -272,14 +259,13 @@ class Limit(NamedTuple):
                 raise InputError(
                     "$stride makes windows of one text of a pair; "
                     "choose truncation only_first or only_second with it.",
-                    stride=stride,
+                    **given,
                 )
             if stride >= room:
                 raise InputError(
                     f"$stride leaves no new piece to a window that has room for {room}; "
                     "give less, or raise $max_length.",
-                    stride=stride,
-                    max_length=max_length,
+                    **given,
                 )
         return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
 

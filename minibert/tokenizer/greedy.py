@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from minibert.tokenizer.native import Encoded
-from minibert.tokenizer.normalize import BasicTokenizer, split_at_whitespace
+from minibert.tokenizer.native import Encoded, Pieces, Wanted
+from minibert.tokenizer.normalize import split_at_whitespace
 
 REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32  # chunks of text whose ids are kept, 12 MB; their characters
 
@@ -25,19 +25,9 @@ class GreedyCore:
     The core in C has the same methods and gives the same results.
     """
 
-    def __init__(
-        self,
-        vocab: list[str],
-        basic_tokenizer: BasicTokenizer,
-        *,
-        unk_id: int,
-        special_ids: list[int],
-        max_input_chars_per_word: int,
-    ) -> None:
+    def __init__(self, given: Pieces) -> None:
+        vocab, self.basic_tokenizer, self.unk_id, special_ids, self.max_input_chars_per_word = given
         self.ids = {piece: number for number, piece in enumerate(vocab)}
-        self.basic_tokenizer = basic_tokenizer
-        self.unk_id = unk_id
-        self.max_input_chars_per_word = max_input_chars_per_word
         special = [vocab[i] for i in special_ids]
         self._special = frozenset(special)
         self._special_in_text = re.compile("(" + "|".join(map(re.escape, special)) + ")")
@@ -90,24 +80,12 @@ class GreedyCore:
                     number += 1
             begin += len(part)
 
-    def encode_texts(
-        self,
-        texts: list[str | bytes],
-        *,
-        offsets: bool,
-        special: bool,
-        first_id: int = -1,
-        last_id: int = -1,
-        period: int = 1,
-        threads: int | None = None,
-    ) -> Encoded:
-        """Encode many texts end to end.
-
-        `first_id` is put before every `period`-th of them and `last_id` after each, unless negative.
-        """
+    def encode_texts(self, texts: list[str | bytes], wanted: Wanted, threads: int | None = None) -> Encoded:
+        """Encode many texts end to end, by one thread."""
+        offsets, special, *wrapping, period = wanted
         rows: list[Any] = []
         bounds, n_invalid = [0], 0  # a row is an id, or all four numbers of a piece
-        first, last = ([(i, 0, 0, -1) if offsets else i] if i >= 0 else [] for i in (first_id, last_id))
+        first, last = ([(i, 0, 0, -1) if offsets else i] if i >= 0 else [] for i in wrapping)
         for number, text in enumerate(texts):
             if isinstance(text, bytes):
                 raw, text = text, text.decode("utf-8", "replace")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
+from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.tokenizer import native, unicode
 from minibert.tokenizer.encoding import whole_number
@@ -121,7 +122,7 @@ def learn_vocab(
     vocab = first_pieces(unused, user_tokens)
     make_merger = native.Merger if native.choose(core) else Merger
 
-    pieces, unseen, symbols, bounds, counts = _segment(WordCounts.of(word_counts), alphabet_limit)
+    pieces, unseen, text = _segment(WordCounts.of(word_counts), alphabet_limit)
     taken = set(vocab)
     seen, unseen = ([piece for piece in forms if piece not in taken] for forms in (pieces, unseen))
     room = vocab_size - len(vocab) - len(seen)
@@ -134,8 +135,8 @@ def learn_vocab(
         )
     vocab += sorted(seen + unseen[:room])
     taken.update(vocab)
-    merger = make_merger(symbols, bounds, counts, len(pieces), min_frequency, objective)
-    del symbols, bounds, counts
+    merger = make_merger(text, min_frequency, objective)
+    del text  # for its memory
     while len(vocab) < vocab_size:
         wanted = min(PROGRESS_PIECES - len(vocab) % PROGRESS_PIECES, vocab_size - len(vocab))
         lefts, rights = merger.run(wanted)
@@ -169,9 +170,7 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
     return pieces
 
 
-def _segment(
-    words: WordCounts, alphabet_limit: int
-) -> tuple[list[str], list[str], np.ndarray, np.ndarray, np.ndarray]:
+def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[str], native.Symbols]:
     """Turn words that the tokenizer will be able to match into symbols: places in the alphabet.
 
     Returns
@@ -179,7 +178,7 @@ def _segment(
     alphabet : pieces of one character, sorted.
     unseen : the other forms of its letters, the most frequent first. Of what always is a word of its own,
         punctuation and ideographs, there is no "##".
-    symbols, bounds, counts : as `Merger` takes them.
+    text : the words in symbols.
     """
     kept, n_characters = _alphabet(words, alphabet_limit)
     is_kept = np.zeros(0x110000, bool)
@@ -230,14 +229,15 @@ def _segment(
     number[[alphabet[piece] for piece in pieces]] = np.arange(len(pieces))
     for first in range(0, n, _TOGETHER):
         symbols[first : first + _TOGETHER] = number[symbols[first : first + _TOGETHER]]
-    return pieces, unseen, symbols, np.concatenate([[0], *lengths]).cumsum(), np.concatenate(counts)
+    bounds = np.concatenate([[0], *lengths]).cumsum()
+    return pieces, unseen, native.Symbols(symbols, bounds, np.concatenate(counts), len(pieces))
 
 
 def _piece(form: int) -> str:
     return ("##" if form % 2 else "") + chr(form // 2)
 
 
-def _alphabet(words: WordCounts, limit: int) -> tuple[np.ndarray, int]:  # -> (K,) code points
+def _alphabet(words: WordCounts, limit: int) -> tuple[Array, int]:  # -> (K,) code points
     """Find the most frequent characters, without lone surrogates; of equals the first.
 
     Also how many characters the different words have together.
@@ -255,7 +255,7 @@ def _alphabet(words: WordCounts, limit: int) -> tuple[np.ndarray, int]:  # -> (K
     return kept[(kept < 0xD800) | (kept > 0xDFFF)], n_characters
 
 
-def _blocks(words: WordCounts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _blocks(words: WordCounts) -> Iterator[tuple[Array, Array, Array]]:
     """Yield counts, characters and lengths of some words at a time: (W,), (n,) and (W,)."""
     for first in range(0, len(words), _TOGETHER):
         last = min(first + _TOGETHER, len(words))

@@ -10,6 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from minibert.arrays import Array
+from minibert.tokenizer.native import Symbols
 from minibert.tokenizer.simple import join, neighbours
 
 # Gains are rounded to multiples of this many nats: pairs that differ only in the last bits of a logarithm
@@ -27,23 +29,13 @@ class Merger:
 
     Parameters
     ----------
-    symbols : (n,) int32, those of all words end to end, each below `n_symbols`.
-    bounds : (W + 1,) int64: word i is symbols[bounds[i]:bounds[i + 1]].
-    counts : (W,) int64, how often each word occurs.
-    n_symbols : size of the alphabet.
+    text : the words, in symbols of the alphabet.
     min_frequency : a pair that occurs less often is never joined.
     objective : "likelihood" or "frequency".
     """
 
-    def __init__(
-        self,
-        symbols: np.ndarray,
-        bounds: np.ndarray,
-        counts: np.ndarray,
-        n_symbols: int,
-        min_frequency: int,
-        objective: str,
-    ):
+    def __init__(self, text: Symbols, min_frequency: int, objective: str) -> None:
+        symbols, bounds, counts, n_symbols = text
         self.min_frequency = min_frequency
         self.objective = objective
         self.n_symbols = n_symbols
@@ -58,7 +50,7 @@ class Merger:
         self.segmented = [flat[begin:end] for begin, end in pairwise(bounds.tolist())]
         self._count()
 
-    def run(self, n_merges: int) -> tuple[np.ndarray, np.ndarray]:
+    def run(self, n_merges: int) -> tuple[Array, Array]:
         """Make up to `n_merges` more merges; fewer when no pair is left.
 
         Returns
@@ -110,12 +102,12 @@ class Merger:
         left, right = self.pairs[:, ties].astype(np.int64)
         return int(ties[np.argmin(left * self.n_symbols + right)])
 
-    def _refresh(self, pairs: np.ndarray) -> None:  # pairs (K,)
+    def _refresh(self, pairs: Array) -> None:  # pairs (K,)
         alive = self.pair_counts[pairs] >= self.min_frequency
         self.gains[pairs[~alive]] = -np.inf
         self.gains[pairs[alive]] = self._gain(pairs[alive])
 
-    def _gain(self, pairs: np.ndarray) -> np.ndarray:  # pairs (K,) -> (K,) float64
+    def _gain(self, pairs: Array) -> Array:  # pairs (K,) -> (K,) float64
         n = self.pair_counts[pairs]
         if self.objective == "frequency":
             return n.astype(np.float64)
@@ -127,7 +119,7 @@ class Merger:
         gain = n * logarithm(n) + fall(self.total, n) - lost
         return np.rint(gain / _RESOLUTION) * _RESOLUTION
 
-    def _pairs_with(self, *symbols: int) -> np.ndarray:  # -> (K,)
+    def _pairs_with(self, *symbols: int) -> Array:  # -> (K,)
         """Return the pairs whose gain depends on the count of one of `symbols`."""
         wanted = np.zeros(self.n_symbols, bool)
         wanted[list(symbols)] = True
@@ -187,7 +179,7 @@ _SQRT_HALF = 0.70710678118654757
 _INVERSE_ODD = [1.0 / odd for odd in range(3, 26, 2)]
 
 
-def fall(count: np.ndarray, n: np.ndarray) -> np.ndarray:  # count (K,) int64  n (K,) int64 -> (K,) float64
+def fall(count: Array, n: Array) -> Array:  # count (K,) int64  n (K,) int64 -> (K,) float64
     """Compute f(count) - f(count - n) for f(x) = x log x without subtracting nearly equal numbers.
 
     It is n log(count) + rest log(count / rest) with rest = count - n; where n is small against it, the second
@@ -203,7 +195,7 @@ def fall(count: np.ndarray, n: np.ndarray) -> np.ndarray:  # count (K,) int64  n
     return n * log_count + rest * log_ratio
 
 
-def logarithm(x: np.ndarray) -> np.ndarray:  # (K,) int64 or float64 -> (K,) float64
+def logarithm(x: Array) -> Array:  # (K,) int64 or float64 -> (K,) float64
     """Compute log(x) for x >= 1: x = m 2^e, sqrt(1/2) <= m < sqrt(2), log m = 2 atanh((m - 1) / (m + 1)).
 
     Wrong by less than 2**-51 of itself. The C core does the same operations in the same order
@@ -216,7 +208,7 @@ def logarithm(x: np.ndarray) -> np.ndarray:  # (K,) int64 or float64 -> (K,) flo
     return e * _LOG_2[0] + (2.0 * _atanh((m - 1.0) / (m + 1.0)) + e * _LOG_2[1])
 
 
-def _atanh(s: np.ndarray) -> np.ndarray:
+def _atanh(s: Array) -> Array:
     """Sum s + s^3/3 + s^5/5 + ..., enough of it for |s| <= 1/5."""
     z = s * s
     total = _INVERSE_ODD[-1]
@@ -225,7 +217,7 @@ def _atanh(s: np.ndarray) -> np.ndarray:
     return s + s * (z * total)
 
 
-def _with_room(array: np.ndarray, index: int, fill: float) -> np.ndarray:
+def _with_room(array: Array, index: int, fill: float) -> Array:
     """Return `array` if its last axis has a place `index`, otherwise a copy of twice the length."""
     if index < array.shape[-1]:
         return array

@@ -31,6 +31,35 @@ _SLICES = 4  # at least, for each thread: they end at different times
 Alignment = tuple[Array, Array]
 
 
+class Pieces(NamedTuple):
+    """What a core matches words against."""
+
+    vocab: list[str]
+    basic_tokenizer: BasicTokenizer
+    unk_id: int
+    special_ids: list[int]  # where one begins another, the longer one first
+    max_input_chars_per_word: int
+
+
+class Wanted(NamedTuple):
+    """How many texts become ids end to end."""
+
+    offsets: bool = False  # find places in the text and numbers of words
+    special: bool = False  # keep special tokens that are written out whole
+    first_id: int = -1  # before every `period`-th text, unless negative
+    last_id: int = -1  # after each text, unless negative
+    period: int = 1
+
+
+class Symbols(NamedTuple):
+    """Words as numbers, of which merges are learned."""
+
+    symbols: Array  # (n,) int32, those of all words end to end, each below `n_symbols`
+    bounds: Array  # (W + 1,) int64: word i is symbols[bounds[i]:bounds[i + 1]]
+    counts: Array  # (W,) int64, how often each word occurs
+    n_symbols: int  # size of the alphabet
+
+
 class Encoded(NamedTuple):
     """Many texts as ids, end to end; what both cores give."""
 
@@ -85,27 +114,20 @@ def choose(core: str) -> bool:
 class Core:
     """Pieces by longest match, as `greedy.GreedyCore` finds them; its rules are those of `BasicTokenizer`."""
 
-    def __init__(
-        self,
-        vocab: Sequence[str],
-        basic_tokenizer: BasicTokenizer,
-        *,
-        unk_id: int,
-        special_ids: Sequence[int],
-        max_input_chars_per_word: int,
-    ) -> None:
+    def __init__(self, given: Pieces) -> None:
         self._module = module = load()
+        vocab, basic_tokenizer, unk_id, special_ids, max_chars = given
         self._new, self._unpack, self._encode = module.ffi.new, module.ffi.unpack, module.lib.wp_encode_text
         pieces, piece_bounds = end_to_end(vocab)
         kept, kept_bounds = end_to_end(basic_tokenizer.never_split)
         pointer = module.lib.wp_tokenizer_new(
             _rules(module, basic_tokenizer),
-            min(max_input_chars_per_word, 2**31 - 1),
+            min(max_chars, 2**31 - 1),
             pieces,
             _int64(module, piece_bounds),
             len(vocab),
             unk_id,
-            list(special_ids),
+            special_ids,
             len(special_ids),
             kept,
             _int64(module, kept_bounds),
@@ -133,28 +155,20 @@ class Core:
         return self._unpack(ids, n)
 
     def encode_texts(
-        self,
-        texts: Sequence[str | bytes],
-        *,
-        offsets: bool = False,
-        special: bool = False,
-        first_id: int = -1,
-        last_id: int = -1,
-        period: int = 1,
-        threads: int | None = None,
+        self, texts: Sequence[str | bytes], wanted: Wanted, threads: int | None = None
     ) -> Encoded:
         """Encode many texts, as `GreedyCore.encode_texts` does: slices of them on several threads.
 
         Bytes are of unknown origin: what is not UTF-8 in them is read as U+FFFD and counted.
         """
         raw = bool(texts) and isinstance(texts[0], bytes)
-        flags = _OFFSETS * offsets + _SPECIAL * special + _RAW * raw
+        flags = _OFFSETS * wanted.offsets + _SPECIAL * wanted.special + _RAW * raw
         threads = cores() if threads is None else threads
 
         def encode(part: Sequence[str | bytes]) -> Encoded:
-            return self._encode_slice(part, flags, (first_id, last_id, period))
+            return self._encode_slice(part, flags, wanted[2:])
 
-        slices = list(_slices(texts, period, threads))
+        slices = list(_slices(texts, wanted.period, threads))
         if threads == 1 or len(slices) <= 1:
             return _concatenated(list(map(encode, slices)) or [encode(texts)])
         with ThreadPoolExecutor(min(threads, len(slices))) as pool:
@@ -239,22 +253,14 @@ class Counter:
 class Merger:
     """The merges of `merging.Merger`, whose arguments these are."""
 
-    def __init__(
-        self,
-        symbols: Array,
-        bounds: Array,
-        counts: Array,
-        n_symbols: int,
-        min_frequency: int,
-        objective: str,
-    ):
+    def __init__(self, text: Symbols, min_frequency: int, objective: str) -> None:
         self._module = module = load()
         pointer = module.lib.wp_learner_new(
-            module.ffi.from_buffer("int32_t[]", np.ascontiguousarray(symbols, np.int32)),
-            _int64(module, bounds),
-            _int64(module, counts),
-            len(counts),
-            n_symbols,
+            module.ffi.from_buffer("int32_t[]", np.ascontiguousarray(text.symbols, np.int32)),
+            _int64(module, text.bounds),
+            _int64(module, text.counts),
+            len(text.counts),
+            text.n_symbols,
             min_frequency,
             OBJECTIVES[objective],
         )

@@ -105,13 +105,11 @@ class Tokenizer:
         # Where one special token begins another, the longer one is found.
         special = sorted((*SPECIAL_TOKENS, *self.additional_special_tokens), key=len, reverse=True)
         make_core: type[native.Core] | type[GreedyCore] = native.Core if self.core == "c" else GreedyCore
-        self._core = make_core(
-            self.vocab,
-            self.basic_tokenizer,
-            unk_id=self.unk_id,
-            special_ids=[self.ids[token] for token in special],
-            max_input_chars_per_word=self.max_input_chars_per_word,
+        ids = [self.ids[token] for token in special]
+        given = native.Pieces(
+            self.vocab, self.basic_tokenizer, self.unk_id, ids, self.max_input_chars_per_word
         )
+        self._core = make_core(given)
 
     @property
     def vocab_size(self) -> int:
@@ -220,15 +218,8 @@ class Tokenizer:
         if threads is not None:
             whole_number("threads", threads, 1)
         first_id, last_id = (self.cls_id, self.sep_id) if add_special_tokens else (-1, -1)
-        encoded = self._core.encode_texts(
-            parts,
-            offsets=offsets,
-            special=special,
-            first_id=first_id,
-            last_id=last_id,
-            period=1 if pairs is None else 2,
-            threads=threads,
-        )
+        wanted = native.Wanted(offsets, special, first_id, last_id, 1 if pairs is None else 2)
+        encoded = self._core.encode_texts(parts, wanted, threads)
         return lay_out(encoded, pairs is not None, add_special_tokens, limit, self.vocab)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:

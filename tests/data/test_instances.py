@@ -48,6 +48,14 @@ def made_from(shards, documents=None, seed=0, **options):
     return Instances(shards, documents, NUMBERED, InstanceOptions(**options), seed)
 
 
+def one_epoch(instances, epoch):
+    """Every instance of an epoch."""
+    for sequence, after in instances.stream(Position(epoch, 0, 0)):
+        yield sequence
+        if after.epoch > epoch:
+            return
+
+
 def original(sequence):
     """The ids before masking."""
     ids = sequence.input_ids.copy()
@@ -76,7 +84,7 @@ def test_two_tiny_documents_give_what_one_can_work_out_by_hand(tmp_path):
     shards = write_shards(numbered_text([1, 1], [1, 1]), NUMBERED, tmp_path / "shards")
     seen = Counter()
     for epoch in range(400):
-        for sequence in made_from(shards, seq_length=5).epoch(epoch):
+        for sequence in one_epoch(made_from(shards, seq_length=5), epoch):
             assert original(sequence)[[0, 2, 4]].tolist() == [CLS, SEP, SEP]
             assert sequence.token_type_ids.tolist() == [0, 0, 0, 1, 1]
             assert len(sequence.masked_positions) == 1
@@ -88,7 +96,7 @@ def test_two_tiny_documents_give_what_one_can_work_out_by_hand(tmp_path):
 
 
 def test_sequences_are_cls_a_sep_b_sep_within_the_length(shards):
-    for sequence in made_from(shards, seq_length=32).epoch(0):
+    for sequence in one_epoch(made_from(shards, seq_length=32), 0):
         ids = original(sequence)
         n = len(ids)
         assert 5 <= n <= 32
@@ -102,7 +110,7 @@ def test_is_next_is_what_follows_and_not_next_is_from_another_document(shards):
     document_of = np.repeat(np.arange(shards.n_documents), shards.document_lengths)
     labels = Counter()
     for epoch in range(3):
-        for sequence in made_from(shards, seq_length=48).epoch(epoch):
+        for sequence in one_epoch(made_from(shards, seq_length=48), epoch):
             a, b = (half - 5 for half in halves(sequence))
             assert (np.diff(a) == 1).all() and (np.diff(b) == 1).all()
             labels[sequence.next_sentence_label] += 1
@@ -121,7 +129,7 @@ def test_half_of_the_pairs_are_true_next_spans(tmp_path):
     labels = [
         sequence.next_sentence_label
         for epoch in range(12)
-        for sequence in made_from(shards, seq_length=23).epoch(epoch)
+        for sequence in one_epoch(made_from(shards, seq_length=23), epoch)
     ]
     assert len(labels) > 4_000
     assert abs(np.mean(labels) - 0.5) < 0.03
@@ -129,14 +137,14 @@ def test_half_of_the_pairs_are_true_next_spans(tmp_path):
 
 def test_a_single_long_sentence_always_gets_a_random_next(tmp_path):
     shards = write_shards(numbered_text([140], [140, 140], [140]), NUMBERED, tmp_path / "shards")
-    found = list(made_from(shards, seq_length=128, short_seq_prob=0).epoch(0))
+    found = list(one_epoch(made_from(shards, seq_length=128, short_seq_prob=0), 0))
     assert [sequence.next_sentence_label for sequence in found] == [1] * 4
     assert {len(sequence.input_ids) for sequence in found} == {128}
 
 
 def test_half_of_the_short_pairs_are_in_order_however_long_the_sentences(tmp_path):
     shards = write_shards(numbered_text(*[[40] * 20] * 18), NUMBERED, tmp_path / "shards")
-    found = [s for epoch in range(4) for s in made_from(shards, seq_length=32).epoch(epoch)]
+    found = [s for epoch in range(4) for s in one_epoch(made_from(shards, seq_length=32), epoch)]
     assert len(found) > 2_000
     # A random short target that one part of a sentence fills still always gets a random B.
     assert 0.46 < np.mean([sequence.next_sentence_label for sequence in found]) < 0.58
@@ -151,7 +159,7 @@ def test_sentences_of_a_random_next_are_put_back(tmp_path):
     shards = write_shards(numbered_text(*[[1] * 50] * 6), NUMBERED, tmp_path / "shards")
     for epoch in range(5):
         used = Counter()
-        for sequence in made_from(shards, seq_length=19).epoch(epoch):
+        for sequence in one_epoch(made_from(shards, seq_length=19), epoch):
             a, b = halves(sequence)
             used.update(a.tolist())
             if sequence.next_sentence_label == 0:
@@ -161,12 +169,14 @@ def test_sentences_of_a_random_next_are_put_back(tmp_path):
 
 def test_one_in_ten_targets_is_short(tmp_path):
     shards = write_shards(numbered_text(*[[1] * 300] * 18), NUMBERED, tmp_path / "shards")
-    lengths = [len(s.input_ids) for epoch in range(8) for s in made_from(shards, seq_length=43).epoch(epoch)]
+    lengths = [
+        len(s.input_ids) for epoch in range(8) for s in one_epoch(made_from(shards, seq_length=43), epoch)
+    ]
     # The last chunk of a document is short too: one of about ten pairs.
     assert 0.12 < np.mean(np.array(lengths) < 43) < 0.25
-    full = [len(s.input_ids) for s in made_from(shards, seq_length=43, short_seq_prob=0).epoch(0)]
+    full = [len(s.input_ids) for s in one_epoch(made_from(shards, seq_length=43, short_seq_prob=0), 0)]
     assert np.mean(np.array(full) < 43) < 0.14
-    short = [len(s.input_ids) for s in made_from(shards, seq_length=43, short_seq_prob=1).epoch(0)]
+    short = [len(s.input_ids) for s in one_epoch(made_from(shards, seq_length=43, short_seq_prob=1), 0)]
     assert min(short) == 5 and 20 < np.mean(short) < 26  # uniform from 2 to 40, and three special tokens
     assert np.quantile(short, 0.1) < 11 and np.quantile(short, 0.9) > 35
 
@@ -200,7 +210,7 @@ def test_masking_rates_are_fifteen_percent_and_eighty_ten_ten(shards):
     seen = Counter()
     random_tokens = []
     for epoch in range(30):
-        for sequence in made_from(shards, seq_length=128).epoch(epoch):
+        for sequence in one_epoch(made_from(shards, seq_length=128), epoch):
             tokens += len(sequence.input_ids)
             masked += len(sequence.masked_positions)
             visible = sequence.input_ids[sequence.masked_positions]
@@ -223,7 +233,7 @@ def test_random_tokens_come_from_the_whole_vocabulary_special_tokens_too(tmp_pat
     options = InstanceOptions(seq_length=66, next_sentence=False, mask_rates=(0, 0, 1), masked_lm_prob=0.5)
     seen = Counter()
     for epoch in range(5):
-        for sequence in Instances(shards, [0], tokenizer, options).epoch(epoch):
+        for sequence in one_epoch(Instances(shards, [0], tokenizer, options), epoch):
             seen.update(sequence.input_ids[sequence.masked_positions].tolist())
     shares = np.array([seen[token] for token in range(7)]) / seen.total()
     assert np.abs(shares - 1 / 7).max() < 0.015
@@ -235,7 +245,7 @@ def test_random_tokens_come_from_the_whole_vocabulary_special_tokens_too(tmp_pat
 def test_the_rates_of_table_8_are_kept(shards, rates):
     seen = np.zeros(3)
     for epoch in range(8):
-        for sequence in made_from(shards, seq_length=64, mask_rates=rates).epoch(epoch):
+        for sequence in one_epoch(made_from(shards, seq_length=64, mask_rates=rates), epoch):
             visible = sequence.input_ids[sequence.masked_positions]
             same_token = visible == sequence.masked_labels
             seen += [(visible == MASK).sum(), same_token.sum(), (~same_token & (visible != MASK)).sum()]
@@ -245,7 +255,7 @@ def test_the_rates_of_table_8_are_kept(shards, rates):
 def test_special_tokens_are_never_predicted_and_every_other_position_is_as_often(shards):
     hits, chances = np.zeros(64), np.zeros(64)
     for epoch in range(80):
-        for sequence in made_from(shards, seq_length=64).epoch(epoch):
+        for sequence in one_epoch(made_from(shards, seq_length=64), epoch):
             ids = original(sequence)
             assert not np.isin(sequence.masked_labels, [PAD, UNK, CLS, SEP, MASK]).any()
             assert (np.diff(sequence.masked_positions) > 0).all()
@@ -261,9 +271,9 @@ def test_max_predictions_per_seq_is_a_ceiling_and_defaults_to_the_share_of_the_l
     assert InstanceOptions(seq_length=128).most_predictions == 20
     assert InstanceOptions(seq_length=512).most_predictions == 77
     assert InstanceOptions(seq_length=100, masked_lm_prob=0.07).most_predictions == 7
-    counts = [len(s.masked_positions) for s in made_from(shards, max_predictions_per_seq=3).epoch(0)]
+    counts = [len(s.masked_positions) for s in one_epoch(made_from(shards, max_predictions_per_seq=3), 0)]
     assert max(counts) == 3
-    everything = next(made_from(shards, seq_length=16, masked_lm_prob=1.0).epoch(0))
+    everything = next(one_epoch(made_from(shards, seq_length=16, masked_lm_prob=1.0), 0))
     assert len(everything.masked_positions) == len(everything.input_ids) - 3
 
 
@@ -282,7 +292,7 @@ def test_whole_words_are_predicted_or_left_alone(pieces):
     tokenizer, shards = pieces
     options = InstanceOptions(seq_length=64, whole_word_mask=True)
     sizes, masked, wanted = Counter(), 0, 0
-    for sequence in Instances(shards, np.arange(shards.n_documents), tokenizer, options).epoch(0):
+    for sequence in one_epoch(Instances(shards, np.arange(shards.n_documents), tokenizer, options), 0):
         ids = original(sequence)
         special = (ids == CLS) | (ids == SEP)
         # A word begins at a piece without ##, at a special token, and behind a special token.
@@ -304,7 +314,7 @@ def test_whole_word_mode_draws_what_to_do_for_each_piece(pieces):
     tokenizer, shards = pieces
     options = InstanceOptions(seq_length=64, whole_word_mask=True, mask_rates=(0.5, 0.5, 0))
     mixed = 0
-    for sequence in Instances(shards, np.arange(shards.n_documents), tokenizer, options).epoch(0):
+    for sequence in one_epoch(Instances(shards, np.arange(shards.n_documents), tokenizer, options), 0):
         masked = sequence.input_ids[sequence.masked_positions] == MASK
         inside = np.diff(sequence.masked_positions) == 1
         inside &= tokenizer.continuation[sequence.masked_labels[1:]]
@@ -315,7 +325,7 @@ def test_whole_word_mode_draws_what_to_do_for_each_piece(pieces):
 def test_without_next_sentences_the_spans_of_an_epoch_are_the_text(shards):
     for epoch in range(2):
         spans = []
-        for sequence in made_from(shards, seq_length=24, next_sentence=False).epoch(epoch):
+        for sequence in one_epoch(made_from(shards, seq_length=24, next_sentence=False), epoch):
             ids = original(sequence)
             assert ids[0] == CLS and ids[-1] == SEP and len(ids) <= 24
             assert not sequence.token_type_ids.any() and sequence.next_sentence_label == -1
@@ -326,7 +336,7 @@ def test_without_next_sentences_the_spans_of_an_epoch_are_the_text(shards):
 
 def test_left_to_right_predicts_every_next_token_and_masks_none(shards):
     spans = []
-    for sequence in made_from(shards, seq_length=24, left_to_right=True).epoch(0):
+    for sequence in one_epoch(made_from(shards, seq_length=24, left_to_right=True), 0):
         n = len(sequence.input_ids)
         assert sequence.masked_positions.tolist() == list(range(n - 1))
         assert sequence.masked_labels.tolist() == sequence.input_ids[1:].tolist()
@@ -351,7 +361,7 @@ def test_any_documents_give_proper_instances(tmp_path_factory, documents, seq_le
     instances = made_from(
         shards, seq_length=seq_length, next_sentence=pairs, whole_word_mask=words, seed=seed
     )
-    found = list(instances.epoch(seed % 3))
+    found = list(one_epoch(instances, seed % 3))
     assert instances.n_tokens == shards.n_tokens == sum(map(sum, documents))
     assert found
     for sequence in found:
@@ -369,20 +379,20 @@ def test_any_documents_give_proper_instances(tmp_path_factory, documents, seq_le
 
 
 def test_the_same_seed_gives_the_same_instances_and_another_others(shards):
-    first = [as_key(s) for s in made_from(shards, seed=3, seq_length=32).epoch(1)]
-    assert first == [as_key(s) for s in made_from(shards, seed=3, seq_length=32).epoch(1)]
+    first = [as_key(s) for s in one_epoch(made_from(shards, seed=3, seq_length=32), 1)]
+    assert first == [as_key(s) for s in one_epoch(made_from(shards, seed=3, seq_length=32), 1)]
     for other in (
-        made_from(shards, seed=4, seq_length=32).epoch(1),
-        made_from(shards, seed=3, seq_length=32).epoch(2),
+        one_epoch(made_from(shards, seed=4, seq_length=32), 1),
+        one_epoch(made_from(shards, seed=3, seq_length=32), 2),
     ):
         assert len(set(first) & {as_key(s) for s in other}) < 0.05 * len(first)
 
 
 def test_an_instance_depends_on_its_document_and_not_on_its_neighbours(shards):
     options = {"seq_length": 32, "next_sentence": False}
-    everything = Counter(as_key(s) for s in made_from(shards, **options).epoch(0))
+    everything = Counter(as_key(s) for s in one_epoch(made_from(shards, **options), 0))
     for documents in ([7], [30, 2, 7]):
-        some = Counter(as_key(s) for s in made_from(shards, documents, **options).epoch(0))
+        some = Counter(as_key(s) for s in one_epoch(made_from(shards, documents, **options), 0))
         assert some and some <= everything
 
 
@@ -401,38 +411,38 @@ def test_a_stream_goes_on_from_any_position_as_if_it_had_never_stopped(shards, m
 
 
 def test_an_epoch_is_shuffled_and_blocks_change_nothing_but_the_order(shards, monkeypatch):
-    one = list(made_from(shards, seq_length=40).epoch(0))
+    one = list(one_epoch(made_from(shards, seq_length=40), 0))
     firsts = [int(halves(sequence)[0][0]) for sequence in one]
     assert len(firsts) > 100
     assert abs(np.corrcoef(np.arange(len(firsts)), firsts)[0, 1]) < 0.25
     monkeypatch.setattr(instances_module, "BLOCK_TOKENS", 700)
-    many = [as_key(sequence) for sequence in made_from(shards, seq_length=40).epoch(0)]
+    many = [as_key(sequence) for sequence in one_epoch(made_from(shards, seq_length=40), 0)]
     one = [as_key(sequence) for sequence in one]
     assert one != many and sorted(one) == sorted(many)
 
 
 def test_static_masks_come_back_after_dupe_factor_epochs_in_another_order(shards):
     instances = made_from(shards, seq_length=40, dupe_factor=2)
-    epochs = [[as_key(s) for s in instances.epoch(epoch)] for epoch in range(4)]
+    epochs = [[as_key(s) for s in one_epoch(instances, epoch)] for epoch in range(4)]
     assert sorted(epochs[0]) == sorted(epochs[2]) and sorted(epochs[1]) == sorted(epochs[3])
     assert epochs[0] != epochs[2]
     assert sorted(epochs[0]) != sorted(epochs[1])
     dynamic = made_from(shards, seq_length=40)
-    assert sorted(map(as_key, dynamic.epoch(0))) == sorted(epochs[0])
-    assert sorted(map(as_key, dynamic.epoch(2))) != sorted(epochs[2])
+    assert sorted(map(as_key, one_epoch(dynamic, 0))) == sorted(epochs[0])
+    assert sorted(map(as_key, one_epoch(dynamic, 2))) != sorted(epochs[2])
 
 
 def test_random_next_spans_come_from_the_same_part_of_the_split(shards):
     train, held_out = split_documents(shards.n_documents, 0.2)
     document_of = np.repeat(np.arange(shards.n_documents), shards.document_lengths)
     for documents in (train, held_out):
-        for sequence in made_from(shards, documents, seq_length=32).epoch(0):
+        for sequence in one_epoch(made_from(shards, documents, seq_length=32), 0):
             for half in halves(sequence):
                 assert set(document_of[half - 5]) <= set(documents)
 
 
 def test_sequences_are_read_only_views(shards):
-    sequence = next(made_from(shards).epoch(0))
+    sequence = next(one_epoch(made_from(shards), 0))
     for array in sequence[:4]:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
@@ -460,8 +470,8 @@ def test_impossible_options_are_named_with_their_value(options, words):
 def test_texts_that_give_no_instances_are_refused(shards, tmp_path):
     with pytest.raises(InputError, match="One document alone has no other"):
         made_from(shards, [3])
-    assert list(made_from(shards, [3], next_sentence=False).epoch(0))
-    assert list(made_from(shards, [3], left_to_right=True).epoch(0))
+    assert list(one_epoch(made_from(shards, [3], next_sentence=False), 0))
+    assert list(one_epoch(made_from(shards, [3], left_to_right=True), 0))
     with pytest.raises(InputError, match="gives no instance"):
         made_from(shards, [])
     with pytest.raises(InputError, match="are not all there; the shards hold 0 to 39"):
@@ -513,7 +523,7 @@ def test_instances_are_made_faster_than_any_cpu_trains_on_them(tmp_path):
         options = InstanceOptions(seq_length=seq_length)
         instances = Instances(shards, np.arange(shards.n_documents), tokenizer, options)
         began = time.process_time()  # others may be at work, and take from the clock
-        count = sum(1 for _ in instances.epoch(0))
+        count = sum(1 for _ in one_epoch(instances, 0))
         rate = count / (time.process_time() - began)
         print(f"seq_length={seq_length}: {count:,} instances, {rate:,.0f} a second")
         assert rate > least

@@ -127,7 +127,7 @@ class EndToEnd:
     # where (m,) from 0 on, or a slice -> (m,)
     def __getitem__(self, where: slice | np.ndarray) -> np.ndarray:
         if isinstance(where, slice):
-            return self._run(*where.indices(len(self))[:2])
+            where = np.arange(*where.indices(len(self)))
         found = np.empty(len(where), self.arrays[0].dtype)
         part = np.searchsorted(self.ends, where, "right")
         borders = np.flatnonzero(np.diff(part, prepend=-1, append=-1)).tolist()
@@ -136,15 +136,6 @@ class EndToEnd:
             array = self.arrays[number]
             found[begin:end] = array[where[begin:end] - (self.ends[number] - len(array))]
         return found
-
-    def _run(self, begin: int, end: int) -> np.ndarray:
-        """Return the slice from `begin` to `end`."""
-        first, last = np.searchsorted(self.ends, [begin, max(begin, end - 1)], "right").tolist()
-        pieces = []
-        for number in range(first, min(last, len(self.arrays) - 1) + 1):
-            start = int(self.ends[number]) - len(self.arrays[number])
-            pieces.append(self.arrays[number][max(0, begin - start) : max(0, end - start)])
-        return pieces[0] if len(pieces) == 1 else np.concatenate([self.arrays[0][:0], *pieces])
 
 
 def _continued(ends: list[np.ndarray]) -> np.ndarray:  # each (n,) -> (sum of n,)
@@ -155,8 +146,7 @@ def _continued(ends: list[np.ndarray]) -> np.ndarray:  # each (n,) -> (sum of n,
 
 def link_shards(folder: Path, shards: TokenShards) -> None:
     """Let `open_shards(folder)` open shards that lie elsewhere, as long as they are the same."""
-    recorded = {name: getattr(shards, f"n_{name}") for name in COUNTS}
-    recorded |= {"vocab_sha256": shards.vocab_sha256, "folder": str(shards.folder.absolute())}
+    recorded = _identity(shards) | {"folder": str(shards.folder.absolute())}
     if (folder / ELSEWHERE).exists():
         known = _read_link(folder)
         _require_same(known, shards)
@@ -186,10 +176,13 @@ def _read_link(folder: Path) -> dict[str, Any]:
     return {name: recorded[name] for name in fields}
 
 
+def _identity(shards: TokenShards) -> dict[str, Any]:
+    return {name: getattr(shards, f"n_{name}") for name in COUNTS} | {"vocab_sha256": shards.vocab_sha256}
+
+
 def _require_same(recorded: dict[str, Any], shards: TokenShards) -> None:
     """Raise InputError when shards are not the recorded ones. It is their size that is compared."""
-    here = {name: getattr(shards, f"n_{name}") for name in COUNTS} | {"vocab_sha256": shards.vocab_sha256}
-    if any(recorded[name] != value for name, value in here.items()):
+    if not _identity(shards).items() <= recorded.items():
         raise InputError(
             f"The token shards in {shards.folder} are not those that the run began with: "
             f"{shards.n_documents:,} documents and {shards.n_tokens:,} tokens, where those were "
