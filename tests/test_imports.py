@@ -55,7 +55,8 @@ tokenizer/learner       | tokenizer/word_counts tokenizer/merging             |
                         | tokenizer/simple tokenizer/normalize                |
                         | tokenizer/encoding tokenizer/native                 |
                         | tokenizer/unicode                                   | numpy
-tokenizer/report        | tokenizer/word_counts tokenizer/wordpiece           | numpy
+tokenizer/report        | tokenizer/word_counts tokenizer/wordpiece           |
+                        | tokenizer/simple                                    | numpy
 metrics/*               | metrics/*                                           | numpy
 
 engines/__init__        | engines/registry engines/hardware                   |

@@ -15,7 +15,7 @@ import numpy as np
 
 from minibert.data.draws import draw, key, permutation
 from minibert.data.layout import Block, lay_out
-from minibert.data.masking import POSITION_BITS, mask_block
+from minibert.data.masking import POSITION_BITS, choose_positions, choose_words, visible_tokens
 from minibert.data.nsp_spans import Borders, Spans, contiguous_spans, span_pairs
 from minibert.data.shards.store import TokenShards
 from minibert.errors import InputError
@@ -120,6 +120,7 @@ class Position(NamedTuple):
 BEGINNING = Position(0, 0, 0)
 
 
+@dataclass(eq=False)
 class Instances:
     """Sequences made from some documents of token shards.
 
@@ -141,24 +142,19 @@ class Instances:
         sentences; when the tokenizer is not that of the shards.
     """
 
-    def __init__(
-        self,
-        shards: TokenShards,
-        documents: np.ndarray,
-        tokenizer: Tokenizer,
-        options: InstanceOptions | None = None,
-        seed: int = 0,
-    ):
-        self.shards = shards
-        self.documents = np.asarray(documents, np.int64)
-        self.tokenizer = tokenizer
-        self.options = options or InstanceOptions()
-        self.seed = seed
-        shards.check_vocabulary(tokenizer)
+    shards: TokenShards
+    documents: np.ndarray
+    tokenizer: Tokenizer
+    options: InstanceOptions = InstanceOptions()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.documents = np.asarray(self.documents, np.int64)
+        self.shards.check_vocabulary(self.tokenizer)
         self._check_documents()
-        self._lengths = shards.document_lengths[self.documents]
+        self._lengths = self.shards.document_lengths[self.documents]
         self._choices = self.documents.tolist()
-        self._borders = Borders(shards, self.options.longest_sentence)
+        self._borders = Borders(self.shards, self.options.longest_sentence)
 
     @property
     def n_tokens(self) -> int:
@@ -273,17 +269,29 @@ class Instances:
         if options.left_to_right:
             block.predict_next_tokens()
         else:
-            mask_block(
-                block,
-                keys,
-                self.tokenizer,
-                options.masked_lm_prob,
-                options.most_predictions,
-                options.mask_rates,
-                options.whole_word_mask,
-            )
+            self._mask(block, keys)
         block.freeze()
         return block
+
+    def _mask(self, block: Block, keys: np.ndarray) -> None:
+        """Choose what is to be predicted in each sequence of a block, and replace it.
+
+        Positions to predict are a share of all, [CLS] and [SEP] counted, rounded (half to even) as in the
+        released code. The first piece of a span begins a word, though its head may be cut off.
+        """
+        options, tokenizer = self.options, self.tokenizer
+        count = np.maximum(1, np.rint(np.diff(block.begins) * options.masked_lm_prob)).astype(np.int64)
+        count = np.minimum(count, options.most_predictions)
+        sequence, position = block.sequence, block.rows - block.begins[block.sequence]
+        if options.whole_word_mask:
+            head = block.opening | ~tokenizer.continuation[block.input_ids[block.rows]]
+            chosen = choose_words(keys, sequence, position, head, count)
+        else:
+            chosen = choose_positions(keys, sequence, position, count)
+        original = block.input_ids[block.rows[chosen]]
+        of_sequence, sizes = keys[sequence[chosen]], (tokenizer.mask_id, tokenizer.vocab_size)
+        visible = visible_tokens(original, of_sequence, position[chosen], options.mask_rates, *sizes)
+        block.predict(chosen, visible)
 
     def _spans(self, document: int, rng: Random) -> Iterator[Spans]:
         room, short = self.options.room, self.options.short_seq_prob

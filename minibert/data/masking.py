@@ -6,51 +6,11 @@ Many sequences at once: N sequences with C candidate positions altogether, those
 import numpy as np
 
 from minibert.data.draws import below, draw, uniform
-from minibert.data.layout import Block
-from minibert.tokenizer import Tokenizer
 
 POSITION_BITS = 16  # sequences of up to 65,535 tokens
 DRAW_BITS = 24
 # Counters of the draws of a sequence: which positions, what to do there, which token.
 CHOICE, ACTION, TOKEN = (which << POSITION_BITS for which in range(3))
-
-
-def mask_block(
-    block: Block,
-    keys: np.ndarray,  # (N,) uint64
-    tokenizer: Tokenizer,
-    share: float = 0.15,
-    most: int | None = None,
-    rates: tuple[float, float, float] = (0.8, 0.1, 0.1),
-    whole_words: bool = False,
-) -> None:
-    """Choose what is to be predicted in each sequence of a block, and replace it.
-
-    Parameters
-    ----------
-    block : N sequences; changed in place.
-    keys : random key of each sequence.
-    tokenizer : its [MASK], its size, and which pieces continue a word.
-    share, most : positions to predict: this share of all, [CLS] and [SEP] counted, rounded (half to even) as
-        in the released code; at least one, at most `most`.
-    rates : see `visible_tokens`.
-    whole_words : choose by word. The first piece of a span begins a word, though its head may be cut off.
-    """
-    lengths = np.diff(block.begins)
-    count = np.maximum(1, np.rint(lengths * share)).astype(np.int64)
-    if most is not None:
-        count = np.minimum(count, most)
-    sequence, position = block.sequence, block.rows - block.begins[block.sequence]
-    if whole_words:
-        head = block.opening | ~tokenizer.continuation[block.input_ids[block.rows]]
-        chosen = choose_words(keys, sequence, position, head, count)
-    else:
-        chosen = choose_positions(keys, sequence, position, count)
-    original = block.input_ids[block.rows[chosen]]
-    visible = visible_tokens(
-        original, keys[sequence[chosen]], position[chosen], rates, tokenizer.mask_id, tokenizer.vocab_size
-    )
-    block.predict(chosen, visible)
 
 
 # keys (N,)  sequence (C,)  position (C,)  count (N,) -> (C,) bool

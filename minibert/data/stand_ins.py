@@ -12,6 +12,7 @@ measured on dev is then honest, and no score on "test" exists.
 
 import warnings
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ class StandIn(NamedTuple):
     folder: str
     files: dict[str, str]  # the file of each split
     columns: str  # what they hold: first, second, label, id (without it rows are counted from 0), or -
-    labels: dict[str, str | None]  # the file's own -> the task's, None for pairs without; {} for scores
+    labels: Mapping[str, str | None]  # the file's own -> the task's, None for pairs without; {} for scores
     header: tuple[str, ...] = ()
     damaged: bool = False  # whether it is known to hold bytes that are not UTF-8
 
@@ -113,8 +114,8 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
     for number, (line, row) in enumerate(table):
         if len(row) != len(columns):
             raise InputError(
-                f"{file}, line {line} has {len(row)} columns between tabs, expected {len(columns)}; check the "
-                "folder."
+                f"{file}, line {line} has {len(row)} columns between tabs, expected {len(columns)}; "
+                "check the folder."
             )
         cells = {"id": str(number)} | dict(zip(columns, row, strict=True))
         label = label_in(cells["label"], spec.labels, (1.0, 5.0), f"{file}, line {line}")

@@ -9,27 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.errors import InputError, MissingFile
-from minibert.hub.names import (
-    LSTM,
-    REPLACEABLE,
-    SPELLINGS,
-    TIED,
-    head_names,
-    parts,
-    shapes,
-)
+from minibert.hub.names import LSTM, REPLACEABLE, SPELLINGS, TIED, head_names, parts, shapes
 from minibert.json_files import fits, read_json
 from minibert.machine import cores
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
-from minibert.model.params import (
-    PRETRAINING,
-    Head,
-    Parameters,
-    check_head,
-    parameter_table,
-    reset,
-)
+from minibert.model.params import PRETRAINING, Head, Parameters, check_head, parameter_table, reset
 
 Tensors = dict[str, np.ndarray]
 

@@ -4,8 +4,9 @@ from minibert.tokenizer.counting import CountedFiles, count_files, count_words
 from minibert.tokenizer.encoding import TRUNCATION, BatchEncoding, Encoding
 from minibert.tokenizer.learner import OBJECTIVES, learn_vocab
 from minibert.tokenizer.normalize import COMPAT, MAX_CHARS, BasicTokenizer
+from minibert.tokenizer.simple import SPECIAL_TOKENS
 from minibert.tokenizer.word_counts import WordCounts
-from minibert.tokenizer.wordpiece import CASED, SPECIAL_TOKENS, Tokenizer
+from minibert.tokenizer.wordpiece import CASED, Tokenizer
 
 __all__ = [
     "CASED",

@@ -7,7 +7,7 @@ UTF-8 bytes, which is that of their code points, whatever the threads and the or
 
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -31,7 +31,8 @@ LONGEST_STRETCH = 1 << 26  # bytes without any white space, which are held toget
 CRC_BYTES = 256  # of a line, by which it is held out or not
 TRAINING, HELD_OUT, BY_LINE = 0, 1, 2  # where the words of a piece go
 
-Item, Made = TypeVar("Item"), TypeVar("Made")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 class Piece(NamedTuple):
@@ -265,7 +266,7 @@ def pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[Piece]:
         yield _piece_of(waiting)
 
 
-def _piece_of(texts: list[str | bytes]) -> Piece:
+def _piece_of(texts: list[Any]) -> Piece:
     if isinstance(texts[0], bytes):
         return Piece(b"\n".join(texts), raw=True)
     return Piece("\n".join(texts).encode("utf-8", "surrogatepass"), raw=False)
@@ -321,7 +322,7 @@ def _last(block: bytes, separators: bytes) -> int:
 
 def in_order(
     work: Callable[[Item], Made], items: Iterable[Item], threads: int, ahead: int
-) -> Iterator[tuple[Item, Made]]:
+) -> Generator[tuple[Item, Made], None, None]:
     """Yield items in order with what is made of each; threads work off up to `ahead` of them meanwhile."""
     pool = ThreadPoolExecutor(threads)
     under_way: deque[tuple[Item, Future[Made]]] = deque()

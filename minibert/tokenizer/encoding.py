@@ -5,6 +5,7 @@ end in that row: no loop over texts, and the same for every core.
 """
 
 from collections.abc import Iterator
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -49,6 +50,7 @@ class _Aligned:
         return self._alignment
 
 
+@dataclass(eq=False, repr=False)
 class Encoding(_Aligned):
     """A text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
@@ -64,14 +66,11 @@ class Encoding(_Aligned):
     n_first : ids up to the first [SEP].
     """
 
-    def __init__(
-        self, ids: Array, n_first: int, wrapped: bool, vocab: Pieces, alignment: Alignment | None
-    ) -> None:
-        self.ids = ids
-        self.n_first = n_first
-        self._wrapped = wrapped
-        self._vocab = vocab
-        self._alignment = alignment
+    ids: Array
+    n_first: int
+    _wrapped: bool
+    _vocab: Pieces
+    _alignment: Alignment | None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -105,35 +104,30 @@ class Encoding(_Aligned):
 class TextEncoding(Encoding):
     """A whole text as `[CLS] A [SEP]`: even its ids become an array only when they are asked for."""
 
-    _wrapped = True
-
     def __init__(self, pieces: list[int], tokenizer: Any, text: str, special: bool) -> None:
+        self.n_first = len(pieces) + 2
+        self._wrapped = True
+        self._vocab = tokenizer.vocab
         self._pieces = pieces
         self._tokenizer = tokenizer
         self._text = text
         self._special = special
 
     def __len__(self) -> int:
-        return len(self._pieces) + 2
+        return self.n_first
 
-    @cached_property
-    def ids(self) -> Array:
-        return np.array([self._tokenizer.cls_id, *self._pieces, self._tokenizer.sep_id], np.int32)
-
-    @cached_property
-    def n_first(self) -> int:
-        return len(self)
-
-    @cached_property
-    def _vocab(self) -> Pieces:
-        return self._tokenizer.vocab
-
-    @cached_property
-    def _alignment(self) -> Alignment:
-        found = self._tokenizer.encode_batch([self._text], offsets=True, special=self._special)
-        return found.offsets, found.word_ids
+    def __getattr__(self, name: str) -> Any:
+        if name == "ids":
+            self.ids = np.array([self._tokenizer.cls_id, *self._pieces, self._tokenizer.sep_id], np.int32)
+        elif name == "_alignment":
+            found = self._tokenizer.encode_batch([self._text], offsets=True, special=self._special)
+            self._alignment = found.offsets, found.word_ids
+        else:
+            raise AttributeError(name)
+        return self.__dict__[name]
 
 
+@dataclass(eq=False, repr=False)
 class BatchEncoding(_Aligned):
     """S sequences end to end, without padding, as `Batch` has them.
 
@@ -151,25 +145,17 @@ class BatchEncoding(_Aligned):
     n_invalid : stretches of bytes that were not UTF-8 in texts given as bytes, each read as U+FFFD.
     """
 
-    def __init__(
-        self,
-        encoded: Encoded,
-        cu_seqlens: Array,  # (S+1,)
-        seconds: Array | None,  # (S,) where the second text of each pair begins
-        source: Array,  # (S,)
-        n_cut: Array,  # (S,)
-        wrapped: bool,
-        vocab: Pieces,
-    ) -> None:
-        self.ids = encoded.ids
-        self.cu_seqlens = _int32(cu_seqlens)
-        self.source = source
-        self.n_cut = n_cut
-        self.n_invalid = encoded.n_invalid
-        self._alignment = encoded.alignment
-        self._seconds = seconds
-        self._wrapped = wrapped
-        self._vocab = vocab
+    encoded: InitVar[Encoded]
+    cu_seqlens: Array
+    _seconds: Array | None  # (S,) where the second text of each pair begins
+    source: Array
+    n_cut: Array
+    _wrapped: bool
+    _vocab: Pieces
+
+    def __post_init__(self, encoded: Encoded) -> None:
+        self.ids, _, self._alignment, self.n_invalid = encoded
+        self.cu_seqlens = _int32(self.cu_seqlens)
 
     def __len__(self) -> int:
         return len(self.cu_seqlens) - 1
@@ -288,9 +274,7 @@ class Limit(NamedTuple):
                 f"text keeps all its {other[pair]} pieces, which leaves {max(0, left[pair])}"
                 + (" for windows with $stride" if self.stride is not None else "")
                 + "; raise that length, or truncate longest_first.",
-                max_length=self.max_length,
-                truncation=self.truncation,
-                stride=self.stride,
+                **self._asdict(),
             )
         kept = np.minimum(shortened, left)
         return (kept, other) if self.truncation == "only_first" else (other, kept)

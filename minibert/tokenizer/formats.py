@@ -153,7 +153,7 @@ def _read_vocab(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def _options_of_config(config: dict, path: Path) -> dict[str, Any]:
+def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
     """Read arguments of `Tokenizer` from a `tokenizer_config.json`, ours or Hugging Face's."""
     for name, ours in _STEPS.items():
         if config.get(name) not in (None, ours):
@@ -166,7 +166,7 @@ def _options_of_config(config: dict, path: Path) -> dict[str, Any]:
         value = config.get(name)
         if value is not None:
             options[argument] = _of_kind(value, kind, f"{path}: {name}")
-    special = []
+    special: list[Any] = []
     for name in ("additional_special_tokens", "extra_special_tokens"):  # until version 4, and from 5 on
         value = config.get(name) or []
         special += value.values() if isinstance(value, dict) else _of_kind(value, list, f"{path}: {name}")
@@ -213,7 +213,7 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     return _by_id(ids, path), options
 
 
-def _add_tokens(ids: dict[str, int], added: list, path: Path) -> list[str]:
+def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> list[str]:
     """Put added tokens into the vocabulary; return those that are special, but for BERT's five."""
     special = []
     for token in added:
@@ -249,7 +249,7 @@ def _by_id(ids: dict[str, int], path: Path) -> list[str]:
     return vocab
 
 
-def _part(content: dict, name: str, path: Path) -> dict:
+def _part(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
     part = content.get(name)
     if not isinstance(part, dict):
         raise InputError(f"{path} has no {name}; give a tokenizer.json of a BERT, or vocab.txt.")
@@ -314,7 +314,7 @@ def check_folder(folder: Path) -> None:
             raise InputError(f"{path} is a file; choose a folder to write the vocabulary into.")
 
 
-def _dumped(content: dict) -> str:
+def _dumped(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 

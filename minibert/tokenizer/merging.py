@@ -57,7 +57,7 @@ class Merger:
         -------
         lefts, rights : (k,) int32. The k-th merge of all makes the symbol n_symbols + k.
         """
-        merges = []
+        merges: list[Array] = []
         while len(merges) < n_merges and (best := self._best_pair()) is not None:
             merges.append(self.pairs[:, best].copy())
             self._merge(best)

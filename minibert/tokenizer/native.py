@@ -70,7 +70,7 @@ class Encoded(NamedTuple):
 
 
 @functools.cache
-def load() -> Any | None:
+def load() -> Any:
     """Import the extension; return None, with one warning, where it was not built."""
     try:
         return import_module("minibert.tokenizer._wordpiece")
@@ -286,7 +286,7 @@ def _rules(module: Any, basic: BasicTokenizer) -> Any:
     return module.ffi.new("wp_rules *", (*switches, COMPAT.index(basic.compat)))  # WP_GOOGLE ...
 
 
-def end_to_end(texts: Sequence[str | bytes]) -> tuple[bytes, Array]:
+def end_to_end(texts: Sequence[Any]) -> tuple[bytes, Array]:
     """Join texts as UTF-8; return with them where each begins and ends: (N+1,) int64."""
     if texts and isinstance(texts[0], str):
         try:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minibert.errors import InputError
 from minibert.tokenizer import unicode
@@ -97,10 +97,10 @@ class BasicTokenizer:
         *,
         compat: str = "google",
         never_split: Iterable[str] = (),
-    ):
+    ) -> None:
         if compat not in COMPAT:
             raise InputError(f"compat={compat!r} is unknown; choose one of {', '.join(COMPAT)}.")
-        kept = (None,) if isinstance(never_split, str) else tuple(never_split)
+        kept: tuple[Any, ...] = (None,) if isinstance(never_split, str) else tuple(never_split)
         if not all(isinstance(word, str) for word in kept):
             raise InputError(
                 f"never_split={never_split!r} is no list of words; give one, such as ['[MASK]']."
@@ -113,7 +113,7 @@ class BasicTokenizer:
         )
         self.tokenize_chinese_chars = _switch("tokenize_chinese_chars", tokenize_chinese_chars)
         self.compat = compat
-        self.never_split = kept
+        self.never_split: tuple[str, ...] = kept
         self._kept = frozenset(kept)
         self._final_sigma = compat != "hf-fast"
         # Of these flags, an ideograph that is a word of its own has the first alone.
@@ -199,7 +199,7 @@ def is_punctuation(character: str) -> bool:
 
 
 @cache
-def _looks_at_neighbours() -> re.Pattern:
+def _looks_at_neighbours() -> re.Pattern[str]:
     """Match where a step looks further: capital sigma, and marks that change places and stay."""
     tables = unicode.data()
     kept = [chr(code) for code in tables.combining if not unicode.flags(code) & unicode.NONSPACING]

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.terminal import printable
+from minibert.tokenizer.simple import SPECIAL_TOKENS
 from minibert.tokenizer.word_counts import WordCounts
-from minibert.tokenizer.wordpiece import SPECIAL_TOKENS, Tokenizer
+from minibert.tokenizer.wordpiece import Tokenizer
 
 SHOWN = 10  # longest and rarest pieces
 TOGETHER = 1 << 16  # words that are segmented at once

@@ -30,7 +30,8 @@ def learn(
     letters = {piece.removeprefix("##") for piece in number}
     vocab = [*SPECIAL_TOKENS, *sorted(letters | {"##" + letter for letter in letters})]
     while len(vocab) < vocab_size:
-        counts, pairs = Counter(), Counter()
+        counts: Counter[str] = Counter()
+        pairs: Counter[tuple[str, str]] = Counter()
         for word, n in words:
             for piece in word:
                 counts[piece] += n
@@ -50,7 +51,7 @@ def learn(
     return vocab
 
 
-def gain(pair: tuple[str, str], n: int, counts: Counter) -> float:
+def gain(pair: tuple[str, str], n: int, counts: Counter[str]) -> float:
     """Return what joining all n occurrences of a pair adds to the log-likelihood of the text.
 
     With p(u) = c(u) / N for each piece u, that is L = sum over u of f(c(u)) - f(N) where f(x) = x log x.

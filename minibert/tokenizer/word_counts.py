@@ -1,15 +1,20 @@
 """Hold words and how often each occurs, a million of them in three arrays."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from reprlib import repr as short
+from typing import Any
 
 import numpy as np
 
+from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.tokenizer import native
 
 
+@dataclass(eq=False, repr=False)
 class WordCounts(Mapping[str, int]):
     """Words and how often each occurs: a mapping that keeps a million words in three arrays.
 
@@ -26,10 +31,9 @@ class WordCounts(Mapping[str, int]):
     ([('a', 3), ('b', 2)], 2, 5)
     """
 
-    def __init__(self, data: bytes, bounds: np.ndarray, counts: np.ndarray):
-        self.data = data
-        self.bounds = bounds
-        self.counts = counts
+    data: bytes
+    bounds: Array
+    counts: Array
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> "WordCounts":
@@ -59,7 +63,7 @@ class WordCounts(Mapping[str, int]):
         """Count all words, each as often as it occurs."""
         return sum(self.counts.tolist())
 
-    def characters(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    def characters(self, first: int, last: int) -> tuple[Array, Array]:
         """Return code points of words first:last end to end (n,), and how many each has (last - first,)."""
         begin = self.bounds[first]
         data = self.data[begin : self.bounds[last]]
@@ -72,25 +76,22 @@ class WordCounts(Mapping[str, int]):
         return len(self.counts)
 
     def __iter__(self) -> Iterator[str]:
-        return (self._word(begin, end) for begin, end in pairwise(self.bounds.tolist()))
+        borders = pairwise(self.bounds.tolist())
+        return (self.data[begin:end].decode("utf-8", "surrogatepass") for begin, end in borders)
 
     def __getitem__(self, word: str) -> int:
-        wanted = word.encode("utf-8", "surrogatepass") if isinstance(word, str) else None
-        low, high = 0, len(self) if wanted is not None else 0
-        while low < high:
-            middle = (low + high) // 2
-            found = self.data[self.bounds[middle] : self.bounds[middle + 1]]
-            if found == wanted:
-                return int(self.counts[middle])
-            low, high = (middle + 1, high) if found < wanted else (low, middle)
-        raise KeyError(word)
+        wanted = word.encode("utf-8", "surrogatepass") if isinstance(word, str) else b""
+        place = bisect_left(range(len(self)), wanted, key=self._bytes)
+        if not isinstance(word, str) or place == len(self) or self._bytes(place) != wanted:
+            raise KeyError(word)
+        return int(self.counts[place])
 
-    def items(self) -> Iterable[tuple[str, int]]:
+    def items(self) -> Any:
         """Yield words with their counts, without looking each of them up."""
         return zip(self, self.counts.tolist(), strict=True)
 
     def __repr__(self) -> str:
         return f"<WordCounts: {self.total():,} words, {len(self):,} different>"
 
-    def _word(self, begin: int, end: int) -> str:
-        return self.data[begin:end].decode("utf-8", "surrogatepass")
+    def _bytes(self, place: int) -> bytes:
+        return self.data[self.bounds[place] : self.bounds[place + 1]]

@@ -70,8 +70,9 @@ class Tokenizer:
         compat: str = "google",
         additional_special_tokens: Iterable[str] = (),
         core: str = "auto",
-    ):
+    ) -> None:
         self.vocab = _list_of_strings("vocab", vocab)
+        self.vocab_size = len(self.vocab)
         self.ids = _number(self.vocab)
         self.special_ids = tuple(self.ids[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
@@ -83,6 +84,7 @@ class Tokenizer:
             compat=compat,
             never_split=tuple(_list_of_strings("never_split", never_split)),
         )
+        self.lower_case, self.compat = self.basic_tokenizer.lower_case, compat
         if max_input_chars_per_word is None:
             max_input_chars_per_word = MAX_CHARS[compat]
         whole_number("max_input_chars_per_word", max_input_chars_per_word, 1)
@@ -111,18 +113,6 @@ class Tokenizer:
         )
         self._core = make_core(given)
 
-    @property
-    def vocab_size(self) -> int:
-        return len(self.vocab)
-
-    @property
-    def lower_case(self) -> bool:
-        return self.basic_tokenizer.lower_case
-
-    @property
-    def compat(self) -> str:
-        return self.basic_tokenizer.compat
-
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Return the ids of the pieces of `text`, without [CLS] and [SEP].
 
@@ -136,8 +126,7 @@ class Tokenizer:
 
     def tokenize(self, text: str, *, special: bool = False) -> list[str]:
         """Return the pieces of `text`; see `encode`."""
-        vocab = self.vocab
-        return [vocab[i] for i in self.encode(text, special=special)]
+        return [self.vocab[i] for i in self.encode(text, special=special)]
 
     def __call__(
         self,
@@ -296,11 +285,11 @@ class Tokenizer:
         return {"vocab": self.vocab, **self._options(), "core": self._requested_core}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)
+        vars(self).update(vars(Tokenizer(**state)))
 
 
 def _number(vocab: list[str]) -> dict[str, int]:
-    """Number the pieces, after checking that the vocabulary can serve a BERT."""
+    """Return the ids of the pieces, after checking that the vocabulary can serve a BERT."""
     if not vocab:
         raise InputError("the vocabulary is empty; give one with a piece a line.")
     ids: dict[str, int] = {}
@@ -341,15 +330,15 @@ def can_be_special(token: str) -> bool:
     return token != "" and token.isascii() and is_punctuation(token[0])
 
 
-def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], type | None]:
-    """Return the texts as a list, and whether they are str or bytes; None when there are none."""
+def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], type]:
+    """Return the texts as a list, and whether they are str or bytes; NoneType when there are none."""
     if isinstance(texts, (str, bytes)):
         raise InputError(f"{name}={short(texts)} is one text; give a list of them.")
     if not isinstance(texts, Iterable):
         raise InputError(f"{name}={short(texts)} is no list of texts; give strings or bytes.")
     texts = texts if isinstance(texts, list) else list(texts)
     if not texts:
-        return texts, None
+        return texts, type(None)
     kind = bytes if isinstance(texts[0], bytes) else str
     if not all(issubclass(found, kind) for found in set(map(type, texts))):
         number = next(i for i, text in enumerate(texts) if not isinstance(text, kind))

@@ -127,7 +127,7 @@ class EndToEnd:
     # where (m,) from 0 on, or a slice -> (m,)
     def __getitem__(self, where: slice | np.ndarray) -> np.ndarray:
         if isinstance(where, slice):
-            where = np.arange(*where.indices(len(self)))
+            return self._run(*where.indices(len(self))[:2])
         found = np.empty(len(where), self.arrays[0].dtype)
         part = np.searchsorted(self.ends, where, "right")
         borders = np.flatnonzero(np.diff(part, prepend=-1, append=-1)).tolist()
@@ -136,6 +136,15 @@ class EndToEnd:
             array = self.arrays[number]
             found[begin:end] = array[where[begin:end] - (self.ends[number] - len(array))]
         return found
+
+    def _run(self, begin: int, end: int) -> np.ndarray:
+        """Return the slice from `begin` to `end`."""
+        first, last = np.searchsorted(self.ends, [begin, max(begin, end - 1)], "right").tolist()
+        pieces = []
+        for number in range(first, min(last, len(self.arrays) - 1) + 1):
+            start = int(self.ends[number]) - len(self.arrays[number])
+            pieces.append(self.arrays[number][max(0, begin - start) : max(0, end - start)])
+        return pieces[0] if len(pieces) == 1 else np.concatenate([self.arrays[0][:0], *pieces])
 
 
 def _continued(ends: list[np.ndarray]) -> np.ndarray:  # each (n,) -> (sum of n,)

@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from functools import partial
 from reprlib import repr as short
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -102,6 +102,9 @@ class Machine(pickle._Unpickler):
     ----------
     storages : those that the pickles named, by their keys.
     """
+
+    stack: list[Any]
+    dispatch: ClassVar[dict[int, Any]]
 
     def __init__(self) -> None:
         self.storages: dict[str, Storage] = {}

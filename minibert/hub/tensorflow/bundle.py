@@ -29,9 +29,9 @@ from minibert.hub.tensorflow.sstable import (
 )
 
 _BFLOAT16 = 14
-_FLOATS = {1: "<f4", 2: "<f8", 19: "<f2", _BFLOAT16: "<u2"}
+FLOATS = {1: "<f4", 2: "<f8", 19: "<f2", _BFLOAT16: "<u2"}
 _OTHERS = {3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17: "<u2", 22: "<u4", 23: "<u8"}
-_DTYPES = _FLOATS | _OTHERS  # of tensorflow/core/framework/types.proto
+_DTYPES = FLOATS | _OTHERS  # of tensorflow/core/framework/types.proto
 _STORED = {"float32": 1, "float16": 19, "bfloat16": _BFLOAT16}
 _HEADER = number_field(1, 1) + bytes_field(3, number_field(1, 1))  # one data file; version 1 of the format
 _MOST_FILES = 99_999  # five digits of their names
@@ -47,11 +47,6 @@ class Entry(NamedTuple):
     size: int
     check: int
     is_sliced: bool
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it holds floating-point numbers."""
-        return self.dtype in _FLOATS
 
 
 class Bundle:

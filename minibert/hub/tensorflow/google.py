@@ -19,7 +19,7 @@ from minibert.files import atomic_text, read_text
 from minibert.hub.hugging_face import CONFIG_FILE, fields_of
 from minibert.hub.loading import LoadReport, Source, load_source, read_config
 from minibert.hub.names import to_hf
-from minibert.hub.tensorflow.bundle import Bundle, write_bundle
+from minibert.hub.tensorflow.bundle import FLOATS, Bundle, write_bundle
 from minibert.model.config import BertConfig
 from minibert.model.params import Head, Parameters
 
@@ -110,7 +110,7 @@ def load_tf(
         known = _hugging_face_name(name)
         if known is None or name == _WORD_2:
             continue
-        if not entry.is_float:
+        if entry.dtype not in FLOATS:
             others[known] = f"TensorFlow's type {entry.dtype}"
             continue
         if name == _WORD and _WORD_2 in bundle.entries:
