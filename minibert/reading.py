@@ -62,7 +62,6 @@ def byte_pieces(
         When the file can't be read, is a socket or a device, is damaged, begins as a file that is no text,
         such as a spreadsheet, or gives more than it may.
     """
-    begun = False
     try:
         with open_file(file, streams) as raw:
             packed = _PACKED.get(file.suffix.lower())
@@ -74,9 +73,8 @@ def byte_pieces(
                     raise too_much(file, most)
                 if progress and raw.seekable():
                     progress(raw.tell())
-                if not begun:
+                if given == len(data):  # the first
                     _require_text(data, file)
-                begun = True
                 yield data
             yield b""
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:

@@ -47,15 +47,13 @@ tokenizer/formats       | tokenizer/simple                                    |
 tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
                         | tokenizer/greedy tokenizer/normalize                |
                         | tokenizer/native tokenizer/simple                   | numpy
-tokenizer/word_counts   | tokenizer/native                                    | numpy
-tokenizer/counting      | tokenizer/normalize tokenizer/native                |
-                        | tokenizer/word_counts                               | numpy
+tokenizer/counting      | tokenizer/normalize tokenizer/native                | numpy
 tokenizer/merging       | tokenizer/simple tokenizer/native                   | numpy
-tokenizer/learner       | tokenizer/word_counts tokenizer/merging             |
+tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/simple tokenizer/normalize                |
                         | tokenizer/encoding tokenizer/native                 |
                         | tokenizer/unicode                                   | numpy
-tokenizer/report        | tokenizer/word_counts tokenizer/wordpiece           |
+tokenizer/report        | tokenizer/counting tokenizer/wordpiece              |
                         | tokenizer/simple                                    | numpy
 metrics/*               | metrics/*                                           | numpy
 

@@ -23,12 +23,7 @@ _PAGES = {"EntityPages": "wikipedia", "SearchResults": "web"}  # the folder of t
 
 
 def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOKENS) -> list[Question]:
-    """Return every question of a file with every document of it that holds an answer; see `stream`."""
-    return list(stream(path, evidence, tokens))
-
-
-def stream(path: str | Path, evidence: str | Path | None = None, tokens: int = TOKENS) -> Iterator[Question]:
-    """Yield a question for every document whose first tokens hold one of its answers, one by one.
+    """Return a question for every document whose first tokens hold one of its answers.
 
     A token is a word or a mark of punctuation. An answer is any alias, found as whole words whatever the
     case; `answers` has each at its first place, in their order, the longest first where two begin together.
@@ -55,21 +50,19 @@ def stream(path: str | Path, evidence: str | Path | None = None, tokens: int = T
     home = path.resolve().parent
     beside = home if (home / "evidence").is_dir() else home.parent
     folder = Path(evidence) if evidence else beside / "evidence"
-    kept = present = 0
+    present = 0
     absent: list[Path] = []
+    found: list[Question] = []
     for number, (key, item) in enumerate(array_items(path, ("Data", "data")), 1):
         where = f"{path}: item {number}"
         if key == "data":
-            found = _of_article(item, where, tokens)
+            found += _of_article(item, where, tokens)
         else:
             documents = _documents(item, folder, where)
             there = {name: page for name, page in documents.items() if isfile(page[1])}
             absent += [file for name, (_, file) in documents.items() if name not in there]
             present += len(there)
-            found = _of_item(item, there, where, tokens)
-        for question in found:
-            kept += 1
-            yield question
+            found += _of_item(item, there, where, tokens)
     if absent and not present:
         raise InputError(
             f"{path}: none of its {len(absent):,} documents is there, such as {absent[0]}; unpack the "
@@ -81,8 +74,9 @@ def stream(path: str | Path, evidence: str | Path | None = None, tokens: int = T
             f"the first is {absent[0]}.",
             stacklevel=2,
         )
-    if not kept:
+    if not found:
         raise InputError(f"{path} has no document that holds an answer in its first {tokens} tokens.")
+    return found
 
 
 def _of_article(article: Any, where: str, tokens: int) -> Iterator[Question]:

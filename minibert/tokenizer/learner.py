@@ -15,11 +15,11 @@ import numpy as np
 from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.tokenizer import native, unicode
+from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.merging import Merger
 from minibert.tokenizer.normalize import MAX_CHARS
 from minibert.tokenizer.simple import SPECIAL_TOKENS
-from minibert.tokenizer.word_counts import WordCounts
 
 OBJECTIVES = ("likelihood", "frequency")
 MOST_UNUSED = 1_000_000

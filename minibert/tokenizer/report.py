@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.terminal import printable
+from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.simple import SPECIAL_TOKENS
-from minibert.tokenizer.word_counts import WordCounts
 from minibert.tokenizer.wordpiece import Tokenizer
 
 SHOWN = 10  # longest and rarest pieces

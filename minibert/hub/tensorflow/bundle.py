@@ -17,23 +17,16 @@ import numpy as np
 from minibert.errors import InputError
 from minibert.files import open_file, write_atomically
 from minibert.hub.precisions import narrowed, widened
+from minibert.hub.tensorflow import sstable
 from minibert.hub.tensorflow.checksums import crc32c, masked
-from minibert.hub.tensorflow.sstable import (
-    LIMIT,
-    bytes_field,
-    fields,
-    fixed32_field,
-    number_field,
-    read_table,
-    write_table,
-)
 
 _BFLOAT16 = 14
 FLOATS = {1: "<f4", 2: "<f8", 19: "<f2", _BFLOAT16: "<u2"}
 _OTHERS = {3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17: "<u2", 22: "<u4", 23: "<u8"}
 _DTYPES = FLOATS | _OTHERS  # of tensorflow/core/framework/types.proto
 _STORED = {"float32": 1, "float16": 19, "bfloat16": _BFLOAT16}
-_HEADER = number_field(1, 1) + bytes_field(3, number_field(1, 1))  # one data file; version 1 of the format
+# One data file; version 1 of the format.
+_HEADER = sstable.number_field(1, 1) + sstable.bytes_field(3, sstable.number_field(1, 1))
 _MOST_FILES = 99_999  # five digits of their names
 
 
@@ -66,11 +59,11 @@ class Bundle:
         self.index = self._beside(".index")
         try:
             with open_file(self.index) as file:
-                data = file.read(LIMIT + 1)
+                data = file.read(sstable.LIMIT + 1)
         except OSError as error:
             raise InputError(f"{self.index} cannot be read ({error.strerror}); check the file.") from error
         try:
-            table = read_table(data)
+            table = sstable.read_table(data)
             self.files = _count_files(table.pop(b"", None))
             self.entries = {key.decode(): _entry(value, self.files) for key, value in table.items()}
             _require_apart(self.entries)
@@ -128,7 +121,7 @@ def write_bundle(prefix: str | Path, tensors: dict[str, np.ndarray], dtype: str 
                 offset += len(data)
 
     write_atomically(prefix.with_name(f"{prefix.name}.data-00000-of-00001"), write)
-    index = write_table(table)
+    index = sstable.write_table(table)
     write_atomically(prefix.with_name(f"{prefix.name}.index"), lambda path: path.write_bytes(index))
 
 
@@ -136,7 +129,7 @@ def _count_files(header: bytes | None) -> int:
     """Count the data files in the entry about the checkpoint as a whole."""
     if header is None:
         raise ValueError("it does not say how many data files there are")
-    found = dict(fields(header))
+    found = dict(sstable.fields(header))
     files, is_big_endian = found.get(1, 0), found.get(2, 0)
     if is_big_endian:
         raise ValueError("its numbers are big-endian")
@@ -150,7 +143,7 @@ def _entry(message: bytes, files: int) -> Entry:
     numbers = dict.fromkeys((1, 3, 4, 5, 6), 0)
     shape: tuple[int, ...] = ()
     is_sliced = False
-    for number, value in fields(message):
+    for number, value in sstable.fields(message):
         if number in numbers and isinstance(value, int):
             numbers[number] = value
         elif number == 2 and isinstance(value, bytes):
@@ -185,9 +178,9 @@ def _require_apart(entries: dict[str, Entry]) -> None:
 def _shape(message: bytes) -> tuple[int, ...]:
     """Read a TensorShapeProto."""
     shape: list[int] = []
-    for number, value in fields(message):
+    for number, value in sstable.fields(message):
         if number == 2 and isinstance(value, bytes):
-            size = dict(fields(value)).get(1, 0)
+            size = dict(sstable.fields(value)).get(1, 0)
             if not isinstance(size, int) or size >= 1 << 48 or len(shape) == 8:
                 raise ValueError("a tensor has an impossible shape")
             shape.append(size)
@@ -200,6 +193,7 @@ def _shape(message: bytes) -> tuple[int, ...]:
 
 def _encoded(dtype: int, shape: tuple[int, ...], offset: int, data: bytes) -> bytes:
     """Encode a BundleEntryProto in data file 0."""
-    sizes = b"".join(bytes_field(2, number_field(1, size)) for size in shape)
-    place = number_field(4, offset) + number_field(5, len(data)) + fixed32_field(6, masked(crc32c(data)))
-    return number_field(1, dtype) + bytes_field(2, sizes) + place
+    sizes = b"".join(sstable.bytes_field(2, sstable.number_field(1, size)) for size in shape)
+    place = sstable.number_field(4, offset) + sstable.number_field(5, len(data))
+    check = sstable.fixed32_field(6, masked(crc32c(data)))
+    return sstable.number_field(1, dtype) + sstable.bytes_field(2, sizes) + place + check
