@@ -291,11 +291,6 @@ def read_bytes(path: str | Path) -> bytes:
         return file.read()
 
 
-def read_text(path: str | Path, errors: str = "strict") -> str:
-    """Read a file of UTF-8 whole; raises what `read_bytes` and `bytes.decode` do."""
-    return read_bytes(path).decode("utf-8", errors)
-
-
 def require_readable(path: str | Path) -> None:
     """Raise OSError when a file can't be opened; safetensors says only that it is not there."""
     open_file(path).close()

@@ -73,8 +73,8 @@ def byte_pieces(
                     raise too_much(file, most)
                 if progress and raw.seekable():
                     progress(raw.tell())
-                if given == len(data):  # the first
-                    _require_text(data, file)
+                if given == len(data) and (what := _otherwise(data)):
+                    raise InputError(f"{file} is {what}.")
                 yield data
             yield b""
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
@@ -94,11 +94,8 @@ def _most_kept(raw: BinaryIO, is_packed: bool) -> float:
     return max(LEAST_UNFOLDED, MOST_TIMES * status.st_size) if is_packed else math.inf
 
 
-def _require_text(head: bytes, file: Path) -> None:
-    """Raise InputError when a file begins as one that holds no text in UTF-8."""
-    for begin, what in _OTHERWISE.items():
-        if head.startswith(begin):
-            raise InputError(f"{file} is {what}.")
+def _otherwise(head: bytes) -> str | None:
+    return next((what for begin, what in _OTHERWISE.items() if head.startswith(begin)), None)
 
 
 def too_much(source: str | Path, most: float) -> InputError:
@@ -176,14 +173,14 @@ def text_pieces(file: Path, progress: Callable[[int], None], kept: bool = False)
     return decoded(byte_pieces(file, progress=progress, kept=kept), file)
 
 
-def decoded(pieces: Iterable[bytes], source: str | Path) -> Iterator[str]:
+def decoded(pieces: Iterable[bytes], source: str | Path, offset: int = 0) -> Iterator[str]:
     """Yield the characters of UTF-8 in pieces, \\r\\n and \\r as \\n, without a byte order mark.
 
-    Pieces are of any length; an empty one is the last.
+    Pieces are of any length; an empty one is the last. Before the first are `offset` bytes, for the error.
     """
     utf8 = codecs.getincrementaldecoder("utf-8")()
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
-    done = 0
+    done = offset
     for data in pieces:
         held_back = len(utf8.getstate()[0])  # the beginning of a character cut by the border of the piece
         try:

@@ -9,6 +9,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NoReturn
@@ -307,18 +308,10 @@ def _split_and_cut(text: str) -> Iterator[str]:
     return (part for sentence in found for part in _cut(sentence))
 
 
-def _read_sentences(lines: Iterator[str]) -> Iterator[str | None]:
-    for line in lines:
-        if len(line) <= SENTENCE_CHARACTERS:
-            yield line or None
-        else:
-            yield from _cut(line)
-
-
-def _read_paragraphs(lines: Iterator[str]) -> Iterator[str | None]:
+def _line_by_line(lines: Iterator[str], parts: Callable[[str], Iterator[str]]) -> Iterator[str | None]:
     for line in lines:
         if line:
-            yield from _split_and_cut(line)
+            yield from parts(line)
         else:
             yield None
 
@@ -359,8 +352,8 @@ def _read_prose(lines: Iterator[str]) -> Iterator[str | None]:
 
 
 _READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
-    "sentences": _read_sentences,
-    "paragraphs": _read_paragraphs,
+    "sentences": partial(_line_by_line, parts=_cut),
+    "paragraphs": partial(_line_by_line, parts=_split_and_cut),
     "prose": _read_prose,
     "wikitext": _read_wikitext,
 }

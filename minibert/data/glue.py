@@ -120,7 +120,9 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
     spec = _known(task)
     if split not in _PLAIN:
         raise InputError(f"split={split!r} is unknown; choose from {', '.join(_PLAIN)}.")
-    file = _find(spec, Path(folder), split)
+    if split not in spec.files:
+        raise InputError(f"{spec.title} has no split {split!r}, only {', '.join(spec.files)}.")
+    file = find_file(Path(folder), spec.files[split], (spec.title, *spec.folders), spec.title)
     examples = _filled(spec, file, split)
     if file.name.startswith(_MICROSOFT):
         examples = _part(examples, file, split)
@@ -143,13 +145,6 @@ def _filled(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
     if not examples:
         raise InputError(f"{file} has a header and no rows; fetch it again.")
     return examples
-
-
-def _find(spec: GlueTask, folder: Path, split: str) -> Path:
-    names = spec.files.get(split)
-    if names is None:
-        raise InputError(f"{spec.title} has no split {split!r}, only {', '.join(spec.files)}.")
-    return find_file(folder, names, (spec.title, *spec.folders), spec.title)
 
 
 def find_file(folder: Path, names: tuple[str, ...], folders: tuple[str, ...], title: str) -> Path:

@@ -89,21 +89,21 @@ class _Text:
                 value, end = _DECODER.raw_decode(self.buffer, self.place)
             except RecursionError as error:
                 raise InputError(f"{self.file} is JSON nested too deeply to be read.") from error
+            except json.JSONDecodeError as error:
+                place = self.passed + error.pos  # now: looking further ahead moves it
+                may_be_cut = error.msg.startswith("Unterminated") or error.pos + 16 > len(self.buffer)
+                if may_be_cut and self._more():
+                    continue
+                raise InputError(
+                    f"{self.file} is not JSON or cut short: {error.msg} at character {place:,}; fetch it "
+                    "again."
+                ) from error
             except ValueError as error:
-                refusal = self._not_json(error)  # now: looking further ahead moves the place
-                if not (self._may_be_cut(error) and self._more()):
-                    raise refusal from error
-                continue
+                raise InputError(f"{self.file} is not JSON that can be read: {error}.") from error
             # A number may go on behind the buffer: 1 | 2, 1. | 5, 1e | 9.
             if self.buffer[end : end + 1] not in ("", ".", "e", "E") or not self._more():
                 self.place = end
                 return value
-
-    def _may_be_cut(self, error: ValueError) -> bool:
-        """Return whether more of the file may mend what the decoder complains of."""
-        if not isinstance(error, json.JSONDecodeError):
-            return False
-        return error.msg.startswith("Unterminated string") or error.pos + 16 > len(self.buffer)
 
     def _more(self) -> bool:
         """Look further ahead, twice as far as now; False at the end of the file.
@@ -129,12 +129,4 @@ class _Text:
         return InputError(
             f"{self.file} is broken or another kind of file: at character {self.passed + self.place:,} "
             f"{expected} is expected and {found} was found; fetch it again or check its name."
-        )
-
-    def _not_json(self, error: ValueError) -> InputError:
-        if not isinstance(error, json.JSONDecodeError):
-            return InputError(f"{self.file} is not JSON that can be read: {error}.")
-        place = self.passed + error.pos
-        return InputError(
-            f"{self.file} is not JSON or cut short: {error.msg} at character {place:,}; fetch it again."
         )

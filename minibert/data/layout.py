@@ -64,14 +64,9 @@ class Block:
             array.flags.writeable = False
 
 
+# spans (N,5) int64, the fields of `minibert.data.nsp_spans.Spans`
 def lay_out(shards: TokenShards, spans: np.ndarray, pairs: bool, tokenizer: Tokenizer) -> Block:
-    """Fetch the tokens of N spans and put [CLS] and [SEP] around them.
-
-    Parameters
-    ----------
-    spans : (N,5) int64, the fields of `minibert.data.nsp_spans.Spans`.
-    pairs : whether there is a span B with its own [SEP].
-    """
+    """Fetch the tokens of N spans and put [CLS] and [SEP] around them; in `pairs` B has its own [SEP]."""
     a_begin, a_length, b_begin, b_length, next_labels = spans.T
     lengths = a_length + b_length + (3 if pairs else 2)
     begins = np.concatenate([[0], np.cumsum(lengths)])

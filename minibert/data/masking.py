@@ -31,11 +31,7 @@ def choose_words(
     """Choose whole words: all pieces of a word or none, at most `count` pieces a sequence.
 
     As in the released code, words come up in random order, and one that has more pieces than are left to
-    choose is passed over.
-
-    Parameters
-    ----------
-    head : whether a candidate begins a word. The others are as in `choose_positions`.
+    choose is passed over. A word begins at each candidate that is a head.
     """
     word = np.cumsum(head) - 1  # (C,) the word that a candidate belongs to
     pieces = np.bincount(word)

@@ -7,6 +7,7 @@ the data. A span is known by where it begins among all tokens and how long it is
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -32,20 +33,14 @@ class Spans(NamedTuple):
     label: int
 
 
+@dataclass
 class Borders:
-    """Where the sentences of a document end, remembered: random next spans come back to documents.
+    """Where the sentences of a document end, remembered: random next spans come back to documents."""
 
-    Parameters
-    ----------
-    shards : the text.
-    longest : a sentence of more tokens counts as several, of nearly equal lengths; None: never.
-    """
-
-    def __init__(self, shards: TokenShards, longest: int | None = None):
-        self.shards = shards
-        self.longest = longest
-        self.known: dict[int, tuple[int, Ends]] = {}
-        self.size = 0
+    shards: TokenShards
+    longest: int | None = None  # a sentence of more tokens counts as several, of nearly equal lengths
+    known: dict[int, tuple[int, Ends]] = field(default_factory=dict)
+    size: int = 0
 
     def __call__(self, document: int) -> tuple[int, Ends]:
         """Return where a document begins among all tokens, and where its sentences end from there."""

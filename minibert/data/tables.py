@@ -67,12 +67,11 @@ def read_texts(
     path = Path(path)
     columns = {"text": text, "second": second, "label": label, "id": id}
     found = []
-    for number, (line, row) in enumerate(_records(path, columns, delimiter, header)):
-        where = f"{path}, line {line}"
+    for _, where, row in _records(path, columns, delimiter, header):
         first = _text(row["text"], where, text)
         other = None if second is None else _text(row["second"], where, second)
         value = None if label is None else _label(row["label"], where, label, labels, numeric)
-        found.append(TextExample(_id(row, number), first, other, value))
+        found.append(TextExample(row["id"], first, other, value))
     return found
 
 
@@ -84,8 +83,8 @@ def line_of(example: TextExample, path: str | Path, **options: Any) -> int | Non
     columns = {name: options.get(name) for name in ("second", "id")}
     columns |= {name: options.get(name, name) for name in ("text", "label")}
     records = _records(Path(path), columns, options.get("delimiter"), options.get("header"))
-    for number, (line, row) in enumerate(records):
-        if (_id(row, number), row["text"], row["second"]) == example[:3]:
+    for line, _, row in records:
+        if (row["id"], row["text"], row["second"]) == example[:3]:
             return line
     return None
 
@@ -132,11 +131,8 @@ def read_tags(
         return ner.read(path, at, tags_at if labelled else None, labels, entities=False)
     words = "words" if words is None else words
     tags = ("tags" if tags is None else tags) if labelled else None
-    found = []
-    for number, (line, row) in enumerate(
-        _records(path, {"words": words, "tags": tags}, delimiter, header, lists=True)
-    ):
-        where = f"{path}, line {line}"
+    found: list[TaggedSentence] = []
+    for _, where, row in _records(path, {"words": words, "tags": tags}, delimiter, header, lists=True):
         sentence = _words(row["words"], where, words)
         if not sentence:
             raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
@@ -145,7 +141,7 @@ def read_tags(
             raise InputError(f"{where} has {len(sentence)} words and {len(given)} tags; give every word one.")
         for tag in given or ():
             _known(tag, where, tags, labels)
-        found.append(TaggedSentence(sentence, given, number))
+        found.append(TaggedSentence(sentence, given, len(found)))
     return found
 
 
@@ -178,9 +174,8 @@ def read_questions(
     columns = {"question": question, "context": context, "answer": answer, "start": start, "id": id}
     found: list[Question] = []
     lines: dict[str, int] = {}
-    for number, (line, row) in enumerate(_records(path, columns, delimiter, header, lists=True)):
-        where = f"{path}, line {line}"
-        name = _id(row, number)
+    for line, where, row in _records(path, columns, delimiter, header, lists=True):
+        name = row["id"]
         if (before := lines.setdefault(name, line)) != line:
             raise InputError(f"{where}: the id {name[:60]!r} is that of line {before}; give each its own.")
         asked, paragraph = _text(row["question"], where, question), _text(row["context"], where, context)
@@ -196,8 +191,8 @@ def _records(
     delimiter: str | None,
     header: bool | str | None,
     lists: bool = False,
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line and wanted columns of every row, by role; a role without a column has None.
+) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield of every row the line, how errors name it, and wanted columns by role, None without a column.
 
     Columns are strings; with `lists` those of JSON Lines may be lists and objects too.
     """
@@ -205,11 +200,11 @@ def _records(
         records = _of_json(path, columns, lists)
     else:
         records = _of_table(path, columns, _delimiter(path, delimiter), header)
-    empty = True
-    for record in records:
-        empty = False
-        yield record
-    if empty:
+    number = -1
+    for number, (line, row) in enumerate(records):
+        id = row.get("id")
+        yield line, f"{path}, line {line}", row | {"id": str(number if id is None else id)}
+    if number < 0:
         raise InputError(f"{path} has no rows; check the file.")
 
 
@@ -284,9 +279,7 @@ def _number(column: Column) -> int | None:
 
 
 def _suffix(path: Path) -> str:
-    ends = [suffix.lower() for suffix in path.suffixes]
-    while ends and ends[-1] in PACKED:
-        ends.pop()
+    ends = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in PACKED]
     return ends[-1] if ends else ""
 
 
@@ -303,10 +296,6 @@ def _delimiter(path: Path, delimiter: str | None) -> str:
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise InputError(f"delimiter={delimiter!r} can't part columns; give one character, such as ';'.")
     return delimiter
-
-
-def _id(row: dict[str, Any], number: int) -> str:
-    return str(number) if row["id"] is None else str(row["id"])
 
 
 def _text(cell: Any, where: str, column: Column) -> str:

@@ -111,8 +111,8 @@ def load_hf(
 def load_labels(folder: str | Path) -> tuple[str, ...]:
     """Load the labels that a fine-tuned model was saved with, in the order of its outputs, if it has any."""
     folder = Path(folder)
-    path = next((p for name in (CONFIG_FILE, "bert_config.json") if (p := folder / name).exists()), None)
-    path = path or folder / CONFIG_FILE
+    paths = (folder / name for name in (CONFIG_FILE, "bert_config.json"))
+    path = next((path for path in paths if path.exists()), folder / CONFIG_FILE)
     return labels_of(read_config(path), path)
 
 

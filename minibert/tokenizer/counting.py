@@ -23,7 +23,7 @@ import numpy as np
 from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.machine import cores
-from minibert.reading import byte_pieces
+from minibert.reading import byte_pieces, decoded
 from minibert.tokenizer import native
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whitespace
 
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
     data: bytes
     raw: bool = True  # bytes of unknown origin, otherwise those of a str
     side: int = TRAINING
-    path: Path | None = None
+    path: str | Path = ""
     offset: int = 0  # of the first byte in its file
     position: int = 0  # how much was read up to here, in bytes on the disk
 
@@ -52,12 +52,6 @@ class Piece(NamedTuple):
 class WordCounts(Mapping[str, int]):
     """Words and how often each occurs: a mapping that keeps a million words in three arrays.
 
-    Parameters
-    ----------
-    data : UTF-8 of the words, end to end, in ascending order (lone surrogates as "surrogatepass" has them).
-    bounds : (W + 1,) int64, word i is `data[bounds[i]:bounds[i + 1]]`.
-    counts : (W,) int64.
-
     Examples
     --------
     >>> counts = WordCounts.of({"b": 2, "a": 3})
@@ -65,9 +59,9 @@ class WordCounts(Mapping[str, int]):
     ([('a', 3), ('b', 2)], 2, 5)
     """
 
-    data: bytes
-    bounds: Array
-    counts: Array
+    data: bytes  # UTF-8, end to end, in ascending order (lone surrogates as "surrogatepass" has them)
+    bounds: Array  # (W + 1,) int64, word i is data[bounds[i]:bounds[i + 1]]
+    counts: Array  # (W,) int64
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> "WordCounts":
@@ -234,7 +228,7 @@ def count_files(
 
     def done(piece: Piece, n_invalid: int) -> None:
         if n_invalid and strict:
-            raise not_utf8(piece)
+            deque(decoded([piece.data, b""], piece.path, piece.offset), 0)  # which says where
         if progress is not None:
             progress(piece.position, sum(sizes))
 
@@ -335,26 +329,21 @@ class PythonCounter:
 
 def pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[Piece]:
     """Join texts with line ends until a piece is full."""
-    waiting: list[str | bytes] = []
-    size = 0
+    waiting: list[bytes] = []
+    size, raw = 0, True
     for number, text in enumerate(texts):
         if not isinstance(text, str | bytes):
             raise InputError(
                 f"texts[{number}]={short(text)} is {type(text).__name__}; give strings or bytes."
             )
-        if waiting and (size > PIECE_BYTES // 2 or isinstance(text, bytes) != isinstance(waiting[0], bytes)):
-            yield _piece_of(waiting)
+        if waiting and (size > PIECE_BYTES // 2 or isinstance(text, bytes) != raw):
+            yield Piece(b"\n".join(waiting), raw)
             waiting, size = [], 0
-        waiting.append(text)
+        raw = isinstance(text, bytes)
+        waiting.append(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
         size += len(text) + 1
     if waiting:
-        yield _piece_of(waiting)
-
-
-def _piece_of(texts: list[Any]) -> Piece:
-    if isinstance(texts[0], bytes):
-        return Piece(b"\n".join(texts), raw=True)
-    return Piece("\n".join(texts).encode("utf-8", "surrogatepass"), raw=False)
+        yield Piece(b"\n".join(waiting), raw)
 
 
 def pieces_of_file(file: Path, held_out: int) -> Iterator[Piece]:
@@ -429,16 +418,3 @@ def size_of(file: Path) -> int:
         return file.stat().st_size
     except OSError as error:
         raise InputError(f"{file} can't be read: {error.strerror or error}; check the file.") from error
-
-
-def not_utf8(piece: Piece) -> InputError:
-    """Return the error that names the first byte of a piece that is not UTF-8."""
-    try:
-        piece.data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        where = piece.offset + error.start
-        return InputError(
-            f"{piece.path} is not UTF-8: byte 0x{piece.data[error.start]:02x} at offset {where:,} of the "
-            "text; convert it, e.g. with iconv -t UTF-8."
-        )
-    raise AssertionError("two decoders of UTF-8 differ")

@@ -283,13 +283,9 @@ class Limit(NamedTuple):
 def lay_out(
     encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, vocab: Pieces
 ) -> BatchEncoding:
-    """Make sequences of a core's pieces: pairs of texts together, and none longer than the limit.
+    """Make sequences of a core's pieces, which have [CLS] and [SEP] around them if `wrapped`.
 
-    Parameters
-    ----------
-    encoded : N texts, or 2 N where `pairs`, with [CLS] and [SEP] around them if `wrapped`.
-    limit : None when nothing is too long.
-    vocab : the pieces, by id.
+    Pairs of texts, two neighbours in `encoded`, come together, and nothing is longer than the limit.
     """
     borders = encoded.bounds[:: 2 if pairs else 1]
     seconds = encoded.bounds[1::2] if pairs else None

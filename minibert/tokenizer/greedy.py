@@ -20,10 +20,7 @@ REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32  # chunks of text whose ids are kep
 
 
 class GreedyCore:
-    """Words of `BasicTokenizer`, each cut into the longest piece that fits, and so on: the core to read.
-
-    The core in C has the same methods and gives the same results.
-    """
+    """Words of `BasicTokenizer`, each cut into the longest piece that fits, and so on: the core to read."""
 
     def __init__(self, given: Pieces) -> None:
         vocab, self.basic_tokenizer, self.unk_id, special_ids, self.max_input_chars_per_word = given
@@ -102,6 +99,4 @@ class GreedyCore:
         return self._remembered(chunk) if len(chunk) <= LONGEST_REMEMBERED else self._encode_chunk(chunk)
 
     def _encode_chunk(self, chunk: str) -> list[int]:
-        if self.basic_tokenizer.never_split:
-            return [piece[0] for piece in self.align(chunk, False)]
-        return [piece[0] for word in self.basic_tokenizer.tokenize(chunk) for piece in self.match(word)]
+        return [piece[0] for piece in self.align(chunk, False)]

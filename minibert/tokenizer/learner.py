@@ -173,12 +173,8 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
 def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[str], native.Symbols]:
     """Turn words that the tokenizer will be able to match into symbols: places in the alphabet.
 
-    Returns
-    -------
-    alphabet : pieces of one character, sorted.
-    unseen : the other forms of its letters, the most frequent first. Of what always is a word of its own,
-        punctuation and ideographs, there is no "##".
-    text : the words in symbols.
+    With them come the alphabet, sorted, and the other forms of its letters, the most frequent first. Of what
+    always is a word of its own, punctuation and ideographs, there is no "##".
     """
     kept, n_characters = _alphabet(words, alphabet_limit)
     is_kept = np.zeros(0x110000, bool)

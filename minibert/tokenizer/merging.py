@@ -26,12 +26,6 @@ class Merger:
 
     Pairs are numbered as they appear. What a merge asks of every pair sits in NumPy arrays, so that choosing
     costs a few passes over them; which words hold a pair is remembered, so that joining visits only those.
-
-    Parameters
-    ----------
-    text : the words, in symbols of the alphabet.
-    min_frequency : a pair that occurs less often is never joined.
-    objective : "likelihood" or "frequency".
     """
 
     def __init__(self, text: Symbols, min_frequency: int, objective: str) -> None:
@@ -121,10 +115,7 @@ class Merger:
 
     def _pairs_with(self, *symbols: int) -> Array:  # -> (K,)
         """Return the pairs whose gain depends on the count of one of `symbols`."""
-        wanted = np.zeros(self.n_symbols, bool)
-        wanted[list(symbols)] = True
-        left, right = self.pairs[:, : len(self.pair_ids)]
-        return np.flatnonzero(wanted[left] | wanted[right])
+        return np.flatnonzero(np.isin(self.pairs[:, : len(self.pair_ids)], symbols).any(axis=0))
 
     def _join_in_word(
         self, word: int, pair: tuple[int, int], merged: int, changes: dict[tuple[int, int], int]

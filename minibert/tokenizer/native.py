@@ -94,13 +94,7 @@ def available() -> bool:
 
 
 def choose(core: str) -> bool:
-    """Tell whether `core` ("auto", "c" or "python") means the C core.
-
-    Raises
-    ------
-    InputError
-        When `core` is unknown, or "c" and the extension is missing.
-    """
+    """Tell whether `core` ("auto", "c" or "python") means the C core; refuse "c" where it is not built."""
     if core not in ("auto", "c", "python"):
         raise InputError(f"core={core!r} is unknown; choose auto, c or python.")
     if core == "c" and not available():
@@ -144,10 +138,7 @@ class Core:
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Return the ids of one text."""
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:  # a lone surrogate
-            data = text.encode("utf-8", "surrogatepass")
+        data = text.encode("utf-8", "surrogatepass")
         ids = self._new("int32_t[]", len(data))
         n = self._encode(self._tokenizer, data, len(data), _SPECIAL if special else 0, ids)
         if n < 0:
@@ -289,10 +280,7 @@ def _rules(module: Any, basic: BasicTokenizer) -> Any:
 def end_to_end(texts: Sequence[Any]) -> tuple[bytes, Array]:
     """Join texts as UTF-8; return with them where each begins and ends: (N+1,) int64."""
     if texts and isinstance(texts[0], str):
-        try:
-            texts = [text.encode() for text in texts]
-        except UnicodeEncodeError:  # a lone surrogate
-            texts = [text.encode("utf-8", "surrogatepass") for text in texts]
+        texts = [text.encode("utf-8", "surrogatepass") for text in texts]
     bounds = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
     return b"".join(texts), bounds

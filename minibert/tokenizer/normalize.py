@@ -2,12 +2,11 @@
 
 The rules are those of `BasicTokenizer` in Google's `tokenization.py` (Devlin et al. 2018, released code); the
 differences of Hugging Face's two tokenizers have a name each. `align` goes character by character and
-remembers where each comes from; `tokenize` remembers what becomes of each, and translates whole texts.
+remembers where each comes from.
 """
 
 import re
 from collections.abc import Iterable
-from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -122,18 +121,10 @@ class BasicTokenizer:
             self._apart |= unicode.LATE_IDEOGRAPH
         # NFD takes back what NFC did before it; only words to be kept are seen in between.
         self._composes = compat == "hf-slow" and bool(kept or not self.strip_accents)
-        self._whole = unicode.CharacterTable(self._within_a_word)
 
     def tokenize(self, text: str) -> list[str]:
         """Return the words of `text`, none of them empty, each punctuation mark a word of its own."""
-        is_ascii = text.isascii()
-        if self._kept or not is_ascii and (self._composes or _looks_at_neighbours().search(text)):
-            return [word.text for word in self.align(text)]
-        return text.translate(self._whole).split()  # each step looks at one character only
-
-    def _within_a_word(self, character: str) -> str:
-        """Return what stands for a character between two letters: nothing, others, spaces around it."""
-        return " ".join(word.text for word in self.align(f"a{character}b"))[1:-1]
+        return [word.text for word in self.align(text)]
 
     def align(self, text: str) -> list[Word]:
         """Tokenize with the source of every character: readable, and what offsets are checked against.
@@ -196,14 +187,6 @@ def is_punctuation(character: str) -> bool:
     The ASCII symbols ``$ + < = > ^ ` | ~`` are punctuation here although Unicode files them elsewhere.
     """
     return bool(unicode.flags(ord(character)) & unicode.PUNCTUATION)
-
-
-@cache
-def _looks_at_neighbours() -> re.Pattern[str]:
-    """Match where a step looks further: capital sigma, and marks that change places and stay."""
-    tables = unicode.data()
-    kept = [chr(code) for code in tables.combining if not unicode.flags(code) & unicode.NONSPACING]
-    return re.compile(f"[Σ{''.join(kept)}]")
 
 
 def _compose(chunk: list[_Placed]) -> list[_Placed]:

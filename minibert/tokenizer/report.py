@@ -4,7 +4,7 @@ Text is words with counts, so a report costs as much as the different words, how
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
@@ -30,15 +30,11 @@ class Segmented(NamedTuple):
 
 
 def segmented(tokenizer: Tokenizer, words: WordCounts) -> Segmented:
-    """Cut words greedily, and count.
-
-    Parameters
-    ----------
-    words : as the tokenizer's `basic_tokenizer` makes them.
-    """
+    """Cut words of the tokenizer's `basic_tokenizer` greedily, and count."""
     piece_counts = np.zeros(tokenizer.vocab_size, np.int64)
     whole = unknown = begin = 0
-    for texts in _groups(words):
+    every = iter(words)
+    while texts := list(islice(every, TOGETHER)):
         counts = words.counts[begin : begin + len(texts)]
         begin += len(texts)
         batch = tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -50,12 +46,6 @@ def segmented(tokenizer: Tokenizer, words: WordCounts) -> Segmented:
         unknown += int(counts[single][~known].sum())
     n_bytes = int((np.diff(words.bounds) * words.counts).sum())
     return Segmented(piece_counts, int(words.counts.sum()), whole, unknown, n_bytes)
-
-
-def _groups(words: WordCounts) -> Iterator[list[str]]:
-    every = iter(words)
-    while group := list(islice(every, TOGETHER)):
-        yield group
 
 
 def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
@@ -129,20 +119,17 @@ def vocabulary_report(
             "different": len(words),
             "held_out": measured.n_words if measured else 0,
         },
-        "held_out": measured and _measured(learned, measured),
+        "held_out": measured
+        and {
+            "coverage": measured.n_whole / measured.n_words,
+            "pieces_per_word": int(measured.piece_counts.sum()) / measured.n_words,
+            "unknown_words": measured.n_unknown / measured.n_words,
+            "nats_per_byte": nats_per_byte(learned, measured),
+        },
         "others": {name: compared(other) for name, other in (others or {}).items()},
         "longest": shown(longest),
         "rarest": shown(rarest),
         "never_used": {"count": len(unused), "pieces": unused[:SHOWN]},
-    }
-
-
-def _measured(learned: Segmented, held_out: Segmented) -> dict[str, float]:
-    return {
-        "coverage": held_out.n_whole / held_out.n_words,
-        "pieces_per_word": int(held_out.piece_counts.sum()) / held_out.n_words,
-        "unknown_words": held_out.n_unknown / held_out.n_words,
-        "nats_per_byte": nats_per_byte(learned, held_out),
     }
 
 

@@ -8,7 +8,7 @@ Lower-casing is section 3.13 of the Unicode Standard, (de)composition its Annex 
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import accumulate, groupby, pairwise
 from operator import xor
@@ -108,27 +108,10 @@ def flags(code: int) -> int:
     return tables.flags[bisect_right(tables.starts, code) - 1]
 
 
-class CharacterTable(dict[int, str]):
-    """A table for `str.translate` that works out a character when it first meets it.
-
-    It is bounded by the size of Unicode; ordinary text touches a few hundred characters.
-    """
-
-    def __init__(self, rule: Callable[[str], str]) -> None:
-        super().__init__()
-        self.rule = rule
-
-    def __missing__(self, code: int) -> str:
-        self[code] = replacement = self.rule(chr(code))
-        return replacement
-
-
 def lower_at(text: str, at: int, final_sigma: bool = True) -> str:
     """Lower-case the character at `at`, as `str.lower` of a Python with this Unicode.
 
-    Parameters
-    ----------
-    final_sigma : lower-case a capital sigma at the end of a word to the final one; else always to the medial.
+    Without `final_sigma` a capital sigma becomes the medial one at the end of a word, too.
     """
     if text[at] == "Σ" and final_sigma and ends_word(text, at):
         return "ς"

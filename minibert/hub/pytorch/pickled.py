@@ -65,8 +65,7 @@ def read_pickled(path: Path) -> Read:
         LookupError,
         EOFError,
         OverflowError,
-        NotImplementedError,  # zipfile's word for a compression it does not know
-        RuntimeError,  # and for a password
+        RuntimeError,  # zipfile's word for a password and for a compression that it does not know
         zipfile.BadZipFile,
     ) as error:
         reason = str(error)[:_LONGEST_REASON]  # some of pickletools' quote the rest of the file

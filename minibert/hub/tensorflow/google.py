@@ -15,7 +15,7 @@ import numpy as np
 
 from minibert.arrays import Array
 from minibert.errors import InputError
-from minibert.files import atomic_text, read_text
+from minibert.files import atomic_text, read_bytes
 from minibert.hub.hugging_face import CONFIG_FILE, fields_of
 from minibert.hub.loading import LoadReport, Source, load_source, read_config
 from minibert.hub.names import to_hf
@@ -66,7 +66,7 @@ def find_checkpoint(source: str | Path) -> Path | None:
     if len(found) > 1 and CHECKPOINT in found:
         found = [CHECKPOINT]
     if len(found) > 1 and (source / "checkpoint").is_file():
-        text = read_text(source / "checkpoint", errors="replace")
+        text = read_bytes(source / "checkpoint").decode(errors="replace")
         named = re.search(r'^model_checkpoint_path: "(.*)"', text, re.M)
         found = [name for name in found if named and name == Path(named[1]).name] or found
     if len(found) > 1:

@@ -55,12 +55,7 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
 
 
 def write_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Encode a table of one block, as TensorFlow writes an index of up to 256 kB.
-
-    Parameters
-    ----------
-    entries : keys and values, the keys ascending.
-    """
+    """Encode a table of one block, its keys ascending, as TensorFlow writes an index of up to 256 kB."""
     entries = list(entries)
     out = bytearray()
 
@@ -139,10 +134,7 @@ def _successor(key: bytes) -> bytes:
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a whole number of up to 64 bits, seven to a byte from the lowest on, and where it ends.
 
-    Raises
-    ------
-    ValueError
-        When it runs over the end of `data`, or over 64 bits.
+    ValueError is raised when it runs over the end of `data`, or over 64 bits.
     """
     value = 0
     for number, byte in enumerate(data[at : at + 10]):
@@ -164,10 +156,7 @@ def varint(value: int) -> bytes:
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield numbers and values of a message's fields: whole numbers, or bytes of strings and messages.
 
-    Raises
-    ------
-    ValueError
-        When a field runs over the end, or is of a kind that was never common.
+    ValueError is raised when a field runs over the end, or is of a kind that was never common.
     """
     at = 0
     while at < len(message):
