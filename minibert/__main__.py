@@ -10,7 +10,7 @@ def main() -> int:
     """Run the command of this process; Ctrl-C ends it without a traceback even while modules are loaded."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started this: nothing to read, nobody who reads
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     try:
         from minibert import cli
         from minibert.errors import STOPPED_BY

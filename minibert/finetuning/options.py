@@ -165,7 +165,7 @@ class FinetuneOptions(RunOptions):
         return {"stratified": False} | found  # which no run was whose file does not say so
 
     def resolved(self) -> "FinetuneOptions":
-        """The same with every `None` that the recipe of the task answers filled in."""
+        """Return the same with every `None` that the recipe of the task answers filled in."""
         recipe = FEATURE_BASED if self.feature_based else RECIPES.get(self.task, GENERAL)
         answers: dict[str, Any] = {
             "epochs": recipe.epochs,
@@ -181,7 +181,7 @@ class FinetuneOptions(RunOptions):
         return rate
 
     def runs(self) -> list["FinetuneOptions"]:
-        """The single runs of a sweep, rate by rate."""
+        """Return the single runs of a sweep, rate by rate."""
         return [
             dataclasses.replace(self, learning_rates=(rate,), seed=self.seed + restart, restarts=1)
             for rate in self.learning_rates or ()
