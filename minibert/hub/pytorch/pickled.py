@@ -50,7 +50,7 @@ def read_pickled(path: Path) -> Read:
     """
     try:
         with open_file(path) as file:
-            is_archive = file.read(2) == b"PK"
+            is_archive = file.read(4) == b"PK\x03\x04"
             file.seek(0)
             return _read_archive(file) if is_archive else _read_older(file)
     except OSError as error:
@@ -136,8 +136,6 @@ def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
     """Read the tensors of floating-point numbers as arrays; each storage is read, and widened, once."""
     if type(tensors) is not dict or not any(type(one) is StoredTensor for one in tensors.values()):
         raise ValueError("its outermost part holds no tensors")
-    if any(type(name) is not str for name in tensors):
-        raise ValueError("a dictionary has keys that are no strings")
     views = {name: one for name, one in tensors.items() if type(one) is StoredTensor}
     others = {name: one for name, one in views.items() if one.storage.dtype not in _FLOATS}
     floats = {name: one for name, one in views.items() if name not in others}

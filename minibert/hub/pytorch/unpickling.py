@@ -1,16 +1,13 @@
-"""A pickle read as data: by Python's own machine in Python, with all taken out that calls or imports.
+"""A pickle read as data: a stack machine that calls nothing and imports nothing.
 
-A pickle is a program that may call anything. What is left of the machine are the instructions that stored
-tensors need; the few names that it admits stand for our own three forms, a dictionary, a storage, a tensor.
+A pickle is a program that may call anything. This machine knows the instructions that stored tensors need;
+the few names that it admits stand for its own three forms, a dictionary, a storage and a tensor.
 """
 
 import io
 import math
-import pickle
-import pickletools
-import struct
 from dataclasses import dataclass
-from functools import partial
+from pickletools import genops
 from reprlib import repr as short
 from typing import Any, ClassVar, NamedTuple
 
@@ -30,13 +27,10 @@ _STORAGES = {
     "BoolStorage": "?",
 }
 _LARGEST = 1 << 48  # of any size, offset or stride
-# What a pickle may do: mark, push and gather values, remember them, and name what `find_class` admits.
-_INSTRUCTIONS = """
-    PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT
-    STRING BINSTRING SHORT_BINSTRING UNICODE SHORT_BINUNICODE BINUNICODE BINUNICODE8 TUPLE EMPTY_TUPLE TUPLE1
-    TUPLE2 TUPLE3 LIST EMPTY_LIST APPEND APPENDS DICT EMPTY_DICT SETITEM SETITEMS PUT BINPUT LONG_BINPUT
-    MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL BINPERSID
-""".split()
+_PUSHED = {
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
+}
 
 
 class Hostile(Exception):
@@ -91,12 +85,8 @@ _ADMITTED = {
 }
 
 
-def _refuse(_: Any, instruction: str) -> None:
-    raise Hostile(f"has the instruction {instruction}")
-
-
-class Machine(pickle._Unpickler):
-    """Reads pickles: numbers, strings, lists, tuples, dictionaries and tensors.
+class Machine:
+    """Reads pickles: numbers, strings, lists, tuples, dictionaries with strings as keys, and tensors.
 
     Attributes
     ----------
@@ -108,6 +98,9 @@ class Machine(pickle._Unpickler):
 
     def __init__(self) -> None:
         self.storages: dict[str, Storage] = {}
+        self._stack: list[Any] = []
+        self._marks: list[int] = []  # heights of the stack
+        self._memo: dict[int, Any] = {}
 
     def run(self, file: io.BytesIO) -> Any:
         """Read the object that the next pickle of the file describes.
@@ -116,34 +109,91 @@ class Machine(pickle._Unpickler):
         ------
         Hostile
             When it has an instruction, a name or a call that stored tensors do not need.
-        ValueError, OverflowError
+        ValueError, LookupError
             When it is damaged.
         """
-        super().__init__(file)
-        try:
-            return self.load()
-        except EOFError as error:
-            raise ValueError("it ends too early") from error
-        except (AttributeError, LookupError, TypeError, pickle.UnpicklingError, struct.error) as error:
-            raise ValueError(f"an instruction has no use for what it is given: {error}") from error
+        self._stack, self._marks, self._memo = [], [], {}
+        for opcode, argument, _ in genops(file):
+            self._step(opcode.name, argument)
+        return self._pop(1)[0]
 
-    def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for an import."""
-        if (module, name) not in _ADMITTED:
-            raise Hostile(f"asks for {short(f'{module}.{name}')}")
-        return _ADMITTED[module, name]
+    def _step(self, name: str, argument: Any) -> None:
+        push = self._stack.append
+        match name:
+            case "PROTO" | "FRAME" | "STOP":
+                pass
+            case _ if name in _PUSHED:
+                push(argument)
+            case "NONE":
+                push(None)
+            case "NEWTRUE" | "NEWFALSE":
+                push(name == "NEWTRUE")
+            case "MARK":
+                self._marks.append(len(self._stack))
+            case "EMPTY_TUPLE":
+                push(())
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                push(tuple(self._pop(int(name[-1]))))
+            case "TUPLE":
+                push(tuple(self._pop_mark()))
+            case "EMPTY_LIST":
+                push([])
+            case "LIST":
+                push(self._pop_mark())
+            case "APPEND" | "APPENDS":
+                items = self._pop(1) if name == "APPEND" else self._pop_mark()
+                self._top(list).extend(items)
+            case "EMPTY_DICT":
+                push({})
+            case "DICT":
+                push(_dictionary(self._pop_mark()))
+            case "SETITEM" | "SETITEMS":
+                items = self._pop(2) if name == "SETITEM" else self._pop_mark()
+                self._top(dict).update(_dictionary(items))
+            case "PUT" | "BINPUT" | "LONG_BINPUT":
+                self._memo[argument] = self._top()
+            case "MEMOIZE":
+                self._memo[len(self._memo)] = self._top()
+            case "GET" | "BINGET" | "LONG_BINGET":
+                push(self._memo[argument])
+            case "GLOBAL":
+                push(_admitted(*argument.split(" ", 1)))
+            case "STACK_GLOBAL":
+                push(_admitted(*self._pop(2)))
+            case "REDUCE":
+                push(_called(*self._pop(2)))
+            case "BUILD":  # attributes of a dictionary, PyTorch's version numbers: of no use here
+                self._pop(1)
+                self._top(dict)
+            case "BINPERSID":
+                push(self._storage(*self._pop(1)))
+            case _:
+                raise Hostile(f"has the instruction {name}")
 
-    def _reduce(self) -> None:
-        arguments = self.stack.pop()
-        self.stack[-1] = _called(self.stack[-1], arguments)
+    def _pop(self, count: int) -> list[Any]:
+        """Pop the uppermost objects, of those above the last mark."""
+        height = len(self._stack) - count
+        if height < (self._marks[-1] if self._marks else 0):
+            raise ValueError("it takes more objects than there are")
+        items = self._stack[height:]
+        del self._stack[height:]
+        return items
 
-    def _build(self) -> None:
-        """Pass over attributes of a dictionary, PyTorch's version numbers: of no use here."""
-        del self.stack[-1]
-        if type(self.stack[-1]) is not dict:
-            raise Hostile(f"changes a {type(self.stack[-1]).__name__} as if it were a dict")
+    def _pop_mark(self) -> list[Any]:
+        """Pop everything above the last mark, and the mark."""
+        items = self._pop(len(self._stack) - self._marks[-1])
+        self._marks.pop()
+        return items
 
-    def persistent_load(self, identity: Any) -> Storage:
+    def _top(self, kind: type | None = None) -> Any:
+        """Return the uppermost object, left where it is; what is to be filled has to be of that kind."""
+        [target] = self._pop(1)
+        if kind is not None and type(target) is not kind:
+            raise Hostile(f"changes a {type(target).__name__} as if it were a {kind.__name__}")
+        self._stack.append(target)
+        return target
+
+    def _storage(self, identity: Any) -> Storage:
         """Check ("storage", kind, key, device, count), in older files with None at the end."""
         if type(identity) is not tuple or len(identity) not in (5, 6) or identity[0] != "storage":
             raise Hostile("refers to something outside of it that is no storage")
@@ -156,17 +206,14 @@ class Machine(pickle._Unpickler):
             raise ValueError(f"storage {short(key)} is described in two ways")
         return storage
 
-    # How each instruction is worked off: as in the class above where nothing is called or imported by it.
-    dispatch = {
-        ord(one.code): (
-            pickle._Unpickler.dispatch[ord(one.code)]
-            if one.name in _INSTRUCTIONS
-            else partial(_refuse, instruction=one.name)
-        )
-        for one in pickletools.opcodes
-    }
-    dispatch[pickle.REDUCE[0]] = _reduce
-    dispatch[pickle.BUILD[0]] = _build
+
+def _admitted(module: Any, name: Any) -> _Name:
+    """Return what stands for an import."""
+    if type(module) is not str or type(name) is not str:
+        raise Hostile("asks for something without a name")
+    if (module, name) not in _ADMITTED:
+        raise Hostile(f"asks for {short(f'{module}.{name}')}")
+    return _ADMITTED[module, name]
 
 
 def _called(name: Any, arguments: Any) -> Any:
@@ -183,6 +230,13 @@ def _called(name: Any, arguments: Any) -> Any:
         case "parameter", (StoredTensor() as tensor, _, _):
             return tensor
     raise Hostile(f"calls the function for a {name.kind} with other things than that takes")
+
+
+def _dictionary(items: list[Any]) -> dict[str, Any]:
+    """Make a dictionary of keys and values in turns."""
+    if len(items) % 2 or not all(type(key) is str for key in items[::2]):
+        raise ValueError("a dictionary has keys that are no strings")
+    return dict(zip(items[::2], items[1::2], strict=True))
 
 
 def _sizes(values: Any) -> tuple[int, ...]:
