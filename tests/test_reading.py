@@ -31,7 +31,7 @@ from minibert.data.shards.joined import open_shards
 from minibert.data.shards.parts import Manifest
 from minibert.data.shards.store import TokenShards
 from minibert.errors import InputError
-from minibert.files import open_file, read_bytes, read_text
+from minibert.files import open_file, read_bytes
 from minibert.finetuning.options import FinetuneOptions
 from minibert.frozen import activations, feature_tagger
 from minibert.model.bilstm import BilstmConfig
@@ -241,7 +241,7 @@ def test_a_device_or_a_socket_in_the_place_of_a_file_is_refused(tmp_path, monkey
             one.bind("socket")
         places["socket"] = "a socket"
     for place, what in places.items():
-        for read in (open_file, read_bytes, read_text, lambda path: open_file(path, streams=True)):
+        for read in (open_file, read_bytes, lambda path: open_file(path, streams=True)):
             with pytest.raises(OSError, match=f"it is {what}, and a file is expected"):
                 read(place)
         with pytest.raises(
@@ -253,7 +253,7 @@ def test_a_device_or_a_socket_in_the_place_of_a_file_is_refused(tmp_path, monkey
 def test_a_file_that_is_read_whole_has_a_largest_size(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LARGEST_WHOLE", 10)
     (tmp_path / "vocab.txt").write_bytes(b"[]" * 5)
-    assert read_text(tmp_path / "vocab.txt") == "[]" * 5
+    assert read_bytes(tmp_path / "vocab.txt") == b"[]" * 5
     (tmp_path / "vocab.txt").write_bytes(b"[]" * 6)
     with pytest.raises(
         InputError, match="vocab.txt can't be read .it has 12 bytes, and at most 10 are expected"
