@@ -6,12 +6,12 @@ holds the options. `tokenizer.json` holds both, in the words of Hugging Face's `
 
 import json
 import re
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
-from minibert.errors import InputError
+from minibert.errors import InputError, RunError
 from minibert.files import atomic_text, read_bytes
 from minibert.json_files import fits, read_json, words
 from minibert.tokenizer.simple import SPECIAL_TOKENS
@@ -296,12 +296,15 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
         folder / "vocab.txt": "".join(f"{piece}\n" for piece in vocab),
         folder / _CONFIG: _dumped(_tokenizer_config(options, model_max_length)),
     }
-    with ExitStack() as undo:
+    fresh = [path for path in files if not path.exists()]
+    try:
         for path, text in files.items():
-            if not path.exists():
-                undo.callback(path.unlink, missing_ok=True)
             atomic_text(path, text)
-        undo.pop_all()
+    except RunError:
+        for path in fresh:
+            with suppress(OSError):
+                path.unlink()
+        raise
 
 
 def check_folder(folder: Path) -> None:
