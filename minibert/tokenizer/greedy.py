@@ -99,4 +99,6 @@ class GreedyCore:
         return self._remembered(chunk) if len(chunk) <= LONGEST_REMEMBERED else self._encode_chunk(chunk)
 
     def _encode_chunk(self, chunk: str) -> list[int]:
-        return [piece[0] for piece in self.align(chunk, False)]
+        if self.basic_tokenizer.never_split:
+            return [piece[0] for piece in self.align(chunk, False)]
+        return [piece[0] for word in self.basic_tokenizer.tokenize(chunk) for piece in self.match(word)]

@@ -2,11 +2,12 @@
 
 The rules are those of `BasicTokenizer` in Google's `tokenization.py` (Devlin et al. 2018, released code); the
 differences of Hugging Face's two tokenizers have a name each. `align` goes character by character and
-remembers where each comes from.
+remembers where each comes from; `tokenize` does a whole text at once, by a table that `align` fills.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -121,10 +122,13 @@ class BasicTokenizer:
             self._apart |= unicode.LATE_IDEOGRAPH
         # NFD takes back what NFC did before it; only words to be kept are seen in between.
         self._composes = compat == "hf-slow" and bool(kept or not self.strip_accents)
+        self._alone = _Alone(self.align)
 
     def tokenize(self, text: str) -> list[str]:
         """Return the words of `text`, none of them empty, each punctuation mark a word of its own."""
-        return [word.text for word in self.align(text)]
+        if self._kept or not text.isascii() and (self._composes or _looks_at_neighbours().search(text)):
+            return [word.text for word in self.align(text)]
+        return text.translate(self._alone).split()
 
     def align(self, text: str) -> list[Word]:
         """Tokenize with the source of every character: readable, and what offsets are checked against.
@@ -166,6 +170,24 @@ class BasicTokenizer:
         text = _spell(chunk)
         lowered = (unicode.lower_at(text, at, self._final_sigma) for at in range(len(text)))
         return [part for pair in zip(chunk, lowered, strict=True) for part in _expand(*pair)]
+
+
+class _Alone(dict[int, str]):
+    """What becomes of a character whatever stands beside it, for `str.translate`; worked out at the first."""
+
+    def __init__(self, align: Callable[[str], list[Word]]) -> None:
+        self.align = align
+
+    def __missing__(self, code: int) -> str:
+        self[code] = between = " ".join(word.text for word in self.align(f"a{chr(code)}a"))[1:-1]
+        return between
+
+
+@cache
+def _looks_at_neighbours() -> re.Pattern[str]:
+    """Match where a step looks further: capital sigma, and marks that change places and stay."""
+    kept = [chr(code) for code in unicode.data().combining if not unicode.flags(code) & unicode.NONSPACING]
+    return re.compile(f"[Σ{''.join(kept)}]")
 
 
 def _switch(name: str, value: bool) -> bool:
