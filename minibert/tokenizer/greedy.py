@@ -6,8 +6,7 @@ C finds the same pieces in one pass over the bytes, and is tested against this f
 """
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -15,8 +14,6 @@ import numpy as np
 
 from minibert.tokenizer.native import Encoded, Pieces, Wanted
 from minibert.tokenizer.normalize import split_at_whitespace
-
-REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32  # chunks of text whose ids are kept, 12 MB; their characters
 
 
 class GreedyCore:
@@ -29,7 +26,7 @@ class GreedyCore:
         self._special = frozenset(special)
         self._special_in_text = re.compile("(" + "|".join(map(re.escape, special)) + ")")
         self._longest_piece = max(map(len, vocab))
-        self._remembered = lru_cache(REMEMBERED)(self._encode_chunk)
+        self._chunk_ids = _ChunkMemo(self._encode_chunk)
 
     def match(self, word: str) -> list[tuple[int, int, int]]:
         """Find id, begin and end of each piece of a word; one [UNK] if any part of it has no piece."""
@@ -40,11 +37,13 @@ class GreedyCore:
         begin = 0
         while begin < len(word):
             prefix = "##" if begin else ""
-            ends = range(min(len(word), begin + self._longest_piece), begin, -1)
-            end = next((end for end in ends if prefix + word[begin:end] in self.ids), None)
-            if end is None:
+            for end in range(min(len(word), begin + self._longest_piece), begin, -1):
+                piece_id = self.ids.get(prefix + word[begin:end])
+                if piece_id is not None:
+                    break
+            else:
                 return whole
-            pieces.append((self.ids[prefix + word[begin:end]], begin, end))
+            pieces.append((piece_id, begin, end))
             begin = end
         return pieces
 
@@ -55,7 +54,7 @@ class GreedyCore:
             ids = ([self.ids[part]] if kept else self.encode(part, False) for part, kept in parts)
             return list(chain.from_iterable(ids))
         # A chunk between spaces tokenizes alone, and chunks repeat: nearly all are answered from memory.
-        return list(chain.from_iterable(map(self._chunk_ids, split_at_whitespace(text))))
+        return list(chain.from_iterable(map(self._chunk_ids.__getitem__, split_at_whitespace(text))))
 
     def align(self, text: str, special: bool) -> Iterator[tuple[int, int, int, int]]:
         """Yield id, begin and end in the text, and number of the word, of each piece of one text."""
@@ -95,10 +94,29 @@ class GreedyCore:
         alignment = (table[:, 1:3].copy(), table[:, 3].copy()) if offsets else None
         return Encoded(table[:, 0].copy(), np.array(bounds, np.int64), alignment, n_invalid)
 
-    def _chunk_ids(self, chunk: str) -> list[int]:
-        return self._remembered(chunk) if len(chunk) <= LONGEST_REMEMBERED else self._encode_chunk(chunk)
-
     def _encode_chunk(self, chunk: str) -> list[int]:
         if self.basic_tokenizer.never_split:
             return [piece[0] for piece in self.align(chunk, False)]
         return [piece[0] for word in self.basic_tokenizer.tokenize(chunk) for piece in self.match(word)]
+
+
+class _ChunkMemo(dict[str, list[int]]):
+    """Chunk of text -> ids, computed once.
+
+    Memory stays bounded, at about 12 MB: long chunks are not kept, and a full memo starts anew.
+    """
+
+    LIMIT = 1 << 16
+    LONGEST = 32
+
+    def __init__(self, compute: Callable[[str], list[int]]) -> None:
+        super().__init__()
+        self.compute = compute
+
+    def __missing__(self, chunk: str) -> list[int]:
+        ids = self.compute(chunk)
+        if len(chunk) <= self.LONGEST:
+            if len(self) >= self.LIMIT:
+                self.clear()
+            self[chunk] = ids
+        return ids

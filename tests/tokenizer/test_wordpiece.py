@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given, strategies as st
 from paths import GOLDEN as FOLDER
 
 from minibert.errors import InputError
-from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, native
+from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, greedy, native
 
 GOLDEN = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))
 PIECES = ["un", "want", "##want", "##ed", "wa", "##ing", "low", "lowest", "##er", ",", "!", "中"]
@@ -124,12 +123,15 @@ def test_pieces_spell_their_word_or_are_unknown(text):
 
 @given(st.lists(st.text("ab,", max_size=5), max_size=20))
 def test_remembered_chunks_give_the_same_ids_when_the_memory_is_tiny(chunks):
+    class Tiny(greedy._ChunkMemo):
+        LIMIT, LONGEST = 3, 4
+
     vocab = [*SPECIAL_TOKENS, "a", "##a", "ab", "b", ","]
     forgetful = Tokenizer(vocab, core="python")._core
-    forgetful._remembered = lru_cache(3)(forgetful._encode_chunk)
+    forgetful._chunk_ids = Tiny(forgetful._encode_chunk)
     for chunk in chunks:
         assert forgetful.encode(chunk, False) == forgetful._encode_chunk(chunk)
-        assert forgetful._remembered.cache_info().currsize <= 3
+        assert len(forgetful._chunk_ids) <= 3
 
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])
