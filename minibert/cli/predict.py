@@ -3,7 +3,7 @@
 Predicts a split with a fine-tuned model and writes the task's official files
 (GLUE's for its server; predictions, n best and null odds of SQuAD), and every
 prediction as a line of JSON. Several models are averaged, as in the paper's
-ensembles. Where the split has labels, the official figures are printed. A table
+ensembles. Where the split has labels, the official metrics are printed. A table
 of your own needs none; its texts stand beside the predictions.
 
 examples:

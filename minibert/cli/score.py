@@ -2,7 +2,7 @@
 
 Scores predictions, whoever made them, by the rules of the official scorers, and
 prints what those print: evaluate-v1.1.py and evaluate-v2.0.py for SQuAD,
-conlleval for tagged words; for GLUE the figures of its leaderboard. 95%
+conlleval for tagged words; for GLUE the metrics of its leaderboard. 95%
 intervals follow, from 1,000 bootstrap samples of the examples.
 `minibert score squad --help` and so on describe the files.
 
@@ -85,7 +85,7 @@ has the gold tag in its last column and PREDICTIONS the predicted one, and
     parser = kinds.add_parser(
         "glue",
         description="""
-The figures of GLUE's leaderboard. The index of a prediction is the id of its
+The metrics of GLUE's leaderboard. The index of a prediction is the id of its
 row in GOLD or, where the ids there are others, the number of the row, from 0.
 """,
     )

@@ -6,8 +6,8 @@ and `paired_bootstrap` put an interval around any of them. Nothing here knows a 
 """
 
 from minibert.metrics import entities, squad
-from minibert.metrics.figures import accuracy, confusion, f1, macro_f1, matthews, pearson, spearman
 from minibert.metrics.intervals import bootstrap, paired_bootstrap
+from minibert.metrics.scores import accuracy, confusion, f1, macro_f1, matthews, pearson, spearman
 
 __all__ = [
     "accuracy",

@@ -78,7 +78,7 @@ def vocabulary_report(
     ----------
     tokenizer : the vocabulary to report on.
     words : of the text it was learned from; they give the probabilities and what is rare.
-    held_out : words of other text; all other figures are measured on it, and are None if it is empty.
+    held_out : words of other text; everything else is measured on it, and is None if it is empty.
     others : vocabularies to compare with, by name; only their size and cost are told.
     user_tokens : pieces that were asked for; like special ones they are neither long, rare nor never used.
 
@@ -148,9 +148,9 @@ def report_text(report: Mapping[str, Any]) -> str:
     else:
         rows = [
             ("coverage: words that are one piece", f"{held_out['coverage']:.2%}"),
-            ("pieces for a word", f"{held_out['pieces_per_word']:.4f}"),
+            ("pieces per word", f"{held_out['pieces_per_word']:.4f}"),
             ("words that are [UNK]", f"{held_out['unknown_words']:.4%}"),
-            ("nats for a byte", f"{held_out['nats_per_byte']:.4f}"),
+            ("nats per byte", f"{held_out['nats_per_byte']:.4f}"),
         ]
         for name, other in report["others"].items():
             cost = f"{other['nats_per_byte']:.4f} ({other['vocab_size']:,} pieces)"
