@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import pytest
 from paths import TESTS as HERE
 
 TESTS = {
@@ -15,6 +16,7 @@ TESTS = {
 }
 
 
+@pytest.mark.slow
 def test_a_missing_library_fails_the_run_and_missing_data_are_told_of(tmp_path):
     shutil.copy(HERE / "conftest.py", tmp_path)
     for name, text in TESTS.items():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from command import PATIENCE, notice, start, wait_for_step  # noqa: F401 (a fixture)
 from engines import ENGINES
+from marks import seldom
 from objectives import update_once
 from small_corpus import write_corpus
 
@@ -281,7 +282,7 @@ def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt")
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", seldom(ENGINES, "cpp"))
 def test_pretrain_traces_and_ends_with_the_same_weights(name, corpus, tmp_path, capsys):
     command = ["pretrain", str(corpus), *FLAGS, "--steps", "6", "--evaluations", "2", "--quiet"]
     for out, more in (("plain", []), ("traced", ["--trace"])):

@@ -695,6 +695,7 @@ def test_a_run_on_a_machine_that_became_faster_uses_its_time(corpus, tmp_path, m
     assert [length for _, length in report["stages"]] == [8, 16]
 
 
+@pytest.mark.slow
 def test_a_run_of_minutes_takes_about_as_long(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "FINISHING_SECONDS", 1.0)
     began = time.process_time()

@@ -5,8 +5,16 @@ import pytest
 
 def seldom(values, *often):
     """Mark all parameters as slow, but for some."""
-    return [one if one in often else pytest.param(*_several(one), marks=pytest.mark.slow) for one in values]
+    return [one if _plain(one) in often else _slow(one) for one in values]
 
 
-def _several(one):
-    return one if isinstance(one, tuple) else (one,)
+def _plain(one):
+    """What stands in a parameter that is marked already, as one of a missing engine is."""
+    return one.values[0] if hasattr(one, "marks") else one
+
+
+def _slow(one):
+    values, marks = (one.values, one.marks) if hasattr(one, "marks") else (one, ())
+    return pytest.param(
+        *(values if isinstance(values, tuple) else (values,)), marks=[*marks, pytest.mark.slow]
+    )

@@ -85,6 +85,7 @@ def test_two_runs_of_one_seed_are_byte_identical(corpus, uninterrupted, tmp_path
     assert_same_run(tmp_path / "again", uninterrupted)
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run(corpus, uninterrupted, tmp_path):
     finish(start(corpus, tmp_path / "other", "--seed=1"))
     one, other = tmp_path / "other" / "model.safetensors", uninterrupted / "model.safetensors"
@@ -104,6 +105,7 @@ def test_ctrl_c_exits_with_130_says_how_to_go_on_and_going_on_is_exact(corpus, u
     assert_same_run(out, uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_finished_run_resumed_is_measured_again_and_not_changed(corpus, uninterrupted):
     weights = (uninterrupted / "model.safetensors").read_bytes()
     report = (uninterrupted / "report.json").read_text()

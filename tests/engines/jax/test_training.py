@@ -357,6 +357,7 @@ pytest.main(["-q", "-rs", "-p", "no:cacheprovider", *__import__("glob").glob("te
 """
 
 
+@pytest.mark.slow
 def test_without_jax_there_is_a_sentence_and_tests_are_skipped_with_a_reason(corpus, tmp_path):
     said = python(BLOCKED, corpus, tmp_path / "run", *SMALL.split())
     sentence = r" is not installed \(.*\): pip install jax, or jax\[cuda13\] for a GPU\."

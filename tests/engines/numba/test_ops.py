@@ -143,6 +143,7 @@ def test_updates_are_those_of_the_reference(dtype):
 # Attention
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
 @pytest.mark.parametrize("drop", [None, rows_of(417)], ids=["", "dropout"])
 def test_attention_over_several_blocks_of_queries_is_the_reference_s(causal, drop):
