@@ -9,7 +9,6 @@ import unicodedata
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from marks import seldom
 from paths import GOLDEN as FOLDER
 
 from minibert.errors import InputError
@@ -344,7 +343,8 @@ def test_a_kept_word_has_its_characters_as_sources():
 # Length
 
 
-@pytest.mark.parametrize("mode", seldom(COMPAT, "google"))
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", COMPAT)
 def test_long_texts_without_a_space_take_no_quadratic_time(mode):
     generator = random.Random(1)
     n = 30_000
