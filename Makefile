@@ -100,9 +100,9 @@ notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, f
 	@for source in notebooks/*.py; do echo "minibert: running $$source"; \
 	  $(BIN)/jupytext --quiet --to ipynb --execute "$$source" || exit 1; done
 
-docs: $(VENV)/.with-docs ## the pages, the API and the notebooks as one site, built offline into docs/_build
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build $(ARGS)
-	@echo "minibert: open docs/_build/index.html"
+docs: $(VENV)/.with-docs ## the pages, the API and the notebooks as one site, built offline into docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html $(ARGS)
+	@echo "minibert: open docs/_build/html/index.html"
 
 clean: ## remove the virtual environment and whatever was built; run folders stay
 	rm -rf $(VENV) build dist docs/_build docs/notebooks *.egg-info .pytest_cache .hypothesis .ruff_cache \
