@@ -14,7 +14,7 @@ class Known(NamedTuple):
     """A task before it is made."""
 
     about: str  # for the list of all
-    module: str  # of this room, whose `create` makes it
+    module: str  # of this room, whose `create(name, title, columns)` makes it
 
 
 TASKS = {

@@ -51,5 +51,6 @@ def holds_in_a_fork(check):
 # By name. Numbers of threads never change a result, so one is as good as another.
 EVERY = _marked(engines.ENGINES)
 # Those that compute at once, on NumPy's own arrays. JAX compiles, which takes seconds for each thing that is
-# called by itself, and writes to no array: what these tests ask of the others, test_jax_ops.py asks of it.
+# called by itself, and writes to no array: what these tests ask of the others, engines/jax/test_ops.py
+# asks of it.
 ENGINES = _marked(name for name in engines.ENGINES if name != "jax")

@@ -1,7 +1,7 @@
 """The JAX engine computes what the reference does, compiled, over rows; and JAX's own derivative agrees.
 
 Arguments and the number of the step are traced, so nothing can have branched on a value. The training loop on
-it has a file of its own: test_jax_training.py.
+it has a file of its own: test_training.py.
 """
 
 import dataclasses
