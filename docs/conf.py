@@ -18,6 +18,7 @@ version = release = minibert.__version__
 extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 
+autodoc_preserve_defaults = True  # as they are written, not a path of this machine
 nb_execution_mode = "off"  # `make notebooks` runs them
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3

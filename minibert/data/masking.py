@@ -63,7 +63,8 @@ def visible_tokens(
     Parameters
     ----------
     original : the tokens at the M chosen positions; `keys` of their sequences, `position` in them.
-    rates : shares of MASK, SAME and RND in the order of the paper's Table 8.
+    rates : shares of MASK, SAME and RND in the order of the paper's Table 8; the paper's 0.8, 0.1 and 0.1 are
+        the default of `mask_rates` in pretraining/options.py.
     mask_id, vocab_size : a random token is any of the vocabulary, special ones and the original included.
     """
     action = uniform(draw(keys, ACTION + position))

@@ -108,9 +108,10 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
     `scores` and `macro_f1` of predicting it for every example.
     """
     task, labels, examples, predictions = measured
-    if task.kind != "classify":
+    classes = task.classes(examples, predictions)
+    if task.kind != "classify" or classes is None:
         return {}
-    expected, found = task.classes(examples, predictions) or ((), ())
+    expected, found = classes
     same = submissions.majority(examples, len(examples))
     label = same[0]["label"]
     return {
