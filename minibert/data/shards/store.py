@@ -101,8 +101,7 @@ def fill_with_shards(stream: Iterable[str | None], tokenizer: Tokenizer, place: 
         "vocab_size": tokenizer.vocab_size,
         "vocab_sha256": vocabulary_hash(tokenizer.vocab),
     }
-    crc32 = {name: crc32_of(place / name) for name in ("tokens.bin", "sentences.bin", "documents.bin")}
-    meta["crc32"] = crc32 | {META: _crc32_of_meta(meta)}
+    meta["crc32"] = writer.crc32 | {META: _crc32_of_meta(meta)}
     (place / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     return writer.n_documents
 
@@ -141,11 +140,11 @@ def token_type(vocab_size: int) -> np.dtype:
 
 
 class _Writer:
-    """Three growing files and the counts."""
+    """Three growing files, their checksums and the counts."""
 
     def __init__(self, files: tuple[BinaryIO, BinaryIO, BinaryIO], dtype: np.dtype):
-        self.tokens, self.sentences, self.documents = files
-        self.dtype = dtype
+        self.files, self.dtype = files, dtype
+        self.crc32 = {Path(file.name).name: 0 for file in files}
         self.n_tokens = self.n_sentences = self.n_documents = 0
         self.begin = 0  # tokens before the current document
 
@@ -172,9 +171,12 @@ class _Writer:
             self._write(np.array([], int), np.array([], int), [self.n_tokens], [self.n_sentences])
 
     def _write(self, ids: np.ndarray, lengths: np.ndarray, token_ends: Any, sentence_ends: Any) -> None:
-        self.tokens.write(ids.astype(self.dtype).tobytes())
-        self.sentences.write(lengths.astype("<u2").tobytes())
-        self.documents.write(np.stack([token_ends, sentence_ends], axis=1).astype("<u8").tobytes())
+        documents = np.stack([token_ends, sentence_ends], axis=1).astype("<u8")
+        arrays = ids.astype(self.dtype), lengths.astype("<u2"), documents
+        for file, (name, before), array in zip(self.files, self.crc32.items(), arrays, strict=True):
+            data = array.tobytes()
+            self.crc32[name] = zlib.crc32(data, before)  # of what was meant, whatever the disk keeps
+            file.write(data)
         self.n_tokens += len(ids)
         self.n_sentences += len(lengths)
         self.n_documents += len(token_ends)
