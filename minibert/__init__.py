@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what an editor is to know
     from minibert.errors import InputError, RunError
+    from minibert.estimators.loading import load
+    from minibert.estimators.texts import TextClassifier, TextRegressor
+    from minibert.estimators.words import QuestionAnswerer, TokenTagger
     from minibert.inference import Bert
     from minibert.model.batch import Batch
     from minibert.model.config import BertConfig
+    from minibert.runs import Run, finetune, pretrain
     from minibert.tokenizer import Tokenizer
 
 __version__ = "0.2.0.dev0"
@@ -21,10 +25,34 @@ _HOME = {
     "Batch": "minibert.model.batch",
     "BertConfig": "minibert.model.config",
     "InputError": "minibert.errors",
+    "QuestionAnswerer": "minibert.estimators.words",
+    "Run": "minibert.runs",
     "RunError": "minibert.errors",
+    "TextClassifier": "minibert.estimators.texts",
+    "TextRegressor": "minibert.estimators.texts",
+    "TokenTagger": "minibert.estimators.words",
     "Tokenizer": "minibert.tokenizer",
+    "finetune": "minibert.runs",
+    "load": "minibert.estimators.loading",
+    "pretrain": "minibert.runs",
 }
-__all__ = ["Batch", "Bert", "BertConfig", "InputError", "RunError", "Tokenizer", "__version__"]
+__all__ = [
+    "Batch",
+    "Bert",
+    "BertConfig",
+    "InputError",
+    "QuestionAnswerer",
+    "Run",
+    "RunError",
+    "TextClassifier",
+    "TextRegressor",
+    "TokenTagger",
+    "Tokenizer",
+    "__version__",
+    "finetune",
+    "load",
+    "pretrain",
+]
 
 
 def __getattr__(name: str) -> Any:

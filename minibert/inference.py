@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,15 @@ class Encoded:
     # that has seen all others; None without a trained pooler on the encoder
     cu_seqlens: np.ndarray  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
 
+    def __repr__(self) -> str:
+        parts = [f"{len(self.hidden_states)} × {self.hidden_states[0].shape}"]
+        if self.pooled is not None:
+            parts.append(f"pooled {self.pooled.shape}")
+        if self.attentions:
+            heads = len(self.attentions[0][0])
+            parts.append(f"attentions of {len(self.attentions)} layers with {heads} heads")
+        return f"Encoded({', '.join(parts)})"
+
     def sequence(self, number: int) -> "Encoded":
         """Return one of the sequences by itself; its arrays are views."""
         S = len(self.cu_seqlens) - 1
@@ -69,8 +79,9 @@ class Encoded:
 class Bert:
     """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for using; nothing here trains.
 
-    Wherever a method takes `inputs`, that is a `Batch`, or what a `Tokenizer` returns: one encoding, a list
-    of them, or those of `encode_batch`. There is no dropout.
+    Wherever a method takes `inputs`, that is a text, a pair of texts as a tuple, or a list of either; what a
+    `Tokenizer` returns; or a `Batch`. Special tokens that are written out in a text, such as "[MASK]", are
+    read as such. There is no dropout.
 
     A model can be copied and pickled. A copy shares the engine; an unpickled model has one of its own, which
     is made as the first one was: another process can compute with it.
@@ -79,6 +90,7 @@ class Bert:
     ----------
     config, params : the model's configuration, and its parameters.
     ops : the engine; the fastest there is when left out.
+    tokenizer : its vocabulary, for texts as inputs; a model from a folder has the one there, if there is one.
 
     Attributes
     ----------
@@ -95,21 +107,29 @@ class Bert:
     >>> config = BertConfig.from_size("tiny", vocab_size=100)
     >>> model = Bert(config, initialise(config, seed=0))
     >>> encoded = model.encode(Batch.pack([Sequence([2, 7, 3], [0, 0, 0])]))
-    >>> len(encoded.hidden_states), encoded.hidden_states[-1].shape
-    (3, (3, 128))
+    >>> encoded
+    Encoded(3 × (3, 128), pooled (1, 128))
     """
 
-    def __init__(self, config: BertConfig, params: Parameters, ops: Any = None) -> None:
+    def __init__(
+        self, config: BertConfig, params: Parameters, ops: Any = None, tokenizer: Tokenizer | None = None
+    ) -> None:
         if params.config != config:
             raise InputError("params belong to another configuration than config; give params.config.")
         self.config = config
         self.params = params
         self.ops = engines.create() if ops is None else ops
+        self._tokenizer, self._folder = tokenizer, Path()  # of the latter the first, once it is wanted
         self.missing: tuple[str, ...] = ()
         self._kept: Any = None  # the tree of parameters, and the same where the engine computes
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_kept": None}  # a copy places its own parameters
+
+    def __repr__(self) -> str:
+        config = self.config
+        size = f"{config.L} layers of {config.H}, {self.n_parameters / 1e6:.1f}M parameters"
+        return f"Bert({size}, {self.ops.name})"
 
     @classmethod
     def from_pretrained(
@@ -143,6 +163,7 @@ class Bert:
         ops = engines.create(engine, threads, dtype)
         config, params, report = load(folder, precision_for(dtype), PRETRAINING)
         model = cls(config, params, ops)
+        model._folder = folder_of(folder)
         model.missing = report.missing
         return model
 
@@ -150,9 +171,31 @@ class Bert:
         """Write `config.json` and `model.safetensors` (float32), which `transformers` loads as well.
 
         What was missing where the model is from is left out, so that nobody takes it for trained. The
-        vocabulary is the tokenizer's to write: `Tokenizer.save_pretrained`.
+        vocabulary is written too, if the model has one.
         """
         save_hf(folder, self.config, self.params, omit=self.missing)
+        with suppress(InputError):  # which says that there is none
+            self.tokenizer.save_pretrained(folder, self.config.P)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The vocabulary that it was made with, or that lies in the folder it is from.
+
+        Raises
+        ------
+        InputError
+            When there is none, or one with more pieces than the model has.
+        """
+        if self._tokenizer is None:
+            if self._folder == Path():
+                raise InputError(
+                    "This model was made without a vocabulary; give it one, Bert(..., tokenizer=...), or "
+                    "encodings in place of texts."
+                )
+            tokenizer = read_tokenizer(self._folder)
+            check_vocabulary(self.config, tokenizer, self._folder)
+            self._tokenizer = tokenizer
+        return self._tokenizer
 
     @property
     def n_parameters(self) -> int:
@@ -287,6 +330,8 @@ class Bert:
 
     def _batch(self, inputs: Any) -> Batch:
         """Pack the inputs as a batch that fits the model."""
+        if texts := _texts(inputs):
+            inputs = self.tokenizer(texts, special=True)
         batch = inputs if isinstance(inputs, Batch) else Batch.pack(list(_sequences(inputs)))
         batch.validate(self.config)
         return batch
@@ -301,14 +346,26 @@ def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
         first = last
 
 
+def _texts(inputs: Any) -> list[Any]:
+    """Return the texts or pairs that are given, as a list; empty where something else is."""
+    if isinstance(inputs, str) or (isinstance(inputs, tuple) and list(map(type, inputs)) == [str, str]):
+        return [inputs]
+    listed = inputs if isinstance(inputs, list | tuple) else []
+    if isinstance(inputs, np.ndarray | Iterable) and hasattr(
+        inputs, "tolist"
+    ):  # an array, or a column of pandas
+        listed = inputs.tolist()
+    return list(listed) if len(listed) and isinstance(listed[0], str | tuple) else []
+
+
 def _sequences(inputs: Any) -> Iterator[Sequence]:
     if hasattr(inputs, "ids") and not hasattr(inputs, "cu_seqlens"):  # which a BatchEncoding has
         inputs = [inputs]
     for encoding in inputs if isinstance(inputs, Iterable) else [inputs]:
         if not hasattr(encoding, "ids") or not hasattr(encoding, "token_type_ids"):
             raise InputError(
-                f"inputs: expected encodings, found {type(encoding).__name__}; "
-                "give a Batch or what a Tokenizer returns, as in model.encode(tokenizer(text))."
+                f"inputs: expected texts or encodings, found {type(encoding).__name__}; "
+                "give strings, pairs of strings, a Batch or what a Tokenizer returns."
             )
         ids = _whole_numbers("ids", encoding.ids)
         token_type_ids = _whole_numbers("token_type_ids", encoding.token_type_ids)

@@ -49,7 +49,8 @@ def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
     help : its description on the command line.
     rules : what its value has to be.
     shown : of its flag, where name, type and default do not say it: `flag`, `metavar`, `choices`, `both_ways`
-        (--flag and --no-flag), `numbers` (several, and what they are), `default` in words.
+        (--flag and --no-flag), `numbers` (several, and what they are), `default` in words; `in_python`, what
+        it is as an argument where the flag says the opposite.
     """
     return dataclasses.field(default=default, metadata={"help": help, "rules": rules, **shown})
 
@@ -76,7 +77,7 @@ class RunOptions:
     )
     # batches and optimizer
     accumulate: int | None = option(None, "micro-batches in a step: the same result in less memory", WHOLE)
-    optimizer: str = option("adamw", "", one_of(OPTIMIZERS))
+    optimizer: str = option("adamw", "adamw or lamb", one_of(OPTIMIZERS))
     warmup: float | None = option(
         None, "share of the steps in which the rate rises; afterwards it falls to zero", RATE
     )
@@ -85,12 +86,12 @@ class RunOptions:
     beta1: float = option(0.9, "decay of the mean of gradients", RATE)
     beta2: float = option(0.999, "decay of the mean of their squares", RATE)
     adam_eps: float = option(1e-6, "added to the root of the mean of squares", POSITIVE)
-    bias_correction: bool | None = None
-    google_decay: bool | None = None
+    bias_correction: bool | None = option(None, "Adam's, which Google's code leaves out")
+    google_decay: bool | None = option(None, "let the rate fall from step 0 on, as in Google's code")
     # the run
     seed: int = option(0, "seed of everything that is drawn at random", COUNT)
-    engine: str = "auto"
-    threads: int | None = option(None, "", WHOLE)
+    engine: str = option("auto", "what computes: auto, cpp, numba, numpy or jax")
+    threads: int | None = option(None, "number of threads", WHOLE, default="one for each core")
     devices: int | None = option(
         None,
         "number of devices, each of which computes a part of the batch; the result is that of one",

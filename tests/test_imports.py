@@ -42,7 +42,7 @@ tokenizer/unicode       |                                                     |
 tokenizer/normalize     | tokenizer/unicode                                   |
 tokenizer/native        | tokenizer/_wordpiece tokenizer/normalize            | numpy
 tokenizer/greedy        | tokenizer/normalize tokenizer/native                | numpy
-tokenizer/encoding      | tokenizer/native                                    | numpy
+tokenizer/encoding      | tokenizer/native tokenizer/simple                   | numpy
 tokenizer/formats       | tokenizer/simple                                    |
 tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
                         | tokenizer/greedy tokenizer/normalize                |
@@ -103,13 +103,19 @@ pretraining/predict     | pretraining/preparation pretraining/evaluation      |
                         | data/* tokenizer/*                                  | numpy
 pretraining/run         | pretraining/* training/* viz inference hub/* trace  |
                         | engines/__init__ engines/runtime data/* tokenizer/* |
-                        | model/batch model/flops model/params                | numpy
+                        | model/batch model/flops model/params ops/*          | numpy
 frozen/*                | frozen/* tasks/* training/progress training/runlog  |
                         | model/* inference hub/* engines/__init__            |
                         | engines/runtime tokenizer/*                         | numpy safetensors
+calls                   | options                                             |
 finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
                         | model/* inference hub/* engines/__init__ data/*     |
-                        | tokenizer/* options                                 | numpy
+                        | tokenizer/* options ops/*                           | numpy
+estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
+                        | reports/* data/* training/runlog engines/__init__   | numpy
+runs                    | calls options estimators/loading pretraining/*      |
+                        | finetuning/* tokenizer/* training/runlog viz ops/*  |
+                        | engines/__init__                                    | matplotlib
 
 experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |
                         | tasks/* reports/* training/* metrics/* viz          |

@@ -238,9 +238,9 @@ def test_rows_are_counted_through_all_sequences(model):
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ("some text", "inputs: expected encodings, found str; give a Batch or"),
-        (7, "expected encodings, found int"),
-        ([[2, 7, 3]], "expected encodings, found list"),
+        ("some text", "has no vocab.txt; give a folder or file with a vocabulary"),
+        (7, "inputs: expected texts or encodings, found int; give strings, pairs of strings, a Batch"),
+        ([[2, 7, 3]], "expected texts or encodings, found list"),
         ([], "give at least one sequence"),
         (encoding(), "is empty"),
         (encoding(2, 99, 3), r"input_ids\[1\]=99 is outside 0\.\.98"),

@@ -25,22 +25,16 @@ examples:
 """
 
 import argparse
-import os
 import re
 import time
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 from minibert.cli.shared import flags
 from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
 from minibert.cli.shared.parser import renamed
-from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import FURTHER, NEW_HEAD_RATE, RECIPES, SCHEDULES
 from minibert.terminal import emit, json_text
-
-RUNS = Path("runs")  # where run folders go that were given no name
 
 LARGE_BATCHES = """
 large batches, --optimizer lamb (You et al. 2020):
@@ -106,6 +100,7 @@ def add(parser: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Start a run, or go on with one."""
     from minibert.pretraining.run import pretrain, report_text
+    from minibert.runs import run_folder
 
     began = time.monotonic()
     given = flags.given_fields(PretrainOptions, arguments)
@@ -122,26 +117,6 @@ def run(arguments: argparse.Namespace) -> int:
     if report:
         emit(json_text(report) if arguments.json else report_text(report))
     return 0
-
-
-def run_folder(out: str | None, resume: bool, corpus: list[str]) -> Path:
-    """Return the folder that was named; otherwise a free one in `runs/`, or the latest one there."""
-    if out is not None:
-        return Path(out)
-    if not resume:
-        names = (_name(corpus) + (f"-{number}" if number > 1 else "") for number in count(1))
-        return next(RUNS / name for name in names if not (RUNS / name).exists())
-    started = sorted(RUNS.glob("*/training.json"), key=lambda path: path.stat().st_mtime)
-    if not started:
-        raise InputError("There is no run in runs/ to go on with; name its folder with --out.")
-    return started[-1].parent
-
-
-def _name(corpus: list[str]) -> str:
-    """Name a text by the first file or folder of it without suffixes; a glob is its folder."""
-    parts = Path(os.path.abspath(corpus[0])).parts[1:] if corpus else ()  # "." has a name, too
-    names = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
-    return next(filter(None, reversed(names)), "books")
 
 
 def _recipe_table() -> str:

@@ -179,7 +179,7 @@ def read_questions(
         if (before := lines.setdefault(name, line)) != line:
             raise InputError(f"{where}: the id {name[:60]!r} is that of line {before}; give each its own.")
         asked, paragraph = _text(row["question"], where, question), _text(row["context"], where, context)
-        answers = [] if answer is None else _answers(row["answer"], row["start"], paragraph, where, answer)
+        answers = [] if answer is None else answers_in(row["answer"], row["start"], paragraph, where, answer)
         impossible = None if answer is None else not answers
         found.append(Question(name, asked, paragraph, tuple(answers), impossible))
     return found
@@ -336,7 +336,11 @@ def _words(cell: Any, where: str, column: Column | None) -> tuple[str, ...]:
     return tuple((cell or "").split())
 
 
-def _answers(cell: Any, start: Any, context: str, where: str, column: Column) -> list[Answer]:
+def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) -> list[Answer]:
+    """Return the answers that a cell holds: one, a list, or an object of texts and places; none if empty.
+
+    `where` is how errors name the row, and `column` the cell.
+    """
     if isinstance(cell, dict):  # the layout of Hugging Face's copies of SQuAD
         if "text" not in cell:
             raise InputError(

@@ -89,7 +89,7 @@ def keeps_head(
     return named and tuple(known) == tuple(labels)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finetuned:
     """A fine-tuned model, for using."""
 
@@ -173,6 +173,17 @@ class Finetuned:
     def head(self) -> Head:
         """What stands on its encoder."""
         return self.params.head
+
+    def __repr__(self) -> str:
+        return f"Finetuned({self.task.name!r}, {self.params.count() / 1e6:.1f}M parameters, {self.ops.name})"
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model as a folder that the commands, `from_pretrained` and `transformers` load."""
+        folder = Path(folder)
+        hub.save_hf(folder, self.config, self.params, self.labels)
+        self.tokenizer.save_pretrained(folder, self.config.P)
+        columns = {name: str(column) for name, column in getattr(self.task, "columns", {}).items()}
+        TaskFile(self.task.name, self.labels, self.max_length, columns, self.tuned).save(folder)
 
     def features(self, examples: Sequence[Any]) -> Features:
         """Make the features of some examples."""

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError
@@ -47,12 +47,20 @@ class FinetuneOptions(RunOptions):
         When a value is out of range.
     """
 
-    task: str
-    data: str  # folder of the task's official files, or of a table of one's own
-    model: str  # folder to start from: a pre-training run, a BERT of Hugging Face's, or a fine-tuned model
+    task: str = field(
+        metadata={"help": "what to learn, such as sst2; classify, regress, tag or qa: your own"}
+    )
+    data: str = field(metadata={"help": "folder of the task's official files, or of a table of your own"})
+    model: str = field(
+        metadata={
+            "help": "a pre-training run, a BERT of Hugging Face's, or a fine-tuned model to train further"
+        }
+    )
     _: KW_ONLY
     # data
-    columns: tuple[tuple[str, str], ...] = ()  # of one's own table: ("text", "review")
+    columns: tuple[tuple[str, str], ...] = option(
+        (), "what is where in your own table, such as (('text', 'review'),)"
+    )
     train_examples: int | None = option(
         None,
         "learn from N examples, always the same; from more to keep documents whole",
@@ -70,7 +78,7 @@ class FinetuneOptions(RunOptions):
         metavar="SHARE",
         default="",
     )
-    stratified: bool = True  # that share of each class, where examples have one
+    stratified: bool = option(True, "take that share of each class, where examples have one")
     max_length: int | None = option(
         None,
         "most tokens in a sequence, [CLS] and [SEP] included",

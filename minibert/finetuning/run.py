@@ -28,6 +28,7 @@ from minibert.finetuning.running import run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
 from minibert.machine import cores
+from minibert.ops import Ops
 from minibert.reports.results import (
     Measured,
     compared_with_majority,
@@ -40,7 +41,7 @@ from minibert.reports.results import (
 from minibert.tasks import registry, submissions
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE, TaskFile
-from minibert.training.runlog import say
+from minibert.training.runlog import OnLog, say
 
 __all__ = ["classify", "evaluate", "finetune", "measured_text", "predict", "report_text"]
 
@@ -55,6 +56,8 @@ def finetune(
     resume: bool = False,
     show: bool = True,
     began: float | None = None,
+    ops: Ops | None = None,
+    on_log: OnLog | None = None,
 ) -> dict[str, Any]:
     """Fine-tune a model for a task and leave a folder behind.
 
@@ -66,6 +69,8 @@ def finetune(
         options have to agree with those stored there.
     show : tell the person watching how it goes, on the error stream.
     began : `time.monotonic()` when the command began; now, when left out.
+    ops : an engine of your own, in place of the one that the options name; it computes in their `dtype`.
+    on_log : called with the number of a step and what is recorded of it, by names such as "train/loss".
 
     Returns
     -------
@@ -89,7 +94,10 @@ def finetune(
             require_own(out if len(runs) == 1 else out / one.run_name)
         if resume and (report := finished_report(out)) is not None:
             return report
-        ops, engine = engines.choose(options.engine, options.threads, options.dtype, **options.extras)
+        if ops is None:
+            ops, engine = engines.choose(options.engine, options.threads, options.dtype, **options.extras)
+        else:
+            engine = f"{type(ops).__name__}, yours"
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
             prepared = kind.prepare(options, ops, out, show)  # once for all runs
@@ -100,7 +108,7 @@ def finetune(
                 say(f"Engine {engine}.")
 
             def run_one(one: FinetuneOptions, folder: Path, began: float) -> dict[str, Any]:
-                return run_once(kind(one, prepared, ops, folder, peak, show), began)
+                return run_once(kind(one, prepared, ops, folder, peak, show, on_log), began)
 
             if len(runs) == 1:
                 return run_one(options, out, began)

@@ -27,7 +27,7 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.checkpoint import Checkpoint, latest
 from minibert.training.loop import Loop, State, train
 from minibert.training.optim import Optimizer, optimizer_for, warmup_linear
-from minibert.training.runlog import RunLog, say
+from minibert.training.runlog import OnLog, RunLog, say
 
 CHECKPOINTS = "checkpoints"
 DEV_PREDICTIONS = "dev_predictions.json"
@@ -43,6 +43,7 @@ class Run(ABC):
     folder: Path  # of the run
     peak: float | None = None  # GFLOP/s of the machine, if known
     show: bool = True  # tell the person watching how it goes
+    on_log: OnLog | None = None  # called with what is recorded
 
     FILES: ClassVar[tuple[str, ...]]  # of what is trained
     config: ClassVar[Any] = None  # that a checkpoint has to have, if it is known before one is read
@@ -179,7 +180,7 @@ class Run(ABC):
             operations=self.operations(state.params),
         )
         batches = self.batches(state.position)
-        with RunLog(folder, state.step, total, self.show, self.peak) as log:
+        with RunLog(folder, state.step, total, self.show, self.peak, self.on_log) as log:
             train(self.ops, state, batches, self.objective(state.params), loop, log)
             if state.plan.get("looked") != total:  # earlier versions looked after the last checkpoint
                 log.record(total, self.evaluate(state))

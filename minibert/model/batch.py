@@ -57,6 +57,9 @@ class Batch:
     next_sentence_labels: np.ndarray  # (S,) int32, -1 where not asked
     next_sentence_weights: np.ndarray  # (S,) float64, 0 where not asked
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.S} sequences, {self.T} tokens)"
+
     @property
     def T(self) -> int:
         """Tokens."""

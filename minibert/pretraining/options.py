@@ -9,6 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from minibert.data.corpus import LAYOUTS
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
 from minibert.model.config import GELU_FORMS, SIZES, BertConfig
@@ -37,12 +38,19 @@ class PretrainOptions(RunOptions):
     """
 
     # text
-    corpus: tuple[str, ...] = ()  # files, folders or globs; none: the embedded books
+    corpus: str | tuple[str, ...] = option(
+        (), "text files, folders or globs, one or more", default="the books in the package"
+    )
     _: KW_ONLY
-    layout: str = "auto"
+    layout: str = option("auto", f"how the text is laid out: {', '.join(LAYOUTS)}")
     vocab: str | None = option(None, "a vocab.txt or a folder with one", metavar="PATH", default="learn one")
     vocab_size: int = option(8192, "pieces to learn", WHOLE)
-    lower_case: bool = option(True, "keep case and accents, with --vocab too", flag="--cased")
+    lower_case: bool = option(
+        True,
+        "keep case and accents, with --vocab too",
+        flag="--cased",
+        in_python="lower-case the text and strip accents",
+    )
     shards: str | None = option(
         None,
         "a folder that `minibert data` wrote, in one part or more, in place of CORPUS; its vocabulary is "
@@ -110,7 +118,9 @@ class PretrainOptions(RunOptions):
     whole_word_mask: bool = option(False, "mask all pieces of a word or none")
     dupe_factor: int = option(0, "0: new masks in every pass; N: N fixed copies in turn, as in Google's code")
     short_seq_prob: float = option(0.1, "share of the instances that get a random shorter length")
-    next_sentence: bool = option(True, "without next-sentence prediction", flag="--no-nsp")
+    next_sentence: bool = option(
+        True, "without next-sentence prediction", flag="--no-nsp", in_python="learn next sentences, too"
+    )
     left_to_right: bool = option(False, "the paper's LTR ablation: predict every next word")
     # the run
     evaluations: int = option(10, "how often the held-out text is measured during training", COUNT)
@@ -198,6 +208,11 @@ class PretrainOptions(RunOptions):
         """Return the learning rate given, or the recipe's; `new_head`: without a trained masked-LM head."""
         usual = recipes.NEW_HEAD_RATE if new_head and self.recipe is FURTHER else self.recipe.learning_rate
         return self.learning_rate or usual * (LAMB_RATE if self.optimizer == "lamb" else 1)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Files, folders or globs of the corpus; none for the embedded books."""
+        return (self.corpus,) if isinstance(self.corpus, str) else self.corpus
 
     @property
     def recipe(self) -> SizeRecipe:

@@ -89,8 +89,8 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
         shards = open_shards(options.shards, tokenizer)
         link_shards(run / "shards", shards)
     elif not (run / "shards").exists():
-        layout = options.layout if options.corpus else "sentences"
-        stream = sentences(options.corpus or embedded_corpus(), layout)
+        layout = options.layout if options.paths else "sentences"
+        stream = sentences(options.paths or embedded_corpus(), layout)
         shards = write_shards(watched(stream, "writing shards", show), tokenizer, run / "shards")
         if show and stream.found:
             say(f"{shards.n_documents:,} documents. {layouts_text(stream.found)}")
@@ -113,7 +113,7 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     elif source := options.vocab or options.model:
         tokenizer = Tokenizer.from_pretrained(source, **({} if options.lower_case else CASED))
     else:
-        tokenizer = learn_vocabulary(options.corpus, options.vocab_size, options.lower_case, show)
+        tokenizer = learn_vocabulary(options.paths, options.vocab_size, options.lower_case, show)
     tokenizer.save_pretrained(run, model_max_length=positions)
     return tokenizer
 

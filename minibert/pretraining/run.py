@@ -29,6 +29,7 @@ from minibert.machine import cores
 from minibert.model.batch import Batch
 from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
+from minibert.ops import Ops
 from minibert.pretraining.budget import WORTH_TELLING, next_review, plan_steps, review, settle, timetable_of
 from minibert.pretraining.evaluation import TARGETS, entropy_of_counts, score_shuffled
 from minibert.pretraining.objective import Pretraining, held_out_targets
@@ -40,7 +41,7 @@ from minibert.terminal import printable
 from minibert.trace import Trace, watch
 from minibert.training.checkpoint import checkpoints, latest
 from minibert.training.loop import Loop, State, train
-from minibert.training.runlog import NoLog, RunLog, say
+from minibert.training.runlog import NoLog, OnLog, RunLog, say
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
@@ -61,6 +62,8 @@ def pretrain(
     show: bool = True,
     began: float | None = None,
     trace: bool = False,
+    ops: Ops | None = None,
+    on_log: OnLog | None = None,
 ) -> dict[str, Any]:
     """Pre-train a BERT and leave a run folder behind.
 
@@ -74,6 +77,8 @@ def pretrain(
     began : `time.monotonic()` when the command began, from where `minutes` count; now, when left out.
     trace : print on the error stream, when training ends or is stopped, where its time went; `trace.json` in
         the run folder has the same.
+    ops : an engine of your own, in place of the one that the options name; it computes in their `dtype`.
+    on_log : called with the number of a step and what is recorded of it, by names such as "train/loss".
 
     Returns
     -------
@@ -93,7 +98,10 @@ def pretrain(
     if resume and (run / "training.json").exists():  # its absence is complained of once the folder is claimed
         options = options.settled_as(PretrainOptions.load(run / "training.json"))
     options = engines.settled(options.resolved())
-    ops, engine = engines.choose(options.engine, options.threads, options.dtype, **options.extras)
+    if ops is None:
+        ops, engine = engines.choose(options.engine, options.threads, options.dtype, **options.extras)
+    else:
+        engine = f"{type(ops).__name__}, yours"
     runtime = runtime_of(ops)
     runtime.barrier("options", dataclasses.asdict(options) | {"threads": None})
     engines.keep_freed_memory()
@@ -116,7 +124,7 @@ def pretrain(
             if runtime.is_main_process:
                 runtime.barrier("text")
             tell(f"Engine {engine}.")
-            task, state = _train(task, run, resume, show, tell, began, trace)
+            task, state = _train(task, run, resume, show, tell, began, trace, on_log)
             report = _finish(task, state, run, tell, began) if runtime.is_main_process else {}
             runtime.barrier("end")
             return report
@@ -158,7 +166,14 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _train(
-    task: Pretraining, run: Path, resume: bool, show: bool, tell: Tell, began: float, trace: bool
+    task: Pretraining,
+    run: Path,
+    resume: bool,
+    show: bool,
+    tell: Tell,
+    began: float,
+    trace: bool,
+    on_log: OnLog | None,
 ) -> tuple[Pretraining, State]:
     folder = run / "checkpoints"
     task.require_instances()
@@ -182,7 +197,7 @@ def _train(
     with ExitStack() as open_ones:
         log: Log = NoLog()
         if runtime.is_main_process:
-            log = open_ones.enter_context(RunLog(run, state.step, timetable.total, show, peak))
+            log = open_ones.enter_context(RunLog(run, state.step, timetable.total, show, peak, on_log))
         seen = open_ones.enter_context(_traced(task, state, run, peak)) if trace else None
         watched = partial(seen.as_one, EVALUATIONS) if seen else lambda evaluate: evaluate
         batches, loop = _ahead(task, state, timetable, run, watched, log)

@@ -14,7 +14,9 @@ import numpy as np
 from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.tokenizer.native import Alignment, Encoded
+from minibert.tokenizer.simple import SPECIAL_TOKENS
 
+PAD = SPECIAL_TOKENS[0]
 TRUNCATION = ("longest_first", "only_first", "only_second")
 
 Pieces = list[str] | dict[int, str]  # by id
@@ -59,6 +61,7 @@ class Encoding(_Aligned):
     ids : (n,) int32.
     token_type_ids : (n,) int32, 0 up to the first [SEP], 1 after it.
     tokens : n pieces.
+    input_ids, attention_mask : (n,) int32, the ids and as many ones, as Hugging Face calls them.
     offsets : (n,2) int32, the first character of the text that a piece comes from and the one after the last
         (code points; in a pair, those of its own text). (0, 0) at [CLS] and [SEP].
     word_ids : (n,) int32, number of the word in its text, a punctuation mark being one; -1 at [CLS], [SEP].
@@ -77,6 +80,14 @@ class Encoding(_Aligned):
 
     def __repr__(self) -> str:
         return f"Encoding({' '.join(self.tokens)})"
+
+    @property
+    def input_ids(self) -> Array:
+        return self.ids
+
+    @property
+    def attention_mask(self) -> Array:
+        return np.ones(len(self.ids), np.int32)
 
     @cached_property
     def token_type_ids(self) -> Array:
@@ -140,6 +151,8 @@ class BatchEncoding(_Aligned):
     token_type_ids : (T,) int32, 0 up to the first [SEP] of a sequence, 1 after it.
     offsets, word_ids : (T,2) and (T,) int32, as in `Encoding`; they must be asked for.
     special_tokens_mask : (T,) bool.
+    input_ids, attention_mask : (S,n) int32, the same ids a row for each sequence, filled up with [PAD] to the
+        longest, and ones where they are no [PAD]: what a model wants that pads.
     source : (S,) int64, number of the text (or pair) that each sequence is of: several windows share one.
     n_cut : (S,) int64, pieces of its text (or pair) that there was no room for; 0 where windows hold all.
     n_invalid : stretches of bytes that were not UTF-8 in texts given as bytes, each read as U+FFFD.
@@ -175,6 +188,23 @@ class BatchEncoding(_Aligned):
     def __iter__(self) -> Iterator[Encoding]:
         return map(self.__getitem__, range(len(self)))
 
+    @property
+    def attention_mask(self) -> Array:
+        lengths = np.diff(self.cu_seqlens)
+        return (np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.int32)
+
+    @property
+    def input_ids(self) -> Array:
+        mask = self.attention_mask
+        rows = np.full(mask.shape, self._pad_id, np.int32)
+        rows[mask == 1] = self.ids
+        return rows
+
+    @property
+    def _pad_id(self) -> int:
+        numbered = enumerate(self._vocab) if isinstance(self._vocab, list) else self._vocab.items()
+        return next(number for number, piece in numbered if piece == PAD)
+
     @cached_property
     def token_type_ids(self) -> Array:
         types = np.zeros(len(self.ids), np.int32)
@@ -192,7 +222,7 @@ class BatchEncoding(_Aligned):
         return mask
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_vocab": _pieces_of(self.ids, self._vocab)}
+        return {**self.__dict__, "_vocab": _pieces_of(self.ids, self._vocab) | {self._pad_id: PAD}}
 
 
 class Limit(NamedTuple):

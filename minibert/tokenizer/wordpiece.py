@@ -4,12 +4,13 @@ The one to read is `GreedyCore` in greedy.py; the one for speed is in C, behind 
 made of their pieces, sequences for the model, is in encoding.py; files are in formats.py.
 """
 
-from collections.abc import Iterable, Mapping, Set
+import warnings
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import index
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -54,8 +55,10 @@ class Tokenizer:
     ['un', '##aff', '##able', '!']
     >>> tokenizer("unaffable").ids
     array([2, 5, 6, 7, 3], dtype=int32)
-    >>> tokenizer.encode_batch(["unaffable", "!"]).cu_seqlens
-    array([0, 5, 8], dtype=int32)
+    >>> tokenizer(["unaffable", "!"])
+    BatchEncoding(2 sequences, 8 ids)
+    >>> tokenizer, len(tokenizer), tokenizer.mask_token_id
+    (Tokenizer(9 pieces, lower-cased), 9, 4)
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Tokenizer:
         self.ids = _number(self.vocab)
         self.special_ids = tuple(self.ids[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
+        self.mask_token, self.mask_token_id = SPECIAL_TOKENS[-1], self.mask_id  # as Hugging Face calls them
         self.continuation = np.array([piece.startswith("##") for piece in self.vocab])  # (V,) bool
         self.basic_tokenizer = BasicTokenizer(
             lower_case,
@@ -113,6 +117,14 @@ class Tokenizer:
         )
         self._core = make_core(given)
 
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def __repr__(self) -> str:
+        basic = self.basic_tokenizer
+        case = "lower-cased" if basic.lower_case else "cased"
+        return f"Tokenizer({self.vocab_size:,} pieces, {case})"
+
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Return the ids of the pieces of `text`, without [CLS] and [SEP].
 
@@ -128,6 +140,7 @@ class Tokenizer:
         """Return the pieces of `text`; see `encode`."""
         return [self.vocab[i] for i in self.encode(text, special=special)]
 
+    @overload
     def __call__(
         self,
         text: str,
@@ -137,23 +150,75 @@ class Tokenizer:
         truncation: str = "longest_first",
         special: bool = False,
         add_special_tokens: bool = True,
-    ) -> Encoding:
-        """Encode one text or a pair for the model; arguments and errors as in `encode_batch`."""
+    ) -> Encoding: ...
+
+    @overload
+    def __call__(
+        self,
+        text: list[str] | list[tuple[str, str]],
+        pair: list[str] | None = None,
+        max_length: int | None = None,
+        *,
+        truncation: str = "longest_first",
+        special: bool = False,
+        add_special_tokens: bool = True,
+    ) -> BatchEncoding: ...
+
+    def __call__(
+        self,
+        text: str | list[str] | list[tuple[str, str]],
+        pair: str | list[str] | None = None,
+        max_length: int | None = None,
+        *,
+        truncation: str = "longest_first",
+        special: bool = False,
+        add_special_tokens: bool = True,
+    ) -> Encoding | BatchEncoding:
+        """Encode one text, one pair of texts, or a list of either; arguments and errors as in `encode_batch`.
+
+        Where a special token is written out in a text that is to be read letter by letter, as without
+        `special`, a warning says so.
+
+        Returns
+        -------
+        An `Encoding` of one text or pair, a `BatchEncoding` of a list.
+        """
         whole = pair is None and max_length is None and truncation == "longest_first"
         if whole and add_special_tokens and type(text) is str:  # as fast as it goes
+            if not special and "[" in text:
+                self._warn_of_special_tokens([text])
             return TextEncoding(self._core.encode(text, special), self, text, special)
-        for name, one in {"text": text, "pair": "" if pair is None else pair}.items():
-            if not isinstance(one, str):
-                raise _no_string(name, one)
-        return self.encode_batch(
-            [text],
-            None if pair is None else [pair],
+        alone = isinstance(text, str)
+        texts: Any = [text] if alone else text
+        pairs: Any = [pair] if isinstance(pair, str) else pair
+        if not isinstance(text, str | Sequence) or isinstance(text, bytes):
+            raise _no_string("text", text)
+        if alone and not isinstance(pair, str | None):
+            raise _no_string("pair", pair)
+        if pairs is None and isinstance(texts, Sequence) and texts and isinstance(texts[0], tuple):
+            texts, pairs = _first_and_second(texts)
+        if not special and isinstance(texts, Sequence):
+            self._warn_of_special_tokens([*texts, *(pairs or ())])
+        batch = self.encode_batch(
+            texts,
+            pairs,
             max_length=max_length,
             truncation=truncation,
             offsets=True,
             special=special,
             add_special_tokens=add_special_tokens,
-        )[0]
+        )
+        return batch[0] if alone else batch
+
+    def _warn_of_special_tokens(self, texts: Iterable[Any]) -> None:
+        """Warn of special tokens that are written out in texts where they are not kept whole."""
+        known = (*SPECIAL_TOKENS, *self.additional_special_tokens)
+        found = sorted({token for text in texts if isinstance(text, str) for token in known if token in text})
+        if found:
+            warnings.warn(
+                f"{' and '.join(found)} in a text is read letter by letter; special=True keeps it whole.",
+                stacklevel=3,
+            )
 
     def encode_batch(
         self,
@@ -347,6 +412,16 @@ def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], 
             "give texts that are all str or all bytes."
         )
     return texts, kind
+
+
+def _first_and_second(pairs: Sequence[Any]) -> tuple[list[str], list[str]]:
+    """Take a list of pairs apart."""
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise InputError(
+                f"text[{number}]={short(pair)} is no pair of texts; give tuples of two, or single texts."
+            )
+    return [first for first, _ in pairs], [second for _, second in pairs]
 
 
 def _no_string(name: str, value: Any) -> InputError:

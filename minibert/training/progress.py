@@ -5,7 +5,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from minibert.training.runlog import QUIET_SECONDS, say
+from minibert.training.runlog import QUIET_SECONDS, bar, say
 
 BAR = "{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {}, {{rate_fmt}}, {{remaining}} left"
 
@@ -22,7 +22,7 @@ class Progress:
 
     def __init__(self, total: int | None, unit: str, show: bool = True) -> None:
         self._unit = unit
-        self._bar = tqdm(
+        self._bar = bar()(
             total=total,
             unit="" if total else f" {unit}",
             unit_scale=True,

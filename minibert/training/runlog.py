@@ -6,10 +6,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from tqdm import tqdm
 
@@ -26,6 +27,8 @@ SPEEDS = {  # as they are recorded, and as they are shown
     "peak_share": "{:.0%} of peak",
 }
 BAR = "{n_fmt}/{total_fmt}  {remaining} left{postfix}"
+MEASURED = ("held_out_", "dev_")  # how names of what was measured begin
+OnLog: TypeAlias = Callable[[int, dict[str, float]], Any]
 QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two flushes for TensorBoard
 tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-C then leaves none
 
@@ -43,10 +46,17 @@ class RunLog:
     total : the step it ends with.
     show : False: files only.
     peak : GFLOP/s of the machine; speeds are shown as shares of it, too.
+    on_log : called with the number of the step and what is recorded of it, named as `grouped` does.
     """
 
     def __init__(
-        self, folder: str | Path, step: int, total: int, show: bool = True, peak: float | None = None
+        self,
+        folder: str | Path,
+        step: int,
+        total: int,
+        show: bool = True,
+        peak: float | None = None,
+        on_log: OnLog | None = None,
     ) -> None:
         self._path = path = Path(folder) / METRICS
         if path.exists():
@@ -56,7 +66,8 @@ class RunLog:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in __exit__)
             self._events: Any = _event_file(path.parent / "tensorboard", step)
-        self._bar = tqdm(
+        self._on_log = on_log
+        self._bar = bar()(
             total=total, initial=step, bar_format=BAR, disable=None if show else True, leave=False
         )
         self._show = show
@@ -90,7 +101,9 @@ class RunLog:
             self._file.write(json.dumps({"step": step, **values}) + "\n")
             self._file.flush()
             if self._events:
-                self._events.write(step, values)
+                self._events.write(step, grouped(values))
+        if self._on_log:
+            self._on_log(step, grouped(values))
 
     def keep(self) -> None:
         """Put `metrics.jsonl` on the disk, which a checkpoint that goes on from it must not be ahead of.
@@ -170,6 +183,33 @@ class RunLog:
             if self._peak:
                 speed["peak_share"] = round(rate / self._peak, 4)
         return speed
+
+
+def grouped(values: dict[str, float]) -> dict[str, float]:
+    """Name what is recorded by groups, as loggers show them: `train/`, `eval/` and `speed/`.
+
+    Examples
+    --------
+    >>> grouped({"loss": 2.0, "held_out_loss": 2.5, "tokens_per_second": 9e4})
+    {'train/loss': 2.0, 'eval/loss': 2.5, 'speed/tokens_per_second': 90000.0}
+    """
+    named = {}
+    for name, value in values.items():
+        group = "speed/" if name in SPEEDS else "train/"
+        for beginning in MEASURED:
+            if name.startswith(beginning):
+                group, name = "eval/", name.removeprefix(beginning)
+        named[group + name] = value
+    return named
+
+
+def bar() -> Any:
+    """Return the class of progress bars: tqdm's, or in a notebook that has widgets its widget."""
+    if "ipykernel" not in sys.modules:
+        return tqdm
+    with warnings.catch_warnings(action="ignore"):  # of a notebook without ipywidgets, which gets lines
+        from tqdm.auto import tqdm as widget
+    return widget
 
 
 def say(text: str) -> None:

@@ -28,11 +28,11 @@ from marks import seldom
 
 from minibert import cli, engines
 from minibert.cli.info import information
-from minibert.cli.pretrain import run_folder
 from minibert.cli.shared.flags import given_fields
 from minibert.cli.shared.parser import commands
 from minibert.errors import InputError, RunError
 from minibert.pretraining.options import PretrainOptions
+from minibert.runs import run_folder
 from minibert.tokenizer import Tokenizer
 
 COMMANDS = commands()

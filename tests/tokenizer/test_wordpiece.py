@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -263,7 +264,6 @@ def test_a_length_without_room_for_special_tokens_is_refused(tokenizer):
 @pytest.mark.parametrize(
     "texts, message",
     [
-        ((["a", "b"],), "text=.'a', 'b'. is not a string; encode_batch takes a list"),
         ((b"a",), "text=b'a' is not a string; encode_batch reads bytes"),
         ((None,), "text=None is not a string"),
         (("a", 3), "pair=3 is not a string"),
@@ -276,3 +276,49 @@ def test_what_is_no_string_is_refused(tokenizer, texts, message):
         for method in (tokenizer.encode, tokenizer.tokenize):
             with pytest.raises(InputError, match=message):
                 method(*texts)
+
+
+@pytest.mark.parametrize(
+    "texts, message",
+    [
+        (["a", 3], r"texts\[1\]=3 is int; give texts that are all str"),
+        ([("a", "b"), "c"], r"text\[1\]='c' is no pair of texts; give tuples of two"),
+        ([("a", "b", "c")], r"text\[0\]=.* is no pair of texts"),
+    ],
+)
+def test_a_list_that_is_not_of_texts_or_of_pairs_is_refused(tokenizer, texts, message):
+    with pytest.raises(InputError, match=message):
+        tokenizer(texts)
+
+
+def test_a_list_of_texts_or_pairs_is_encoded_as_a_batch(tokenizer):
+    batch = tokenizer(["low", "lower low"])
+    assert [encoding.ids.tolist() for encoding in batch] == [
+        tokenizer(text).ids.tolist() for text in ("low", "lower low")
+    ]
+    pairs = tokenizer([("low", "lower"), ("low low", "low")])
+    assert pairs[1].ids.tolist() == tokenizer("low low", "low").ids.tolist()
+    assert pairs.ids.tolist() == tokenizer(["low", "low low"], ["lower", "low"]).ids.tolist()
+    again = pickle.loads(pickle.dumps(batch))
+    for one in (batch, again):  # a row for each, filled up with [PAD], as models that pad want it
+        for row, mask, encoding in zip(one.input_ids, one.attention_mask, batch, strict=True):
+            n = len(encoding)
+            assert row[:n].tolist() == encoding.input_ids.tolist() == encoding.ids.tolist()
+            assert set(row[n:].tolist()) <= {tokenizer.pad_id}
+            assert mask.tolist() == n * [1] + (len(mask) - n) * [0]
+            assert encoding.attention_mask.tolist() == n * [1]
+
+
+def test_a_tokenizer_says_what_it_is(tokenizer):
+    assert len(tokenizer) == tokenizer.vocab_size
+    assert (tokenizer.mask_token, tokenizer.mask_token_id) == ("[MASK]", tokenizer.ids["[MASK]"])
+    assert repr(tokenizer) == f"Tokenizer({len(tokenizer)} pieces, lower-cased)"
+
+
+def test_a_special_token_in_a_text_is_one_or_is_told(tokenizer):
+    assert tokenizer.mask_id in tokenizer("low [MASK]", special=True).ids
+    for texts in ("low [MASK]", ["low", "[MASK] low"]):
+        with pytest.warns(UserWarning, match=r"\[MASK\] in a text is read letter by letter; special=True"):
+            assert tokenizer.mask_id not in tokenizer(texts).ids
+    with warnings.catch_warnings(action="error"):
+        tokenizer("low [mask"), tokenizer(["low"])

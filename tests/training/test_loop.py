@@ -263,7 +263,8 @@ def test_tensorboard_is_given_every_figure_and_forgets_later_steps(tmp_path):
         data = data[16 + size :]
     assert [event.step for event in events] == [0, 5, 5]
     assert events[1].session_log.status == protocol.SessionLog.START
-    assert {value.tag: value.simple_value for value in events[2].summary.value} == {"loss": 1.5, "rate": 0.25}
+    found = {value.tag: value.simple_value for value in events[2].summary.value}
+    assert found == {"train/loss": 1.5, "train/rate": 0.25}
 
 
 def test_ctrl_c_finishes_the_step_and_saves(tmp_path):

@@ -1,0 +1,72 @@
+"""Functions that take every option of a run as an argument of its own, by name, type and description."""
+
+import dataclasses
+import functools
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any, ParamSpec, TypeVar, get_type_hints
+
+from minibert.options import RunOptions
+
+TAB = "    "
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
+    """Let a function of one object be called with what the object is made of.
+
+    Parameters
+    ----------
+    arguments : the dataclass of that object. Type checkers, `help` and editors see its fields as arguments of
+        the function, and the docstring gets a section that describes them.
+    """
+    signature = inspect.signature(arguments)
+
+    def decorate(function: Callable[[A], R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in kwargs.keys() - signature.parameters.keys():
+                near = get_close_matches(name, signature.parameters, n=1)
+                meant = f"; did you mean {near[0]}?" if near else ""
+                raise TypeError(f"{function.__name__}() has no argument {name!r}{meant}")
+            return function(arguments(*args, **kwargs))
+
+        returned = inspect.signature(function).return_annotation
+        vars(call)["__signature__"] = signature.replace(return_annotation=returned)
+        about, mark, rest = inspect.cleandoc(function.__doc__ or "").partition("Returns\n")
+        call.__doc__ = f"{about}{parameters_text(arguments, list(signature.parameters))}\n{mark}{rest}"
+        return call
+
+    return decorate
+
+
+def parameters_text(options: Any, names: Sequence[str]) -> str:
+    """Describe fields of a run's options as a section of a docstring in numpydoc's style."""
+    hints = get_type_hints(options)
+    lines = ["Parameters", "----------"]
+    for name in names:
+        kind = hints[name].__name__ if isinstance(hints[name], type) else str(hints[name])
+        lines.append(f"{name} : {kind.replace('typing.', '').replace('pathlib._local.', '')}")
+        lines += textwrap.wrap(description(options, name), 106, initial_indent=TAB, subsequent_indent=TAB)
+    return "\n".join(lines) + "\n"
+
+
+def description(options: type[RunOptions], name: str) -> str:
+    """Say what a field of a run's options is: as its flag does, in the words of Python."""
+    fields = [field.name for field in dataclasses.fields(options)]
+    flags = {options.about(field).get("flag", "--" + field.replace("_", "-")): field for field in fields}
+
+    def in_python(text: str) -> str:
+        return re.sub(r"--[a-z][a-z-]*", lambda flag: f"`{flags.get(flag[0], flag[0])}`", text)
+
+    about, default = options.about(name), getattr(options, name, dataclasses.MISSING)
+    text = in_python(about.get("in_python") or about.get("help", ""))
+    if default is dataclasses.MISSING:
+        return f"{text}."
+    usual = about.get("default", options.UNDECIDED if default is None else repr(default))
+    return f"{text} (default: {in_python(usual)})." if usual else f"{text}."

@@ -1,0 +1,390 @@
+"""What all estimators have in common: parameters, `fit`, `save`, and the protocol of scikit-learn.
+
+An estimator is a dataclass of the options of a fine-tuning run. `fit` writes the data as a table, runs what
+`minibert finetune` runs, and loads the result; whatever that command promises holds here, too.
+"""
+
+import inspect
+import json
+import re
+import sys
+import tempfile
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
+
+from minibert import engines
+from minibert.calls import description
+from minibert.errors import InputError
+from minibert.estimators.inputs import seed_of
+from minibert.files import atomic_text
+from minibert.finetuning.models import Finetuned
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.predicting import predict_examples
+from minibert.finetuning.run import finetune
+from minibert.json_files import read_json
+from minibert.reports.results import Measured, load_report, report_of
+from minibert.tasks.cuts import Cuts, warn_of_cuts
+from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.task import Task
+from minibert.training.runlog import OnLog
+
+ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model that `save` has written
+# Parameters of an estimator beside the options of a run.
+OWN = {
+    "model": "a pre-training run, a BERT of Hugging Face's, or a fine-tuned model to train further.",
+    "out": "folder for the files of the run (default: a temporary one, until `fit` is done).",
+    "verbose": "tell how it goes: a bar in a notebook or terminal, otherwise lines.",
+    "random_state": "a whole number; or a generator of NumPy's, which it is drawn from. None is 0.",
+    "on_log": "called with the number of a step and what is recorded of it, by names such as train/loss.",
+    "split_dev": "share of the examples to measure on, of each class (default: 0.1).",
+}
+Kind = TypeVar("Kind", bound="type[Estimator]")
+
+
+def documented(kind: Kind) -> Kind:
+    """Describe in the docstring of an estimator each parameter that it does not describe itself."""
+    about, mark, rest = inspect.cleandoc(kind.__doc__ or "").partition("\nParameters\n----------\n")
+    own, gap, rest = rest.partition("\n\n")
+    missing = [
+        one.name for one in fields(kind) if not re.search(rf"^[\w, ]*\b{one.name}\b[\w, ]* :", own, re.M)
+    ]
+    lines = [f"{name} : {OWN.get(name) or description(FinetuneOptions, name)}" for name in missing]
+    wrapped = [textwrap.fill(line, 106, subsequent_indent="    ") for line in lines]
+    kind.__doc__ = f"{about}{mark}{chr(10).join([own, *wrapped])}{gap}{rest}"
+    return kind
+
+
+class NotFitted(InputError, AttributeError):
+    """An estimator is asked that has neither been fitted nor loaded."""
+
+
+@dataclass(eq=False, repr=False)
+class Estimator(ABC):
+    """Fine-tuning for data in memory; the subclasses say what is learnt.
+
+    Parameters are only looked at by `fit`. They are the options of `minibert finetune` under their names
+    there, `seed` being `random_state`; what is None follows the recipe of the task.
+    """
+
+    model: str | Path
+    _: KW_ONLY
+    out: str | Path | None = None
+    verbose: bool = False
+    random_state: Any = 0
+    on_log: OnLog | None = None
+    split_dev: float = 0.1
+    max_length: int | None = None
+    token_budget: int = FinetuneOptions.token_budget
+    epochs: float | None = None
+    max_steps: int | None = None
+    batch_size: int | None = None
+    accumulate: int = 1
+    learning_rates: float | tuple[float, ...] | None = None
+    restarts: int = 1
+    dropout: float = 0.1
+    attention_dropout: float | None = None
+    freeze: int | None = None
+    optimizer: str = "adamw"
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    adam_eps: float = 1e-6
+    bias_correction: bool = True
+    google_decay: bool = False
+    dtype: str = "float32"
+    engine: str = "auto"
+    threads: int | None = None
+    devices: int | None = None
+    fsdp: bool = False
+    recompute: bool = False
+    checkpoint_steps: int = 0
+    checkpoint_seconds: float = 300.0
+    keep: int = 1
+
+    KIND: ClassVar[str] = ""  # what scikit-learn calls it
+    TASK: ClassVar[str]  # of one's own tables
+    ROLES: ClassVar[tuple[str, ...]]  # parameters that name columns of tables
+
+    # What is learnt
+
+    @abstractmethod
+    def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Any]:
+        """Return what a task reads of some rows, checked; with `labelled` what is expected of each, too."""
+
+    @abstractmethod
+    def _row(self, example: Any) -> dict[str, Any]:
+        """Return an example as a line of a table, by the names of columns that its task expects."""
+
+    def _columns(self, row: dict[str, Any]) -> dict[str, str]:
+        """Return columns by role, as the options of a run have them."""
+        return {name: name for name in row}
+
+    @abstractmethod
+    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
+        """Return what is expected of each of n rows, as it was given."""
+
+    def _learn_names(self, examples: Sequence[Any], y: Sequence[Any]) -> None:
+        """Keep what the answers are called, where they are classes."""
+        return
+
+    def _require_known(self, dev: Sequence[Any]) -> None:
+        """Raise InputError when something is expected in dev that nothing can be learnt of."""
+        return
+
+    def _task(self) -> str:
+        """Name the task, which may depend on what is to be learnt."""
+        return self.TASK
+
+    # Fitting
+
+    def fit(self, X: Any, y: Any = None, *, dev: tuple[Any, Any] | None = None) -> Self:
+        """Fine-tune the model for some data.
+
+        After every epoch it is measured on examples that it does not learn from, and the best epoch is kept.
+        Files are kept in the folder `out`, which becomes a run folder as `minibert finetune` leaves it;
+        without one in a temporary folder until `fit` is done. Ctrl-C, also a notebook's button to interrupt,
+        saves the run: calling `fit` once more with the same data goes on from there.
+
+        Parameters
+        ----------
+        X : the texts: a list, an array, a column; or a table (pandas, polars, `datasets`, a dictionary of
+            columns) whose columns parameters of the estimator name.
+        y : what is expected of each; for a table also the name of its column.
+        dev : X and y to measure on, in place of the share `split_dev` of those to learn from.
+
+        Returns
+        -------
+        The estimator, with `report_`: what `report.json` of a run holds.
+
+        Raises
+        ------
+        InputError
+            When data, model, folder or a parameter can't be used; the message names the row.
+        RunError
+            When the loss is not a number, or the disk is full.
+        """
+        parts = {"train": self._examples(X, y, labelled=True)}
+        if dev is not None:
+            if not isinstance(dev, tuple) or len(dev) != 2:
+                raise InputError("dev is not X and y; give a tuple of the two.")
+            parts["dev"] = self._examples(*dev, labelled=True)
+        elif len(parts["train"]) < 2:
+            raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
+        self._learn_names(parts["train"], self._targets(X, y, len(parts["train"])))
+        self._require_known(parts.get("dev", ()))
+        rows = {name: list(map(self._row, part)) for name, part in parts.items()}
+        texts = {
+            name: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in part)
+            for name, part in rows.items()
+        }
+        folder, resume = self._folder(texts)
+        data = folder / "examples"
+        for name, text in texts.items():
+            atomic_text(data / f"{name}.jsonl", text)
+        own = {field.name for field in fields(FinetuneOptions)} - {
+            "task",
+            "data",
+            "model",
+            "columns",
+            "split_dev",
+        }
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name in own}
+        options = FinetuneOptions(
+            self._task(),
+            str(data if dev is not None else data / "train.jsonl"),
+            str(self.model),
+            columns=tuple(self._columns(rows["train"][0]).items()),
+            split_dev=None if dev is not None else self.split_dev,
+            seed=seed_of(self.random_state),
+            **given,
+        )
+        try:
+            report = finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"Stopped and saved in {folder}; call fit again with the same data and it goes on from there."
+            ) from None
+        self._fitted = Finetuned.from_pretrained(folder, self.engine, self.threads, options.dtype)
+        self._learn_report(report)
+        vars(self).pop("_scratch", None)
+        return self
+
+    def _folder(self, texts: dict[str, str]) -> tuple[Path, bool]:
+        """Return the folder of the run, and whether one of the same data was interrupted there."""
+        scratch: Any = getattr(self, "_scratch", None)
+        folder = Path(scratch.name) if scratch and self.out is None else Path(self.out or ".")
+        begun = (scratch is not None or self.out is not None) and (folder / OPTIONS_FILE).exists()
+        names = {path.stem for path in (folder / "examples").glob("*.jsonl")} if begun else set()
+        same = names == texts.keys() and all(
+            (folder / "examples" / f"{name}.jsonl").read_text(encoding="utf-8") == text
+            for name, text in texts.items()
+        )
+        if begun and same and load_report(folder) is None:
+            return folder, True
+        if self.out is None:
+            scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
+            self._scratch = scratch
+            return Path(scratch.name), False
+        if begun:
+            raise InputError(
+                "$out already holds a run; load it, or choose another folder.", out=str(self.out)
+            )
+        return folder, False
+
+    # Asking
+
+    def _predictions(self, X: Any) -> tuple[list[Any], list[Any]]:
+        """Return the examples of some rows, and what the model says of each."""
+        examples = self._examples(X)
+        model = self._model
+        cuts = Cuts(model.max_length)
+        with engines.limited_threads(self.threads, model.ops):
+            found = list(predict_examples([model], examples, cuts=cuts, show=self.verbose))
+        warn_of_cuts({"": cuts}, model.config.P)
+        return examples, found
+
+    @property
+    def _model(self) -> Finetuned:
+        fitted: Finetuned | None = getattr(self, "_fitted", None)
+        if fitted is None:
+            raise NotFitted(
+                f"This {type(self).__name__} is not fitted yet; call fit first, or load a saved one."
+            )
+        return fitted
+
+    def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
+        """Compute the task's metrics on some rows, with a bootstrap interval and the trivial baseline.
+
+        Returns
+        -------
+        `scores` by name; `metric`, the one that models are chosen by, and its 95% `interval`; for classes
+        `majority`, what the most frequent one would score; `mistakes`, the worst first.
+        """
+        examples = self._examples(X, y, labelled=True)
+        _, predictions = self._predictions(X)
+        model = self._model
+        measured = Measured(model.task, model.labels, examples, predictions)
+        return report_of(measured, measured.mistakes(model.tokenizer, model.max_length))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the metric that models of the task are chosen by, of some rows."""
+        examples = self._examples(X, y, labelled=True)
+        _, predictions = self._predictions(X)
+        task: Task = self._model.task
+        return float(task.score(examples, predictions)[task.metric])
+
+    # Keeping
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load."""
+        folder = Path(folder)
+        self._model.save_pretrained(folder)
+        atomic_text(folder / ESTIMATOR_FILE, json.dumps(self._stored(), indent=2) + "\n")
+        if hasattr(self, "report_"):
+            report = self.report_ | {"folder": str(folder), "page": ""}
+            atomic_text(folder / "report.json", json.dumps(report, indent=2) + "\n")
+
+    def _stored(self) -> dict[str, Any]:
+        """Return what `estimator.json` holds."""
+        kept = {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in self.get_params().items()
+            if value is None or isinstance(value, str | int | float | tuple | Path)
+        }
+        return {"estimator": type(self).__name__, "parameters": kept, **self._names()}
+
+    def _names(self) -> dict[str, Any]:
+        """Return what the answers are called, for JSON."""
+        return {}
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, engine: str = "auto", threads: int | None = None, dtype: str = "float32"
+    ) -> Self:
+        """Load what `save`, or `minibert finetune`, has written.
+
+        Raises
+        ------
+        InputError
+            When there is no finished model in the folder, or it answers something else.
+        """
+        folder = Path(folder)
+        fitted = Finetuned.from_pretrained(folder, engine, threads, dtype)
+        stored: dict[str, Any] = {}
+        if (folder / ESTIMATOR_FILE).exists():
+            stored = read_json(folder / ESTIMATOR_FILE, {"estimator": str, "parameters": {}}, "save it again")
+        elif (folder / OPTIONS_FILE).exists():
+            stored = {"parameters": vars(FinetuneOptions.load(folder / OPTIONS_FILE))}
+        names = {field.name for field in fields(cls)} - {"threads", "engine", "dtype"}
+        known = {name: value for name, value in stored.get("parameters", {}).items() if name in names}
+        if known.get("split_dev", 0) is None:
+            del known["split_dev"]
+        self = cls(**{"model": str(folder)} | known, engine=engine, threads=threads, dtype=dtype)
+        self._fitted = fitted
+        if (report := load_report(folder)) is not None:
+            self._learn_report(report)
+        self._learn_stored(stored)
+        return self
+
+    def _learn_report(self, report: dict[str, Any]) -> None:
+        """Take over figures, without the places of files: those of `fit` may be gone."""
+        self.report_ = {name: value for name, value in report.items() if name not in ("folder", "page")}
+
+    def _learn_stored(self, stored: dict[str, Any]) -> None:
+        """Take over what `_names` has stored."""
+        return
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_scratch"}
+
+    # scikit-learn's protocol
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; `deep` has no meaning here."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set some parameters.
+
+        Raises
+        ------
+        InputError
+            When there is none of that name.
+        """
+        known = self.get_params()
+        for name in parameters:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
+                raise InputError(f"{type(self).__name__} has no parameter {name!r}; {meant}")
+        for name, value in parameters.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        usual = {field.name: field.default for field in fields(self)}
+        shown = [repr(str(self.model))]
+        for name, value in self.get_params().items():
+            if name != "model" and value is not usual[name] and value != usual[name]:
+                shown.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_fitted", None) is not None
+
+    def __sklearn_tags__(self) -> Any:
+        utils = sys.modules["sklearn.utils"]  # which has been imported by whoever asks for this
+        return utils.Tags(
+            estimator_type=self.KIND or None,
+            target_tags=utils.TargetTags(required=True),
+            classifier_tags=utils.ClassifierTags() if self.KIND == "classifier" else None,
+            regressor_tags=utils.RegressorTags() if self.KIND == "regressor" else None,
+            input_tags=utils.InputTags(one_d_array=True, two_d_array=False, string=True),
+        )

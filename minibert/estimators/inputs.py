@@ -1,0 +1,196 @@
+"""Data as they come: lists, arrays, columns of pandas, tables of pandas, polars, `datasets`, dictionaries.
+
+None of these libraries is imported. A column is whatever can be gone through; a table is whatever has columns
+by name.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+
+from minibert.errors import InputError
+
+
+def column_names(data: Any) -> list[str] | None:
+    """Return the names of the columns of a table; None for what is no table.
+
+    Examples
+    --------
+    >>> column_names({"text": ["a", "b"], "label": [0, 1]}), column_names(["a", "b"])
+    (['text', 'label'], None)
+    """
+    if isinstance(data, Mapping):
+        return [str(name) for name in data]
+    names = getattr(data, "column_names", None)  # of datasets.Dataset; of pandas and polars the next
+    names = getattr(data, "columns", None) if names is None else names
+    return None if names is None or callable(names) else [str(name) for name in names]
+
+
+def column(data: Any, name: str, role: str) -> list[Any]:
+    """Return a column of a table.
+
+    Raises
+    ------
+    InputError
+        When the table has none of that name; `role` is the argument that names it.
+    """
+    names = column_names(data) or []
+    if name not in names:
+        raise InputError(
+            f"The table has no column for ${role}, but {', '.join(names) or 'none'}; name the right one.",
+            **{role: name},
+        )
+    return listed(data[name], role)
+
+
+def listed(values: Any, name: str) -> list[Any]:
+    """Return what is given one after another as a list: of an array its rows.
+
+    Raises
+    ------
+    InputError
+        When it is a single text, or nothing that can be gone through.
+    """
+    if isinstance(values, str | bytes):
+        raise InputError(f"{name}={short(values)} is one text; give a list of them.")
+    if hasattr(values, "toarray"):
+        raise InputError(f"{name} is a sparse matrix; give texts.")
+    if hasattr(values, "tolist"):  # NumPy, pandas; polars has to_list
+        found = values.tolist()
+    elif hasattr(values, "to_list"):
+        found = values.to_list()
+    elif isinstance(values, Iterable):
+        found = list(values)
+    elif hasattr(values, "__array__"):
+        found = np.asarray(values).tolist()
+    else:
+        raise InputError(f"{name}={short(values)} is no list; give one, an array, or a column of a table.")
+    if not isinstance(found, list):
+        raise InputError(f"{name}={short(values)} is a single value; give a list of them.")
+    return found
+
+
+def text_pairs(data: Any, text: str, second: str | None) -> list[tuple[str, str | None]]:
+    """Return texts, each with its second one or None, of a list or of a table.
+
+    Parameters
+    ----------
+    data : strings, or pairs of strings; or a table.
+    text, second : names of its columns; a table of one column needs none.
+
+    Raises
+    ------
+    InputError
+        When there is no text, or a row is none; it names the row, counted from 0.
+    """
+    names = column_names(data)
+    if names is None:
+        rows = listed(data, "X")
+        if rows and all(isinstance(row, list | tuple) and len(row) == 1 for row in rows):
+            rows = [row[0] for row in rows]  # a matrix of one column
+    else:
+        if text not in names and len(names) == 1:
+            text = names[0]
+        firsts = column(data, text, "text")
+        rows = firsts if second is None else list(zip(firsts, column(data, second, "second"), strict=True))
+    if not rows:
+        raise InputError("X has no row; give at least one text.")
+    found = [_text_pair(row, number) for number, row in enumerate(rows)]
+    first_is_pair = found[0][1] is not None
+    for number, (_, other) in enumerate(found):
+        if (other is not None) != first_is_pair:
+            raise InputError(
+                f"X mixes texts and pairs of texts (row {number:,}); give all or none a second one."
+            )
+    return found
+
+
+def _text_pair(row: Any, number: int) -> tuple[str, str | None]:
+    texts = tuple(row) if isinstance(row, list | tuple) else (row, None)
+    if len(texts) != 2:
+        raise InputError(f"Row {number:,} of X has {len(texts)} parts; give a text, or a pair of texts.")
+    for one in texts[: 1 if texts[1] is None and not isinstance(row, list | tuple) else 2]:
+        _require_text(one, f"Row {number:,} of X")
+    return texts
+
+
+def _require_text(value: Any, where: str) -> None:
+    if is_missing(value):
+        raise InputError(f"{where} is missing ({value!r}); leave the row out, or fill it.")
+    if not isinstance(value, str):
+        raise InputError(f"{where} is {short(value)}, a {type(value).__name__}, and no text; give strings.")
+    if not value.strip():
+        raise InputError(f"{where} is empty; give a text with words in it.")
+
+
+def word_rows(data: Any, words: str) -> list[list[str]]:
+    """Return the words of each row: of a list of lists, or of the column `words` of a table.
+
+    Raises
+    ------
+    InputError
+        As `text_pairs` does.
+    """
+    rows = listed(data, "X") if column_names(data) is None else column(data, words, "words")
+    if not rows:
+        raise InputError("X has no row; give at least one sentence.")
+    for number, row in enumerate(rows):
+        if isinstance(row, str) or not isinstance(row, Sequence | np.ndarray) or not len(row):
+            raise InputError(f"Row {number:,} of X is {short(row)}; give a list of words, at least one.")
+        for word in row:
+            _require_text(word, f"A word in row {number:,} of X")
+    return [list(row) for row in rows]
+
+
+def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
+    """Return what is expected of each of `n` rows: `y`, or a column of the table X.
+
+    Parameters
+    ----------
+    y : a list; the name of a column of X; or None for the column `name`.
+
+    Raises
+    ------
+    InputError
+        When there is no such column, there are not as many of them as rows, or one is missing.
+    """
+    if y is None and column_names(X) is None:
+        raise InputError("fit requires y to be passed, but the target y is None; give a value for each row.")
+    rows = column(X, y or name, "label") if y is None or isinstance(y, str) else listed(y, "y")
+    if len(rows) != n:
+        raise InputError(f"X has {n:,} rows and y {len(rows):,}; give one label for each row.")
+    return rows
+
+
+def targets(rows: Sequence[Any], check: Callable[[Any], str]) -> list[Any]:
+    """Return the values of y, each of which `check` says what is wrong with, "" where nothing is."""
+    for number, value in enumerate(rows):
+        wrong = "is missing" if is_missing(value) else check(value)
+        if wrong:
+            raise InputError(
+                f"Row {number:,} of y {wrong} ({short(value)}); correct it, or leave the row out."
+            )
+    return list(rows)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell of a table is empty: None, NaN, or pandas' NA."""
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and math.isnan(value))
+    )
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed of a run: a whole number as it is, one drawn from a generator, 0 for None."""
+    if random_state is None:
+        return 0
+    if hasattr(random_state, "randint"):
+        return int(random_state.randint(2**31 - 1))
+    if hasattr(random_state, "integers"):
+        return int(random_state.integers(2**31 - 1))
+    return random_state if isinstance(random_state, int) else int(random_state)

@@ -1,0 +1,51 @@
+"""`load`: whatever a folder holds, as the object that is to be asked."""
+
+from pathlib import Path
+from typing import Any
+
+from minibert.errors import InputError
+from minibert.estimators.base import Estimator
+from minibert.estimators.texts import TextClassifier, TextRegressor
+from minibert.estimators.words import QuestionAnswerer, TokenTagger
+from minibert.finetuning.models import is_finetuned
+from minibert.inference import Bert
+from minibert.tasks import registry
+from minibert.tasks.stored import TASK_FILE, TaskFile
+
+BY_KIND: dict[str, type[Estimator]] = {
+    "classify": TextClassifier,
+    "regress": TextRegressor,
+    "tag": TokenTagger,
+    "span": QuestionAnswerer,
+}
+
+
+def load(folder: str | Path, engine: str = "auto", threads: int | None = None, dtype: str = "float32") -> Any:
+    """Load whatever a run has left in its folder.
+
+    Parameters
+    ----------
+    folder : of a run of minibert, or of a BERT in Hugging Face's or Google's format.
+    engine, threads, dtype : of the engine; see `Bert.from_pretrained`.
+
+    Returns
+    -------
+    A `Bert`; of what was fine-tuned here the estimator that answers it, fitted.
+
+    Raises
+    ------
+    InputError
+        When the folder holds no whole model, or one that no estimator asks; the message names the command
+        that does.
+    """
+    folder = Path(folder)
+    if not is_finetuned(folder):
+        return Bert.from_pretrained(folder, engine, dtype, threads)
+    if not (folder / TASK_FILE).exists():
+        raise InputError(
+            f"{folder} holds a run on its way, or LSTMs on a frozen BERT, which minibert predict asks."
+        )
+    task = registry.create((stored := TaskFile.load(folder)).task, stored.columns)
+    if task.kind not in BY_KIND:
+        raise InputError(f"{folder} was fine-tuned for {task.name}; ask it with minibert {task.command}.")
+    return BY_KIND[task.kind].load(folder, engine, threads, dtype)

@@ -1,0 +1,167 @@
+"""`TextClassifier` and `TextRegressor`: a class, or a number, for a text or a pair of texts."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minibert.data.glue import TextExample
+from minibert.errors import InputError
+from minibert.estimators.base import Estimator, documented
+from minibert.estimators.inputs import target_rows, targets, text_pairs
+
+
+@dataclass(eq=False, repr=False)
+class _OfTexts(Estimator):
+    """What the two have in common: how texts and pairs of them are read."""
+
+    text: str = "text"
+    second: str | None = None
+    label: str = "label"
+
+    def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
+        pairs = text_pairs(X, self.text, self.second)
+        self._require_as_learnt(pairs[0][1] is not None)
+        wanted = self._targets(X, y, len(pairs)) if labelled else [None] * len(pairs)
+        return [
+            TextExample(str(number), first, other, None if label is None else self._name(label))
+            for number, ((first, other), label) in enumerate(zip(pairs, wanted, strict=True))
+        ]
+
+    def _require_as_learnt(self, are_pairs: bool) -> None:
+        """Raise InputError when pairs are given to what has learnt single texts, or the other way round."""
+        learnt = getattr(self, "_pairs", are_pairs)
+        if learnt != are_pairs and self.__sklearn_is_fitted__():
+            wanted = "pairs of texts" if learnt else "single texts"
+            raise InputError(f"This {type(self).__name__} has learnt from {wanted}; give it such.")
+
+    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
+        return targets(target_rows(X, y, self.label, n), self._wrong)
+
+    def _row(self, example: TextExample) -> dict[str, Any]:
+        second = {} if example.second is None else {"second": example.second}
+        return {"text": example.first, **second, "label": example.label}
+
+    def _learn_names(self, examples: Sequence[TextExample], y: Sequence[Any]) -> None:
+        self._pairs = examples[0].second is not None
+
+    def _wrong(self, value: Any) -> str:
+        """Return what is wrong with a value of y; "" if nothing is."""
+        return ""
+
+    def _name(self, value: Any) -> str | float:
+        """Return a value of y as an example has it."""
+        return str(value)
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class TextClassifier(_OfTexts):
+    """A class for a text or a pair of texts.
+
+    Parameters
+    ----------
+    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
+    text, second, label : columns of tables; `second` None for single texts.
+
+    Attributes
+    ----------
+    classes_ : (K,) the classes in the order of the columns of `predict_proba`.
+    report_ : figures of the best epoch, as `report.json` of a run has them.
+
+    Examples
+    --------
+    >>> classifier = TextClassifier("runs/books", epochs=2)
+    >>> classifier
+    TextClassifier('runs/books', epochs=2)
+    >>> classifier.fit(["a fine film", "a dull one"], ["good", "bad"])  # doctest: +SKIP
+    """
+
+    KIND: ClassVar[str] = "classifier"
+    TASK: ClassVar[str] = "classify"
+
+    def _wrong(self, value: Any) -> str:
+        if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):
+            return "is continuous and so no class; a TextRegressor learns numbers"
+        if isinstance(value, list | tuple | dict | set):
+            return "is no single label"
+        return "" if str(value).strip() else "is empty"
+
+    def _learn_names(self, examples: Sequence[TextExample], y: Sequence[Any]) -> None:
+        super()._learn_names(examples, y)
+        given: dict[str, Any] = {}
+        for value in y:
+            if type(before := given.setdefault(str(value), value)) is not type(value):
+                raise InputError(f"y has both {before!r} and {value!r}; give labels of one type.")
+        if len({isinstance(value, str) for value in given.values()}) == 2:
+            raise InputError("y has both strings and other labels; give labels of one type.")
+        self.classes_ = np.unique(np.array(list(given.values())))
+
+    def _require_known(self, dev: Sequence[TextExample]) -> None:
+        known = {str(value) for value in self.classes_.tolist()}
+        for number, example in enumerate(dev):
+            if example.label not in known:
+                raise InputError(
+                    f"Row {number:,} of dev has the label {example.label!r}, which no row to learn from has; "
+                    "correct it, or add rows of it."
+                )
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the likeliest class of each text, (n,) of the type of `classes_`."""
+        chosen = self.predict_proba(X).argmax(1)
+        return self.classes_[chosen]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class, (n,K) float64 in the order of `classes_`."""
+        _, found = self._predictions(X)
+        names = [str(value) for value in self.classes_.tolist()]
+        return np.array([[one["probabilities"][name] for name in names] for one in found])
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the accuracy."""
+        return float(self.evaluate(X, y)["scores"]["accuracy"])
+
+    def _names(self) -> dict[str, Any]:
+        return {"classes": self.classes_.tolist()}
+
+    def _learn_stored(self, stored: dict[str, Any]) -> None:
+        names = stored.get("classes")
+        if names is None or sorted(map(str, names)) != sorted(self._model.labels):
+            names = list(self._model.labels)
+        self.classes_ = np.array(names)
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class TextRegressor(_OfTexts):
+    """A number for a text or a pair of texts.
+
+    Parameters
+    ----------
+    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
+    text, second, label : columns of tables; `second` None for single texts.
+    """
+
+    KIND: ClassVar[str] = "regressor"
+    TASK: ClassVar[str] = "regress"
+
+    def _wrong(self, value: Any) -> str:
+        try:
+            return "" if math.isfinite(float(value)) else "is no finite number"
+        except (TypeError, ValueError):
+            return "is no number"
+
+    def _name(self, value: Any) -> float:
+        return float(value)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the number of each text, (n,) float64."""
+        return np.array([one["value"] for one in self._predictions(X)[1]], np.float64)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return R², the share of the variance of y that is explained: 1 at best, 0 for its mean."""
+        wanted = np.array([example.label for example in self._examples(X, y, labelled=True)], np.float64)
+        rest = np.square(wanted - self.predict(X)).sum()
+        return float(1 - rest / np.square(wanted - wanted.mean()).sum())

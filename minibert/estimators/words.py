@@ -1,0 +1,116 @@
+"""`TokenTagger` and `QuestionAnswerer`: tags for words, and answers in a paragraph."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minibert.data.ner import TaggedSentence
+from minibert.data.squad import Question
+from minibert.data.tables import answers_in
+from minibert.errors import InputError
+from minibert.estimators.base import Estimator, documented
+from minibert.estimators.inputs import is_missing, target_rows, text_pairs, word_rows
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class TokenTagger(Estimator):
+    """A tag for every word: names of persons and places, parts of speech.
+
+    Rows of X are lists of words, rows of y lists of as many tags.
+
+    Parameters
+    ----------
+    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
+    words, tags : columns of tables.
+    """
+
+    words: str = "words"
+    tags: str = "tags"
+
+    TASK: ClassVar[str] = "tag"
+
+    def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TaggedSentence]:
+        rows = word_rows(X, self.words)
+        if not labelled:
+            return [TaggedSentence(tuple(words), None, number) for number, words in enumerate(rows)]
+        wanted = self._targets(X, y, len(rows))
+        found = []
+        for number, (words, tags) in enumerate(zip(rows, wanted, strict=True)):
+            if (
+                isinstance(tags, str)
+                or not isinstance(tags, Sequence | np.ndarray)
+                or any(map(is_missing, tags))
+            ):
+                raise InputError(f"Row {number:,} of y is {tags!r}; give a list of tags, one for each word.")
+            if len(tags) != len(words):
+                raise InputError(
+                    f"Row {number:,} has {len(words)} words and {len(tags)} tags; give every word one."
+                )
+            found.append(TaggedSentence(tuple(words), tuple(map(str, tags)), number))
+        return found
+
+    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
+        return target_rows(X, y, self.tags, n)
+
+    def _row(self, example: TaggedSentence) -> dict[str, Any]:
+        return {"words": list(example.words), "tags": list(example.tags or ())}
+
+    def predict(self, X: Any) -> list[list[str]]:
+        """Return the tags of each row, one for each of its words."""
+        return [list(tags) for tags in self._predictions(X)[1]]
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class QuestionAnswerer(Estimator):
+    """The answer to a question, as it stands in a paragraph.
+
+    Rows of X are pairs of a question and a paragraph, of any length. Rows of y are the answers: a string, ""
+    or None where the paragraph has none, a list of several right ones, or an object with "text" and
+    "answer_start" as in SQuAD.
+
+    Parameters
+    ----------
+    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
+    question, context, answer : columns of tables.
+    span_weight : weight of the losses of start and end.
+    """
+
+    question: str = "question"
+    context: str = "context"
+    answer: str = "answer"
+    span_weight: float = 0.5
+
+    TASK: ClassVar[str] = "qa"
+
+    def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Question]:
+        rows = text_pairs(X, self.question, self.context)
+        found = []
+        wanted = self._targets(X, y, len(rows)) if labelled else [None] * len(rows)
+        for number, ((asked, paragraph), cell) in enumerate(zip(rows, wanted, strict=True)):
+            if paragraph is None:
+                raise InputError(
+                    f"Row {number:,} of X is one text; give pairs of a question and a paragraph."
+                )
+            if isinstance(cell, Mapping):
+                cell = {name: list(values) for name, values in cell.items()}
+            cell = None if is_missing(cell) else cell
+            answers = answers_in(cell, None, paragraph, f"Row {number:,} of y", "answer") if labelled else []
+            impossible = not answers if labelled else None
+            found.append(Question(str(number), asked, paragraph, tuple(answers), impossible))
+        return found
+
+    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
+        return target_rows(X, y, self.answer, n)
+
+    def _row(self, example: Question) -> dict[str, Any]:
+        starts = [one.start for one in example.answers]
+        answer = {"text": [one.text for one in example.answers], "answer_start": starts} if starts else None
+        return {"question": example.question, "context": example.context, "answer": answer}
+
+    def predict(self, X: Any) -> list[str]:
+        """Return the answer to each question, "" where the model finds none."""
+        return [one["text"] for one in self._predictions(X)[1]]

@@ -1,0 +1,230 @@
+"""Train from Python in one call, and hold what came of it: `pretrain`, `finetune`, `load`, `Run`."""
+
+import base64
+import html
+import io
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from minibert import engines
+from minibert.calls import called_with
+from minibert.errors import InputError
+from minibert.estimators.loading import load as load
+from minibert.finetuning import run as finetuning
+from minibert.finetuning.models import is_finetuned
+from minibert.finetuning.options import FinetuneOptions
+from minibert.json_files import read_json
+from minibert.ops import Ops
+from minibert.options import RunOptions, option
+from minibert.pretraining import run as pretraining
+from minibert.pretraining.options import PretrainOptions
+from minibert.tokenizer import Tokenizer
+from minibert.training.runlog import OnLog, read_metrics
+
+RUNS = Path("runs")  # where run folders go that were given no name
+Options = TypeVar("Options", bound=RunOptions)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, what it reports, and the model that it has left.
+
+    In a notebook it shows itself as its loss curve and its figures.
+    """
+
+    folder: Path
+    report: dict[str, Any]  # what `report.json` holds
+
+    @classmethod
+    def in_folder(cls, folder: str | Path) -> "Run":
+        """Return the finished run in a folder; raise InputError where there is none."""
+        folder = Path(folder)
+        return cls(folder, read_json(folder / "report.json", advice="name the folder of a finished run"))
+
+    @cached_property
+    def model(self) -> Any:
+        """What `minibert.load` makes of the folder: a `Bert`, or what answers its task."""
+        return load(self.folder)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Its vocabulary."""
+        return Tokenizer.from_pretrained(self.folder)
+
+    def metrics(self) -> list[dict[str, float]]:
+        """Return what was recorded of its steps, a dictionary for each line of `metrics.jsonl`."""
+        return read_metrics(self.folder)
+
+    def __str__(self) -> str:
+        text = finetuning.report_text if is_finetuned(self.folder) else pretraining.report_text
+        return text(self.report)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.report['steps']:,} steps, {self._result()})"
+
+    def _result(self) -> str:
+        if "held_out" in self.report:
+            return f"held-out loss {self.report['held_out']['loss']:.3f}"
+        scores: Mapping[str, float] = self.report["scores"]
+        name, value = next(iter(scores.items()))
+        return f"{name} {value:.3f} on dev"
+
+    def _repr_html_(self) -> str:
+        picture = ""
+        with suppress(ImportError, InputError):
+            data = base64.b64encode(self._picture()).decode("ascii")
+            picture = (
+                f'<img alt="loss over steps" style="max-width: 48rem" src="data:image/png;base64,{data}">'
+            )
+        return f"{picture}<pre>{html.escape(str(self))}</pre>"
+
+    def _picture(self) -> bytes:
+        """Draw the curve as a PNG."""
+        from matplotlib.figure import Figure
+
+        from minibert import viz
+
+        figure, file = Figure(figsize=(8, 4.8), dpi=100, layout="constrained"), io.BytesIO()
+        viz.draw_run(self.folder, figure)
+        figure.savefig(file, format="png")
+        return file.getvalue()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """What is of a call alone, beside the options of its run."""
+
+    out: str | Path | None = option(None, "the run folder", default="a new one in `runs`")
+    resume: bool = option(False, "go on with the run in that folder, exactly where it stopped")
+    show: bool = option(True, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
+    ops: Ops | None = option(None, "an engine object of your own, in place of `engine`", default="none")
+    on_log: OnLog | None = option(
+        None,
+        'called with the number of a step and what is recorded of it, such as {"train/loss": 2.5}',
+        default="nothing is called",
+    )
+    device: str | None = option(
+        None, "kind of device for the engine jax: cpu, gpu or tpu", default="the best that JAX finds"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainCall(_Call, PretrainOptions):
+    """Arguments of `pretrain`."""
+
+    trace: bool = option(False, "print where the time of the steps went, and write it to `trace.json`")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneCall(_Call, FinetuneOptions):
+    """Arguments of `finetune`."""
+
+
+def _options(call: Any, kind: type[Options], stored: Path) -> Options:
+    """Return the options of the run that a call asks for, for one that goes on those in its folder."""
+    given = {field.name: getattr(call, field.name) for field in fields(kind)}
+    if not call.resume:
+        return kind(**given)
+    changed = {name: value for name, value in given.items() if value != getattr(kind, name, None)}
+    return kind.resumed(stored, **changed)
+
+
+@called_with(PretrainCall)
+def pretrain(call: PretrainCall) -> Run:
+    """Pre-train a BERT on text, as the command `minibert pretrain` does, and return the run.
+
+    Ctrl-C, also a notebook's button to interrupt, saves the run; the same call with `resume=True` goes on.
+
+    Returns
+    -------
+    Run
+        With the model as `.model`, its vocabulary as `.tokenizer`, figures as `.report`; the files are in
+        `.folder`.
+
+    Raises
+    ------
+    InputError
+        When an argument, the text, the vocabulary or the folder can't be used.
+    RunError
+        When the loss is not a number, or the disk is full.
+
+    Examples
+    --------
+    >>> run = pretrain("books/", minutes=8)  # doctest: +SKIP
+    >>> run.model.encode("Call me Ishmael.")  # doctest: +SKIP
+    Encoded(3 × (6, 128), pooled (1, 128))
+    """
+    engines.force_device(call.device)
+    text = [*call.paths, *filter(None, [call.shards])]
+    folder = run_folder(call.out, call.resume, text)
+    options = _options(call, PretrainOptions, folder / "training.json")
+    report = pretraining.pretrain(
+        options,
+        folder,
+        resume=call.resume,
+        show=call.show,
+        trace=call.trace,
+        ops=call.ops,
+        on_log=call.on_log,
+    )
+    return Run(folder, report)
+
+
+@called_with(FinetuneCall)
+def finetune(call: FinetuneCall) -> Run:
+    """Fine-tune a model for a task from its files, as the command `minibert finetune` does.
+
+    For data in memory there are `TextClassifier` and its sisters.
+
+    Returns
+    -------
+    Run
+        With what answers the task as `.model`, figures as `.report`; the files are in `.folder`.
+
+    Raises
+    ------
+    InputError
+        When an argument, the data, the model or the folder can't be used.
+    RunError
+        When the loss is not a number, or the disk is full.
+    """
+    engines.force_device(call.device)
+    folder = run_folder(call.out, call.resume, [call.task])
+    options = _options(call, FinetuneOptions, folder / "finetune.json")
+    report = finetuning.finetune(
+        options, folder, resume=call.resume, show=call.show, ops=call.ops, on_log=call.on_log
+    )
+    return Run(folder, report)
+
+
+def run_folder(out: str | Path | None, resume: bool, sources: list[str]) -> Path:
+    """Return the folder that was named; otherwise a free one in `runs/`, or the latest one there.
+
+    Parameters
+    ----------
+    out : as it was named, or None.
+    resume : whether a run goes on.
+    sources : what is learnt from; a free folder is named by the first.
+    """
+    if out is not None:
+        return Path(out)
+    if not resume:
+        names = (_name(sources) + (f"-{number}" if number > 1 else "") for number in count(1))
+        return next(RUNS / name for name in names if not (RUNS / name).exists())
+    started = sorted(RUNS.glob("*/training.json"), key=lambda path: path.stat().st_mtime)
+    if not started:
+        raise InputError("There is no run in runs/ to go on with; name its folder with $out.", out="runs/...")
+    return started[-1].parent
+
+
+def _name(sources: list[str]) -> str:
+    """Name a text by the first file or folder of it without suffixes; a glob is its folder."""
+    parts = Path(os.path.abspath(sources[0])).parts[1:] if sources else ()  # "." has a name, too
+    names = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
+    return next(filter(None, reversed(names)), "books")
