@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from minibert import engines
 from minibert.calls import called_with
-from minibert.errors import InputError
+from minibert.errors import InputError, MissingFile
 from minibert.estimators.loading import load as load
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.models import is_finetuned
@@ -45,7 +45,10 @@ class Run:
     def in_folder(cls, folder: str | Path) -> "Run":
         """Return the finished run in a folder; raise InputError where there is none."""
         folder = Path(folder)
-        return cls(folder, read_json(folder / "report.json", advice="name the folder of a finished run"))
+        try:
+            return cls(folder, read_json(folder / "report.json", advice="let --resume write it again"))
+        except MissingFile as error:
+            raise InputError(f"{folder} holds no finished run (report.json is missing); name one.") from error
 
     @cached_property
     def model(self) -> Any:

@@ -112,7 +112,8 @@ finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
                         | model/* inference hub/* engines/__init__ data/*     |
                         | tokenizer/* options ops/*                           | numpy
 estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
-                        | reports/* data/* training/runlog engines/__init__   | numpy
+                        | reports/* data/* training/runlog engines/__init__   |
+                        | model/params tokenizer/*                            | numpy
 runs                    | calls options estimators/loading pretraining/*      |
                         | finetuning/* tokenizer/* training/runlog viz ops/*  |
                         | engines/__init__                                    | matplotlib

@@ -7,12 +7,102 @@ import re
 import numpy as np
 import pytest
 from paths import ROOT
-from small_corpus import lines_of_small_talk
-from small_tasks import reviews, write_model, write_sst2
+from small_corpus import write_corpus
+from small_tasks import reviews, small_options, write_model, write_sst2
 
 import minibert
 from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.run import finetune
 from minibert.ops import Ops
 from minibert.pretraining.options import PretrainOptions
 from minibert.runs import FinetuneCall, PretrainCall, Run
+
+SMALL = dict(vocab_size=120, seq_length="16", batch_size=8, max_positions=16, engine="numpy", show=False)
+
+
+def first_code():
+    """The README's first code in Python."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.S)[0]
+
+
+def test_the_first_code_of_the_readme_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "books").mkdir()
+    write_corpus(tmp_path / "books" / "animals.txt")
+    finetune(
+        small_options(write_model(tmp_path / "m"), write_sst2(tmp_path / "d"), epochs=1),
+        "runs/sst2",
+        show=False,
+    )
+    code = first_code()
+    assert "minutes=8" in code and len(code.splitlines()) <= 12
+    texts, labels = zip(*reviews(64, 1), strict=True)
+    names = {"texts": texts, "labels": labels}
+    exec(code.replace("minutes=8", "steps=20"), names)
+    run = names["run"]
+    assert isinstance(run, Run) and run.report["steps"] == 20 and str(run.folder) == "runs/books"
+    assert repr(run.model) == repr(names["model"]) and len(run.tokenizer) == run.report["vocab_size"]
+    shown = run._repr_html_()
+    assert "data:image/png;base64," in shown and "Held-out loss on [MASK] positions" in shown
+    assert "Engine" in capsys.readouterr().err  # it told how it went
+
+
+def test_a_run_goes_on_in_its_folder_and_is_found_there(tmp_path):
+    corpus, logged = str(write_corpus(tmp_path / "animals.txt")), []
+    more = SMALL | {"out": tmp_path / "run", "seed": 3}
+    minibert.pretrain(corpus, steps=4, **more)
+    run = minibert.pretrain(corpus, steps=6, resume=True, on_log=lambda *line: logged.append(line), **more)
+    assert run.report["steps"] == 6 and [step for step, values in logged if "train/loss" in values] == [5, 6]
+    assert {name.split("/")[0] for _, values in logged for name in values} == {"train", "eval", "speed"}
+    assert [line["step"] for line in run.metrics() if "mlm_loss" in line] == [1, 2, 3, 4, 5, 6]
+    again = Run.in_folder(tmp_path / "run")
+    assert repr(again) == repr(run) and str(again) == str(run)
+    with pytest.raises(InputError, match=r"cannot go on with .*seed"):
+        minibert.pretrain(corpus, steps=6, resume=True, **more | {"seed": 4})
+    with pytest.raises(InputError, match=r"holds no finished run .report.json is missing.; name one"):
+        Run.in_folder(tmp_path)
+
+
+def test_an_engine_of_ones_own_computes(tmp_path):
+    counted = []
+
+    class Mine(Ops):
+        def layer_norm(self, *given, **named):
+            counted.append(1)
+            return super().layer_norm(*given, **named)
+
+    corpus = str(write_corpus(tmp_path / "animals.txt"))
+    mine = minibert.pretrain(corpus, steps=2, ops=Mine(), out=tmp_path / "mine", **SMALL)
+    assert len(counted) > 10
+    theirs = minibert.pretrain(corpus, steps=2, out=tmp_path / "theirs", **SMALL)
+    assert np.array_equal(mine.model.params.flat, theirs.model.params.flat)
+
+
+def test_fine_tuning_from_python_is_that_of_the_command(tmp_path):
+    model, data = write_model(tmp_path / "m"), write_sst2(tmp_path / "d")
+    run = minibert.finetune(
+        "sst2", str(data), str(model), out=tmp_path / "run", epochs=1, engine="numpy", show=False
+    )
+    assert (
+        isinstance(run.model, minibert.TextClassifier) and "accuracy" in repr(run) and "on dev" in repr(run)
+    )
+    assert "Accuracy" in str(run) or "accuracy" in str(run)
+    assert run.model.predict(["a charming film"]).tolist()[0] in ("0", "1")
+
+
+@pytest.mark.parametrize(
+    "function, call, options",
+    [(minibert.pretrain, PretrainCall, PretrainOptions), (minibert.finetune, FinetuneCall, FinetuneOptions)],
+)
+def test_every_option_is_an_argument_that_the_docstring_describes(function, call, options):
+    signature = inspect.signature(function)
+    for field in dataclasses.fields(options):
+        parameter = signature.parameters[field.name]
+        assert parameter.annotation is not inspect.Parameter.empty
+        described = re.search(rf"^{field.name} : .+\n    (.+)", function.__doc__, flags=re.M)
+        assert described and len(described[1]) > 10, field.name
+        assert "--" not in described[1]
+    assert issubclass(call, options) and "Returns\n-------" in function.__doc__
+    with pytest.raises(TypeError, match=r"has no argument 'batch_sise'; did you mean batch_size\?"):
+        function(batch_sise=3)

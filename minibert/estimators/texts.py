@@ -3,14 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from minibert import engines
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.estimators.base import Estimator, documented
 from minibert.estimators.inputs import target_rows, targets, text_pairs
+from minibert.finetuning.models import Finetuned
+from minibert.model.params import Head, Parameters
+from minibert.tasks import registry
+from minibert.tokenizer import Tokenizer
 
 
 @dataclass(eq=False, repr=False)
@@ -81,6 +87,51 @@ class TextClassifier(_OfTexts):
 
     KIND: ClassVar[str] = "classifier"
     TASK: ClassVar[str] = "classify"
+
+    @classmethod
+    def of(
+        cls,
+        params: Parameters,
+        tokenizer: Tokenizer,
+        classes: Sequence[Any],
+        max_length: int = 128,
+        pairs: bool = False,
+        ops: Any = None,
+    ) -> "TextClassifier":
+        """Return a fitted classifier of parameters that were trained elsewhere, in a loop of one's own.
+
+        Parameters
+        ----------
+        params, tokenizer : a BERT with a head of kind "classify", and its vocabulary.
+        classes : (K,) in the order of the head's outputs.
+        max_length : longest sequence, [CLS] and [SEP] included.
+        pairs : whether it was trained on pairs of texts.
+        ops : the engine; the fastest there is when left out.
+
+        Raises
+        ------
+        InputError
+            When the head is another one, or has not an output for each class.
+        """
+        if params.head != Head("classify", len(classes)):
+            raise InputError(
+                f"params have a head {params.head.kind!r} of {params.head.outputs} outputs, not one for each "
+                f"of {len(classes)} classes; give those of a classifier."
+            )
+        self = cls("")
+        self.classes_, self._pairs = np.array(classes), pairs
+        task = registry.create("classify", {"second": "second"} if pairs else {})
+        self._fitted = Finetuned(
+            Path(),
+            task,
+            tuple(map(str, self.classes_.tolist())),
+            {},
+            max_length,
+            tokenizer,
+            params,
+            engines.create() if ops is None else ops,
+        )
+        return self
 
     def _wrong(self, value: Any) -> str:
         if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):

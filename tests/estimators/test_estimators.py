@@ -271,6 +271,17 @@ def test_a_label_of_dev_alone_is_refused_with_its_row(model):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=["a"])
 
 
+def test_a_classifier_of_a_loop_of_ones_own_is_saved_for_the_commands(fitted, tmp_path):
+    params, tokenizer = fitted._model.params, fitted._model.tokenizer
+    mine = minibert.TextClassifier.of(params, tokenizer, ["0", "1"], max_length=24)
+    mine.save(tmp_path)
+    said = classify(tmp_path, OTHERS, engine="numpy")
+    chances = [list(one["probabilities"].values()) for one in said]
+    assert np.allclose(chances, fitted.predict_proba(OTHERS), atol=1e-5)
+    with pytest.raises(InputError, match="'classify' of 2 outputs, not one for each of 3 classes"):
+        minibert.TextClassifier.of(params, tokenizer, ["a", "b", "c"])
+
+
 def test_what_no_estimator_asks_is_named(model, tmp_path):
     assert isinstance(minibert.load(model), minibert.Bert)
     (tmp_path / "finetune.json").write_text("{}")

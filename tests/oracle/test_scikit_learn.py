@@ -1,0 +1,84 @@
+"""Estimators among those of scikit-learn: its own checks, searches and pipelines, and tables of pandas."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import check_array
+from sklearn.utils.estimator_checks import check_estimator
+from small_tasks import WORDS, reviews, write_model
+
+import minibert
+
+TEXTS, LABELS = zip(*reviews(60, 1), strict=True)
+# Its checks that fail, and why.
+FAILING = {
+    "check_estimators_unfitted": "NotFittedError is scikit-learn's own, which is not imported",
+    "check_n_features_in": "texts have no features to be counted",
+    "check_n_features_in_after_fitting": "the same",
+    "check_classifiers_train": "it asks for 83% right, which a model of two steps has not learnt",
+    "check_supervised_y_2d": "a column of labels inside a matrix is refused, where theirs warn and go on",
+}
+
+
+class OfNumbers(minibert.TextClassifier):
+    """The same for rows of numbers, which the checks give: each number is a word."""
+
+    def _examples(self, X, y=None, labelled=False):
+        rows = check_array(X)
+        texts = [" ".join(WORDS[int(abs(7 * number)) % len(WORDS)] for number in row) for row in rows]
+        return super()._examples(texts, y, labelled)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.string = True, False, False
+        return tags
+
+
+@pytest.fixture(scope="module")
+def fast(tmp_path_factory):
+    return dict(
+        model=write_model(tmp_path_factory.mktemp("model")),
+        engine="numpy",
+        threads=1,
+        batch_size=16,
+        max_steps=1,
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_checks_of_scikit_learn_pass_but_for_those_that_are_listed(fast):
+    estimator = OfNumbers(**fast)
+    found = check_estimator(estimator, expected_failed_checks=FAILING, on_fail="raise", on_skip=None)
+    status = {one["check_name"]: one["status"] for one in found}
+    assert len(found) > 40
+    assert {name for name, how in status.items() if how == "xfail"} == set(FAILING)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_searches_and_pipelines_take_estimators(fast):
+    search = GridSearchCV(minibert.TextClassifier(**fast), {"learning_rates": [1e-5, 5e-3]}, cv=2)
+    search.fit(TEXTS, LABELS)
+    assert search.best_params_["learning_rates"] in (1e-5, 5e-3)
+    assert search.predict(TEXTS[:3]).shape == (3,)
+    lower = make_pipeline(
+        FunctionTransformer(lambda X: [x.lower() for x in X]), minibert.TextClassifier(**fast)
+    )
+    assert lower.fit(TEXTS, LABELS).predict_proba(TEXTS[:3]).shape == (3, 2)
+    scores = cross_val_score(minibert.TextRegressor(**fast), TEXTS, np.array(LABELS, float), cv=2)
+    assert scores.shape == (2,)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tables_of_pandas_are_read_as_lists_are(fast):
+    plain = minibert.TextClassifier(**fast).fit(TEXTS, LABELS).predict_proba(TEXTS)
+    table = pd.DataFrame({"review": TEXTS, "stars": pd.Categorical(LABELS)})
+    by_name = minibert.TextClassifier(**fast, text="review").fit(table, "stars")
+    assert (by_name.predict_proba(table) == plain).all()
+    columns = minibert.TextClassifier(**fast).fit(table["review"], table["stars"])
+    assert (columns.predict_proba(table[["review"]]) == plain).all()
+    table.loc[3, "review"] = pd.NA
+    with pytest.raises(minibert.InputError, match="Row 3 of X is missing .(nan|<NA>).; leave the row out"):
+        by_name.fit(table, "stars")
