@@ -145,7 +145,7 @@ def test_commands_are_found():
     assert {"pretrain", "fill-mask", "finetune"} <= {words[0] for words in commands(text)}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])
+@pytest.mark.parametrize("page", ["docs/getting-started.md"])
 def test_python_samples_run(page, model):
     fenced = FENCE.findall((ROOT / page).read_text("utf-8"))
     samples = [text for language, text in fenced if language == "python"]
