@@ -43,6 +43,13 @@ def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Pat
         )
 
 
+# x (n,H) -> (n,H)
+def unit_rows(x: np.ndarray) -> np.ndarray:
+    """Divide each row by its length, or by 1e-12 where that is more."""
+    lengths = np.sqrt(np.sum(x * x, axis=-1, keepdims=True, dtype=np.float64))
+    return (x / np.maximum(lengths, 1e-12)).astype(x.dtype)
+
+
 @dataclass(frozen=True)
 class Encoded:
     """What a BERT makes of S sequences of T tokens in all, end to end as in a `Batch`."""
@@ -61,6 +68,39 @@ class Encoded:
             heads = len(self.attentions[0][0])
             parts.append(f"attentions of {len(self.attentions)} layers with {heads} heads")
         return f"Encoded({', '.join(parts)})"
+
+    # -> (S,H)
+    def vectors(self, pool: str = "mean", normalize: bool = False) -> np.ndarray:
+        """Return one vector for each sequence, made of the last of `hidden_states`.
+
+        Parameters
+        ----------
+        pool : "cls", the first token; "mean" or "max" over all tokens, [CLS] and [SEP] included; "pooled",
+            the pooler's output.
+        normalize : make each of length 1, so that a product of two is their cosine.
+
+        Raises
+        ------
+        InputError
+            When there is no such pool, or no trained pooler to read.
+        """
+        last, begins = self.hidden_states[-1], self.cu_seqlens[:-1]
+        if pool == "cls":
+            vectors = last[begins]
+        elif pool == "mean":
+            total = np.add.reduceat(last, begins, axis=0, dtype=np.float64)
+            vectors = (total / np.diff(self.cu_seqlens)[:, None]).astype(last.dtype)
+        elif pool == "max":
+            vectors = np.maximum.reduceat(last, begins, axis=0)
+        elif pool == "pooled" and self.pooled is not None:
+            vectors = self.pooled
+        else:
+            raise InputError(
+                "$pool is not possible; choose cls, mean or max, or pooled of a model that has a "
+                "trained pooler.",
+                pool=pool,
+            )
+        return unit_rows(vectors) if normalize else vectors
 
     def sequence(self, number: int) -> "Encoded":
         """Return one of the sequences by itself; its arrays are views."""

@@ -98,9 +98,10 @@ pretraining/objective   | pretraining/preparation pretraining/evaluation      |
 pretraining/budget      | pretraining/objective pretraining/evaluation        |
                         | pretraining/recipes training/* model/params         |
                         | engines/runtime                                     |
+pretraining/scoring     | inference model/batch tokenizer/*                   | numpy
 pretraining/predict     | pretraining/preparation pretraining/evaluation      |
-                        | pretraining/options inference engines/__init__      |
-                        | data/* tokenizer/*                                  | numpy
+                        | pretraining/options pretraining/scoring inference   |
+                        | engines/__init__ data/* tokenizer/*                 | numpy
 pretraining/run         | pretraining/* training/* viz inference hub/* trace  |
                         | engines/__init__ engines/runtime data/* tokenizer/* |
                         | model/batch model/flops model/params ops/*          | numpy

@@ -6,19 +6,23 @@ class with its probability, or a number. Without TEXT it reads the lines of
 answers each at once. A line that is not a text (or pair) gets an empty answer,
 and a message on the error stream; the exit status is then 1.
 
+With --classes a model of entailment (mnli, snli, rte) chooses among classes of
+your own, which it was never shown: it judges whether a text entails the
+--template with each class in it. Each TEXT is then one by itself.
+
 examples:
   minibert classify --model runs/sst2 "a charming and often affecting journey"
   minibert classify --model runs/rte "Dana Reeve has died." "Dana Reeve lives." --json
   minibert classify --model runs/sst2 --file reviews.txt
+  minibert classify --model runs/snli "The team won the cup." --classes politics,sport
 """
 
 import argparse
-import sys
 from functools import partial
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_json, add_model
-from minibert.cli.shared.texts import add_texts, given_texts
+from minibert.cli.shared.flags import add_engine, add_json, add_model, add_switches
+from minibert.cli.shared.texts import add_texts, answers, given_texts
 from minibert.errors import InputError
 from minibert.terminal import emit, json_text, printable
 
@@ -32,6 +36,11 @@ def add(parser: Any) -> None:
     """Add the flags of the command."""
     add_model(parser, "a fine-tuned model")
     add_texts(parser, "a text, or the two of a pair", " or two with a tab between them")
+    group = parser.add_argument_group("classes of your own")
+    group.add_argument("--classes", metavar="NAMES", help="the classes to choose from, with commas between")
+    text = "the sentence that is judged, {} being the class (default: This text is about {}.)"
+    group.add_argument("--template", metavar="TEXT", help=text)
+    add_switches(group, several="judge each class by itself: several may be right, or none")
     add_engine(parser)
     add_json(parser)
 
@@ -40,29 +49,31 @@ def run(arguments: argparse.Namespace) -> int:
     """Ask, and print."""
     from minibert.finetuning.models import Finetuned
     from minibert.finetuning.run import classify
+    from minibert.finetuning.zero_shot import zero_shot
     from minibert.tasks.cuts import Cuts, warn_of_cuts
 
-    given = len(arguments.texts)
-    if given > 2:
+    given, own = len(arguments.texts), arguments.classes is not None
+    asked = {name: getattr(arguments, name) for name in ("template", "several") if getattr(arguments, name)}
+    if asked and not own:
+        raise InputError(f"${next(iter(asked))} is for --classes; name some.", **asked)
+    if given > 2 and not own:
         raise InputError(f"{given} texts are no pair; give one or two, or many with --file.")
     lines = given_texts(arguments, FILES_INSTEAD)
     pairs = [arguments.texts] if given else (line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, arguments.threads)
     cuts = Cuts(model.max_length)
-    ask = partial(classify, arguments.model, threads=arguments.threads, model=model, cuts=cuts)
-    ask([])  # which complains of a model that has no classes
+    loaded: Any = {"threads": arguments.threads, "model": model, "cuts": cuts}
+    if own:
+        asked["classes"] = arguments.classes.split(",")
+        said = answers(arguments, lines, partial(zero_shot, arguments.model, **asked, **loaded))
+    else:
+        texts = ((*pair, None)[:2] for pair in pairs)
+        said = answers(arguments, texts, partial(classify, arguments.model, **loaded), at_once=1)
     status = 0
-    for number, texts in enumerate(pairs, start=1):
-        predicted = None
-        try:
-            (predicted,) = ask([(*texts, None)[:2]])
-        except InputError as error:
-            if given:
-                raise
-            emit(f"minibert: line {number:,}: {printable(str(error))}", file=sys.stderr)
-            status = 1
+    for number, predicted in enumerate(said):
+        status |= predicted is None
         shown = json_text(predicted, indent=None) if arguments.json else _line(predicted, in_full=bool(given))
-        emit(shown, flush=True)
+        emit("\n" * (given > 0 < number and not arguments.json) + shown, flush=True)
     warn_of_cuts({"": cuts}, model.config.P)
     return status
 
@@ -74,7 +85,12 @@ def _line(predicted: dict[str, Any] | None, in_full: bool) -> str:
     if "value" in predicted:
         return f"{predicted['value']:.3f}"
     chances = predicted["probabilities"]
+    several = predicted.get("labels", ())
+    if not in_full and "labels" in predicted:
+        return "|".join(map(printable, several))
     if not in_full:
         return f"{printable(predicted['label'])}\t{chances[predicted['label']]:.4f}"
     ordered = sorted(chances, key=lambda label: -chances[label])
-    return "\n".join(f"{100 * chances[label]:6.2f}%  {printable(label)}" for label in ordered)
+    return "\n".join(
+        f"{100 * chances[label]:6.2f}%  {printable(label)}{' *' * (label in several)}" for label in ordered
+    )

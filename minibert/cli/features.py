@@ -20,6 +20,7 @@ from typing import Any
 from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_model, add_number, add_switches
 from minibert.cli.shared.parser import renamed
 from minibert.cli.shared.texts import add_texts, given_texts
+from minibert.errors import InputError
 from minibert.terminal import emit, json_text
 
 
@@ -39,8 +40,13 @@ def add(parser: Any) -> None:
         "or all; or embeddings"
     )
     add_flag(parser, "--layers", text, "-1", metavar="LAYERS")
-    text = "what stands for a line: [CLS], the mean of its tokens, the pooler's output, or every token"
-    add_flag(parser, "--pool", text, "mean", choices=("cls", "mean", "pooled", "none"))
+    text = "what stands for a line: [CLS], mean or maximum of its tokens, the pooler's output, or every token"
+    add_flag(parser, "--pool", text, "mean", choices=("cls", "mean", "max", "pooled", "none"))
+    add_switches(
+        parser,
+        normalize="make each vector of length 1: products are then cosines",
+        pair="the first tab in each text stands between the two of a pair",
+    )
     add_number(parser, "--max-length", "longer lines are cut at the end (default: as the model)")
     add_switches(parser, quiet="show no progress")
     add_engine(parser)
@@ -57,14 +63,17 @@ def run(arguments: argparse.Namespace) -> int:
     check_format(out)
     model, tokenizer = load_encoder(arguments.model, arguments.pool, arguments.engine, arguments.threads)
 
-    extractor = Extractor(model, tokenizer, arguments.layers, arguments.pool, arguments.max_length)
+    extractor = Extractor(
+        model, tokenizer, arguments.layers, arguments.pool, arguments.max_length, arguments.normalize
+    )
     files = [] if arguments.texts else list(map(Path, arguments.file or ()))
     size = sum(file.stat().st_size for file in files) if files and all(map(Path.is_file, files)) else None
     with (
         limited_threads(arguments.threads, model.ops),
         Progress(size, "bytes" if size else "lines", not arguments.quiet) as progress,
     ):
-        written = write_features(extractor, _watched(arguments, progress, size is not None), out)
+        texts = _watched(arguments, progress, size is not None)
+        written = write_features(extractor, _pairs(texts) if arguments.pair else texts, out)
     facts = {**written, "out": str(out)}
     if arguments.json:
         emit(json_text(facts))
@@ -72,6 +81,15 @@ def run(arguments: argparse.Namespace) -> int:
         sizes = "{texts:,} lines, {tokens:,} tokens, {width:,} numbers in a vector: {out}"
         emit(sizes.format_map(facts))
     return 0
+
+
+def _pairs(texts: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Yield the two halves of each text."""
+    for number, text in enumerate(texts, 1):
+        first, tab, second = text.partition("\t")
+        if not tab:
+            raise InputError(f"Text {number:,} has no tab; --pair needs one between two texts.")
+        yield first, second
 
 
 def _watched(arguments: argparse.Namespace, progress: Any, by_bytes: bool) -> Iterator[str]:

@@ -1,19 +1,28 @@
 """Let a trained BERT guess the words at [MASK].
 
 Prints the likeliest pieces at every [MASK] in a text, with their probabilities.
-Without TEXT every line of the standard input, or of --file, is a text.
+Without TEXT every line of --file, or of the standard input, is a text; a line
+that can't be answered gets an empty answer and a message on the error stream,
+and the exit status is then 1.
+
+With --targets only these words are asked about. A word of k pieces, of
+--targets or with --pieces, takes the place of k [MASK]s: its probability is the
+product of those of its pieces, filled in from left to right.
 
 examples:
   minibert fill-mask --model runs/books "it came to [MASK]."
   minibert fill-mask --model ~/models/bert-base-uncased "Paris is the [MASK] of [MASK]." --top 3
+  minibert fill-mask --model runs/books "the [MASK] swam." --targets whale,ship,leviathan
+  minibert fill-mask --model runs/books --file gaps.txt --pieces 3 --json
 """
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from minibert.cli.shared.flags import add_engine, add_flag, add_model
-from minibert.cli.shared.texts import add_texts, given_texts
+from minibert.cli.shared.texts import add_texts, answers, given_texts
 from minibert.terminal import emit, json_text, printable
 
 
@@ -22,6 +31,11 @@ def add(parser: Any) -> None:
     add_model(parser, "a run folder, or a Hugging Face BERT")
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top", "guesses for each [MASK]", 5)
+    text = "ask about these words only, with commas between"
+    parser.add_argument(
+        "--targets", metavar="WORDS", type=lambda words: words.split(","), default=[], help=text
+    )
+    add_flag(parser, "--pieces", "most pieces of a guess", 1)
     add_engine(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON array for each text instead")
 
@@ -30,26 +44,32 @@ def run(arguments: argparse.Namespace) -> int:
     """Guess, and print."""
     from minibert.engines import limited_threads
     from minibert.inference import Bert
-    from minibert.pretraining.predict import fill_masks
+    from minibert.pretraining.predict import fill_texts
     from minibert.tokenizer import Tokenizer
 
     texts = given_texts(arguments)
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     tokenizer = Tokenizer.from_pretrained(arguments.model)
+    options = {name: getattr(arguments, name) for name in ("top", "targets", "pieces")}
+    in_full = bool(arguments.targets) or arguments.pieces > 1
+    status = 0
     with limited_threads(arguments.threads, model.ops):
-        for number, text in enumerate(texts):
-            masks = fill_masks(model, tokenizer, text, arguments.top)
+        ask = partial(fill_texts, model, tokenizer, **options)
+        for number, masks in enumerate(answers(arguments, texts, ask)):
+            status |= masks is None
             if arguments.json:
-                emit(json_text([dict(guesses) for guesses in masks], indent=None))
+                shown = None if masks is None else [dict(guesses) for guesses in masks]
+                emit(json_text(shown, indent=None), flush=True)
             else:
-                emit("\n" * (number > 0) + "\n".join(_lines(masks)))
-    return 0
+                emit("\n" * (number > 0) + "\n".join(_lines(masks or [], in_full)), flush=True)
+    return status
 
 
-def _lines(masks: Any) -> Iterator[str]:
+def _lines(masks: Any, in_full: bool) -> Iterator[str]:
     """Yield the guesses, a line each; where there are several [MASK]s, under their numbers."""
     for number, guesses in enumerate(masks, start=1):
         if len(masks) > 1:
             yield f"[MASK] {number}"
-        for piece, probability in guesses:
-            yield f"{100 * probability:6.2f}%  {printable(piece)}"
+        for guess in guesses:
+            shown = f"{100 * guess.probability:6.2f}%  {printable(guess.token)}"
+            yield f"{shown}  (log p {guess.log_probability:.3f})" if in_full else shown

@@ -20,18 +20,19 @@ import numpy as np
 
 from minibert.errors import InputError
 from minibert.files import write_atomically
-from minibert.inference import Bert, check_vocabulary, read_tokenizer
+from minibert.inference import Bert, Encoded, check_vocabulary, read_tokenizer, unit_rows
 from minibert.model.batch import Batch, Sequence
 from minibert.tasks.batches import token_budget_batches
 from minibert.tokenizer import Tokenizer
 
-POOLS = ("cls", "mean", "pooled", "none")
+POOLS = ("cls", "mean", "max", "pooled", "none")
 FORMATS = (".npy", ".jsonl")
 TEXTS_AT_ONCE = 64  # tokenised together
 CHUNK_TOKENS = 1 << 16  # sorted by length together, fewer where their vectors would take more than
 CHUNK_BYTES = 1 << 27
 TOKEN_BUDGET = 4096  # of a batch
 Text = str | bytes
+Texts = Text | tuple[Text, Text]  # a pair is read as one sequence
 
 
 @dataclass
@@ -45,9 +46,10 @@ class Extractor:
         to L the layers, negative ones from the end), in a list or with commas between; "all", the layers 1
         to L; "embeddings", number 0.
     pool : what of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"),
-        the pooler's output ("pooled", of the last layer only, and left to right of the last token), or every
-        token ("none").
+        their largest numbers ("max"), the pooler's output ("pooled", of the last layer only, and left to
+        right of the last token), or every token ("none").
     max_length : longer texts lose their end; the model's positions when left out.
+    normalize : make each vector of length 1, so that a product of two is their cosine.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class Extractor:
     layers: str | int | Many[int] = -1
     pool: str = "mean"
     max_length: int | None = None
+    normalize: bool = False
     numbers: tuple[int, ...] = field(init=False)  # of the hidden states
     cut: int = field(init=False, default=0)  # how many texts have lost their end so far
 
@@ -92,35 +95,39 @@ class Extractor:
         """Numbers in a vector."""
         return len(self.numbers) * self.model.config.H
 
-    def stream(self, texts: Iterable[Text]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def stream(self, texts: Iterable[Texts]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Pieces (n,) and vector (width,), or with pool "none" vectors (n,width), of each text in order."""
         for chunk in self._chunks(texts):
-            yield from zip(chunk, self._vectors(chunk), strict=True)
+            yield from zip((one.input_ids for one in chunk), self._vectors(chunk), strict=True)
 
-    def _chunks(self, texts: Iterable[Text]) -> Iterator[list[np.ndarray]]:
-        """Yield lists of texts as pieces, as many as are sorted by length together."""
+    def _chunks(self, texts: Iterable[Texts]) -> Iterator[list[Sequence]]:
+        """Yield lists of texts as sequences, as many as are sorted by length together."""
         size = 4 * self.width if self.pool == "none" else 1
         most = min(CHUNK_TOKENS, max(TOKEN_BUDGET, CHUNK_BYTES // size))
-        chunk: list[np.ndarray] = []
+        chunk: list[Sequence] = []
         source, tokens = iter(texts), 0
         while group := list(islice(source, TEXTS_AT_ONCE)):
-            encoded = self.tokenizer.encode_batch(group, max_length=self.max_length)
+            pairs = [one for one in group if isinstance(one, tuple)]
+            if pairs and len(pairs) < len(group):
+                raise InputError("Some texts are pairs and others are not; give all or none a second one.")
+            parts = tuple(zip(*pairs, strict=True)) if pairs else (group,)
+            encoded = self.tokenizer.encode_batch(*parts, max_length=self.max_length)
             self.cut += int((encoded.n_cut > 0).sum())
             for encoding in encoded:
                 if chunk and tokens + len(encoding) > most:
                     yield chunk
                     chunk, tokens = [], 0
-                chunk.append(encoding.ids)
+                chunk.append(Sequence(encoding.ids, encoding.token_type_ids))
                 tokens += len(encoding)
         if chunk:
             yield chunk
 
-    def _vectors(self, chunk: list[np.ndarray]) -> list[np.ndarray]:
+    def _vectors(self, chunk: list[Sequence]) -> list[np.ndarray]:
         found: list[Any] = [None] * len(chunk)
-        lengths = np.array([len(ids) for ids in chunk])
+        lengths = np.array([len(one.input_ids) for one in chunk])
         for numbers in token_budget_batches(lengths, TOKEN_BUDGET):
-            sequences = [Sequence(chunk[n], np.zeros(lengths[n], np.int32)) for n in numbers]
-            vectors = pooled_states(self.model, Batch.pack(sequences), self.numbers, self.pool)
+            batch = Batch.pack([chunk[n] for n in numbers])
+            vectors = pooled_states(self.model, batch, self.numbers, self.pool, self.normalize)
             for number, vector in zip(numbers.tolist(), vectors, strict=True):
                 found[number] = vector
         return found
@@ -147,24 +154,18 @@ def load_encoder(
 
 
 # -> S of (width,) or (n,width)
-def pooled_states(model: Bert, batch: Batch, numbers: Many[int], pool: str) -> list[np.ndarray]:
+def pooled_states(
+    model: Bert, batch: Batch, numbers: Many[int], pool: str, normalize: bool = False
+) -> list[np.ndarray]:
     """Compute hidden states of every sequence side by side, pooled; each an array of its own."""
-    begins = batch.cu_seqlens[:-1]
-    lengths = np.diff(batch.cu_seqlens)[:, None]
-    parts = []
-    for state in model.hidden_states(batch, numbers):
-        if pool == "pooled":
-            rows = batch.last_rows if model.config.is_decoder else begins  # as classifiers read it
-            parts.append(np.asarray(model.ops.pooler(state, rows, model.params.tree["pooler"])[0]))
-        elif pool == "cls":
-            parts.append(state[begins])
-        elif pool == "mean":
-            total = np.add.reduceat(state, begins, axis=0, dtype=np.float64)
-            parts.append((total / lengths).astype(state.dtype))
-        else:
-            parts.append(state)
-    vectors = np.concatenate(parts, axis=-1)
-    return np.split(vectors, begins[1:]) if pool == "none" else list(vectors)
+    states = np.concatenate(model.hidden_states(batch, numbers), axis=-1)
+    if pool == "none":
+        return np.split(unit_rows(states) if normalize else states, batch.cu_seqlens[1:-1])
+    pooled = None
+    if pool == "pooled":
+        rows = batch.last_rows if model.config.is_decoder else batch.first_rows  # as classifiers read it
+        pooled = np.asarray(model.ops.pooler(states, rows, model.params.tree["pooler"])[0])
+    return list(Encoded([states], None, pooled, batch.cu_seqlens).vectors(pool, normalize))
 
 
 def layer_numbers(layers: str | int | Many[int], count: int) -> tuple[int, ...]:
@@ -197,12 +198,13 @@ def layer_numbers(layers: str | int | Many[int], count: int) -> tuple[int, ...]:
 def features(
     model: Bert,
     tokenizer: Any,
-    texts: Iterable[Text],
+    texts: Iterable[Texts],
     layers: str | int | Many[int] = -1,
     pool: str = "mean",
     max_length: int | None = None,
+    normalize: bool = False,
 ) -> np.ndarray | list[np.ndarray]:
-    """Vectors of texts, all at once; arguments and errors as of `Extractor`.
+    """Vectors of texts, or of pairs of texts, all at once; arguments and errors as of `Extractor`.
 
     Returns
     -------
@@ -220,7 +222,7 @@ def features(
     """
     if isinstance(texts, str | bytes):
         raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
-    extractor = Extractor(model, tokenizer, layers, pool, max_length)
+    extractor = Extractor(model, tokenizer, layers, pool, max_length, normalize)
     vectors = [vector for _, vector in extractor.stream(texts)]
     _warn_of_cut(extractor)
     if pool == "none":
@@ -228,7 +230,7 @@ def features(
     return np.stack(vectors) if vectors else np.empty((0, extractor.width), model.params.flat.dtype)
 
 
-def write_features(extractor: Extractor, texts: Iterable[Text], out: str | Path) -> dict[str, int]:
+def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:
     """Vectors of texts as a file, which appears when all are there.
 
     Parameters

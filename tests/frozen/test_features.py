@@ -74,6 +74,50 @@ def test_the_pooled_vector_is_the_poolers_output(model, tokenizer):
     assert_near(found, np.concatenate([model.encode(tokenizer(text)).pooled for text in TEXTS]))
 
 
+def test_the_vector_is_the_largest_of_each_number_and_may_have_length_one(model, tokenizer):
+    rows = [model.encode(tokenizer(text)).hidden_states[-1] for text in TEXTS]
+    found = features(model, tokenizer, TEXTS, pool="max")
+    assert_near(found, [one.max(0) for one in rows])
+    unit = features(model, tokenizer, TEXTS, pool="max", normalize=True)
+    assert_near(unit, found / np.linalg.norm(found, axis=1, keepdims=True))
+    tokens = features(model, tokenizer, TEXTS, pool="none", normalize=True)
+    assert_near(tokens[2], rows[2] / np.linalg.norm(rows[2], axis=1, keepdims=True))
+
+
+def test_what_was_encoded_is_pooled_in_the_same_way(model, tokenizer):
+    encoded = model.encode([tokenizer(text) for text in TEXTS])
+    for pool in ("cls", "mean", "max", "pooled"):
+        for normalize in (False, True):
+            expected = features(model, tokenizer, TEXTS, pool=pool, normalize=normalize)
+            assert_near(encoded.vectors(pool, normalize), expected)
+    nothing = dataclasses.replace(encoded, hidden_states=[np.zeros_like(encoded.hidden_states[-1])])
+    assert not nothing.vectors(normalize=True).any()
+    bare = dataclasses.replace(encoded, pooled=None)
+    for pool in ("pooled", "none"):
+        with pytest.raises(InputError, match=f"pool='{pool}' is not possible; choose cls, mean or max"):
+            bare.vectors(pool)
+
+
+def test_a_pair_is_read_as_one_sequence_of_two_segments(model, tokenizer):
+    pairs = [(one, other) for one, other in zip(TEXTS, reversed(TEXTS), strict=True) if one and other]
+    expected = [model.encode(tokenizer(*pair)).vectors()[0] for pair in pairs]
+    assert_near(features(model, tokenizer, pairs), expected)
+
+
+def test_the_command_takes_pairs_and_makes_vectors_of_length_one(folder, tmp_path, capsys):
+    pairs = [("anna lives in rome .", "who ?"), ("a poor play .", "rome")]
+    (tmp_path / "pairs").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))
+    words = ["features", "--model", str(folder), "--out", str(tmp_path / "v.npy"), "--pair", "--normalize"]
+    expected = features(*load_encoder(folder), pairs, normalize=True)
+    for given in (["--file", str(tmp_path / "pairs")], ["\t".join(pair) for pair in pairs]):
+        assert cli.main([*words, *given, "--quiet"]) == 0
+        assert_near(np.load(tmp_path / "v.npy"), expected)
+    (tmp_path / "pairs").write_text("a\tb\nc\n")
+    capsys.readouterr()
+    line = ends_badly(capsys, 2, *words, "--file", str(tmp_path / "pairs"))
+    assert "Text 2 has no tab; --pair needs one between two texts." in line
+
+
 def test_left_to_right_cls_is_refused_and_the_pooled_vector_is_of_the_last_token(model, tokenizer):
     config = dataclasses.replace(model.config, is_decoder=True)
     causal = Bert(config, Parameters(config, model.params.flat), model.ops)
@@ -134,7 +178,8 @@ def test_no_text_gives_no_vector(model, tokenizer):
         ({"layers": "-1,2"}, "different numbers"),
         ({"layers": "last"}, "layers='last' are not hidden states"),
         ({"layers": []}, r"layers=\[\] are not"),
-        ({"pool": "max"}, "pool='max' is unknown; choose one of cls, mean, pooled, none"),
+        ({"pool": "sum"}, "pool='sum' is unknown; choose one of cls, mean, max, pooled, none"),
+        ({"texts": ["rome", ("rome", "paris")]}, "Some texts are pairs and others are not; give all or none"),
         ({"pool": "pooled", "layers": 1}, "pool='pooled' reads the last layer"),
         ({"max_length": 65}, "max_length=65 is not possible; give 2, .* up to the 64 positions"),
         ({"texts": "rome"}, "texts='rome' is one text; give a list"),

@@ -5,15 +5,19 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from minibert.errors import InputError
 from minibert.reading import PIECE_BYTES, byte_pieces, decoded, whole_lines
+from minibert.terminal import emit, printable
 
 STANDARD_INPUT = "-"
+LINES_AT_ONCE = 64  # of files that are answered together
 Progress = Callable[[int], None] | None
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 
 def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> None:
@@ -67,6 +71,43 @@ def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
         yield from lines
     if rest:
         yield rest
+
+
+def answers(
+    arguments: argparse.Namespace,
+    texts: Iterable[Asked],
+    ask: Callable[[list[Asked]], Iterable[Answer]],
+    at_once: int = LINES_AT_ONCE,
+) -> Iterator[Answer | None]:
+    """Yield the answer to each text that a command was given.
+
+    The texts of the command line are asked about together, lines of files so many at once, and those of the
+    standard input one by one as they come. Of a line that can't be answered a message on the error stream
+    says why, and its answer is None. What is wrong with all of them, `ask([])` complains of.
+    """
+    list(ask([]))
+    if arguments.texts:
+        yield from ask(list(texts))
+        return
+    if STANDARD_INPUT in (arguments.file or [STANDARD_INPUT]):
+        at_once = 1
+    lines, number = iter(texts), 1
+    while group := list(islice(lines, at_once)):
+        yield from _tried(ask, group, number)
+        number += len(group)
+
+
+def _tried(
+    ask: Callable[[list[Asked]], Iterable[Answer]], lines: list[Asked], number: int
+) -> list[Answer | None]:
+    """Ask about lines, the first of which has this number; where that fails, about each by itself."""
+    try:
+        return list(ask(lines))
+    except InputError as error:
+        if len(lines) > 1:
+            return [one for n, line in enumerate(lines, number) for one in _tried(ask, [line], n)]
+        emit(f"minibert: line {number:,}: {printable(str(error))}", file=sys.stderr)
+        return [None]
 
 
 def refuse_file(text: str | None, instead: str) -> None:

@@ -1,0 +1,79 @@
+"""Tell how likely a pre-trained model finds texts.
+
+Prints the pseudo-log-likelihood of a text in nats (Salazar et al. 2020): each
+piece is masked in turn, and the logarithms of the probabilities that the model
+gives to the right ones are added up. Less negative is likelier. Of a TEXT every
+word is shown, too, and its pieces where there are several. Of every line of
+--file or of the standard input: the sum, the mean per piece, the
+pseudo-perplexity exp(-mean), and the text, with tabs between. A line that can't
+be scored gets an empty answer and a message on the error stream, and the exit
+status is then 1. A model trained left to right is asked by the chain rule.
+
+examples:
+  minibert score-text --model runs/books "the whale swam." "the whale swum."
+  minibert score-text --model runs/books --file sentences.txt > scores.tsv
+  minibert score-text --model runs/books --within-word l2r --json "Call me Ishmael."
+"""
+
+import argparse
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from minibert.cli.shared.flags import add_engine, add_flag, add_model, add_switches
+from minibert.cli.shared.texts import add_texts, answers, given_texts
+from minibert.terminal import emit, json_text, printable
+
+ONE_LINE = "{log_probability:.4f}\t{mean:.4f}\t{perplexity:.2f}\t"
+
+
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    add_model(parser, "a run folder, or a Hugging Face BERT")
+    add_texts(parser)
+    text = "what is masked of a word of several pieces: one piece at a time, or also those to the right of it"
+    add_flag(parser, "--within-word", text, "token", choices=("token", "l2r"))
+    add_switches(parser, json="print one JSON object for each text instead", quiet="show no progress")
+    add_engine(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Score, and print."""
+    from minibert.engines import limited_threads
+    from minibert.inference import Bert
+    from minibert.pretraining.scoring import score_texts
+    from minibert.tokenizer import Tokenizer
+    from minibert.training.progress import Progress
+
+    texts = given_texts(arguments)
+    model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
+    tokenizer = Tokenizer.from_pretrained(arguments.model)
+    ask = partial(score_texts, model, tokenizer, within_word=arguments.within_word)
+    # A bar among the scores would be in their way.
+    watched = not (arguments.texts or arguments.quiet or os.isatty(1))  # the standard output
+    status = 0
+    with limited_threads(arguments.threads, model.ops), Progress(None, "texts", watched) as progress:
+        for score in answers(arguments, texts, ask):
+            progress.add(1)
+            status |= score is None
+            facts = score and score.to_dict()
+            if arguments.json:
+                emit(json_text(facts, indent=None), flush=True)
+            elif arguments.texts:
+                emit("\n".join(_in_full(facts)))
+            else:
+                emit(ONE_LINE.format_map(facts) + printable(facts["text"]) if facts else "", flush=True)
+    return status
+
+
+def _in_full(facts: Any) -> Iterator[str]:
+    """Yield a line for each word, and the sums."""
+    for word in facts["words"]:
+        pieces = "  ".join(f"{printable(piece)} {value:.3f}" for piece, value in word["pieces"])
+        detail = f"  ({pieces})" if len(word["pieces"]) > 1 else ""
+        yield f"{word['log_probability']:9.3f}  {printable(word['word'])}{detail}"
+    sums = (
+        "{log_probability:9.3f}  in all: {tokens} pieces, mean {mean:.3f}, pseudo-perplexity {perplexity:.2f}"
+    )
+    yield sums.format_map(facts)

@@ -1,0 +1,115 @@
+"""Classes that a model was never shown: hypotheses that a model of entailment judges (Yin et al. 2019)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+
+from minibert import engines
+from minibert.data.glue import TextExample
+from minibert.errors import InputError
+from minibert.finetuning.models import Finetuned
+from minibert.tasks.cuts import Cuts, warn_of_cuts
+from minibert.tasks.stored import TaskFile
+from minibert.tasks.task import softmax
+
+TEMPLATE = "This text is about {}."
+
+
+def zero_shot(
+    folder: str | Path,
+    texts: Sequence[str],
+    classes: Sequence[str],
+    *,
+    template: str = TEMPLATE,
+    several: bool = False,
+    engine: str = "auto",
+    threads: int | None = None,
+    model: Finetuned | None = None,
+    cuts: Cuts | None = None,
+) -> list[dict[str, Any]]:
+    """Choose among any classes by how much a text entails that it belongs to each.
+
+    One class is chosen by the softmax of the scores of entailment over the classes. With `several`, each is
+    judged by itself: by the softmax of its scores of entailment and contradiction (or the only other label).
+
+    Parameters
+    ----------
+    folder : of a model of pairs of texts, one of whose labels begins with "entail": of mnli, snli, sick, rte,
+        scitail, or of a table of your own.
+    texts : what to classify.
+    classes : names to choose from; with `several` one may be enough.
+    template : the hypothesis, with {} where the name of the class stands.
+    several : whether several classes, or none, may be right.
+    engine, threads, model, cuts : as of `finetuning.run.classify`.
+
+    Returns
+    -------
+    For each text `probabilities` by class, and the `label` of the highest; with `several` the `labels` of at
+    least 0.5 in its place, the likeliest first.
+
+    Raises
+    ------
+    InputError
+        When the model does not know entailment, a class is empty or named twice or there is nothing to choose
+        from, the template has no {}, or a text is empty.
+    """
+    for name, value in {"texts": texts, "classes": classes}.items():
+        if isinstance(value, str):
+            raise InputError(f"{name}={short(value)} is one string; give a list of them.")
+    classes = [one.strip() for one in classes]
+    twice = next((one for number, one in enumerate(classes) if one in classes[:number]), "")
+    for wrong, message in (
+        ("" in classes, "has an empty name; give every class one"),
+        (twice, f"has {twice!r} twice; give each class once"),
+        (len(classes) < 2 - several, "leaves nothing to choose from; give at least two"),
+    ):
+        if wrong:
+            raise InputError(f"$classes {message}.", classes=classes)
+    if template.count("{}") != 1:
+        raise InputError("$template has no place for the class; write {} once.", template=template)
+    if not all(map(str.strip, texts)):
+        raise InputError("A text is empty; give one with words in it.")
+    model = model or Finetuned.from_pretrained(folder, engine, threads)
+    entailed, denied = _entailment(model)
+    examples = [
+        TextExample(one, text, template.replace("{}", one), None) for text in texts for one in classes
+    ]
+    features = model.features(examples)
+    counted = Cuts(model.max_length) if cuts is None else cuts
+    counted.add(features[:: len(classes)])
+    with engines.limited_threads(threads, model.ops):
+        outputs = np.reshape(model.outputs(features), (len(texts), len(classes), len(model.labels)))
+    if cuts is None:
+        warn_of_cuts({"": counted}, model.config.P)
+    found: list[dict[str, Any]] = []
+    for scores in outputs:
+        if several:
+            chances = [float(softmax(one[[entailed, denied]])[0]) for one in scores]
+        else:
+            chances = softmax(scores[:, entailed]).tolist()
+        by_class = dict(zip(classes, chances, strict=True))
+        ordered = sorted(classes, key=lambda one: -by_class[one])
+        likely = {"labels": [one for one in ordered if by_class[one] >= 0.5]}
+        found.append((likely if several else {"label": ordered[0]}) | {"probabilities": by_class})
+    return found
+
+
+def _entailment(model: Finetuned) -> tuple[int, int]:
+    """Return the numbers of the label of entailment and of the one that denies it."""
+    pair = model.task.pair
+    if pair is None:
+        pair = "second" in TaskFile.load(model.folder).columns
+    names = [label.lower() for label in model.labels]
+    entailing = [number for number, name in enumerate(names) if name.startswith("entail")]
+    others = [number for number in range(len(names)) if number not in entailing]
+    denying = [number for number in others if names[number].startswith("contradict")] or others
+    if model.task.kind != "classify" or not pair or len(entailing) != 1 or len(denying) != 1:
+        raise InputError(
+            f"The model in {model.folder} was fine-tuned for {model.task.name} on "
+            f"{'pairs' if pair else 'single texts'} with the labels {', '.join(model.labels) or '-'}, and "
+            "can't tell what a text entails from what it contradicts; use a model of mnli, snli or rte."
+        )
+    return entailing[0], denying[0]
