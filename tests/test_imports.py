@@ -80,8 +80,10 @@ training/runlog         |                                                     | 
 training/progress       | training/runlog                                     | tqdm
 training/checkpoint     | model/*                                             | numpy safetensors
 training/*              | training/* model/* engines/runtime                  | numpy
-gradcheck/*             | gradcheck/* ops/* model/* engines/runtime           | numpy
+gradcheck/*             | gradcheck/* ops/* model/* engines/runtime           |
+                        | tasks/batches tasks/similarity_losses               | numpy
 viz                     | training/runlog                                     | numpy matplotlib
+tasks/similarity_losses | model/* ops/*                                       |
 tasks/*                 | tasks/* data/* model/* metrics/* tokenizer/*        |
                         | training/progress engines/runtime                   | numpy
 reports/*               | reports/* tasks/* metrics/* viz training/runlog     | numpy jinja2 markupsafe
@@ -111,7 +113,7 @@ frozen/*                | frozen/* tasks/* training/progress training/runlog  |
 calls                   | options                                             |
 finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
                         | model/* inference hub/* engines/__init__ data/*     |
-                        | tokenizer/* options ops/*                           | numpy
+                        | tokenizer/* options ops/* engines/runtime           | numpy
 estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | reports/* data/* training/runlog engines/__init__   |
                         | model/params tokenizer/*                            | numpy

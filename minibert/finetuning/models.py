@@ -16,7 +16,7 @@ from minibert.model.batch import Feature
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters, precision_for, reset
-from minibert.tasks import batches, registry
+from minibert.tasks import batches, registry, similarity_losses
 from minibert.tasks.batches import Done, nothing
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.tasks.task import Features, Labels, Task, Tuned
@@ -56,7 +56,7 @@ def start_from(
     """
     config, params, report = hub.load(folder, precision_for(dtype), head, seed)
     fresh = ["pooler"] if any("pooler" in name for name in report.missing) else []
-    if not keeps_head(report, folder, head, task, labels):
+    if head.outputs and not keeps_head(report, folder, head, task, labels):
         reset(params, HEAD, seed)
         fresh.append("output layer")
     attention_dropout = dropout if attention_dropout is None else attention_dropout
@@ -132,7 +132,8 @@ class Finetuned:
         own = registry.create(stored.task, stored.columns)
         asked = own if task is None else task
         means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
-        agree = asked.kind == own.kind and asked.labels(()) in ((), stored.labels)
+        alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(similarity_losses.KINDS)
+        agree = alike and asked.labels(()) in ((), stored.labels)
         if task and not (means_the_same and agree):
             raise InputError(
                 f"The model in {folder} was fine-tuned for {stored.task}, which has other answers than "
@@ -146,7 +147,7 @@ class Finetuned:
             dtype = engines.quickest_dtype(engine)
         ops = engines.create(engine, threads, dtype)
         tokenizer = Tokenizer.from_pretrained(folder)
-        config, params, report = hub.load(folder, precision_for(dtype), own.head(stored.labels))
+        config, params, report = hub.load(folder, precision_for(dtype), asked.head(stored.labels))
         if report.missing:
             own_head = hub.load(folder)[1].head
             n = len(stored.labels)

@@ -30,6 +30,10 @@ RECIPES = {
     "swag": TaskRecipe(batch_size=16, learning_rate=2e-5),
     "hellaswag": TaskRecipe(batch_size=16, learning_rate=2e-5),
     "hellaswag-dev": TaskRecipe(batch_size=16, learning_rate=2e-5),
+    # The paper knows no such tasks: these are recipes of sentence-transformers.
+    "stsb-similarity": TaskRecipe(epochs=4.0, batch_size=16, learning_rate=2e-5),
+    "similarity": TaskRecipe(epochs=4.0, batch_size=16, learning_rate=2e-5),
+    "similar-pairs": TaskRecipe(epochs=1.0, batch_size=64, learning_rate=2e-5),
 }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from minibert.errors import InputError, naming
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import TOKEN_BUDGET
+from minibert.tasks import similarity_losses
 from minibert.tasks.batches import lengths
 from minibert.tasks.cuts import Cuts
 from minibert.tasks.registry import same_answers
@@ -37,7 +38,7 @@ def predict_examples(
     first = models[0]
     tuned = {name: sum(model.tuned[name] for model in models) / len(models) for name in first.tuned}
     with Progress(len(examples), "examples", show) as progress:
-        for part in chunks(examples):
+        for part in chunks(examples, len(examples) if first.task.together else CHUNK):
             with naming(source):
                 features = first.features(part)
             if cuts is not None:
@@ -78,6 +79,8 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
     """Raise InputError when the outputs of these models do not stand for the same things."""
     first = models[0]
     task = first.task.name
+    if len(models) > 1 and first.head.kind in similarity_losses.KINDS:
+        raise InputError(f"{task} compares vectors, which differ between models and have no mean; give one.")
     vocabulary = {**first.tokenizer.__getstate__(), "core": ""}
     for other in models[1:]:
         for what, one, another in (

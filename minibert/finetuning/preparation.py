@@ -102,7 +102,7 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
             f"{options.data} has {known.count(False):,} of {len(dev):,} examples of dev without what is "
             f"expected of them, which nothing can be measured on ({where}); give a dev file with labels."
         )
-    if task.kind == "regress" and len(dev) < 2:
+    if task.kind in ("regress", "cosine") and len(dev) < 2:
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
     task.warn_unknown(dev, labels)
     task.warn_rare(train, dev, labels)

@@ -205,6 +205,8 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
     atomic_text(folder / DEV_PREDICTIONS, json.dumps(measured.predictions, ensure_ascii=False) + "\n")
     mistakes = measured.mistakes(data.tokenizer, data.max_length)
     report = report_of(measured, mistakes, best["scores"])
+    if baselines := own.pop("baselines", {}):
+        report["baselines"] |= baselines
     report |= {
         "best_epoch": best["epoch"],
         "best_step": best["step"],

@@ -9,17 +9,19 @@ import numpy as np
 
 from minibert import hub
 from minibert.arrays import Grads, Params, Saved
+from minibert.engines.runtime import runtime_of
+from minibert.errors import InputError
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, prepare
 from minibert.finetuning.running import Run
-from minibert.model import heads
+from minibert.hub.sentence_transformers import save_modules
 from minibert.model.batch import TaskBatch
 from minibert.model.config import BertConfig
 from minibert.model.flops import task_operations
 from minibert.model.head_kinds import KINDS, LABELS, SEQUENCES, TOKENS
 from minibert.model.params import Head, Parameters
-from minibert.tasks.batches import lengths, outputs, require_finite, training_batches
+from minibert.tasks.batches import functions_of, lengths, outputs, require_finite, training_batches
 from minibert.tasks.stored import TaskFile
 from minibert.training.checkpoint import Checkpoint
 from minibert.training.loop import State
@@ -41,7 +43,8 @@ class HeadObjective:
         """Return the loss, the accuracy where outputs are classes, and what `backward` needs."""
         rates = self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob
         drop = ops.dropout(batch, *rates, self.seed, step)
-        loss, saved = heads.loss(ops, self.config, self.head, params, batch, drop, self.span_weight)
+        own = functions_of(self.head)
+        loss, saved = own.loss(ops, self.config, self.head, params, batch, drop, self.span_weight)
         metrics = {"loss": loss.loss}
         kind = KINDS[self.head.kind]
         if kind.label_dtype == "int32" and not kind.label_shape:
@@ -51,7 +54,8 @@ class HeadObjective:
 
     def backward(self, ops: Any, saved: Saved, params: Params, grads: Grads) -> Grads:
         """Add the gradient to the accumulators."""
-        return heads.loss_backward(ops, self.config, self.head, saved, params, grads, self.frozen)
+        backward = functions_of(self.head).loss_backward
+        return backward(ops, self.config, self.head, saved, params, grads, self.frozen)
 
 
 class WholeRun(Run):
@@ -61,7 +65,10 @@ class WholeRun(Run):
 
     @staticmethod
     def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Prepared:
-        return prepare(options)
+        prepared = prepare(options)
+        if prepared.head.kind == "contrastive":
+            _check_contrasts(options, prepared.train_examples, getattr(runtime_of(ops), "mesh", None))
+        return prepared
 
     @property
     def epoch_size(self) -> int:
@@ -80,7 +87,11 @@ class WholeRun(Run):
             params: Any = checkpoint.params
             if then != now or params.head != self.prepared.head:
                 raise self.other_data(f"there were {then:,} features to learn from, now there are {now:,}")
-        return super().start(checkpoint)
+        state = super().start(checkpoint)
+        if checkpoint is None and not self.prepared.head.outputs:  # vectors need no training to be compared
+            task, examples = self.prepared.task, self.prepared.dev_examples
+            state.plan["before"] = task.score(examples, self.predict(state)["predictions"])
+        return state
 
     def optimizer(self, params: Parameters) -> Optimizer:
         o = self.options
@@ -125,11 +136,15 @@ class WholeRun(Run):
         columns, tuned = dict(self.options.columns), best.get("tuned", {})
         TaskFile(data.task.name, data.labels, data.max_length, columns, tuned).save(self.folder)
         found = {"fresh": state.plan["fresh"], "train_classes": data.train_classes}
+        if not data.head.outputs:
+            save_modules(self.folder, state.params.config.H, data.max_length)
+            found["baselines"] = {"before training": state.plan["before"]}
         return found | ({"truncated": data.truncated} if data.truncated else {})
 
     def headline(self, state: State) -> str:
         o, data, config = self.options, self.prepared, state.params.config
         fresh = state.plan["fresh"]
+        kept = "its output layer is kept" if data.head.outputs else "the mean of its last hidden states"
         frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
         times, dev = -(-self.total_steps // self.epoch_steps), int(lengths(data.dev).sum())
         learnt = round(self.total_steps * self.batch_size * lengths(data.train).mean())
@@ -141,7 +156,19 @@ class WholeRun(Run):
             f"to measure on, at most {data.max_length} tokens.\n"
             f"{o.model}: {config.L} layers of {config.H}{frozen}, {state.params.count() / 1e6:.1f}M "
             "parameters; "
-            + (f"{' and '.join(fresh)} with initial values.\n" if fresh else "its output layer is kept.\n")
+            + (f"{' and '.join(fresh)} with initial values.\n" if fresh else f"{kept}.\n")
             + self.plan_text
             + (f"\nMeasuring takes most of the time: {costs}; --dev-examples N measures on fewer." * is_most)
         )
+
+
+def _check_contrasts(options: FinetuneOptions, examples: int, mesh: Any) -> None:
+    """Raise InputError when pairs would have no others, or not those of the whole batch, to be told from."""
+    if examples < 2:
+        raise InputError(f"{options.data} has one pair to learn from, and none to tell it from; give more.")
+    if options.batch_size == 1:
+        raise InputError("$batch_size leaves a pair no other to be told from; give 2 or more.", batch_size=1)
+    for name, parts in (("accumulate", options.accumulate > 1), ("devices", mesh is not None)):
+        if parts:
+            why = f"${name} would part the pairs of a batch, which are told from one another; give 1."
+            raise InputError(why, **{name: getattr(options, name)})

@@ -14,6 +14,7 @@ from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS, LABELS
 from minibert.model.params import PRETRAINING, FlatParameters, Head, Parameters
+from minibert.tasks import similarity_losses
 
 Arrays = dict[str, Any]
 
@@ -90,14 +91,15 @@ def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: 
 
     def label(length: int, rows: int) -> Any:
         if kind.label_shape:
-            return np.sort(rng.integers(length, size=kind.label_shape))
+            last = size.V if head.kind == "contrastive" else length  # texts, or tokens
+            return np.sort(rng.integers(last, size=kind.label_shape))
         if kind.reads == LABELS:
             return rng.integers(head.outputs, size=rows)
         is_class = kind.label_dtype == "int32"
         return rng.integers(max(2, head.outputs)) if is_class else rng.standard_normal()
 
     features, kind = [], KINDS[head.kind]
-    together = 2 if head.kind == "choice" else 1
+    together = 2 if head.kind in ("choice", *similarity_losses.KINDS) else 1
     for begin in range(0, len(size.lengths), together):
         lengths = size.lengths[begin : begin + together]
         rows = np.flatnonzero(rng.random(lengths[0]) < tagged) if kind.reads == LABELS else None

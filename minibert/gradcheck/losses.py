@@ -19,9 +19,10 @@ from minibert.gradcheck.cases import (
     random_parameters,
     random_task_batch,
 )
-from minibert.model import bert, bilstm, heads
+from minibert.model import bert, bilstm
 from minibert.model.batch import Batch, VectorBatch
 from minibert.model.params import Head, Parameters
+from minibert.tasks import batches
 
 # These add the same to everything that a softmax compares: choices, tokens as starts and ends.
 UNSEEN = {"choice": ("head.bias",), "span": ("head.bias", "layers.0.feed_forward.beta")}
@@ -63,17 +64,17 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         config = config_of(size, num_hidden_layers=1, **fields)
         parameters = random_parameters(config, rng, head)
         batch = random_task_batch(size, head, rng, tagged=0 if "no rows" in variant else 0.4)
-        span_weight = 1 if summed else 0.5
+        span_weight, own = 1 if summed else 0.5, batches.functions_of(head)
 
         def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
             laid_out = runtime_of(ops).prepare(batch)
-            result, saved = heads.loss(
+            result, saved = own.loss(
                 ops, config, head, params, laid_out, drop(ops, laid_out), span_weight=span_weight
             )
             return result.loss, saved
 
         def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
-            return (), heads.loss_backward(ops, config, head, saved, params, grads)
+            return (), own.loss_backward(ops, config, head, saved, params, grads)
 
         tree, unseen = dict(parameters.items()), UNSEEN.get(head.kind, ())
         return Case("head_loss", f"{head.kind} {variant}".strip(), {}, tree, forward, backward, unseen)
@@ -96,6 +97,10 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         loss("dropout", tag, dropout_of),
         loss("causal LSTM dropout", tag._replace(lstm=True), dropout_of, is_decoder=True),
         loss("no rows dropout", tag, dropout_of),
+        loss("", Head("cosine", 0)),
+        loss("dropout", Head("cosine", 0), dropout_of),
+        loss("", Head("contrastive", 0)),
+        loss("dropout", Head("contrastive", 0), dropout_of),
         _tagger("", size, rng),
         _tagger("dropout", size, rng, dropout_of),
         _tagger("mixed dropout", size, rng, dropout_of, mixed=3),

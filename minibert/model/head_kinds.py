@@ -31,4 +31,7 @@ KINDS = {
     "span": HeadKind(TOKENS, 2, "BertForQuestionAnswering", label_shape=(2,), output_layer="qa_outputs"),
     "choice": HeadKind(SEQUENCES, 1, "BertForMultipleChoice"),
     "tag": HeadKind(LABELS, None, "BertForTokenClassification", names_outputs=True),
+    # Of pairs of texts that are read one by one, in `tasks/similarity_losses.py`: no output layer.
+    "cosine": HeadKind(TOKENS, 0, "BertModel", "float64"),
+    "contrastive": HeadKind(TOKENS, 0, "BertModel", label_shape=(2,)),
 }

@@ -116,7 +116,8 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
     if head.pooled:
         table += [weight("pooler.weight", H, H), bias("pooler.bias", H)]
     if head.kind != "pretraining":
-        return [*table, weight("head.weight", H, head.outputs), bias("head.bias", head.outputs)]
+        output = [weight("head.weight", H, head.outputs), bias("head.bias", head.outputs)]
+        return table + output * (head.outputs > 0)
     return [
         *table,
         weight("mlm.weight", H, H),

@@ -21,6 +21,7 @@ from minibert.reports.pictures import picture
 from minibert.reports.results import (
     REPORT,
     Measured,
+    baseline_notes,
     curve,
     is_share,
     majority_remark,
@@ -48,6 +49,7 @@ class Facts:
     interval: Sequence[float] | None = None  # ends of the bootstrap's 95% interval of the metric
     macro_f1: float | None = None  # as `compared_with_majority` has it, of classes of texts
     majority: Mapping[str, Any] | None = None  # likewise
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # scores of each
     learnt: Mapping[str, int] = field(default_factory=dict)  # examples of each class to learn from
     options: Mapping[str, Any] = field(default_factory=dict)  # what was chosen for the training
     labels: Sequence[str] = ()  # classes in the order in which they are shown, if they come
@@ -79,7 +81,8 @@ def page(facts: Facts) -> str:
         value=None if best is None else metric_number(name, best),
         metric=metric_name(name),
         interval=facts.interval and [metric_number(name, end) for end in facts.interval],
-        notes=[note for note in (facts.note, majority_remark(name, facts.majority, facts.interval)) if note],
+        notes=[note for note in (facts.note, majority_remark(name, facts.majority, facts.interval)) if note]
+        + baseline_notes(facts.baselines),
         metrics={"head": head, "rows": rows},
         pictures=_curves(facts),
         confusion=_confusion(facts),
@@ -191,7 +194,7 @@ def save_report(
     """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
     task = measured.task
     names = {one: Path(getattr(options, one)).name for one in ("data", "model")}
-    same = ("title", "task", "metric", "scores", "interval", "macro_f1", "majority", "labels")
+    same = ("title", "task", "metric", "scores", "interval", "macro_f1", "majority", "baselines", "labels")
     facts = Facts(
         **{name: report[name] for name in same if name in report},
         model=names["model"],

@@ -27,6 +27,7 @@ FIELDS = {
 MORE = {  # of some reports
     **dict.fromkeys(("crc32", "classes", "train_classes"), dict[str, int]),
     "majority": {"label": str, "macro_f1": float},
+    "baselines": dict[str, dict[str, float]],
     "runs": list[dict],  # type: ignore[type-arg]  # of a sweep
 }
 RUN = {"learning_rate": float, "seed": int, "folder": str}
@@ -98,6 +99,8 @@ def report_of(
         "labels": list(labels),
         "mistakes": [one._asdict() for one in mistakes[:WORST]],
     }
+    if baselines := task.baselines(examples):
+        report["baselines"] = baselines
     return report | compared_with_majority(measured)
 
 
@@ -210,7 +213,13 @@ def metric_lines(report: Mapping[str, Any]) -> list[str]:
         lines.append(line)
     if interval and (remark := majority_remark(report["metric"], report.get("majority"), interval)):
         lines.append(f"  {remark}")
+    lines += [f"  {note}" for note in baseline_notes(report.get("baselines", {}))]
     return [*lines, f"  {_counts(report)}"] if "classes" in report else lines
+
+
+def baseline_notes(baselines: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return a sentence for each baseline."""
+    return [f"{name}: {metrics_text(scores)}." for name, scores in baselines.items()]
 
 
 def metric_rows(

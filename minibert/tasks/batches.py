@@ -12,8 +12,9 @@ from minibert.errors import DivergedError
 from minibert.model import heads
 from minibert.model.batch import TaskBatch
 from minibert.model.config import BertConfig
-from minibert.model.head_kinds import KINDS
+from minibert.model.head_kinds import KINDS, SEQUENCES
 from minibert.model.params import Head, Parameters
+from minibert.tasks import similarity_losses
 from minibert.tasks.task import Features
 
 Position = list[int]  # [epoch, how many features of it are used up]
@@ -104,13 +105,21 @@ def outputs(
     return found
 
 
-# -> one array for each example: (K,), (1,), (n,2), (rows,K) or (c,)
+# -> one array for each example: (K,), (1,), (n,2), (rows,K) or (c,); (2,H) of texts that are read one by one
 def batch_outputs(ops: Any, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> list[Array]:
     """Return the scores of every example of a batch by itself; no dropout, nothing kept for backward."""
     runtime = runtime_of(ops)
-    scores = runtime.call(ops, heads.scores_of, (config, head), params, runtime.prepare(batch))
+    scores = runtime.call(ops, functions_of(head).scores_of, (config, head), params, runtime.prepare(batch))
+    if head.kind in similarity_losses.KINDS:
+        vectors = runtime.in_order(scores, batch, SEQUENCES)
+        return list(vectors.reshape(batch.E, batch.choices, -1))
     scores = runtime.in_order(scores, batch, KINDS[head.kind].reads)
     return heads.split_outputs(scores, head, batch)
+
+
+def functions_of(head: Head) -> Any:
+    """Return the module with `loss`, `loss_backward` and `scores_of` of a head."""
+    return similarity_losses if head.kind in similarity_losses.KINDS else heads
 
 
 def require_finite(outputs: Iterable[np.ndarray], step: int, rate: float) -> None:

@@ -45,10 +45,13 @@ TASKS = {
     "triviaqa": Known("TriviaQA, to train on before SQuAD", "answering"),
     "ner": Known("CoNLL-2003: who and what is named", "tagging"),
     "ner-sentences": Known("CoNLL-2003, each sentence without its document", "tagging"),
+    "stsb-similarity": Known("STS-B, its sentences read one by one: their cosine", "similarity"),
     "classify": Known("your own table: a class for a text or a pair of texts", "sentences"),
     "regress": Known("your own table: a number for a text or a pair of texts", "sentences"),
     "tag": Known("your own table: a tag for every word", "tagging"),
     "qa": Known("your own table: questions and paragraphs", "answering"),
+    "similarity": Known("your own table: pairs with a score, read one by one", "similarity"),
+    "similar-pairs": Known("your own table: pairs that belong together", "similarity"),
 }
 TITLES = {  # where `about` is none for what came of a task
     "qnli-dev": "QNLI, its dev file divided",
@@ -56,8 +59,10 @@ TITLES = {  # where `about` is none for what came of a task
     "classify": "Your own table, classes of texts",
     "regress": "Your own table, numbers for texts",
     "qa": "Your own table, questions about paragraphs",
+    "similarity": "Your own table, scores of pairs",
+    "similar-pairs": "Your own table, pairs that belong together",
 }
-OWN_TABLES = ("classify", "regress", "tag", "qa")
+OWN_TABLES = ("classify", "regress", "tag", "qa", "similarity", "similar-pairs")
 # Tasks whose answers mean the same, so that one model can answer them all.
 SAME_ANSWERS = (
     ("mnli", "mnli-mm", "ax", "snli", "sick"),
@@ -68,6 +73,7 @@ SAME_ANSWERS = (
     ("swag", "hellaswag", "hellaswag-dev"),
     ("squad1", "squad2", "triviaqa", "qa"),
     ("ner", "ner-sentences"),
+    ("stsb-similarity", "similarity", "similar-pairs"),
 )
 
 
@@ -111,7 +117,8 @@ def create(name: str, columns: Columns | None = None) -> Task:
         if str(header).lower() not in answers:
             raise InputError(f"header={header!r} is neither yes nor no; give one of them.")
         columns["header"] = answers[str(header).lower()]
-    from minibert.tasks import answering, choices, sentences, tagging
+    from minibert.tasks import answering, choices, sentences, similarity, tagging
 
-    known = {"answering": answering, "choices": choices, "sentences": sentences, "tagging": tagging}
+    rooms = (answering, choices, sentences, similarity, tagging)
+    known: dict[str, Any] = {room.__name__.rpartition(".")[2]: room for room in rooms}
     return known[TASKS[name].module].create(name, TITLES.get(name, TASKS[name].about), columns)

@@ -59,6 +59,7 @@ class Task(ABC):
     pair: bool | None = None  # whether a text is asked about with another one; None: where the data has one
     command: str = "predict"  # of minibert that asks such a model
     label_field: str = "label"  # of an example: what is expected of it, None where that is not known
+    together: bool = False  # whether a prediction depends on the other examples
     skips_unlabelled: bool = False  # whether examples without labels are left out where the others are scored
 
     @abstractmethod
@@ -140,6 +141,10 @@ class Task(ABC):
     @abstractmethod
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
         """Yield every wrong prediction."""
+
+    def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
+        """Score what needs no model, by name, for the scores of one to be read beside."""
+        return {}
 
     def asked(self, example: Any) -> dict[str, Any]:
         """Return what stands beside the prediction in JSON: the texts of a table of one's own, by role."""

@@ -403,7 +403,10 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
     [
         ("finetune rte --lr 0.1,0.1", "--lr 0.1,0.1 is not valid; give finite numbers above 0, each once."),
         ("finetune sst-2", "TASK sst-2 is not known; did you mean sst2?"),
-        ("finetune rte --column text=review", "--column text=review are for classify, regress, tag, qa; the"),
+        (
+            "finetune rte --column text=review",
+            "--column text=review are for classify, regress, tag, qa, similarity, similar-pairs; the",
+        ),
         (
             "finetune tag --column word=1 --column x=y",
             "--column word,x: tag knows none but words, tags, layout",

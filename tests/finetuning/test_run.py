@@ -594,7 +594,7 @@ def test_a_loss_that_is_no_number_is_a_failed_run(model, sst2, tmp_path, monkeyp
         found, saved = loss(*given)
         return found._replace(loss=math.nan), saved
 
-    monkeypatch.setattr(whole_model.heads, "loss", broken)
+    monkeypatch.setattr(heads, "loss", broken)
     with pytest.raises(RunError, match="The loss of step 1 is nan"):
         finetune(small_options(model, sst2), tmp_path / "run", show=False)
     assert not (tmp_path / "run" / "model.safetensors").exists()

@@ -54,6 +54,8 @@ LOSSES = [
     "head_loss span sum dropout",
     "head_loss tag causal LSTM dropout",
     "head_loss tag no rows dropout",
+    "head_loss cosine dropout",
+    "head_loss contrastive dropout",
 ]
 CASES = PARTS | {case.label: case for case in cases(SIZES["ugly"]) if case.label in LOSSES}
 # The others wait for `make test-all`.
