@@ -1,10 +1,12 @@
 """Label a text, or a pair of texts, with a fine-tuned model.
 
 Prints what a fine-tuned model says of a text, or of a pair of texts: every
-class with its probability, or a number. Without TEXT it reads the lines of
---file or of the standard input, with a tab between the two texts of a pair, and
-answers each at once. A line that is not a text (or pair) gets an empty answer,
-and a message on the error stream; the exit status is then 1.
+class with its probability, or a number. Where several classes may apply, a star
+marks those that do. Without TEXT it reads the lines of --file or of the
+standard input, with a tab between the two texts of a pair, and answers each at
+once; several classes have | between them. A line that is not a text (or pair)
+gets an empty answer, and a message on the error stream; the exit status is then
+1.
 
 With --classes a model of entailment (mnli, snli, rte) chooses among classes of
 your own, which it was never shown: it judges whether a text entails the

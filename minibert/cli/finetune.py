@@ -66,13 +66,15 @@ def add(parser: Any) -> None:
         type=_column,
         action="append",
         metavar="NAME=COLUMN",
-        help="what is where in your own table: text, second, label (classify, regress), words, tags (tag), "
-        "question, context, answer, start (qa), id; COLUMN is a name or number. Also delimiter=';', "
-        "header=no, and layout=words where each word has a line (tag). Repeat the flag for more",
+        help="what is where in your own table: text, second, label (classify, multilabel, regress), words, "
+        "tags (tag), question, context, answer, start (qa), id; COLUMN is a name or number. Also "
+        "delimiter=';', header=no, and layout=words where each word has a line (tag). In the column label of "
+        "multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more",
     )
     add_options(group, options, "train_examples", "dev_examples", "split_dev", "max_length", "token_budget")
     group = parser.add_argument_group("model, batches and optimizer")
-    add_options(group, options, "dropout", "attention_dropout", "freeze", "feature_based", "width")
+    add_options(group, options, "dropout", "attention_dropout", "freeze", "feature_based", "width", "bilstm")
+    add_options(group, options, "class_weights", "sampling")
     add_options(group, options, "span_weight", "dtype", "batch_size", "accumulate", "learning_rates")
     add_optimizer(group, "adamw", "for batches of hundreds of examples, with rates ten times AdamW's")
     add_options(group, options, "warmup", "weight_decay", "clip_norm", "beta1", "beta2", "adam_eps")

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minibert.data.lines import number_in, numbered_lines, rows, shown
 from minibert.errors import InputError, MissingFile
@@ -24,7 +24,7 @@ class TextExample(NamedTuple):
     id: str
     first: str
     second: str | None  # None where the task has one sentence
-    label: str | float | None  # the name of a class, a score, or None where it is not known
+    label: Any  # the name of a class, several of them (a tuple), a score, or None where it is not known
 
 
 @dataclass(frozen=True)

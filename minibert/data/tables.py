@@ -10,6 +10,7 @@ Each may be .gz or .xz besides, and is UTF-8.
 import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 from minibert.data import ner
@@ -21,6 +22,7 @@ from minibert.errors import InputError
 from minibert.reading import byte_pieces
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
+SEPARATOR = "|"  # of several labels in a column
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
@@ -49,6 +51,7 @@ def read_texts(
     header: bool | str | None = None,
     labels: Collection[str] | None = None,
     numeric: bool = False,
+    several: bool = False,
 ) -> list[TextExample]:
     """Return sentences, or pairs of them, with what they are.
 
@@ -63,14 +66,21 @@ def read_texts(
         when a column is given by name.
     labels : the classes that a model knows; any other is refused. None admits all.
     numeric : labels are numbers, and are read as such.
+    several : a text has any number of labels, none included: in JSON Lines a list, elsewhere names with |
+        between them.
     """
     path = Path(path)
     columns = {"text": text, "second": second, "label": label, "id": id}
     found = []
-    for _, where, row in _records(path, columns, delimiter, header):
+    as_list = several and _suffix(path) in JSON_LINES and delimiter is None
+    for _, where, row in _records(path, columns, delimiter, header, lists=as_list):
         first = _text(row["text"], where, text)
         other = None if second is None else _text(row["second"], where, second)
-        value = None if label is None else _label(row["label"], where, label, labels, numeric)
+        value: Any = None
+        if label is not None and several:
+            value = _several(row["label"], where, label, labels, as_list)
+        elif label is not None:
+            value = _label(row["label"], where, label, labels, numeric)
         found.append(TextExample(row["id"], first, other, value))
     return found
 
@@ -315,6 +325,24 @@ def _label(
     if (value := number_in(cell)) is None:
         raise InputError(f"{where}: the column {column!r} is {cell[:60]!r}, expected a number.")
     return value
+
+
+def _several(
+    cell: Any, where: str, column: Column, labels: Collection[str] | None, as_list: bool
+) -> tuple[str, ...]:
+    if as_list != isinstance(cell, list) or (not as_list and cell.strip()[:1] + cell.strip()[-1:] == "[]"):
+        wanted = 'a list such as ["sport", "art"]' if as_list else f"names with {SEPARATOR} between them"
+        raise InputError(f"{where}: the column {column!r} is {short(cell)}, expected {wanted}.")
+    names = cell if as_list else cell.split(SEPARATOR) if cell.strip() else []
+    if not all(isinstance(name, str) and name.strip() and SEPARATOR not in name for name in names):
+        raise InputError(
+            f"{where}: the column {column!r} is {short(cell)}, which holds something that is no name; give "
+            f"names that are not empty and have no {SEPARATOR}."
+        )
+    names = [_known(name.strip(), where, column, labels) for name in names]
+    if len(set(names)) < len(names):
+        raise InputError(f"{where}: the column {column!r} is {short(cell)}; name each label once.")
+    return tuple(sorted(names))
 
 
 def _known(name: str, where: str, column: Column | None, labels: Collection[str] | None) -> str:

@@ -89,6 +89,7 @@ class Estimator(ABC):
     dropout: float = 0.1
     attention_dropout: float | None = None
     freeze: int | None = None
+    bilstm: bool = False
     optimizer: str = "adamw"
     warmup: float = 0.1
     weight_decay: float = 0.01

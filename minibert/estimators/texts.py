@@ -85,6 +85,9 @@ class TextClassifier(_OfTexts):
     >>> classifier.fit(["a fine film", "a dull one"], ["good", "bad"])  # doctest: +SKIP
     """
 
+    class_weights: str | None = None
+    sampling: str | None = None
+
     KIND: ClassVar[str] = "classifier"
     TASK: ClassVar[str] = "classify"
 

@@ -11,6 +11,7 @@ from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.finetuning.options import TOKEN_BUDGET
 from minibert.frozen.feature_tagger import FeatureTagger
+from minibert.hub.names import LSTM
 from minibert.inference import check_vocabulary, folder_of
 from minibert.model.batch import Feature
 from minibert.model.config import BertConfig
@@ -52,10 +53,11 @@ def start_from(
     Returns
     -------
     parameters : with the task's head. The one in the folder is kept if it was trained for the same thing.
-    fresh : what has its initial value, "pooler" or "output layer".
+    fresh : what has its initial value, "pooler", "LSTMs" or "output layer".
     """
     config, params, report = hub.load(folder, precision_for(dtype), head, seed)
-    fresh = ["pooler"] if any("pooler" in name for name in report.missing) else []
+    fresh = [what for what in ("pooler", "lstm") if any(what in name for name in report.missing)]
+    fresh = ["LSTMs" if what == "lstm" else what for what in fresh]
     if head.outputs and not keeps_head(report, folder, head, task, labels):
         reset(params, HEAD, seed)
         fresh.append("output layer")
@@ -147,7 +149,10 @@ class Finetuned:
             dtype = engines.quickest_dtype(engine)
         ops = engines.create(engine, threads, dtype)
         tokenizer = Tokenizer.from_pretrained(folder)
-        config, params, report = hub.load(folder, precision_for(dtype), asked.head(stored.labels))
+        head, precision = asked.head(stored.labels), precision_for(dtype)
+        config, params, report = hub.load(folder, precision, head)
+        if any(name.startswith(LSTM) for name in report.unused):
+            config, params, report = hub.load(folder, precision, head._replace(lstm=True))
         if report.missing:
             own_head = hub.load(folder)[1].head
             n = len(stored.labels)

@@ -7,10 +7,11 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError
-from minibert.options import AT_MOST, COUNT, LAMB_RATE, RATE, SHARE, WHOLE, RunOptions, option
+from minibert.options import AT_MOST, COUNT, LAMB_RATE, RATE, SHARE, WHOLE, RunOptions, one_of, option
 
 MOST_RUNS = 10_000  # of a sweep, which are listed before the first
 SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates of GLUE (Devlin et al. 2019, section 4.1)
+BALANCED = "balanced"  # classes, by weights or by sampling
 TOKEN_BUDGET = 4096  # of a batch that is only predicted
 
 
@@ -113,6 +114,28 @@ class FinetuneOptions(RunOptions):
         metavar="LAYERS",
     )
     width: int = option(768, "units of these LSTMs in each direction", WHOLE)
+    bilstm: bool = option(
+        False,
+        "put two bidirectional LSTMs between the model and the output layer, and train them with it; only "
+        "minibert reads such a model, transformers has no like",
+    )
+    class_weights: str | None = option(
+        None,
+        "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
+        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of how often each "
+        "comes, or NAME=WEIGHT,... with 1 for the others",
+        (("balanced, or NAME=WEIGHT,... with finite weights above 0", lambda x: _are_weights(x)),),
+        metavar="WEIGHTS",
+        default="",
+    )
+    sampling: str | None = option(
+        None,
+        "balanced: each epoch draws as many examples of every class, those of rare classes several times "
+        "(multilabel: a text counts as its rarest class)",
+        one_of((BALANCED,)),
+        choices=(BALANCED,),
+        default="",
+    )
     span_weight: float = option(
         0.5,
         "weight of the losses of start and end: 0.5 for their mean, 1 for their sum",
@@ -164,13 +187,14 @@ class FinetuneOptions(RunOptions):
                 f"rates, that a sweep has {MOST_RUNS:,} at most.",
                 restarts=self.restarts,
             )
-        if self.feature_based and self.freeze is not None:
-            raise InputError(
-                "$freeze has no meaning where $feature_based leaves the "
-                "whole model as it is; leave one of them out.",
-                freeze=self.freeze,
-                feature_based=self.feature_based,
-            )
+        for name in ("freeze", "bilstm", "class_weights", "sampling"):
+            value = getattr(self, name)
+            if self.feature_based and value is not None and value is not False:
+                raise InputError(
+                    f"${name} has no meaning where $feature_based leaves the "
+                    "whole model as it is; leave one of them out.",
+                    **{name: value, "feature_based": self.feature_based},
+                )
 
     @staticmethod
     def _meant(found: dict[str, Any]) -> dict[str, Any]:
@@ -219,6 +243,19 @@ class FinetuneOptions(RunOptions):
                 f"give at most {positions}.",
                 max_length=self.max_length,
             )
+
+
+def weights_by_name(text: str) -> dict[str, float]:
+    """Read `spam=5,ham=1`; raise ValueError where it is something else."""
+    pairs = [one.rpartition("=") for one in text.split(",")]
+    if not all(name.strip() for name, _, _ in pairs):
+        raise ValueError(text)
+    return {name.strip(): float(weight) for name, _, weight in pairs}
+
+
+def _are_weights(text: str) -> bool:
+    """Whether these are weights of classes."""
+    return text == BALANCED or all(0 < one < math.inf for one in weights_by_name(text).values())
 
 
 def _are_rates(rates: tuple[float, ...]) -> bool:

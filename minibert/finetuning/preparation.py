@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minibert import hub
 from minibert.data.tables import MissingColumn
 from minibert.errors import InputError, MissingFile, naming
+from minibert.finetuning.balance import KINDS, check_balance, class_weights, groups, strata
 from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import FinetuneOptions
 from minibert.inference import check_vocabulary, read_tokenizer
@@ -40,12 +43,15 @@ class Prepared:
     train: Features
     dev: Features = ()
     fingerprint: int  # of labels and examples
+    lstm: bool = False  # whether the head has LSTMs below it
+    class_weights: np.ndarray | None = None  # (K,) of each class in the loss
+    groups: np.ndarray | None = None  # (n,) of each example a class, of which epochs show equally many
     truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
 
     @property
     def head(self) -> Head:
         """What stands on the encoder."""
-        return self.task.head(self.labels)
+        return self.task.head(self.labels)._replace(lstm=self.lstm)
 
 
 def prepare(options: FinetuneOptions) -> Prepared:
@@ -57,13 +63,16 @@ def prepare(options: FinetuneOptions) -> Prepared:
         When a file is missing or of another task, the model is not whole, or the two don't fit.
     """
     task = registry.create(options.task, dict(options.columns))
+    check_balance(options, task)
     train, known = read_labelled(task, options)
     dev, labels = known["dev_examples"], known["labels"]
-    config, _, report = hub.load(options.model, head=task.head(labels))
+    weights = class_weights(options, task, train, labels)
+    head = task.head(labels)._replace(lstm=options.bilstm)
+    config, _, report = hub.load(options.model, head=head)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model)
     check_vocabulary(config, tokenizer, options.model)
-    keeps_head(report, options.model, task.head(labels), task.name, labels)  # reads what says so
+    keeps_head(report, options.model, head, task.name, labels)  # reads what says so
     max_length = options.max_length or min(task.max_length, config.P)
     with naming(f"{options.data}, train"):
         features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
@@ -83,9 +92,12 @@ def prepare(options: FinetuneOptions) -> Prepared:
         **known,
         tokenizer=tokenizer,
         max_length=max_length,
-        train_classes=Counter(example.label for example in train) if task.kind == "classify" else {},
+        train_classes=Counter(name for example in train for name in task.names(example)),
         train=features,
         dev=dev_features,
+        lstm=options.bilstm,
+        class_weights=weights,
+        groups=groups(options, train),
         truncated=warn_of_cuts(cuts, config.P),
     )
 
@@ -139,7 +151,7 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
             raise MissingFile(f"{error} {advice}") from error
         dev = task.read(data, "dev")
     else:
-        stratified = options.stratified and task.kind == "classify"
+        stratified = options.stratified and task.kind in KINDS
         train, dev = split(_the_one_file(task, options), options.split_dev, stratified)
     return subset(train, options.train_examples), subset(dev, options.dev_examples)
 
@@ -245,7 +257,7 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
         When a part would be empty.
     """
     if stratified:
-        held = set(_drawn_by_class(examples, share))
+        held = set(_drawn_by_class(strata(examples), share))
     else:
         held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, ("document", "context")))
     if not 0 < len(held) < len(examples):
@@ -264,16 +276,16 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     return train, [examples[number] for number in sorted(held)]
 
 
-def _drawn_by_class(examples: list[Any], share: float) -> list[int]:
+def _drawn_by_class(classes: Sequence[Any], share: float) -> list[int]:
     """Numbers of a share of the examples of each class, drawn at random; one of each class is left."""
-    counts = Counter(example.label for example in examples)
+    counts = Counter(classes)
     wanted = {label: int(share * count) for label, count in counts.items()}
-    missing = round(share * len(examples)) - sum(wanted.values())
+    missing = round(share * len(classes)) - sum(wanted.values())
     for label in sorted(counts, key=lambda label: wanted[label] - share * counts[label])[:missing]:
         wanted[label] = min(wanted[label] + 1, counts[label] - 1)
     drawn = []
-    for number in epoch_order(len(examples), SPLIT_SEED, 0).tolist():
-        label = examples[number].label
+    for number in epoch_order(len(classes), SPLIT_SEED, 0).tolist():
+        label = classes[number]
         if wanted[label]:
             wanted[label] -= 1
             drawn.append(number)

@@ -237,7 +237,10 @@ def predict(
     first, examples = asked.first, asked.examples
     if majority:
         if first.head.kind != "classify":
-            raise InputError(f"majority=True is for classes, and {first.task.name} has none; leave it out.")
+            raise InputError(
+                f"majority=True is for one class of each text, which {first.task.name} does not ask for; "
+                "leave it out."
+            )
         folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
         learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
         said = iter(submissions.majority(learnt, len(examples)))

@@ -99,7 +99,8 @@ class WholeRun(Run):
 
     def batches(self, position: list[int] | None) -> Iterator[tuple[TaskBatch, list[int]]]:
         o, data = self.options, self.prepared
-        return training_batches(data.train, data.head, self.batch_size, o.seed, position)
+        balance = data.groups, data.class_weights
+        return training_batches(data.train, data.head, self.batch_size, o.seed, position, *balance)
 
     def objective(self, params: Parameters) -> HeadObjective:
         o = self.options
@@ -123,7 +124,7 @@ class WholeRun(Run):
         with Progress(int(lengths(data.dev).sum()), "tokens of dev", self.show) as progress:
             scores = outputs(self.ops, params, data.dev, self.options.token_budget, progress.add)
         require_finite(scores, state.step, self.options.learning_rate)
-        tuned = data.task.tune(examples, data.dev, scores)
+        tuned = data.task.tune(examples, data.dev, scores, data.labels)
         predictions = data.task.predict(examples, data.dev, scores, data.labels, tuned)
         return {"tuned": tuned, "predictions": predictions}
 
@@ -156,6 +157,7 @@ class WholeRun(Run):
             f"to measure on, at most {data.max_length} tokens.\n"
             f"{o.model}: {config.L} layers of {config.H}{frozen}, {state.params.count() / 1e6:.1f}M "
             "parameters; "
+            + "LSTMs below the output layer, which only minibert reads and not transformers; " * o.bilstm
             + (f"{' and '.join(fresh)} with initial values.\n" if fresh else f"{kept}.\n")
             + self.plan_text
             + (f"\nMeasuring takes most of the time: {costs}; --dev-examples N measures on fewer." * is_most)

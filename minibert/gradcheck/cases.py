@@ -90,6 +90,8 @@ def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: 
         return Sequence(rng.integers(size.V, size=length), segments)
 
     def label(length: int, rows: int) -> Any:
+        if kind.label_shape == (0,):
+            return (rng.random(head.outputs) < 0.5) * rng.uniform(0.5, 1.5, head.outputs)
         if kind.label_shape:
             last = size.V if head.kind == "contrastive" else length  # texts, or tokens
             return np.sort(rng.integers(last, size=kind.label_shape))

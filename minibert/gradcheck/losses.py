@@ -80,7 +80,7 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         return Case("head_loss", f"{head.kind} {variant}".strip(), {}, tree, forward, backward, unseen)
 
     classify, regress, choice = Head("classify", 3), Head("regress", 1), Head("choice", 1)
-    span, tag = Head("span", 2), Head("tag", 5)
+    span, tag, multilabel = Head("span", 2), Head("tag", 5), Head("multilabel", 4)
     return [
         loss("", classify),
         loss("dropout", classify, dropout_of),
@@ -104,6 +104,8 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         _tagger("", size, rng),
         _tagger("dropout", size, rng, dropout_of),
         _tagger("mixed dropout", size, rng, dropout_of, mixed=3),
+        loss("", multilabel),
+        loss("LSTM dropout", multilabel._replace(lstm=True), dropout_of),
     ]
 
 

@@ -99,11 +99,20 @@ def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> lis
     def embedding_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
         return (), {"table": ops.embedding_backward(dy, saved, grads["table"])}
 
+    applies = (rng.random((S, F)) < 0.4) * rng.uniform(0.5, 2, (S, F))
+
+    def sigmoids(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
+        return ops.sigmoid_cross_entropy(inputs["logits"], ops.cast(applies, inputs["logits"].real.dtype))
+
+    def sigmoids_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
+        return ops.sigmoid_cross_entropy_backward(dy, saved), grads
+
     predictions, x, table = {"predictions": draw(S)}, {"x": draw((T, F))}, {"table": draw((V, H))}
     return [
         Case("mean_squared_error", "", predictions, {}, squared_error, squared_error_backward),
         Case("dropout_mask", "", x, {}, lambda ops, x, _: (dropped(ops, x["x"]), ()), dropped_backward),
         Case("embedding", "", {}, table, embedding, embedding_backward),
+        Case("sigmoid_cross_entropy", "", {"logits": 3 * draw((S, F))}, {}, sigmoids, sigmoids_backward),
     ]
 
 

@@ -45,8 +45,10 @@ def save_hf(
     ----------
     folder : made if it does not exist; a model that is there is replaced, each file in one step.
     config : the model's configuration.
-    params : with any head.
-    labels : names of the outputs of a head of kind "classify", "tag" or "regress"; numbers when left out.
+    params : with any head. LSTMs below it, as `finetune --bilstm` trains them, are read by minibert only:
+        `transformers` has no like, leaves them out and computes something else.
+    labels : names of the outputs of a head of kind "classify", "multilabel", "tag" or "regress"; numbers when
+        left out.
     dtype : "float32", which every reader of such folders expects, "float16" or "bfloat16".
     omit : Hugging Face's names of tensors to leave out: what only has its initial value.
 
@@ -88,7 +90,7 @@ def fields_of(
         names = labels or [f"LABEL_{number}" for number in range(head.outputs)]
         fields["id2label"] = {str(number): name for number, name in enumerate(names)}
         fields["label2id"] = {name: number for number, name in enumerate(names)}
-    if kind.problem_type and (head.outputs > 1 or kind.outputs == 1):
+    if kind.problem_type and (head.outputs > 1 or head.kind != "classify"):
         fields["problem_type"] = kind.problem_type
     return fields
 

@@ -20,7 +20,6 @@ Tensors = dict[str, np.ndarray]
 
 # Their models whose heads are some of pre-training's, or none.
 _PRETRAINED = ("BertModel", "BertForMaskedLM", "BertForNextSentencePrediction", "BertLMHeadModel")
-_OWN_LOSS = ("multi_label_classification", "regression")  # problem types of more than one number
 # How names begin in models of other architectures. TensorFlow's ALBERT begins with bert/ like a BERT.
 _FOREIGN = {
     "roberta.": "RoBERTa",
@@ -174,8 +173,10 @@ def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
     if name == KINDS["tag"].architecture:
         return Head("tag", outputs, has_lstm), True
     if name == KINDS["classify"].architecture:
-        own_loss = outputs > 1 and source.fields.get("problem_type") in _OWN_LOSS
-        return None if own_loss else one, True
+        problem = source.fields.get("problem_type")
+        if problem == KINDS["multilabel"].problem_type:
+            return Head("multilabel", outputs, has_lstm), True
+        return None if outputs > 1 and problem == "regression" else one, True
     if "qa_outputs.weight" in tensors:
         return Head("span", 2, has_lstm), False
     if "classifier.weight" not in tensors:

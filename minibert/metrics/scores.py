@@ -55,6 +55,22 @@ def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
     return 2 * int((is_gold & is_predicted).sum()) / marked if marked else 0.0
 
 
+# gold predicted (n,K) -> (K,)
+def label_f1(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Return the F1 of each of K classes, any number of which apply to an example.
+
+    Parameters
+    ----------
+    gold, predicted : (n,K) bool, whether a class applies.
+
+    Returns
+    -------
+    (K,) float64, 0 for a class that there is on neither side.
+    """
+    marked = gold.sum(axis=0) + predicted.sum(axis=0)
+    return 2 * (gold & predicted).sum(axis=0) / np.maximum(1, marked)
+
+
 def macro_f1(gold: Labels, predicted: Labels) -> float:
     """Return the mean of the F1 of every label that occurs on either side, each counted alike."""
     table = confusion(gold, predicted)

@@ -246,9 +246,10 @@ class BatchPart(Batch):
 class TaskBatch(Batch):
     """What a task of fine-tuning asks about a batch, E examples of `choices` sequences each.
 
-    `labels`, by the kind of head: "classify" and "choice" (E,) int32; "regress" (E,) float64; "span" (E,2)
-    int32, positions within the sequence of the answer's first and last token, both 0 where the answer is not
-    in it; "tag" (N,) int32, one for each of `label_rows`.
+    `labels`, by the kind of head: "classify" and "choice" (E,) int32; "regress" (E,) float64; "multilabel"
+    (E,K) float64, 0 where a class does not apply, else 1 or the weight of that class; "span" (E,2) int32,
+    positions within the sequence of the answer's first and last token, both 0 where the answer is not in it;
+    "tag" (N,) int32, one for each of `label_rows`.
     """
 
     labels: np.ndarray  # see above; zeros where they are not known
@@ -337,7 +338,10 @@ class TaskBatch(Batch):
                 "sequences at once."
             )
         kind = KINDS[head.kind]
-        if kind.label_dtype == "float64":
+        if head.kind == "multilabel":
+            good = (np.isfinite(self.labels) & (self.labels >= 0)).all(1)
+            expected = f"{head.outputs} numbers, 0 or the weight of a class that applies"
+        elif kind.label_dtype == "float64":
             good = np.isfinite(self.labels)
             expected = "a finite number"
         elif kind.label_shape:
@@ -428,7 +432,7 @@ def _labels(features: Many[Feature], rows: list[np.ndarray], head: Head) -> tupl
                 raise InputError(f"Feature {number} has {len(label)} tags and {len(own)} rows; give as many.")
         tags = [np.zeros(len(own)) if tag is None else tag for own, tag in zip(rows, given, strict=True)]
         return _whole("label", np.concatenate(tags)), np.repeat(known, [len(own) for own in rows])
-    nothing = np.zeros(kind.label_shape, int)
+    nothing = np.zeros([size or head.outputs for size in kind.label_shape], int)
     labels = np.array([nothing if label is None else label for label in given])
     return _whole("label", labels) if kind.label_dtype == "int32" else labels.astype(np.float64), np.array(
         known

@@ -16,7 +16,7 @@ class HeadKind(NamedTuple):
     outputs: int | None  # for each of what it reads; None: one for each class
     architecture: str  # Hugging Face's class
     label_dtype: str = "int32"
-    label_shape: tuple[int, ...] = ()  # of a label
+    label_shape: tuple[int, ...] = ()  # of a label; (0,): a number for each output
     output_layer: str = "classifier"  # as Hugging Face has it
     names_outputs: bool = False  # whether `config.json` names them, as id2label
     problem_type: str | None = None  # there, with several outputs or with one that is a number
@@ -26,6 +26,9 @@ KINDS = {
     "pretraining": HeadKind(SEQUENCES, 0, "BertForPreTraining"),
     "classify": HeadKind(
         SEQUENCES, None, CLASSIFIER, names_outputs=True, problem_type="single_label_classification"
+    ),
+    "multilabel": HeadKind(
+        SEQUENCES, None, CLASSIFIER, "float64", (0,), "classifier", True, "multi_label_classification"
     ),
     "regress": HeadKind(SEQUENCES, 1, CLASSIFIER, "float64", names_outputs=True, problem_type="regression"),
     "span": HeadKind(TOKENS, 2, "BertForQuestionAnswering", label_shape=(2,), output_layer="qa_outputs"),

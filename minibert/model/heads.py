@@ -3,6 +3,7 @@
 One linear layer on the encoder is all a task adds. What it reads, and what its outputs are compared with:
 
     classify   pooled [CLS], dropout   (S,K)   softmax over K classes
+    multilabel pooled [CLS], dropout   (S,K)   K sigmoids: whether each class applies
     regress    pooled [CLS], dropout   (S,1)   squared error
     choice     pooled [CLS], dropout   (S,1)   softmax over the c sequences of an example
     span       every token             (T,2)   two softmaxes over the tokens of a sequence: start and end
@@ -122,6 +123,8 @@ def loss(
         dnll = span_weight * weights  # of start and of end
     elif head.kind == "regress":
         nll, saved_loss = ops.mean_squared_error(scores[:, 0], ops.cast(batch.labels, scores.real.dtype))
+    elif head.kind == "multilabel":
+        nll, saved_loss = ops.sigmoid_cross_entropy(scores, ops.cast(batch.labels, scores.real.dtype))
     elif head.kind == "choice":
         nll, saved_loss = ops.softmax_cross_entropy(scores.reshape(-1, batch.choices), batch.labels)
     else:
@@ -150,6 +153,8 @@ def loss_backward(
         dlogits = ops.xp.stack(dscores, axis=1)
     elif head.kind == "regress":
         dlogits = ops.mean_squared_error_backward(dnll, saved_loss)[:, None]
+    elif head.kind == "multilabel":
+        dlogits = ops.sigmoid_cross_entropy_backward(dnll, saved_loss)
     elif head.kind == "choice":
         dlogits = ops.softmax_cross_entropy_backward(dnll, saved_loss).reshape(-1, 1)
     else:

@@ -13,6 +13,7 @@ from minibert.ops.attention import equal_length_groups
 from minibert.ops.primitives import Primitives
 
 CrossEntropySaved = namedtuple("CrossEntropySaved", "probabilities labels")
+SigmoidSaved = namedtuple("SigmoidSaved", "slope labels")
 SegmentsSaved = namedtuple("SegmentsSaved", "cu_seqlens groups")
 SquaredErrorSaved = namedtuple("SquaredErrorSaved", "difference")
 
@@ -70,6 +71,28 @@ class Losses(Primitives):
             for segments, one in zip(_members(saved.cu_seqlens), saved.groups, strict=True)
         ]
         return self.xp.concatenate(parts)[back]
+
+    # logits labels (N,K) -> (N,)
+    def sigmoid_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
+        """Return of every row the mean over K classes, each of which applies or not, in nats.
+
+        A label is 0 where its class does not apply, and costs -log(1 - s(logit)), s the logistic function.
+        Otherwise it is the weight of -log s(logit): 1, or PyTorch's `pos_weight`.
+        """
+        xp = self.xp
+        wrong = xp.where(labels > 0, -logits, logits)  # costs log(1 + exp(wrong)), times the weight
+        is_large = wrong.real > 0
+        small = xp.exp(xp.where(is_large, -wrong, wrong))  # at most 1: nothing overflows
+        nll = xp.log1p(small) + xp.where(is_large, wrong, 0)
+        slope = xp.where(is_large, 1, small) / (1 + small)
+        return (xp.where(labels > 0, labels, 1) * nll).mean(-1), SigmoidSaved(slope, labels)
+
+    # d log(1 + exp(x)) / dx = s(x)
+    # dnll (N,) -> dlogits (N,K)
+    def sigmoid_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `sigmoid_cross_entropy`."""
+        slope, labels = saved.slope, saved.labels
+        return self.xp.where(labels > 0, -labels, 1) * slope * (dnll / labels.shape[-1])[:, None]
 
     # predictions targets (N,) -> (N,)
     def mean_squared_error(self, predictions: Array, targets: Array) -> tuple[Array, Saved]:

@@ -50,6 +50,7 @@ class Facts:
     macro_f1: float | None = None  # as `compared_with_majority` has it, of classes of texts
     majority: Mapping[str, Any] | None = None  # likewise
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # scores of each
+    untuned: Mapping[str, float] | None = None  # likewise, with a threshold of one half for every class
     learnt: Mapping[str, int] = field(default_factory=dict)  # examples of each class to learn from
     options: Mapping[str, Any] = field(default_factory=dict)  # what was chosen for the training
     labels: Sequence[str] = ()  # classes in the order in which they are shown, if they come
@@ -72,7 +73,7 @@ def write_report(folder: str | Path, facts: Facts) -> Path:
 def page(facts: Facts) -> str:
     """Write the report as one HTML document."""
     best, name = facts.scores.get(facts.metric), facts.metric
-    rows = metric_rows(facts.scores, facts.macro_f1, facts.majority)
+    rows = metric_rows(facts.scores, facts.macro_f1, facts.majority, facts.untuned)
     head, rows = ((), rows) if facts.majority is None else (rows[0], rows[1:])
     return rendered(
         "report.html.j2",
@@ -194,7 +195,8 @@ def save_report(
     """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
     task = measured.task
     names = {one: Path(getattr(options, one)).name for one in ("data", "model")}
-    same = ("title", "task", "metric", "scores", "interval", "macro_f1", "majority", "baselines", "labels")
+    same = ("title", "task", "metric", "scores", "interval", "macro_f1", "majority", "untuned", "baselines")
+    same = (*same, "labels")
     facts = Facts(
         **{name: report[name] for name in same if name in report},
         model=names["model"],

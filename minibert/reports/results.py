@@ -11,6 +11,7 @@ from minibert import metrics
 from minibert.errors import InputError, MissingFile
 from minibert.json_files import misfit, read_json
 from minibert.tasks import submissions
+from minibert.tasks.multilabel import ManyLabels
 from minibert.tasks.task import Labels, Mistake, Predictions, Task
 from minibert.terminal import printable
 from minibert.training.runlog import METRICS, read_metrics
@@ -28,6 +29,7 @@ MORE = {  # of some reports
     **dict.fromkeys(("crc32", "classes", "train_classes"), dict[str, int]),
     "majority": {"label": str, "macro_f1": float},
     "baselines": dict[str, dict[str, float]],
+    "untuned": dict[str, float],
     "runs": list[dict],  # type: ignore[type-arg]  # of a sweep
 }
 RUN = {"learning_rate": float, "seed": int, "folder": str}
@@ -108,9 +110,19 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
     """Return what metrics of classes of texts are to be read beside; nothing for other tasks.
 
     That is `macro_f1`; `classes`, how many examples each has; `majority`, the most frequent `label`, with the
-    `scores` and `macro_f1` of predicting it for every example.
+    `scores` and `macro_f1` of predicting it for every example. Where several classes apply, `majority` is the
+    strongest constant answer, and `untuned` has the scores with a threshold of one half.
     """
     task, labels, examples, predictions = measured
+    if isinstance(task, ManyLabels):
+        label, same = task.strongest_constant(examples, predictions)
+        scores = task.score(examples, same)
+        return {
+            "macro_f1": task.score(examples, predictions)["macro_f1"],
+            "classes": {**dict.fromkeys(labels, 0), **Counter(n for one in examples for n in one.label)},
+            "majority": {"label": label, "scores": scores, "macro_f1": scores["macro_f1"]},
+            "untuned": task.score(examples, task.untuned(predictions)),
+        }
     classes = task.classes(examples, predictions)
     if task.kind != "classify" or classes is None:
         return {}
@@ -201,7 +213,7 @@ def measured_text(report: Mapping[str, Any]) -> str:
 
 def metric_lines(report: Mapping[str, Any]) -> list[str]:
     """Return a line for each metric; of classes also the metrics of the majority, and the counts of each."""
-    rows = metric_rows(report["scores"], report.get("macro_f1"), report.get("majority"))
+    rows = metric_rows(*(report.get(name) for name in ("scores", "macro_f1", "majority", "untuned")))
     name_width, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
     interval, lines = report.get("interval"), []
     for name, *numbers in rows:
@@ -223,17 +235,18 @@ def baseline_notes(baselines: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def metric_rows(
-    scores: Mapping[str, float], macro_f1: Any = None, majority: Mapping[str, Any] | None = None
+    scores: Any, macro_f1: Any = None, majority: Any = None, untuned: Any = None
 ) -> list[tuple[str, ...]]:
-    """Return names and metrics as text; of classes, under a head, with the metrics of the majority."""
+    """Return names and metrics as text; of classes, under a head, with the metrics of the majority and, where
+    thresholds were chosen, with those of one half."""
     if majority is None:
         return [(metric_name(name), metric_number(name, value)) for name, value in scores.items()]
     same = majority["scores"] | {"macro_f1": majority["macro_f1"]}
+    columns = [scores | {"macro_f1": macro_f1}, same, *([untuned] if untuned else [])]
     rows = [
-        (metric_name(name), metric_number(name, value), metric_number(name, same[name]))
-        for name, value in [*scores.items(), ("macro_f1", macro_f1)]
+        (metric_name(name), *(metric_number(name, column[name]) for column in columns)) for name in columns[0]
     ]
-    return [("", "model", f"always {majority['label']!r}"), *rows]
+    return [("", "model", f"always {majority['label']!r}", "threshold 0.5")[: 1 + len(columns)], *rows]
 
 
 def majority_remark(metric: str, majority: Mapping[str, Any] | None, interval: Sequence[float] | None) -> str:

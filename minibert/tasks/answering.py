@@ -63,7 +63,7 @@ class Answering(Task):
         """Whether some of the questions have no answer, by the rules of SQuAD 2.0."""
         return False
 
-    def tune(self, examples: Examples, features: Windows, outputs: Outputs) -> Tuned:
+    def tune(self, examples: Examples, features: Windows, outputs: Outputs, labels: Labels) -> Tuned:
         if not self.may_be_none(examples):
             return {}
         odds, texts = [], {}

@@ -1,5 +1,6 @@
 """Features to batches: in a new random order every epoch to learn from, by length to predict."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -33,16 +34,34 @@ def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
     return np.argsort(draws.draw(keys, np.arange(n)), kind="stable")
 
 
+# groups (n,) -> (n,)
+def balanced_order(groups: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+    """Draw n features for one epoch, as many of each group; a function of seed and epoch.
+
+    Of a group all are shown once before any is shown again, from one epoch to the next.
+    """
+    n, K, found = len(groups), int(groups.max()) + 1, []
+    for group in range(K):
+        members, count = np.flatnonzero(groups == group), n // K + (group < n % K)
+        first, begin = divmod(epoch * count, len(members))
+        rounds = range(first, first + 2 + count // len(members))
+        order = np.concatenate([epoch_order(len(members), draws.key(seed, group), one) for one in rounds])
+        found.append(members[order[begin : begin + count]])
+    return np.concatenate(found)[epoch_order(n, seed, epoch)]
+
+
 def drawn(
-    n: int, batch_size: int, seed: int, position: Position | None = None
+    n: int, batch_size: int, seed: int, position: Position | None = None, groups: Array | None = None
 ) -> Iterator[tuple[list[int], Position]]:
     """Yield batches of the numbers below n from a position on, without end, and the position after each.
 
-    Every epoch shows each of them once, in an order of its own; its last batch has what is left.
+    Every epoch shows each of them once, in an order of its own, or where there are `groups` (n,) as many of
+    each group; its last batch has what is left.
     """
     epoch, used = position or BEGINNING
     while True:
-        order = epoch_order(n, seed, epoch).tolist()
+        chosen_order = epoch_order(n, seed, epoch) if groups is None else balanced_order(groups, seed, epoch)
+        order = chosen_order.tolist()
         while used < n:
             chosen = order[used : used + batch_size]
             used += len(chosen)
@@ -51,14 +70,35 @@ def drawn(
 
 
 def training_batches(
-    features: Features, head: Head, batch_size: int, seed: int, position: Position | None = None
+    features: Features,
+    head: Head,
+    batch_size: int,
+    seed: int,
+    position: Position | None = None,
+    groups: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
 ) -> Iterator[tuple[TaskBatch, Position]]:
     """Endless batches from a position on, with the position after each.
 
     They are not sorted by length: without padding that would save nothing, and make each batch too uniform.
+    Of `groups` (n,) epochs show as many each, and not all features once; for `weights` (K,) see `weighted`.
     """
-    for chosen, after in drawn(len(features), batch_size, seed, position):
-        yield TaskBatch.pack_features([features[i] for i in chosen], head), after
+    for chosen, after in drawn(len(features), batch_size, seed, position, groups):
+        batch = TaskBatch.pack_features([features[i] for i in chosen], head)
+        yield batch if weights is None else weighted(batch, head, weights), after
+
+
+# weights (K,)
+def weighted(batch: TaskBatch, head: Head, weights: np.ndarray) -> TaskBatch:
+    """Weigh the classes of a whole batch in its loss.
+
+    The loss is that of PyTorch's `CrossEntropyLoss(weight=weights)`, whose mean is weighted too; where
+    several classes apply, that of `BCEWithLogitsLoss(pos_weight=weights)`.
+    """
+    if head.kind == "multilabel":
+        return dataclasses.replace(batch, labels=batch.labels * weights)
+    own = weights[batch.labels] * (batch.label_weights > 0)
+    return dataclasses.replace(batch, label_weights=own / own.sum())
 
 
 # -> (n,)

@@ -47,6 +47,7 @@ TASKS = {
     "ner-sentences": Known("CoNLL-2003, each sentence without its document", "tagging"),
     "stsb-similarity": Known("STS-B, its sentences read one by one: their cosine", "similarity"),
     "classify": Known("your own table: a class for a text or a pair of texts", "sentences"),
+    "multilabel": Known("your own table: any number of classes for a text or a pair", "multilabel"),
     "regress": Known("your own table: a number for a text or a pair of texts", "sentences"),
     "tag": Known("your own table: a tag for every word", "tagging"),
     "qa": Known("your own table: questions and paragraphs", "answering"),
@@ -57,12 +58,13 @@ TITLES = {  # where `about` is none for what came of a task
     "qnli-dev": "QNLI, its dev file divided",
     "hellaswag-dev": "HellaSwag, its dev file divided",
     "classify": "Your own table, classes of texts",
+    "multilabel": "Your own table, any number of classes for a text",
     "regress": "Your own table, numbers for texts",
     "qa": "Your own table, questions about paragraphs",
     "similarity": "Your own table, scores of pairs",
     "similar-pairs": "Your own table, pairs that belong together",
 }
-OWN_TABLES = ("classify", "regress", "tag", "qa", "similarity", "similar-pairs")
+OWN_TABLES = ("classify", "multilabel", "regress", "tag", "qa", "similarity", "similar-pairs")
 # Tasks whose answers mean the same, so that one model can answer them all.
 SAME_ANSWERS = (
     ("mnli", "mnli-mm", "ax", "snli", "sick"),
@@ -117,8 +119,8 @@ def create(name: str, columns: Columns | None = None) -> Task:
         if str(header).lower() not in answers:
             raise InputError(f"header={header!r} is neither yes nor no; give one of them.")
         columns["header"] = answers[str(header).lower()]
-    from minibert.tasks import answering, choices, sentences, similarity, tagging
+    from minibert.tasks import answering, choices, multilabel, sentences, similarity, tagging
 
-    rooms = (answering, choices, sentences, similarity, tagging)
+    rooms = (answering, choices, multilabel, sentences, similarity, tagging)
     known: dict[str, Any] = {room.__name__.rpartition(".")[2]: room for room in rooms}
     return known[TASKS[name].module].create(name, TITLES.get(name, TASKS[name].about), columns)

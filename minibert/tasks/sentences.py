@@ -69,9 +69,10 @@ class Sentences(Task):
                 f"The examples to learn from have {len(found)} label{'' if len(found) == 1 else 's'} "
                 f"({', '.join(found) or 'none'}); a class needs another one to be told from."
             )
-        if all(re.fullmatch("-?[0-9]{1,18}", label) for label in found):
-            return tuple(sorted(found, key=lambda label: (int(label), label)))
-        return tuple(sorted(found))
+        return in_order(found)
+
+    def names(self, example: TextExample) -> tuple[Any, ...]:
+        return () if self.kind == "regress" else (example.label,)
 
     def features(
         self, examples: Iterable[TextExample], tokenizer: Any, labels: Labels, max_length: int, training: bool
@@ -105,7 +106,7 @@ class Sentences(Task):
             )
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
-        learnt, measured = (Counter(example.label for example in part) for part in (train, dev))
+        learnt, measured = (Counter(n for one in part for n in self.names(one)) for part in (train, dev))
         rare = [label for label in labels if learnt[label] < 2 or not measured[label]]
         if not rare:
             return
@@ -113,7 +114,7 @@ class Sentences(Task):
         for label in rare[:MOST_RARE]:
             place = ""
             if learnt[label] == 1:
-                place = self.place(next(example for example in train if example.label == label))
+                place = self.place(next(example for example in train if label in self.names(example)))
                 place = f" ({place[0].lower()}{place[1:]})"
             found.append(
                 f"{label!r} with {learnt[label]:,} to learn from{place} and {measured[label]:,} to measure on"
@@ -129,7 +130,7 @@ class Sentences(Task):
         """Return where a person finds an example, as the beginning of a sentence."""
         return f"Example {example.id}"
 
-    def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> float | int | None:
+    def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
         if example.label is None:
             if training:
                 raise InputError(
@@ -199,7 +200,7 @@ class Sentences(Task):
         return mistake._replace(text="\n".join(texts))
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
-        if self.kind == "regress":
+        if self.kind != "classify":
             return None
         return [example.label for example in examples], [one["label"] for one in predictions]
 
@@ -238,7 +239,7 @@ class OwnTexts(Sentences):
 
     def read(self, data: Path, split: str) -> list[TextExample]:
         self._files.append(own_file(data, split))
-        given = self.columns | {"numeric": self.kind == "regress"}
+        given = self.columns | {"numeric": self.kind == "regress", "several": self.kind == "multilabel"}
         return read_own(tables.read_texts, data, split, given, UNLABELLED)
 
     def place(self, example: TextExample) -> str:
@@ -257,6 +258,13 @@ class OwnTexts(Sentences):
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
     """Make the task of that name."""
     return OwnTexts(name, title, columns) if name in ("classify", "regress") else Glue(name, title)
+
+
+def in_order(labels: set[str]) -> Labels:
+    """Sort names of classes; numbers by their value."""
+    if all(re.fullmatch("-?[0-9]{1,18}", label) for label in labels):
+        return tuple(sorted(labels, key=lambda label: (int(label), label)))
+    return tuple(sorted(labels))
 
 
 def _is_blank(encoding: Any) -> bool:

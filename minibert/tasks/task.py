@@ -81,6 +81,10 @@ class Task(ABC):
         fixed = KINDS[self.kind].outputs
         return Head(self.kind, len(labels) if fixed is None else fixed)
 
+    def names(self, example: Any) -> tuple[Any, ...]:
+        """Return the classes of texts that an example is labelled with; () for tasks without them."""
+        return ()
+
     @abstractmethod
     def features(
         self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
@@ -112,7 +116,7 @@ class Task(ABC):
                     f"Example {example.id} has no label to score against; choose a labelled split."
                 )
 
-    def tune(self, examples: Examples, features: Any, outputs: Outputs) -> Tuned:
+    def tune(self, examples: Examples, features: Any, outputs: Outputs, labels: Labels) -> Tuned:
         """Choose on dev what is kept with the model, such as the threshold of "no answer"."""
         return {}
 

@@ -405,7 +405,7 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
         ("finetune sst-2", "TASK sst-2 is not known; did you mean sst2?"),
         (
             "finetune rte --column text=review",
-            "--column text=review are for classify, regress, tag, qa, similarity, similar-pairs; the",
+            "--column text=review are for classify, multilabel, regress, tag, qa, similarity, similar-pairs; the",
         ),
         (
             "finetune tag --column word=1 --column x=y",
@@ -414,6 +414,18 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
         (
             "finetune rte --feature-based last --freeze 1",
             "--freeze 1 has no meaning where --feature-based last",
+        ),
+        (
+            "finetune rte --feature-based last --bilstm",
+            "--bilstm has no meaning where --feature-based last",
+        ),
+        (
+            "finetune rte --class-weights entailment=nan",
+            "--class-weights entailment=nan is not valid; give balanced, or NAME=WEIGHT,... with finite",
+        ),
+        (
+            "finetune stsb --class-weights balanced",
+            "--class-weights balanced is for classes of texts, and stsb has none; leave it out.",
         ),
         ("finetune rte --fsdp --engine numpy", "--fsdp is for --engine jax; leave it out or choose that."),
         (

@@ -228,7 +228,13 @@ def test_loss_is_the_weighted_sum_of_its_rows(ops):
 
 @every_engine
 @pytest.mark.parametrize(
-    "name", ["softmax_cross_entropy", "segment_softmax_cross_entropy", "mean_squared_error"]
+    "name",
+    [
+        "softmax_cross_entropy",
+        "segment_softmax_cross_entropy",
+        "mean_squared_error",
+        "sigmoid_cross_entropy",
+    ],
 )
 def test_gradient_of_a_loss_is_linear_in_the_weights_of_its_rows(ops, name):
     case = CASES[name]

@@ -328,6 +328,19 @@ class HalfTheSquaredError(Ops):
         return super().mean_squared_error_backward(dloss, saved) / 2
 
 
+@seen_in("sigmoid_cross_entropy", "head_loss")
+class ClassesAddUpInPlaceOfTheirMean(Ops):
+    def sigmoid_cross_entropy_backward(self, dnll, saved):
+        return super().sigmoid_cross_entropy_backward(dnll, saved) * saved.labels.shape[1]
+
+
+@seen_in("sigmoid_cross_entropy", "head_loss")
+class WeightOfAClassForgotten(Ops):
+    def sigmoid_cross_entropy_backward(self, dnll, saved):
+        plain = saved._replace(labels=np.minimum(saved.labels, 1))
+        return super().sigmoid_cross_entropy_backward(dnll, plain)
+
+
 @seen_in("layer_norm", "embedding_block")
 class StatisticsTreatedAsConstants(_LayerNorm):
     def mean_term(self, g):

@@ -13,9 +13,14 @@ from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Head, initialise
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
-LABELS = {"classify": ("no", "perhaps", "yes"), "tag": ("O", "B-PER", "I-PER", "Ö", "B-LOC")}
+LABELS = {
+    "classify": ("no", "perhaps", "yes"),
+    "multilabel": ("art", "science"),
+    "tag": ("O", "B-PER", "I-PER", "Ö", "B-LOC"),
+}
 HEADS = {
     "classify": (Head("classify", 3), "BertForSequenceClassification", ("classifier.weight", (3, 6))),
+    "multilabel": (Head("multilabel", 2), "BertForSequenceClassification", ("classifier.weight", (2, 6))),
     "regress": (Head("regress", 1), "BertForSequenceClassification", ("classifier.weight", (1, 6))),
     "span": (Head("span", 2), "BertForQuestionAnswering", ("qa_outputs.weight", (2, 6))),
     "tag": (Head("tag", 5), "BertForTokenClassification", ("classifier.weight", (5, 6))),
@@ -63,7 +68,7 @@ def test_the_configuration_names_the_architecture_and_tensors_are_its(kind, save
     assert tensors[name].shape == shape
     np.testing.assert_array_equal(tensors[name], params["head.weight"].T)
     np.testing.assert_array_equal(tensors[name.replace("weight", "bias")], params["head.bias"])
-    assert ("bert.pooler.dense.weight" in tensors) == (kind in ("classify", "regress", "choice"))
+    assert ("bert.pooler.dense.weight" in tensors) == (kind not in ("span", "tag"))
     assert not any(name.startswith("cls.") for name in tensors)
 
 
@@ -75,15 +80,17 @@ def test_labels_and_the_kind_of_problem_stand_in_the_configuration(kind, saved):
         assert fields["label2id"] == {label: n for n, label in enumerate(labels[kind])}
     else:
         assert "id2label" not in fields
-    problems = {"classify": "single_label_classification", "regress": "regression"}
-    assert fields.get("problem_type") == problems.get(kind)
+    problems = {"classify": "single_label", "multilabel": "multi_label", "regress": "regression"}
+    problem = problems.get(kind)
+    assert fields.get("problem_type") == (f"{problem}_classification" if "label" in str(problem) else problem)
 
 
 def test_without_a_word_in_the_configuration_the_tensors_tell_the_head(kind, saved):
     folder, params = saved
     change_fields(folder, architectures=None, problem_type=None, id2label=None)
     found = hub.load(folder)[1].head
-    assert found == (Head("regress", 1) if kind == "choice" else params.head)  # these two look alike
+    alike = {"choice": Head("regress", 1), "multilabel": Head("classify", 2)}
+    assert found == alike.get(kind, params.head)
     assert hub.load(folder, head=params.head)[1].flat.tobytes() == params.flat.tobytes()
 
 
@@ -135,7 +142,15 @@ def test_labels_of_another_number_than_the_rows_are_refused(tmp_path):
         hub.load(tmp_path)
 
 
-@pytest.mark.parametrize("problem", ["multi_label_classification", "regression"])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_kind_of_problem_tells_one_class_from_several(outputs, tmp_path):
+    hub.save_hf(tmp_path, CONFIG, initialise(CONFIG, 1, head=Head("multilabel", outputs)))
+    assert hub.load(tmp_path)[1].head == Head("multilabel", outputs)
+    change_fields(tmp_path, problem_type=None)
+    assert hub.load(tmp_path)[1].head == Head("classify" if outputs > 1 else "regress", outputs)
+
+
+@pytest.mark.parametrize("problem", ["regression"])
 def test_a_head_with_another_loss_is_refused_but_its_encoder_is_not(problem, tmp_path):
     params = initialise(CONFIG, 1, head=Head("classify", 3))
     hub.save_hf(tmp_path, CONFIG, params)

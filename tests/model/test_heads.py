@@ -24,6 +24,7 @@ from minibert.training.optim import AdamW
 SIZE = SIZES["ugly"]
 HEADS = {
     "classify": Head("classify", 3),
+    "multilabel": Head("multilabel", 4),
     "regress": Head("regress", 1),
     "choice": Head("choice", 1),
     "span": Head("span", 2),
@@ -100,6 +101,7 @@ def test_outputs_are_the_scores_of_the_loss_without_dropout(head):
     assert not any(np.shares_memory(one, result.logits) for one in found)
     shapes = {
         "classify": [(3,)] * 6,
+        "multilabel": [(4,)] * 6,
         "regress": [(1,)] * 6,
         "choice": [(2,)] * 3,
         "span": [(n, 2) for n in SIZE.lengths],
@@ -137,6 +139,16 @@ def test_a_number_is_compared_by_its_squared_error():
     batch = ugly(HEADS["regress"])
     [result], _ = run(config, params, batch, dropout=False)
     assert distance(result.nll, (result.logits[:, 0] - batch.labels) ** 2) <= 1e-14
+
+
+def test_each_class_is_a_yes_or_no_of_its_own_whose_weight_is_its_label():
+    config, params = model(HEADS["multilabel"])
+    batch = ugly(HEADS["multilabel"])
+    [result], _ = run(config, params, batch, dropout=False)
+    chances = 1 / (1 + np.exp(-result.logits))
+    wrong = np.where(batch.labels > 0, -np.log(chances) * batch.labels, -np.log(1 - chances))
+    assert (batch.labels > 0).any() and (batch.labels == 0).any()
+    assert distance(result.nll, wrong.mean(1)) <= 1e-13
 
 
 def test_choices_compete_within_their_example():

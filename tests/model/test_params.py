@@ -210,14 +210,14 @@ def test_names_nest_into_a_tree_with_lists_for_numbers():
 # Heads of fine-tuning.
 
 
-@pytest.mark.parametrize("kind", ["classify", "tag", "span", "regress", "choice"])
+@pytest.mark.parametrize("kind", ["classify", "multilabel", "tag", "span", "regress", "choice"])
 def test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_a_whole_sequence(kind):
     outputs = {"classify": 3, "tag": 9, "span": 2}.get(kind, 1)
     params = Parameters(CONFIG, head=Head(kind, outputs))
     assert list(params)[-2:] == ["head.weight", "head.bias"]
     assert params["head.weight"].shape == (24, outputs)
     assert params.tree["head"]["bias"].shape == (outputs,)
-    assert ("pooler" in params.tree) == (kind in ("classify", "regress", "choice"))
+    assert ("pooler" in params.tree) == (kind not in ("span", "tag"))
     assert not any(name.startswith(("mlm.", "nsp.", "lstm.")) for name in params)
 
 

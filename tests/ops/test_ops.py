@@ -154,6 +154,38 @@ def test_segment_cross_entropy_is_a_cross_entropy_of_each_segment(lengths):
         close(found, math.log(math.fsum(np.exp(scores[s]))) - scores[s][label])
 
 
+def test_sigmoid_cross_entropy_is_the_mean_of_a_yes_or_no_for_each_class():
+    logits, labels = np.array([[0.0, 2.0, -1.0], [-3.0, 0.5, 4.0]]), np.array([[1, 0, 1], [0, 2.5, 0]])
+    p = 1 / (1 + np.exp(-logits))
+    close(
+        OPS.sigmoid_cross_entropy(logits, labels)[0],
+        [
+            -(math.log(p[0, 0]) + math.log(1 - p[0, 1]) + math.log(p[0, 2])) / 3,
+            -(math.log(1 - p[1, 0]) + 2.5 * math.log(p[1, 1]) + math.log(1 - p[1, 2])) / 3,
+        ],
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sigmoid_cross_entropy_of_large_logits_is_their_distance_from_being_right(dtype):
+    logits = np.array([[1e4, -1e4], [1e4, -1e4]], dtype)
+    nll, saved = OPS.sigmoid_cross_entropy(logits, np.array([[1, 0], [0, 1]], dtype))
+    assert nll.tolist() == [0, 1e4]
+    dlogits = OPS.sigmoid_cross_entropy_backward(np.ones(2, dtype), saved)
+    assert dlogits.tolist() == [[0, 0], [0.5, -0.5]]
+    assert nll.dtype == dlogits.dtype == dtype
+
+
+def test_sigmoid_cross_entropy_has_its_slope_at_zero_as_well():
+    labels, step = np.array([[2.5, 0.0]]), 1e-30
+    _, saved = OPS.sigmoid_cross_entropy(np.zeros((1, 2)), labels)
+    (slopes,) = OPS.sigmoid_cross_entropy_backward(np.ones(1), saved)
+    close(slopes, [-2.5 / 4, 1 / 4])
+    for number, slope in enumerate(slopes):
+        moved = 1j * step * (np.arange(2) == number)[None]
+        assert OPS.sigmoid_cross_entropy(moved, labels)[0].imag[0] / step == pytest.approx(slope)
+
+
 def test_squared_error_is_squared_by_row():
     loss, _ = OPS.mean_squared_error(np.array([1.0, 2.0, -1.0]), np.array([1.0, -1.0, 0.5]))
     assert loss.tolist() == [0, 9, 2.25]

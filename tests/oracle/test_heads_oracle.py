@@ -10,6 +10,7 @@ from minibert.model.batch import Feature, Sequence, TaskBatch, VectorBatch
 from minibert.model.config import BertConfig
 from minibert.model.params import Head, Parameters, initialise
 from minibert.ops import Ops
+from minibert.tasks.batches import weighted
 from minibert.tokenizer import Tokenizer
 from minibert.training.optim import AdamW, warmup_linear
 
@@ -20,6 +21,7 @@ from objectives import update_once  # noqa: E402
 
 HEADS = {
     "classify": Head("classify", 3),
+    "multilabel": Head("multilabel", 3),
     "regress": Head("regress", 1),
     "choice": Head("choice", 1),
     "span": Head("span", 2),
@@ -55,6 +57,7 @@ def batch(head, seed=2, lengths=LENGTHS, V=99):
         rows = np.flatnonzero(rng.random(sizes[0]) < 0.6) if head.kind == "tag" else None
         label = {
             "classify": rng.integers(3),
+            "multilabel": rng.integers(2, size=3),
             "regress": rng.standard_normal(),
             "choice": rng.integers(3),
             "span": np.sort(rng.integers(sizes[0], size=2)),
@@ -106,6 +109,25 @@ def test_a_weight_that_is_not_turned_would_be_noticed():
     expected = theirs.loss_and_gradients(theirs.model(params), one, "classify")[1]
     params["pooler.weight"][...] = params["pooler.weight"].T.copy()
     assert agreement.relative_error(loss_and_gradients(params, one)[0].logits, expected) > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["classify", "multilabel"])
+def test_weights_of_classes_are_torchs(kind):
+    _, params = model(HEADS[kind])
+    one, weights = batch(HEADS[kind]), np.array([0.25, 1.0, 6.5])
+    logits = torch.tensor(loss_and_gradients(params, one)[0].logits, requires_grad=True)
+    if kind == "classify":
+        criterion, labels = torch.nn.CrossEntropyLoss(torch.tensor(weights)), torch.tensor(one.labels).long()
+    else:
+        criterion = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(weights))
+        labels = torch.tensor(one.labels)
+    expected = criterion(logits, labels)
+    expected.backward()
+    result, grads = loss_and_gradients(params, weighted(one, HEADS[kind], weights))
+    assert agreement.relative_error(result.loss, expected.item()) < 1e-14
+    assert agreement.relative_error(grads["head.bias"], logits.grad.sum(0).numpy()) < 1e-14
+    plain = loss_and_gradients(params, one)[0].loss
+    assert abs(float(result.loss) - float(plain)) > 0.01
 
 
 # LSTMs.
@@ -256,15 +278,20 @@ def reviews(tokenizer, head):
             encoding = tokenizer(text)
             last = len(encoding.ids) - 2
             tags = [min(len(piece), 4) for piece in encoding.tokens[1:-1]]
-            answers = {"classify": label, "span": (last - 1, last), "tag": tags}
+            answers = {
+                "classify": label,
+                "multilabel": [label, len(text) > 25, text.endswith("!")],
+                "span": (last - 1, last),
+                "tag": tags,
+            }
             found.append((encoding, answers[head.kind], range(1, last + 1) if head.kind == "tag" else None))
     return found
 
 
 @pytest.mark.parametrize(
     ("head", "steps"),
-    [(Head("classify", 2), 100), (Head("span", 2), 15), (Head("tag", 5), 15)],
-    ids=["classify", "span", "tag"],
+    [(Head("classify", 2), 100), (Head("multilabel", 3), 50), (Head("span", 2), 15), (Head("tag", 5), 15)],
+    ids=["classify", "multilabel", "span", "tag"],
 )
 def test_fine_tuned_logits_follow_hugging_faces_from_the_same_real_weights(minilm, head, steps):
     examples = reviews(Tokenizer.from_pretrained(minilm), head)
@@ -279,10 +306,11 @@ def test_fine_tuned_logits_follow_hugging_faces_from_the_same_real_weights(minil
         for _ in range(steps)
     ]
     schedule = {"peak": 1e-4, "warmup": steps // 10}
-    expected = theirs.logits_of_training(theirs.model(params), batches, head.kind, **schedule)
+    expected, their_losses = theirs.logits_of_training(theirs.model(params), batches, head.kind, **schedule)
     found, losses = logits_of_training(params, batches, **schedule)
     errors = [agreement.relative_error(*pair) for pair in zip(found, expected, strict=True)]
     assert max(errors) < FOLLOWED, errors
+    assert np.abs(np.array(losses) - their_losses).max() < FOLLOWED
     assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])  # they do learn something
 
 

@@ -1,6 +1,7 @@
 """Figures against scikit-learn and SciPy, chunks against seqeval, which counts as conlleval does."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -44,6 +45,26 @@ def test_labels_agree_with_scikit_learn(seed, classes):
     for label in range(classes):
         expected = sklearn_metrics.f1_score(gold == label, predicted == label, zero_division=0)
         assert alike(metrics.f1(gold, predicted, label), expected)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 9])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_several_labels_agree_with_scikit_learn(seed, classes):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 400))
+    gold = rng.random((n, classes)) < rng.random(classes) ** 2
+    found = gold ^ (rng.random((n, classes)) < rng.random() / 2)
+    if classes > 2:
+        gold[:, 0] = found[:, 0] = False  # a class that there is on neither side
+    each = metrics.label_f1(gold, found)
+    score = partial(sklearn_metrics.f1_score, gold, found, zero_division=0)
+    if classes == 1:  # which scikit-learn takes for the two classes of a single label
+        assert alike(each[0], score())
+        return
+    for label, value in enumerate(score(average=None)):
+        assert alike(each[label], value)
+    assert alike(each.mean(), score(average="macro"))
+    assert alike(metrics.f1(gold.ravel(), found.ravel()), score(average="micro"))
 
 
 @pytest.mark.parametrize("decimals", [0, 1, 15], ids=lambda n: f"rounded to {n}")

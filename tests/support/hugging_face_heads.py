@@ -13,6 +13,7 @@ from minibert.model.params import Parameters
 
 KINDS = {
     "classify": transformers.BertForSequenceClassification,
+    "multilabel": transformers.BertForSequenceClassification,
     "regress": transformers.BertForSequenceClassification,
     "choice": transformers.BertForMultipleChoice,
     "span": transformers.BertForQuestionAnswering,
@@ -72,8 +73,9 @@ def take_over(params: Parameters, state: dict[str, torch.Tensor]) -> None:
 def model(params: Parameters) -> transformers.PreTrainedModel:
     """The model of Hugging Face's for this head, with our weights."""
     values = params.config.to_dict() | {"num_labels": params.head.outputs}
-    if params.head.kind == "regress":
-        values["problem_type"] = "regression"
+    problems = {"regress": "regression", "multilabel": "multi_label_classification"}
+    if params.head.kind in problems:
+        values["problem_type"] = problems[params.head.kind]
     theirs = KINDS[params.head.kind]._from_config(
         transformers.BertConfig(**values), attn_implementation="eager", dtype=torch.float64
     )
@@ -128,8 +130,8 @@ def loss_and_gradients(
 
 def logits_of_training(
     theirs: transformers.PreTrainedModel, batches: list[TaskBatch], kind: str, *, peak: float, warmup: int
-) -> list[np.ndarray]:
-    """The logits before each update by `torch.optim.AdamW` under Hugging Face's linear schedule.
+) -> tuple[list[np.ndarray], list[float]]:
+    """Logits and loss before each update by `torch.optim.AdamW` under Hugging Face's linear schedule.
 
     Clipped by hand: theirs adds 1e-6 to the norm.
     """
@@ -140,7 +142,7 @@ def logits_of_training(
         [{"params": members, "weight_decay": decay} for decay, members in groups.items()], lr=peak, eps=1e-6
     )
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, warmup, len(batches))
-    found = []
+    found, losses = [], []
     for batch in batches:
         optimizer.zero_grad()
         loss, logits = forward(theirs, batch, kind)
@@ -151,4 +153,5 @@ def logits_of_training(
         optimizer.step()
         schedule.step()
         found.append(logits.detach().numpy())
-    return found
+        losses.append(loss.item())
+    return found, losses

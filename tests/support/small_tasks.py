@@ -80,6 +80,29 @@ def write_rte(folder: Path, n: int = 40) -> Path:
     return folder
 
 
+def several(count: int, seed: int) -> list[tuple[str, list[str]]]:
+    """(sentence, labels): "praise" where a good word is in it, "blame" where a bad one is, rarely "long"."""
+    rng = random.Random(seed)
+    found = []
+    for _ in range(count):
+        labels = [label for label, often in (("praise", 0.5), ("blame", 0.4)) if rng.random() < often]
+        words = rng.choices(OTHERS, k=9 if rng.random() < 0.15 else rng.randint(2, 4))
+        for label, among in (("praise", GOOD), ("blame", BAD)):
+            if label in labels:
+                words.insert(rng.randrange(len(words) + 1), rng.choice(among))
+        found.append((" ".join(words), [*labels, *(["long"] if len(words) > 8 else [])]))
+    return found
+
+
+def write_several(folder: Path, n_train: int = 200, n_dev: int = 60) -> Path:
+    """A table of one's own, with any number of labels for a text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, n, seed in (("train", n_train, 1), ("dev", n_dev, 2), ("test", 30, 3)):
+        rows = [json.dumps({"text": text, "label": labels}) for text, labels in several(n, seed)]
+        (folder / f"{split}.jsonl").write_text("\n".join(rows) + "\n")
+    return folder
+
+
 def small_options(model: Path, data: Path, task: str = "sst2", **more) -> FinetuneOptions:
     """A run of a second that learns such a task."""
     given = dict(task=task, data=data, model=model, engine="numpy", batch_size=16, epochs=6, dropout=0.1)

@@ -213,7 +213,7 @@ def test_threshold_chosen_on_dev_decides():
     task = create("squad2", {})
     questions, made, outputs = squad2_of([0.75, 0.5, -3.0])
     assert [p["text"] for p in task.predict(questions, made, outputs, (), {})] == ["", "", "w6"]  # above 0
-    tuned = task.tune(questions, made, outputs)
+    tuned = task.tune(questions, made, outputs, ())
     assert tuned == {NULL_THRESHOLD: 0.5}
     predictions = task.predict(questions, made, outputs, (), tuned)
     assert [p["text"] for p in predictions] == ["", "w4", "w6"]
@@ -276,12 +276,12 @@ def test_n_best_holds_no_answer_where_there_may_be_none():
 def test_own_questions_follow_the_rules_that_they_need():
     task = create("qa", {})
     questions, made, outputs = squad2_of([0.75, 0.5, -3.0])
-    tuned = task.tune(questions, made, outputs)
+    tuned = task.tune(questions, made, outputs, ())
     assert tuned == {NULL_THRESHOLD: 0.5}
     assert "NoAns_f1" in task.score(questions, task.predict(questions, made, outputs, (), tuned))
     answerable = questions[1:]
     made, outputs = task.features(answerable, TOKENIZER, (), 384, False), outputs[1:]
-    assert task.tune(answerable, made, outputs) == {}
+    assert task.tune(answerable, made, outputs, ()) == {}
     predictions = task.predict(answerable, made, outputs, (), {})
     assert [p["text"] for p in predictions] == ["w4", "w6"]
     assert task.score(answerable, predictions) == {"exact": 1.0, "f1": 1.0, "total": 2.0}

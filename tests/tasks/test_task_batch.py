@@ -12,6 +12,7 @@ from minibert.model.config import BertConfig
 from minibert.model.params import Head
 
 CONFIG = BertConfig(vocab_size=50, hidden_size=8, num_attention_heads=2, max_position_embeddings=9)
+MULTILABEL = Head("multilabel", 3)
 CLASSIFY, REGRESS, CHOICE = Head("classify", 3), Head("regress", 1), Head("choice", 1)
 SPAN, TAG = Head("span", 2), Head("tag", 5)
 
@@ -74,7 +75,7 @@ def test_what_is_not_known_weighs_nothing_and_the_rest_as_if_it_were_alone():
 lengths = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 
 
-@given(lengths, st.sampled_from([CLASSIFY, REGRESS, CHOICE, SPAN, TAG]), st.data())
+@given(lengths, st.sampled_from([CLASSIFY, MULTILABEL, REGRESS, CHOICE, SPAN, TAG]), st.data())
 def test_micro_batches_hold_every_example_once_and_unchanged(several, head, data):
     rng = np.random.default_rng(0)
     features = []
@@ -82,6 +83,7 @@ def test_micro_batches_hold_every_example_once_and_unchanged(several, head, data
         rows = np.flatnonzero(rng.random(n) < 0.5) if head.kind == "tag" else None
         label = {
             "classify": 1,
+            "multilabel": np.array([0, 2.5, 1]),
             "regress": 0.5,
             "choice": 2,
             "span": (0, n - 1),

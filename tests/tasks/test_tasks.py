@@ -580,7 +580,7 @@ def test_an_unknown_task_suggests_names():
         registry.create("sst-2")
     with pytest.raises(InputError, match="there are cola, sst2, mrpc"):
         registry.create("xyz")
-    with pytest.raises(InputError, match="columns=.* are for classify, regress, tag, qa"):
+    with pytest.raises(InputError, match="columns=.* are for classify, multilabel, regress, tag, qa"):
         registry.create("rte", {"text": "a"})
     with pytest.raises(InputError, match=r"columns=\['words'\]: classify knows none but"):
         registry.create("classify", {"words": "a"})

@@ -50,6 +50,7 @@ LOSSES = [
     "pretraining_loss M=0 dropout",
     "head_loss classify causal dropout",
     "head_loss regress",
+    "head_loss multilabel",
     "head_loss choice causal dropout",
     "head_loss span sum dropout",
     "head_loss tag causal LSTM dropout",
@@ -477,6 +478,7 @@ def test_what_rows_hold_comes_back_in_the_order_of_the_batch(masked):
     ("head", "fields"),
     [
         (Head("classify", 3), {"is_decoder": True}),
+        (Head("multilabel", 4), {}),
         (Head("regress", 1), {}),
         (Head("choice", 1), {}),
         (Head("span", 2), {}),
