@@ -6,7 +6,6 @@ An estimator is a dataclass of the options of a fine-tuning run. `fit` writes th
 
 import inspect
 import json
-import re
 import sys
 import tempfile
 import textwrap
@@ -50,9 +49,8 @@ def documented(kind: Kind) -> Kind:
     """Describe in the docstring of an estimator each parameter that it does not describe itself."""
     about, mark, rest = inspect.cleandoc(kind.__doc__ or "").partition("\nParameters\n----------\n")
     own, gap, rest = rest.partition("\n\n")
-    missing = [
-        one.name for one in fields(kind) if not re.search(rf"^[\w, ]*\b{one.name}\b[\w, ]* :", own, re.M)
-    ]
+    described = ", ".join(line.partition(" : ")[0] for line in own.splitlines()).split(", ")
+    missing = [one.name for one in fields(kind) if one.name not in described]
     lines = [f"{name} : {OWN.get(name) or description(FinetuneOptions, name)}" for name in missing]
     wrapped = [textwrap.fill(line, 106, subsequent_indent="    ") for line in lines]
     kind.__doc__ = f"{about}{mark}{chr(10).join([own, *wrapped])}{gap}{rest}"

@@ -195,8 +195,8 @@ def save_report(
     """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
     task = measured.task
     names = {one: Path(getattr(options, one)).name for one in ("data", "model")}
-    same = ("title", "task", "metric", "scores", "interval", "macro_f1", "majority", "untuned", "baselines")
-    same = (*same, "labels")
+    same = ["title", "task", "metric", "scores", "interval", "macro_f1", "majority", "untuned", "baselines"]
+    same.append("labels")
     facts = Facts(
         **{name: report[name] for name in same if name in report},
         model=names["model"],

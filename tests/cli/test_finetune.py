@@ -405,7 +405,7 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
         ("finetune sst-2", "TASK sst-2 is not known; did you mean sst2?"),
         (
             "finetune rte --column text=review",
-            "--column text=review are for classify, multilabel, regress, tag, qa, similarity, similar-pairs; the",
+            "--column text=review are for classify, multilabel, regress, tag, qa, similarity, similar-pairs;",
         ),
         (
             "finetune tag --column word=1 --column x=y",
