@@ -18,15 +18,10 @@ from minibert.model import bert
 from minibert.model.batch import Batch, Sequence
 from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Parameters, precision_for
+from minibert.model_names import folder_of
 from minibert.tokenizer import Tokenizer
 
 BATCH_TOKENS = 4096  # computed at once, so that activations take little memory whatever the number of texts
-
-
-def folder_of(model: str | Path) -> Path:
-    """Return the folder of a model, which may be named by the path of its checkpoint."""
-    model = Path(model)
-    return model if model.is_dir() else model.parent
 
 
 def read_tokenizer(model: str | Path) -> Tokenizer:
@@ -188,7 +183,7 @@ class Bert:
         Parameters
         ----------
         folder : has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
-            `bert_config.json` and `bert_model.ckpt.*`.
+            `bert_config.json` and `bert_model.ckpt.*`; or `RUN@STEP`, a checkpoint that a run has kept.
         engine : the engine by name.
         dtype : in which to compute: "float32", "float64", or "bfloat16" for matrix products and activations
             with everything else in float32. What comes out is float32 or float64.

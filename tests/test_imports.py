@@ -11,7 +11,8 @@ from paths import PACKAGE
 
 # File (without .py; * stands for any name) -> what it may import of minibert | of other libraries.
 # A row without a name continues the one above; of two rows that match, the first counts. Open to
-# everyone: `arrays`, `errors`, `files`, `json_files`, `machine`, `reading`, `terminal`, the standard library.
+# everyone: `arrays`, `errors`, `files`, `json_files`, `machine`, `model_names`, `reading`, `terminal`, the
+# standard library.
 TABLE = """
 arrays                  |                                                     |
 errors                  |                                                     |
@@ -19,6 +20,7 @@ files                   |                                                     |
 json_files              |                                                     |
 machine                 |                                                     |
 options                 |                                                     | numpy
+model_names             |                                                     |
 reading                 |                                                     |
 terminal                |                                                     |
 __init__                | any                                                 |
@@ -70,6 +72,7 @@ engines/cpp/__init__    |                                                     |
 engines/cpp/primitives  | ops/* engines/cpp/_kernels                          | numpy
 engines/cpp/ops         | ops/* engines/cpp/primitives                        | numpy
 data/*                  | data/* tokenizer/* model/batch                      | numpy
+hub/__init__            | hub/* model/params model/config training/checkpoint | numpy
 hub/*                   | hub/* model/params model/config model/head_kinds    | numpy safetensors
 trace                   | model/flops                                         | numpy
 inference               | model/* hub/* engines/__init__ engines/runtime      |
@@ -89,7 +92,7 @@ tasks/*                 | tasks/* data/* model/* metrics/* tokenizer/*        |
 reports/*               | reports/* tasks/* metrics/* viz training/runlog     | numpy jinja2 markupsafe
 
 pretraining/__init__    |                                                     |
-pretraining/recipes     |                                                     | numpy
+pretraining/recipes     | model/config                                        | numpy
 pretraining/options     | pretraining/recipes model/config data/* options     |
 pretraining/preparation | pretraining/options data/* tokenizer/* hub/*        |
                         | training/runlog                                     | numpy tqdm
@@ -127,7 +130,7 @@ experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |
                         | engines/__init__                                    | numpy tqdm
 cli/*                   | any                                                 | numpy
 """
-OPEN_TO_ALL = {"arrays", "errors", "files", "json_files", "machine", "reading", "terminal"}
+OPEN_TO_ALL = {"arrays", "errors", "files", "json_files", "machine", "model_names", "reading", "terminal"}
 # Compiled, each with the one file that imports it; no * stands for one of them.
 EXTENSIONS = {"tokenizer/_wordpiece": "tokenizer/native", "engines/cpp/_kernels": "engines/cpp/primitives"}
 

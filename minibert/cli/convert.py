@@ -40,7 +40,7 @@ TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors")
 def add(parser: Any) -> None:
     """Add the flags of the command."""
     parser.usage = "minibert convert --model MODEL --out DIR [--to FORMAT] [--dtype TYPE] [--json]"
-    add_model(parser, "a folder, or TensorFlow's DIR/bert_model.ckpt")
+    add_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
     text = "a folder that does not exist yet, or is empty"
     parser.add_argument("--out", metavar="DIR", required=True, help=text)
     text = "hf, with model.safetensors; tf, with bert_model.ckpt.*"
@@ -53,6 +53,7 @@ def add(parser: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read, write, and say what was found."""
     from minibert import hub
+    from minibert.model_names import folder_of
 
     source, dest = Path(arguments.model), Path(arguments.out)
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
     assert weights is not None  # they are read
-    folder = weights.parent
+    folder = folder_of(source)
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
     save = hub.save_tf if arguments.to == "tf" else hub.save_hf
     beside = _files_beside(folder)  # before the folder is begun: an error of reading is not one of writing

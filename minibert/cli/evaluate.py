@@ -25,7 +25,7 @@ from minibert.terminal import emit, json_text
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    add_model(parser, "a run folder, or with CORPUS any Hugging Face BERT")
+    add_model(parser, "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT")
     masked = parser.add_argument_group("after pre-training")
     text = (
         "text to measure on; next sentences only where there are several documents of several sentences "

@@ -31,7 +31,7 @@ def add(parser: Any) -> None:
     )
     # To argparse "-1" is a value and "-1,-2" a flag.
     parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")
-    add_model(parser, "a folder with a BERT, fine-tuned or not")
+    add_model(parser, "a folder with a BERT, fine-tuned or not, or RUN@STEP")
     add_texts(parser)
     renamed(parser, "--text", "--file")
     parser.add_argument("--out", metavar="FILE", required=True, help="a .npy or .jsonl file to write")

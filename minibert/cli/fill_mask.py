@@ -28,7 +28,7 @@ from minibert.terminal import emit, json_text, printable
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    add_model(parser, "a run folder, or a Hugging Face BERT")
+    add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top", "guesses for each [MASK]", 5)
     text = "ask about these words only, with commas between"

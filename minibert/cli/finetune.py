@@ -47,7 +47,7 @@ def add(parser: Any) -> None:
     parser.add_argument("task", nargs="?", metavar="TASK", help="what to learn; see below")
     options = FinetuneOptions
     group = parser.add_argument_group("the run")
-    text = "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"
+    text = "a pre-training run or RUN@STEP, a Hugging Face BERT, or a fine-tuned model to train further"
     group.add_argument("--model", metavar="MODEL", help=text)
     group.add_argument("--out", metavar="DIR", required=True, help="the run folder")
     group.add_argument("--resume", action="store_true", help="continue the run in --out")

@@ -14,6 +14,7 @@ examples:
   minibert pretrain --minutes 8
   minibert pretrain articles/ more.txt.gz --size mini --steps 9000 --out runs/articles
   minibert pretrain --out runs/articles --resume --steps 40000
+  minibert pretrain --size 3-192-3 --save-every 1000 --keep 0
   minibert pretrain wiki/ --size large --out runs/128 --optimizer lamb --seq-length 128 \
 --batch-size 65536 --accumulate 1024 --steps 7038 --lr 6e-3 --warmup 0.2843
   minibert pretrain wiki/ --size large --out runs/512 --model runs/128 --optimizer lamb \
@@ -130,6 +131,7 @@ def _recipe_table() -> str:
         lines.append(f"  {size:<7} {rate:<5} {recipe.batch_size:<12} {warmup:<8} {dropout:<9} {lengths}")
     lines.append("  further: with --model and no --size, whatever the size of that model;")
     lines.append(f"           --lr {NEW_HEAD_RATE:g} where that has no masked-LM head")
+    lines.append("  any other L-H-A: as the size of the nearest H, then of the nearest L")
     lines.append("  *: by the tokens that the run will read")
     for schedule in SCHEDULES:
         lengths = re.sub(r"\b0\.", ".", schedule.lengths)

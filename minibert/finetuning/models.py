@@ -12,11 +12,12 @@ from minibert.errors import InputError
 from minibert.finetuning.options import TOKEN_BUDGET
 from minibert.frozen.feature_tagger import FeatureTagger
 from minibert.hub.names import LSTM
-from minibert.inference import check_vocabulary, folder_of
+from minibert.inference import check_vocabulary
 from minibert.model.batch import Feature
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters, precision_for, reset
+from minibert.model_names import folder_of
 from minibert.tasks import batches, registry, similarity_losses
 from minibert.tasks.batches import Done, nothing
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE, TaskFile

@@ -1,21 +1,25 @@
 """Checkpoints in and out: Hugging Face folders, and Google's TensorFlow checkpoints without TensorFlow."""
 
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from minibert.errors import InputError
 from minibert.hub.hugging_face import (
     CONFIG_FILE,
     LABELLED,
     WEIGHTS,
     WEIGHTS_FILE,
+    fields_of,
     load_hf,
     load_labels,
     save_hf,
     weights_in,
 )
-from minibert.hub.loading import LoadReport
+from minibert.hub.loading import LoadReport, Source, load_source
 from minibert.hub.names import to_hf
 from minibert.hub.tensorflow.google import (
     find_checkpoint,
@@ -26,6 +30,8 @@ from minibert.hub.tensorflow.google import (
 )
 from minibert.model.config import BertConfig
 from minibert.model.params import Head, Parameters
+from minibert.model_names import locate, no_such_model
+from minibert.training.checkpoint import load_checkpoint
 
 __all__ = [
     "CONFIG_FILE",
@@ -49,8 +55,8 @@ def weights_of(source: str | Path) -> Path | None:
 
     None where there is no checkpoint of any kind.
     """
-    source = Path(source)
-    return weights_in(source) or find_checkpoint(source)
+    source, checkpoint = locate(source)
+    return checkpoint or weights_in(source) or find_checkpoint(source)
 
 
 def load(
@@ -62,7 +68,7 @@ def load(
     ----------
     source : a folder with `config.json` and `model.safetensors` or `pytorch_model.bin` (or several files and
         an index), or one with `bert_config.json` and `bert_model.ckpt.*`; of the latter the path without its
-        endings will do, too.
+        endings will do, too; or `RUN@STEP`, a checkpoint of that step in the folder of a run.
     dtype : of the parameters.
     head : what is to stand on the encoder. Left out, it is what was saved: by the architecture that the
         configuration names or, where it names none, by the tensors.
@@ -78,11 +84,27 @@ def load(
     Raises
     ------
     InputError
-        When a file is missing, truncated, hostile or foreign; when tensors of the encoder are missing, or a
-        shape is not the configuration's; when a weight is not a finite number.
+        When a file is missing, truncated, hostile or foreign, or a run has not kept that step; when tensors
+        of the encoder are missing, or a shape is not the configuration's; when a weight is not a finite
+        number.
     """
     weights = weights_of(source)
+    if weights is not None and weights == locate(source).checkpoint:
+        return _load_checkpoint(weights, dtype, head, seed)
     if weights is None:
         require_index(source)
+        if not Path(source).exists():
+            raise no_such_model(source)
     is_tensorflow = weights is not None and weights.name not in WEIGHTS
     return (load_tf if is_tensorflow else load_hf)(source, dtype, head, seed)
+
+
+def _load_checkpoint(
+    path: Path, dtype: Any, head: Head | None, seed: int
+) -> tuple[BertConfig, Parameters, LoadReport]:
+    """Read the model in a checkpoint of a run; optimizer and place in the data are left there."""
+    params = load_checkpoint(path, warn=partial(warnings.warn, stacklevel=4)).params
+    if not isinstance(params, Parameters):
+        raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")
+    fields = fields_of(params.config, params.head)
+    return load_source(Source(path, path, fields, to_hf(params), {}), dtype, head, seed)

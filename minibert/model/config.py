@@ -12,20 +12,15 @@ import numpy as np
 
 from minibert.errors import InputError
 
-# Layers, hidden size, heads. tiny to medium: Turc et al. 2019; base and large: Devlin et al. 2019, section 3;
-# the L-H-A names: the remaining rows of its Table 6, and 2-128-4, which is tiny with twice the heads.
+# Layers, hidden size, heads. tiny to medium: Turc et al. 2019; base and large: Devlin et al. 2019, section 3.
+# Any other shape is called L-H-A, as 3-768-12 of its Table 6, or 2-128-4, which is tiny with twice the heads.
 SIZES = {
     "tiny": (2, 128, 2),
-    "2-128-4": (2, 128, 4),
     "mini": (4, 256, 4),
     "small": (4, 512, 8),
     "medium": (8, 512, 8),
     "base": (12, 768, 12),
     "large": (24, 1024, 16),
-    "3-768-12": (3, 768, 12),
-    "6-768-3": (6, 768, 3),
-    "6-768-12": (6, 768, 12),
-    "12-1024-16": (12, 1024, 16),
 }
 # Hugging Face's names of the two GELU forms, to ours.
 GELU_FORMS = {"gelu": "erf", "gelu_python": "erf"} | dict.fromkeys(
@@ -92,10 +87,13 @@ class BertConfig:
 
     @classmethod
     def from_size(cls, name: str, **overrides: Any) -> "BertConfig":
-        """Return a published size by name: `BertConfig.from_size("tiny", vocab_size=8192)`."""
-        if name not in SIZES:
-            raise InputError(f"size={name!r} is not a published size; use one of {', '.join(SIZES)}.")
-        layers, hidden, heads = SIZES[name]
+        """Return a size by name or as L-H-A: `BertConfig.from_size("tiny", vocab_size=8192)`, "3-192-3"."""
+        parts = str(name).split("-")
+        is_shape = len(parts) == 3 and all(part.isdecimal() and len(part) < 7 for part in parts)
+        layers, hidden, heads = map(int, parts) if is_shape else SIZES.get(name, (0, 0, 0))
+        if not layers * hidden * heads or hidden % heads:
+            known = f"{', '.join(SIZES)}, or L-H-A such as 3-192-3, with H a multiple of A"
+            raise InputError(f"$size is no size of a BERT; give {known}.", size=name)
         fields = {
             "num_hidden_layers": layers,
             "hidden_size": hidden,

@@ -12,7 +12,7 @@ from typing import Any
 from minibert.data.corpus import LAYOUTS
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
-from minibert.model.config import GELU_FORMS, SIZES, BertConfig
+from minibert.model.config import GELU_FORMS, BertConfig
 from minibert.options import AT_MOST, COUNT, LAMB_RATE, POSITIVE, RATE, SHARE, WHOLE, RunOptions, option
 from minibert.pretraining import recipes
 from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, SizeRecipe, Stage, parse_lengths
@@ -61,14 +61,14 @@ class PretrainOptions(RunOptions):
     # model
     size: str | None = option(
         None,
-        "tiny, mini, small, medium, base, large, or L-H-A as in the paper's Table 6",
-        choices=tuple(SIZES),
+        "tiny, mini, small, medium, base, large, or L-H-A for any number of layers, hidden size and heads",
+        metavar="NAME",
         default="tiny",
     )
     model: str | None = option(
         None,
-        "a trained BERT to train further, Hugging Face's too; its shape and vocabulary are used, and --size "
-        "only chooses defaults",
+        "a trained BERT to train further, Hugging Face's too, or RUN@STEP; its shape and vocabulary are "
+        "used, and --size only chooses defaults",
         metavar="MODEL",
     )
     hidden_act: str = option("gelu", "gelu: with the error function; gelu_new: with tanh", choices=GELU_FORMS)
@@ -124,7 +124,7 @@ class PretrainOptions(RunOptions):
     left_to_right: bool = option(False, "the paper's LTR ablation: predict every next word")
     # the run
     evaluations: int = option(10, "how often the held-out text is measured during training", COUNT)
-    keep: int = 2
+    keep: int = option(2, "checkpoints to keep; 0: all; RUN@1000 names that of step 1000 as a model", COUNT)
 
     UNDECIDED = "by size"
     RENAMED = RunOptions.RENAMED | {"init_from": "model"}
@@ -138,8 +138,8 @@ class PretrainOptions(RunOptions):
         object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
         object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
         self._check_what_others_bring()
-        if self.size is not None and self.size not in SIZES:
-            raise InputError(f"$size is not a published size; use one of {', '.join(SIZES)}.", size=self.size)
+        if self.size is not None:
+            BertConfig.from_size(self.size)  # complains of what is none
         if self.steps is not None and self.minutes is not None:
             both = {"steps": self.steps, "minutes": self.minutes}
             raise InputError("$steps and $minutes are both given; give one of them.", **both)
@@ -216,10 +216,10 @@ class PretrainOptions(RunOptions):
 
     @property
     def recipe(self) -> SizeRecipe:
-        """What goes with the size; the other sizes of Table 6 are trained as base is."""
+        """What goes with the size; see `recipes.recipe_for`."""
         if self.size is None:
             return FURTHER if self.model else RECIPES["tiny"]
-        return RECIPES.get(self.size, RECIPES["base"])
+        return recipes.recipe_for(self.size)
 
     @property
     def lengths(self) -> list[tuple[int, float]]:

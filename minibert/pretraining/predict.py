@@ -20,6 +20,7 @@ from minibert.data.shards.joined import open_shards
 from minibert.data.shards.store import write_shards
 from minibert.errors import InputError
 from minibert.inference import Bert, check_vocabulary
+from minibert.model_names import folder_of
 from minibert.pretraining import evaluation
 from minibert.pretraining.evaluation import TARGETS, HeldOut
 from minibert.pretraining.options import PretrainOptions
@@ -235,7 +236,7 @@ def evaluate(
 
     Parameters
     ----------
-    run : a run folder, or with a corpus any Hugging Face BERT folder.
+    run : a run folder, `RUN@STEP`, or with a corpus any Hugging Face BERT folder.
     corpus : files, folders or globs, read whole; none: the documents that the run held out. One document
         alone, and documents of one sentence each, are measured without next sentences.
     layout : of the corpus.
@@ -255,11 +256,11 @@ def evaluate(
     """
     if targets < 1:
         raise InputError("$targets leaves nothing to score; give at least 1.", targets=targets)
-    run = Path(run)
+    name, run = run, folder_of(run)
     no_documents = InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / "config.json").exists() and not (run / "shards").exists():
         raise no_documents  # before a word about heads that are not there either
-    model = Bert.from_pretrained(run, engine, threads=threads)
+    model = Bert.from_pretrained(name, engine, threads=threads)
     config, ops, tree = model.config, model.ops, model.params.tree
     tokenizer = Tokenizer.from_pretrained(run)
     check_vocabulary(model.config, tokenizer)

@@ -21,6 +21,7 @@ from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
 from minibert.errors import InputError
 from minibert.hub.loading import read_config
+from minibert.model_names import folder_of, no_such_model
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
@@ -120,9 +121,12 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
 
 def _configuration(folder: str) -> dict[str, Any]:
     """Return the configuration of a trained BERT to start from; it is checked when weights are loaded."""
+    place = folder_of(folder)
     for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
-        if (path := Path(folder) / name).is_file():
+        if (path := place / name).is_file():
             return read_config(path)
+    if not place.is_dir():
+        raise no_such_model(folder)
     raise InputError(
         "$model has no config.json or bert_config.json; give a run folder or another BERT's.", model=folder
     )

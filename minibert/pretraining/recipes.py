@@ -1,5 +1,6 @@
 """What goes with a size when the user does not say otherwise, and schedules of sequence lengths."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minibert.errors import InputError
+from minibert.model.config import SIZES, BertConfig
 
 MOST_LENGTHS = 100  # of a schedule
 MINUTES = 8.0  # of a run that is given neither minutes nor steps
@@ -45,10 +47,29 @@ RECIPES = {
     "large":   SizeRecipe(1e-4, "128:0.9,512:0.1", 256, 128,    0.01,   0.1,  True,  None),
 }  # fmt: skip
 
+TRAINED_AS = {"12-1024-16": "base"}  # in Table 6 of the paper, though it is as wide as large
+
 # Of a run that begins with trained weights, whatever their size: the rate that the README of Google's code
 # advises for more pre-training of a released BERT, which higher ones make forget what it knows.
 FURTHER = SizeRecipe(2e-5, "128", 32, 1, 0.10, 0.1, False, None)
 NEW_HEAD_RATE = 3e-4  # instead, where these weights have no masked-LM head: at 2e-5 a new one learns little
+
+
+def recipe_for(size: str) -> SizeRecipe:
+    """Return the recipe of a size: its own, or that of the named size whose width is nearest.
+
+    Of equal widths the nearest depth counts; near is what has a ratio near 1. Rates and dropout go with the
+    width of a BERT more than with its depth. The other rows of the paper's Table 6 are trained as base.
+    """
+    if (known := TRAINED_AS.get(size, size)) in RECIPES:
+        return RECIPES[known]
+    config = BertConfig.from_size(size)
+
+    def distance(name: str) -> tuple[float, float]:
+        layers, width, _ = SIZES[name]
+        return abs(math.log(config.H / width)), abs(math.log(config.L / layers))
+
+    return RECIPES[min(SIZES, key=distance)]
 
 
 class Schedule(NamedTuple):

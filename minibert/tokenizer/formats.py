@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_text, read_bytes
 from minibert.json_files import fits, read_json, words
+from minibert.model_names import locate, no_such_model
 from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 _CONFIG, _ADDED, _SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
@@ -43,7 +44,7 @@ class Stored(NamedTuple):
 
 
 def read(path: Path) -> Stored:
-    """Read a folder, or a vocabulary file: `vocab.txt` or `tokenizer.json`, under any name.
+    """Read a folder, that of `RUN@STEP`, or a vocabulary file: `vocab.txt` or `tokenizer.json`, by any name.
 
     In a folder, `vocab.txt` and `tokenizer_config.json` count. What they leave open, a `tokenizer.json`
     beside them decides: pieces that were added to the vocabulary, and how text is normalised. Without
@@ -55,7 +56,10 @@ def read(path: Path) -> Stored:
     InputError
         When a file is missing, is not UTF-8 or JSON, does not hold a BERT's WordPiece, or two contradict.
     """
+    path = locate(path).folder
     if not path.is_dir():
+        if not path.suffix and not path.exists():
+            raise no_such_model(path)
         if path.suffix == ".json":
             return Stored(path, *_read_tokenizer_json(path))
         return Stored(path, _read_vocab(path), {})

@@ -306,7 +306,7 @@ class Tokenizer:
 
         Parameters
         ----------
-        path : the folder, or the vocabulary file.
+        path : the folder, `RUN@STEP` for that of a run, or the vocabulary file.
         overrides : arguments of `Tokenizer` that win over the folder's configuration. Without either, the
             pieces in a folder tell whether text is lower-cased; text for a vocabulary file is.
 

@@ -6,7 +6,6 @@ configuration, step, place in the data, options) and a checksum of each buffer a
 
 import json
 import math
-import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from minibert.json_files import parse_json
 from minibert.model import bilstm
 from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Entry, FlatParameters, Head, Parameters, parameter_table
+from minibert.model_names import kept_steps, step_of
 from minibert.terminal import emit
 
 FORMAT = "minibert checkpoint 1"
@@ -42,7 +42,6 @@ STATE: dict[str, Callable[[Any], bool]] = {
     "tokens": _is_count,
     "plan": lambda x: isinstance(x, dict),
 }
-_NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -203,8 +202,8 @@ def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> N
     place = state.get("position")
     if None not in (numbers, place) and not (isinstance(place, list) and len(place) == numbers):
         raise ValueError(f"position={place!r:.60} in its state is not one of {numbers} numbers")
-    step, named = state.get("step"), _NAME.fullmatch(path.name)
-    if step != header["updates"] or (named and step != int(named[1])):
+    step = state.get("step")
+    if step != header["updates"] or step_of(path) not in (None, step):
         raise ValueError(f"its state is that of step {step}, after {header['updates']} updates")
 
 
@@ -237,13 +236,7 @@ def _require_count(flat: np.ndarray, table: Callable[[Any], list[Entry]], config
 
 def checkpoints(folder: str | Path) -> list[Path]:
     """List the checkpoints in a folder by step, the oldest first; whether they are whole is not checked."""
-    return [path for _, path in _numbered(folder)]
-
-
-def _numbered(folder: str | Path) -> list[tuple[int, Path]]:
-    """List the steps and paths of the checkpoints in a folder, in order."""
-    files = ((path, _NAME.fullmatch(path.name)) for path in Path(folder).glob("step-*.safetensors"))
-    return sorted((int(named[1]), path) for path, named in files if named)
+    return [path for _, path in kept_steps(folder)]
 
 
 def latest(
@@ -283,7 +276,7 @@ def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
     """
     if keep < 0:
         raise InputError(f"keep={keep} is negative; give the number of checkpoints to keep, or 0 for all.")
-    own = (path for number, path in _numbered(folder) if step is None or number <= step)
+    own = (path for number, path in kept_steps(folder) if step is None or number <= step)
     done = [path for path in own if path.is_file()]
     for path in done[:-keep] if keep else []:
         with writing(path, "removed"):

@@ -176,7 +176,7 @@ def test_options_that_are_paths_and_numbers_of_numpy_survive_json(tmp_path):
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        ({"size": "huge"}, "size='huge' is not a published size"),
+        ({"size": "huge"}, "size='huge' is no size of a BERT"),
         ({"steps": 5, "minutes": 1.0}, "both given"),
         ({"steps": 0}, "steps=0"),
         ({"minutes": 0.0}, "minutes=0.0"),
@@ -853,8 +853,10 @@ def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path)
     for other in ({"hidden_act": "gelu_new"}, {"max_positions": 32}):
         with pytest.raises(InputError, match=f"{next(iter(other))}=.* which stays; leave it out"):
             pretrain(small_options(corpus, model=str(run), **other), tmp_path / "d", show=False)
-    for no_model in (corpus, tmp_path / "nowhere"):
-        with pytest.raises(InputError, match="model=.* has no config.json"):
+    (tmp_path / "empty").mkdir()
+    no_models = {corpus: "model=.* has no config.json", tmp_path / "empty": "model=.* has no config.json"}
+    for no_model, told in (no_models | {tmp_path / "nowhere": "no folder .*nowhere, and minibert"}).items():
+        with pytest.raises(InputError, match=told):
             pretrain(small_options(corpus, model=str(no_model)), tmp_path / "c", show=False)
 
 

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from command import ends_badly
 from small_corpus import write_corpus
 
 from minibert import cli
@@ -99,6 +100,39 @@ def test_with_steps_the_tokens_are_those_of_the_steps(size):
     assert decided(1).longest == 32
     assert decided(enough, max_positions=100).longest == 64
     assert decided(enough, seq_length="16").seq_length == decided(1, seq_length="16").seq_length == "16"
+
+
+@pytest.mark.parametrize(
+    ("size", "like"),
+    [
+        ("3-192-3", "mini"),  # 192 is nearer to 256 than to 128, as ratios go
+        ("3-160-5", "tiny"),
+        ("5-512-8", "small"),  # of two sizes of one width the one of the nearest depth
+        ("7-512-8", "medium"),
+        ("3-768-12", "base"),  # Table 6 of the paper, as base
+        ("6-768-3", "base"),
+        ("12-1024-16", "base"),
+        ("48-1600-25", "large"),
+        ("2-128-4", "2-128-4"),
+    ],
+)
+def test_any_shape_is_a_size_with_the_recipe_of_the_nearest(size, like):
+    options = PretrainOptions(size=size, steps=100)
+    assert options.recipe == RECIPES[like]
+    config = options.resolved().model_config(50)
+    assert (config.L, config.H, config.A) == tuple(map(int, size.split("-"))) and config.F == 4 * config.H
+    assert config.size == size and BertConfig.from_size(size, vocab_size=50).H == config.H
+
+
+@pytest.mark.parametrize("size", ["3-192-5", "0-192-3", "3-192", "3-192-3-1", "3-192-0", "-3-192-3", "huge"])
+def test_what_is_no_shape_is_refused_as_a_size(size, capsys, tmp_path):
+    told = f"size={size!r} is no size of a BERT; give tiny, mini, small, medium, base, large, or L-H-A such"
+    for make in (BertConfig.from_size, lambda size: PretrainOptions(size=size)):
+        with pytest.raises(InputError) as caught:
+            make(size)
+        assert str(caught.value) == f"{told} as 3-192-3, with H a multiple of A."
+    error = ends_badly(capsys, 2, "pretrain", f"--size={size}", "--out", str(tmp_path / "out"))
+    assert f"--size {size} is no size of a BERT" in error and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("size", sorted(PAPER))

@@ -1,0 +1,73 @@
+"""What a model is named by: its folder, or `RUN@STEP`, a checkpoint that a pre-training run has kept."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from minibert.errors import InputError, MissingFile
+
+CHECKPOINTS = "checkpoints"  # in the folder of a run
+_STEP = re.compile(r"step-(\d+)\.safetensors")
+_SHOWN = 12  # steps in an error
+
+
+class Place(NamedTuple):
+    """Where a model lies."""
+
+    folder: Path  # with its vocabulary; it need not be there
+    checkpoint: Path | None = None  # whose weights are meant; None: those of the folder
+
+
+def locate(model: str | Path) -> Place:
+    """Return where the model lies that a name stands for; a folder whose own name has an @ goes before.
+
+    Raises
+    ------
+    InputError
+        When the run of `RUN@STEP` has kept no such step.
+    """
+    run, _, step = str(model).rpartition("@")
+    if not run or Path(model).exists() or not Path(run).is_dir():
+        return Place(Path(model))
+    kept = {str(number): path for number, path in kept_steps(Path(run) / CHECKPOINTS)}
+    if step not in kept:
+        raise InputError(f"{run} has kept no step {step!r}; {_choice(run, [*kept])}.")
+    return Place(Path(run), kept[step])
+
+
+def _choice(run: str, kept: list[str]) -> str:
+    if not kept:
+        return f"it has no checkpoints, so name {run} itself"
+    middle = ["…"] if len(kept) > _SHOWN else []
+    some = [*kept[: _SHOWN // 2], *middle, *kept[-_SHOWN // 2 :]] if middle else kept
+    return f"choose from {', '.join(some)} (minibert pretrain --keep 0 keeps every checkpoint)"
+
+
+def folder_of(model: str | Path) -> Path:
+    """Return the folder with a model's vocabulary; a TensorFlow checkpoint is named by its path."""
+    folder = locate(model).folder
+    index = folder.parent / f"{folder.name}.index"
+    return folder.parent if folder.is_file() or index.is_file() else folder
+
+
+def kept_steps(folder: str | Path) -> list[tuple[int, Path]]:
+    """List steps and paths of the checkpoints in a folder, in order; one being written is not there yet."""
+    numbered = ((step_of(path), path) for path in Path(folder).glob("step-*.safetensors"))
+    return sorted((step, path) for step, path in numbered if step is not None)
+
+
+def step_of(checkpoint: Path) -> int | None:
+    """Return the step in the name of a checkpoint; None where the name has none."""
+    named = _STEP.fullmatch(checkpoint.name)
+    return int(named[1]) if named else None
+
+
+def no_such_model(model: str | Path) -> MissingFile:
+    """Return the error of a name that is no folder, perhaps that of a model on Hugging Face's hub."""
+    name = str(model)
+    there = f"There is no folder {name}, and minibert downloads nothing"
+    if re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and not ("/" in name and Path(name).parent.is_dir()):
+        place = Path(name).name
+        fetch = f"fetch it with Hugging Face's tool, hf download {name} --local-dir {place}, and name {place}"
+        return MissingFile(f"{there}; if it is a model of theirs, {fetch}.")
+    return MissingFile(f"{there}; give the folder of a run, or of a BERT of Hugging Face's or Google's.")
