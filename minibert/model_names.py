@@ -31,16 +31,11 @@ def locate(model: str | Path) -> Place:
         return Place(Path(model))
     kept = {str(number): path for number, path in kept_steps(Path(run) / CHECKPOINTS)}
     if step not in kept:
-        raise InputError(f"{run} has kept no step {step!r}; {_choice(run, [*kept])}.")
+        some = [*kept] if len(kept) <= _SHOWN else [*[*kept][: _SHOWN // 2], "…", *[*kept][-_SHOWN // 2 :]]
+        choice = f"choose from {', '.join(some)} (minibert pretrain --keep 0 keeps every checkpoint)"
+        none = f"it has no checkpoints, so name {run} itself"
+        raise InputError(f"{run} has kept no step {step!r}; {choice if kept else none}.")
     return Place(Path(run), kept[step])
-
-
-def _choice(run: str, kept: list[str]) -> str:
-    if not kept:
-        return f"it has no checkpoints, so name {run} itself"
-    middle = ["…"] if len(kept) > _SHOWN else []
-    some = [*kept[: _SHOWN // 2], *middle, *kept[-_SHOWN // 2 :]] if middle else kept
-    return f"choose from {', '.join(some)} (minibert pretrain --keep 0 keeps every checkpoint)"
 
 
 def folder_of(model: str | Path) -> Path:

@@ -55,6 +55,9 @@ tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/simple tokenizer/normalize                |
                         | tokenizer/encoding tokenizer/native                 |
                         | tokenizer/unicode                                   | numpy
+tokenizer/extending     | tokenizer/counting tokenizer/merging                |
+                        | tokenizer/encoding tokenizer/native                 |
+                        | tokenizer/wordpiece                                 | numpy
 tokenizer/report        | tokenizer/counting tokenizer/wordpiece              |
                         | tokenizer/simple                                    | numpy
 metrics/*               | metrics/*                                           | numpy
@@ -104,8 +107,13 @@ pretraining/budget      | pretraining/objective pretraining/evaluation        |
                         | pretraining/recipes training/* model/params         |
                         | engines/runtime                                     |
 pretraining/scoring     | inference model/batch tokenizer/*                   | numpy
+pretraining/whole_words | pretraining/preparation pretraining/evaluation      |
+                        | model/* tokenizer/*                                 | numpy
+pretraining/extension   | pretraining/preparation pretraining/predict         |
+                        | inference hub/* model/params data/* tokenizer/*     | numpy
 pretraining/predict     | pretraining/preparation pretraining/evaluation      |
-                        | pretraining/options pretraining/scoring inference   |
+                        | pretraining/options pretraining/scoring             |
+                        | pretraining/whole_words inference                   |
                         | engines/__init__ data/* tokenizer/*                 | numpy
 pretraining/run         | pretraining/* training/* viz inference hub/* trace  |
                         | engines/__init__ engines/runtime data/* tokenizer/* |

@@ -14,9 +14,18 @@ examples:
 """
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_layout, add_model, add_number
+from minibert.cli.shared.flags import (
+    add_engine,
+    add_flag,
+    add_json,
+    add_layout,
+    add_model,
+    add_number,
+    add_switches,
+)
 from minibert.cli.shared.measured import add_measured
 from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
@@ -35,6 +44,8 @@ def add(parser: Any) -> None:
     add_number(masked, "--seq-length", "tokens in a sequence (default: the longest of the run)")
     add_flag(masked, "--targets", "[MASK]s to score", 20000)
     add_layout(masked)
+    text = "instead, the loss of whole words in nats per byte, to compare models of different vocabularies"
+    add_switches(masked, per_byte=text)
     add_measured(parser.add_argument_group("after fine-tuning"))
     add_engine(parser)
     add_json(parser)
@@ -50,18 +61,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(
             f"{arguments.model} holds no fine-tuned model, which --data, --task and --dtype are for."
         )
-    from minibert.pretraining.predict import evaluate
+    from minibert.pretraining.predict import evaluate, evaluate_words
     from minibert.pretraining.run import metrics_text
 
-    plain, shuffled = evaluate(
-        arguments.model,
-        tuple(arguments.corpus),
-        layout=arguments.layout,
-        seq_length=arguments.seq_length,
-        targets=arguments.targets,
-        engine=arguments.engine,
-        threads=arguments.threads,
-    )
+    given = {name: getattr(arguments, name) for name in ("layout", "engine", "threads")}
+    corpus = tuple(arguments.corpus)
+    if arguments.per_byte:
+        found = evaluate_words(arguments.model, corpus, **given)
+        text = f"Loss of whole words  {found.nats_per_byte:.4f} nats per byte ({found.words:,} words)"
+        emit(json_text(asdict(found)) if arguments.json else text)
+        return 0
+    more = {"seq_length": arguments.seq_length, "targets": arguments.targets}
+    plain, shuffled = evaluate(arguments.model, corpus, **given, **more)
     values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
     emit(json_text(values) if arguments.json else metrics_text(values))
     return 0
@@ -77,6 +88,8 @@ def _run_task(arguments: argparse.Namespace) -> int:
             f"{arguments.corpus[0]}; name a folder with --data, or nothing."
         )
 
+    if arguments.per_byte:
+        raise InputError(f"--per-byte guesses words, and {arguments.model} is fine-tuned; leave it out.")
     report = evaluate(
         [arguments.model],
         arguments.data,

@@ -3,6 +3,7 @@
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence as Many
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -26,6 +27,7 @@ from minibert.pretraining.evaluation import TARGETS, HeldOut
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
 from minibert.pretraining.scoring import check_length, require_masked_lm, token_logits
+from minibert.pretraining.whole_words import WordLoss, score_words
 from minibert.tokenizer import Tokenizer
 
 MOST_PIECES = 24  # in a sentence that is an example
@@ -256,24 +258,54 @@ def evaluate(
     """
     if targets < 1:
         raise InputError("$targets leaves nothing to score; give at least 1.", targets=targets)
+    with _measured(run, corpus, layout, engine, threads) as (model, text, options):
+        config, ops, tree = model.config, model.ops, model.params.tree
+        length = (options.longest if options else min(128, config.P)) if seq_length is None else seq_length
+        if length > config.P:
+            raise InputError(
+                f"$seq_length is longer than the model's {config.P} positions; choose less.",
+                seq_length=length,
+            )
+        mask_id = None if config.is_decoder else text.tokenizer.mask_id
+        counts = text.shards.sentence_counts[text.held_out_ids]
+        paired = options is None or options.next_sentence
+        paired = paired and len(counts) > 1 and counts.max() > 1 and not model.missing
+        instances = text.held_out(length, paired, config.is_decoder)
+        batches = list(evaluation.evaluation_batches(instances, mask_id, targets))
+        plain = evaluation.score(ops, config, tree, batches, mask_id)
+        plain = replace(plain, text_unigram=evaluation.entropy_of_counts(text.piece_counts()))
+        shuffled = evaluation.score_shuffled(ops, config, tree, batches, text.tokenizer.special_ids, mask_id)
+    return plain, shuffled
+
+
+def evaluate_words(
+    run: str | Path,
+    corpus: tuple[str, ...] = (),
+    *,
+    layout: str = "auto",
+    engine: str = "auto",
+    threads: int | None = None,
+) -> WordLoss:
+    """Evaluate a run on whole words, in nats per byte; arguments and errors as with `evaluate`."""
+    with _measured(run, corpus, layout, engine, threads) as (model, text, _):
+        return score_words(model.ops, model.config, model.params.tree, text)
+
+
+@contextmanager
+def _measured(
+    run: str | Path, corpus: tuple[str, ...], layout: str, engine: str, threads: int | None
+) -> Iterator[tuple[Bert, Text, PretrainOptions | None]]:
+    """Load a run and the text that it is to be measured on, for as long as a block takes."""
     name, run = run, folder_of(run)
     no_documents = InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / "config.json").exists() and not (run / "shards").exists():
         raise no_documents  # before a word about heads that are not there either
     model = Bert.from_pretrained(name, engine, threads=threads)
-    config, ops, tree = model.config, model.ops, model.params.tree
     tokenizer = Tokenizer.from_pretrained(run)
     check_vocabulary(model.config, tokenizer)
     require_masked_lm(model)
     options = PretrainOptions.load(run / "training.json") if (run / "training.json").exists() else None
-    length = (options.longest if options else min(128, config.P)) if seq_length is None else seq_length
-    if length > config.P:
-        raise InputError(
-            f"$seq_length is longer than the model's {config.P} positions; choose less.", seq_length=length
-        )
-    mask_id = None if config.is_decoder else tokenizer.mask_id
-    paired = options is None or options.next_sentence
-    with engines.limited_threads(threads, ops), tempfile.TemporaryDirectory() as scratch:
+    with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of whose documents are held out
             shards = write_shards(sentences(corpus, layout), tokenizer, Path(scratch) / "shards")
             every = np.arange(shards.n_documents)
@@ -283,12 +315,4 @@ def evaluate(
         else:
             shards = open_shards(run / "shards", tokenizer)
             parts = split_documents(shards.n_documents, options.held_out, options.pairs)
-        text = Text(tokenizer, shards, *parts)
-        counts = shards.sentence_counts[text.held_out_ids]
-        paired = paired and len(counts) > 1 and counts.max() > 1 and not model.missing
-        instances = text.held_out(length, paired, config.is_decoder)
-        batches = list(evaluation.evaluation_batches(instances, mask_id, targets))
-        plain = evaluation.score(ops, config, tree, batches, mask_id)
-        plain = replace(plain, text_unigram=evaluation.entropy_of_counts(text.piece_counts()))
-        shuffled = evaluation.score_shuffled(ops, config, tree, batches, tokenizer.special_ids, mask_id)
-    return plain, shuffled
+        yield model, Text(tokenizer, shards, *parts), options

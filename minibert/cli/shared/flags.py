@@ -34,7 +34,7 @@ def add_number(group: Any, flag: str, help: str, **shown: Any) -> None:
 def add_switches(group: Any, **helps: str) -> None:
     """Add flags without a value, by the texts of their help."""
     for name, text in helps.items():
-        group.add_argument(f"--{name}", action="store_true", help=text)
+        group.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
 
 
 def add_corpus(parser: Any) -> None:

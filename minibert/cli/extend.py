@@ -1,0 +1,51 @@
+"""Add words of your own to a trained BERT.
+
+Puts new pieces behind the vocabulary of a model: words from a file, or pieces
+learned from a text by the objective of `minibert vocab`, going on from the
+vocabulary that there is. Old pieces keep their ids and their numbers. The row
+of a new piece in the embedding begins as the mean of the rows of the pieces
+that it replaces. Words without a new piece are cut as before, and the model
+makes the same of them; a word that begins with a new one is cut anew, and the
+report shows such words. Train further with `minibert pretrain --model DIR`.
+
+examples:
+  minibert extend --model runs/books --words terms.txt --out runs/terms
+  minibert extend --model runs/books --learn-from papers/ --n 500 --out runs/papers --measure-on new/
+  minibert pretrain papers/ --model runs/papers --steps 2000 --out runs/papers-more
+  minibert evaluate --model runs/papers-more new/ --per-byte
+"""
+
+import argparse
+from typing import Any
+
+from minibert.cli.shared.flags import add_engine, add_json, add_model, add_number, add_switches
+from minibert.terminal import emit, json_text
+
+
+def add(parser: Any) -> None:
+    """Add the flags of the command."""
+    parser.usage = "minibert extend --model MODEL --out DIR (--words FILE | --learn-from CORPUS ...) [...]"
+    add_model(parser, "a pre-training run, RUN@STEP, or a Hugging Face BERT")
+    text = "a folder that does not exist yet, or is empty"
+    parser.add_argument("--out", metavar="DIR", required=True, help=text)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--words", metavar="FILE", help="the new words, one a line, as the tokenizer has them")
+    text = "learn new pieces from this text: files, folders or globs"
+    where.add_argument("--learn-from", metavar="CORPUS", nargs="+", default=[], help=text)
+    add_number(parser, "--n", "pieces to learn (default: 500)")
+    text = "other text, to measure vocabularies and models on"
+    parser.add_argument("--measure-on", metavar="CORPUS", nargs="+", default=[], help=text)
+    add_engine(parser)
+    add_switches(parser, quiet="show no progress, only the report")
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Extend, and print the report."""
+    from minibert.pretraining.extension import extend, report_text
+
+    names = ("words", "learn_from", "n", "measure_on", "engine", "threads")
+    given = {name: getattr(arguments, name) for name in names}
+    report = extend(arguments.model, arguments.out, **given, show=not (arguments.quiet or arguments.json))
+    emit(json_text(report) if arguments.json else report_text(report))
+    return 0

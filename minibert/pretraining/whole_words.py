@@ -1,0 +1,107 @@
+"""The masked-LM loss of whole words in nats per byte, by which models of different vocabularies compare.
+
+The loss at a [MASK] is that of one piece, and a vocabulary of longer pieces has more to guess there. Here all
+pieces of a word are [MASK], and it is the same words whatever the vocabulary: text is cut into windows of
+WINDOW words, in each of which 15% are drawn; the negative log-likelihoods of their pieces are added up and
+divided by their bytes. How many [MASK]s a word has still tells of how many pieces it is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minibert.errors import InputError
+from minibert.model.batch import Batch, Sequence
+from minibert.model.config import BertConfig
+from minibert.pretraining import evaluation
+from minibert.pretraining.preparation import HELD_OUT_SEED, Text
+from minibert.tokenizer import Tokenizer
+
+WINDOW = 32  # words of a document that are read together
+SHARE = 0.15  # of them are guessed
+WORDS = 10_000  # to guess; fewer where the text has not so many
+
+
+@dataclass(frozen=True)
+class WordLoss:
+    """How well the words of a text are guessed."""
+
+    nats_per_byte: float
+    words: int  # that were guessed
+    bytes: int  # of them, as the tokenizer normalises words, in UTF-8
+    pieces: int
+
+
+def score_words(ops: Any, config: BertConfig, params: Any, text: Text, words: int = WORDS) -> WordLoss:
+    """Measure the loss of whole words on the held-out documents of a text, in nats per byte.
+
+    Words that are [UNK] are read and not guessed; a window that is too long for the model loses its end. The
+    draws depend on the numbers of words alone, so that two vocabularies for the same words guess the same.
+
+    Raises
+    ------
+    InputError
+        When there is nothing to guess, or the model reads from left to right.
+    """
+    if config.is_decoder:
+        raise InputError("A left-to-right model fills no gaps; whole words are measured with [MASK] models.")
+    guessed: list[int] = []  # the bytes of each word
+    batches = list(_batches(text, config.P, words, guessed))
+    if not guessed:
+        raise InputError("The text has no word to guess that is not [UNK]; give more.")
+    found = evaluation.score(ops, config, params, batches, text.tokenizer.mask_id)
+    n_bytes, n_pieces = sum(guessed), found.targets
+    return WordLoss(found.loss * n_pieces / n_bytes, len(guessed), n_bytes, n_pieces)
+
+
+def _batches(text: Text, positions: int, words: int, guessed: list[int]) -> Iterator[Batch]:
+    """Yield windows with [MASK] for words, and note these, until there are enough."""
+    waiting: list[Sequence] = []
+    for tokens, borders, draws in _windows(text):
+        if len(guessed) >= words:
+            break
+        n_words = len(borders) - 1
+        drawn = np.sort(draws.permutation(n_words)[: max(1, round(SHARE * n_words))])
+        waiting.append(_masked(text.tokenizer, tokens, borders, drawn, positions - 2, guessed))
+        if sum(len(one.input_ids) for one in waiting) >= evaluation.BATCH_TOKENS:
+            yield Batch.pack(waiting)
+            waiting = []
+    if waiting:
+        yield Batch.pack(waiting)
+
+
+# -> tokens (n,) of a document, borders (w+1,) of words in them
+def _windows(text: Text) -> Iterator[tuple[np.ndarray, np.ndarray, np.random.Generator]]:
+    """Yield the windows of a text, the documents in an order of their own, with what draws from each."""
+    for number in np.random.default_rng(HELD_OUT_SEED).permutation(text.held_out_ids).tolist():
+        tokens, _ = text.shards.document(number)
+        begins = np.flatnonzero(~text.tokenizer.continuation[tokens])
+        borders = np.append(begins, len(tokens))
+        for first in range(0, len(begins), WINDOW):
+            draws = np.random.default_rng([HELD_OUT_SEED, number, first])
+            yield tokens, borders[first : first + WINDOW + 1], draws
+
+
+# tokens (n,)  borders (w+1,) of words in them  drawn (k,)
+def _masked(
+    tokenizer: Tokenizer,
+    tokens: np.ndarray,
+    borders: np.ndarray,
+    drawn: np.ndarray,
+    room: int,
+    guessed: list[int],
+) -> Sequence:
+    """Return [CLS] words [SEP] with the drawn words as [MASK]; what is beyond the room is left out."""
+    begin = borders[0]
+    end = borders[borders - begin <= room][-1]
+    ids = np.array([tokenizer.cls_id, *tokens[begin:end], tokenizer.sep_id], np.int32)
+    rows: list[int] = []
+    for first, last in zip(borders[drawn], borders[drawn + 1], strict=True):
+        if last <= end and tokens[first] != tokenizer.unk_id:
+            guessed.append(len(tokenizer.decode(tokens[first:last]).encode()))
+            rows += range(1 + first - begin, 1 + last - begin)
+    labels = ids[rows]
+    ids[rows] = tokenizer.mask_id
+    return Sequence(ids, np.zeros_like(ids), np.array(rows, np.int32), labels)
