@@ -29,17 +29,21 @@ N_BEST, LONGEST = 20, 30  # starts and ends that are combined; tokens of an answ
 Features = list[dict[str, Any]]
 
 
-def finetune(options: FinetuneOptions, told: Callable[[str], Any]) -> dict[str, Any]:
+def finetune(
+    options: FinetuneOptions, told: Callable[[str], Any], test: Sequence[Any] = ()
+) -> dict[str, Any]:
     """Train, look at dev after every epoch, and keep what the best epoch predicts.
 
     Parameters
     ----------
     options : resolved, of a single run.
     told : is given a line after every epoch.
+    test : examples of texts that the best epoch is asked about besides.
 
     Returns
     -------
     predictions : for every example of dev, as the task has them.
+    test : the same for every example of `test`.
     scores, epoch, steps, seconds : of the training, without the looks.
     same_ids : share of the sequences to learn from whose ids are minibert's, too; 0 where there are not as
         many of them.
@@ -73,6 +77,7 @@ def finetune(options: FinetuneOptions, told: Callable[[str], Any]) -> dict[str, 
         told(f"epoch {epoch}: {way.task.metric} {100 * scores[way.task.metric]:.2f} on dev")
         if not best or scores[way.task.metric] > best["scores"][way.task.metric]:
             best = {"scores": scores, "predictions": predictions, "epoch": epoch}
+            best["test"] = way.predict_others(model, test) if test else []
     return best | {"steps": steps, "seconds": seconds, "same_ids": way.same_ids}
 
 
@@ -180,6 +185,13 @@ class Way:
         # Its scores stay float32, as minibert's do: to eight bits, many spans would be equally good.
         layer.forward = torch.autocast("cpu", enabled=False)(lambda x, exact=layer.forward: exact(x.float()))
         return made
+
+    def predict_others(self, model: torch.nn.Module, examples: Sequence[Any]) -> list[Any]:
+        """A prediction for each of other texts than those of dev."""
+        dev, self.dev = self.dev, self.encoded(examples)
+        found = self.task.predict(examples, (), self.outputs(model), self.prepared.labels, {})
+        self.dev = dev
+        return found
 
     # -> one array for each of `dev`
     @torch.inference_mode()

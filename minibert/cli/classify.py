@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines = given_texts(arguments, FILES_INSTEAD)
     pairs = [arguments.texts] if given else (line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, arguments.threads)
-    cuts = Cuts(model.max_length)
+    cuts = Cuts(model.max_length, long=model.task.long)
     loaded: Any = {"threads": arguments.threads, "model": model, "cuts": cuts}
     if own:
         asked["classes"] = arguments.classes.split(",")

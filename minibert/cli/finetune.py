@@ -72,6 +72,7 @@ def add(parser: Any) -> None:
         "multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more",
     )
     add_options(group, options, "train_examples", "dev_examples", "split_dev", "max_length", "token_budget")
+    add_options(group, options, "long", "stride", "pool", "most_windows")
     group = parser.add_argument_group("model, batches and optimizer")
     add_options(group, options, "dropout", "attention_dropout", "freeze", "feature_based", "width", "bilstm")
     add_options(group, options, "class_weights", "sampling")

@@ -243,7 +243,7 @@ class Estimator(ABC):
         """Return the examples of some rows, and what the model says of each."""
         examples = self._examples(X)
         model = self._model
-        cuts = Cuts(model.max_length)
+        cuts = Cuts(model.max_length, long=model.task.long)
         with engines.limited_threads(self.threads, model.ops):
             found = list(predict_examples([model], examples, cuts=cuts, show=self.verbose))
         warn_of_cuts({"": cuts}, model.config.P)

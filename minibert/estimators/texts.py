@@ -26,6 +26,10 @@ class _OfTexts(Estimator):
     text: str = "text"
     second: str | None = None
     label: str = "label"
+    long: str = "cut"
+    stride: int | None = None
+    pool: str | None = None
+    most_windows: int | None = None
 
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
         pairs = text_pairs(X, self.text, self.second)

@@ -24,7 +24,7 @@ from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.tasks.task import Features, Labels, Task, Tuned
 from minibert.tokenizer import Tokenizer
 
-HEAD = ("head.weight", "head.bias")
+HEAD = ("head.weight", "head.bias", "head.query")
 
 
 def is_finetuned(folder: str | Path) -> bool:
@@ -132,7 +132,7 @@ class Finetuned:
         if not folder.is_dir():
             raise InputError(f"There is no folder {folder}; name one that minibert finetune has written.")
         stored = TaskFile.load(folder)
-        own = registry.create(stored.task, stored.columns)
+        own = registry.create(stored.task, stored.columns, stored.long_texts)
         asked = own if task is None else task
         means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
         alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(similarity_losses.KINDS)
@@ -146,6 +146,7 @@ class Finetuned:
             asked = own  # with the columns that it has learnt from
         elif asked.name in ("classify", "regress") and own.pair:
             asked = registry.create(asked.name, {"second": "second"})
+        asked.long = own.long
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
         ops = engines.create(engine, threads, dtype)
@@ -190,7 +191,8 @@ class Finetuned:
         hub.save_hf(folder, self.config, self.params, self.labels)
         self.tokenizer.save_pretrained(folder, self.config.P)
         columns = {name: str(column) for name, column in getattr(self.task, "columns", {}).items()}
-        TaskFile(self.task.name, self.labels, self.max_length, columns, self.tuned).save(folder)
+        long = self.task.long._asdict() if self.task.long else {}
+        TaskFile(self.task.name, self.labels, self.max_length, columns, self.tuned, long).save(folder)
 
     def features(self, examples: Sequence[Any]) -> Features:
         """Make the features of some examples."""

@@ -7,10 +7,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError
+from minibert.model.head_kinds import POOLS
 from minibert.options import AT_MOST, COUNT, LAMB_RATE, RATE, SHARE, WHOLE, RunOptions, one_of, option
 
 MOST_RUNS = 10_000  # of a sweep, which are listed before the first
 SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates of GLUE (Devlin et al. 2019, section 4.1)
+LONG = ("cut", "windows")
+MOST_WINDOWS = 8
 BALANCED = "balanced"  # classes, by weights or by sampling
 TOKEN_BUDGET = 4096  # of a batch that is only predicted
 
@@ -88,6 +91,29 @@ class FinetuneOptions(RunOptions):
         None,
         "most tokens in a sequence, [CLS] and [SEP] included",
         (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
+    )
+    long: str = option(
+        "cut",
+        "what becomes of texts longer than --max-length: their ends are cut, or they are read in overlapping "
+        "windows (tasks with one answer for a text or pair)",
+        one_of(LONG),
+        choices=LONG,
+    )
+    stride: int | None = option(
+        None,
+        "pieces that a window has in common with the one before",
+        COUNT,
+        default="a quarter of them",
+    )
+    pool: str | None = option(
+        None,
+        "how the windows of a text are made one: mean, max, or attention that is learnt",
+        one_of(POOLS),
+        choices=POOLS,
+        default="mean",
+    )
+    most_windows: int | None = option(
+        None, "most windows of a text, whose end is cut behind them", WHOLE, default=f"{MOST_WINDOWS}"
     )
     token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when measuring", WHOLE)
     # length of the run
@@ -187,6 +213,19 @@ class FinetuneOptions(RunOptions):
                 f"rates, that a sweep has {MOST_RUNS:,} at most.",
                 restarts=self.restarts,
             )
+        for name in ("stride", "pool", "most_windows"):
+            if self.long == "cut" and (value := getattr(self, name)) is not None:
+                raise InputError(
+                    f"${name} is of windows, and long texts are cut; ask for windows with $long, or leave it "
+                    "out.",
+                    **{name: value, "long": "windows"},
+                )
+        if self.feature_based and self.long != "cut":
+            raise InputError(
+                "$long is for tasks with one answer for a text, not for $feature_based; leave it out.",
+                long=self.long,
+                feature_based=self.feature_based,
+            )
         for name in ("freeze", "bilstm", "class_weights", "sampling"):
             value = getattr(self, name)
             if self.feature_based and value is not None and value is not False:
@@ -208,6 +247,8 @@ class FinetuneOptions(RunOptions):
             "batch_size": recipe.batch_size,
             "learning_rates": (recipe.learning_rate * (LAMB_RATE if self.optimizer == "lamb" else 1),),
         }
+        if self.long == "windows":
+            answers |= {"pool": POOLS[0], "most_windows": MOST_WINDOWS}
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
 
     @property

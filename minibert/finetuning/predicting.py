@@ -89,6 +89,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
             ("output layer", first.head, other.head),
             ("labels", first.labels, other.labels),
             ("length of sequences", first.max_length, other.max_length),
+            ("windows of long texts", first.task.long, other.task.long),
             ("tuned values", first.tuned.keys(), other.tuned.keys()),
             ("vocabulary", vocabulary, {**other.tokenizer.__getstate__(), "core": ""}),
         ):

@@ -14,12 +14,14 @@ from minibert.data.tables import MissingColumn
 from minibert.errors import InputError, MissingFile, naming
 from minibert.finetuning.balance import KINDS, check_balance, class_weights, groups, strata
 from minibert.finetuning.models import gathered, keeps_head
-from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.inference import check_vocabulary, read_tokenizer
+from minibert.model.head_kinds import POOLS
 from minibert.model.params import Head
 from minibert.tasks import registry
 from minibert.tasks.batches import epoch_order
 from minibert.tasks.cuts import Cuts, warn_of_cuts
+from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Features, Task
 from minibert.tokenizer import Tokenizer
@@ -62,7 +64,11 @@ def prepare(options: FinetuneOptions) -> Prepared:
     InputError
         When a file is missing or of another task, the model is not whole, or the two don't fit.
     """
-    task = registry.create(options.task, dict(options.columns))
+    long = None
+    if options.long == "windows":
+        most_windows = options.most_windows or MOST_WINDOWS
+        long = LongTexts(options.pool or POOLS[0], options.stride, most_windows)
+    task = registry.create(options.task, dict(options.columns), long)
     check_balance(options, task)
     train, known = read_labelled(task, options)
     dev, labels = known["dev_examples"], known["labels"]
@@ -74,6 +80,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
     check_vocabulary(config, tokenizer, options.model)
     keeps_head(report, options.model, head, task.name, labels)  # reads what says so
     max_length = options.max_length or min(task.max_length, config.P)
+    task.long = task.long and task.long.settled(max_length)
     with naming(f"{options.data}, train"):
         features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
     with naming(f"{options.data}, dev"):
@@ -87,7 +94,8 @@ def prepare(options: FinetuneOptions) -> Prepared:
             f"{options.task} asks about two texts at a time, but {options.model} knows one segment only "
             "(type_vocab_size=1); give a model with two."
         )
-    cuts = {"train": Cuts(max_length, features), "dev": Cuts(max_length, dev_features)}
+    both = {"train": features, "dev": dev_features}
+    cuts = {split: Cuts(max_length, part, task.long) for split, part in both.items()}
     return Prepared(
         **known,
         tokenizer=tokenizer,

@@ -138,7 +138,7 @@ class _Asked:
         check_ensemble(self.models)
         self.folders, self.split = [str(folder) for folder in listed], split
         self.first = first = self.models[0]
-        self.cuts = Cuts(first.max_length)
+        self.cuts = Cuts(first.max_length, long=first.task.long)
         self.source = f"{data or f'the data of {first.folder}'}, {split}"
         self.examples = asked_examples(first.task, first.folder, data, split, task is None, labelled=known)
         first.task.warn_unknown(self.examples, first.labels)
@@ -324,7 +324,7 @@ def classify(
             wanted = "pairs of texts; give a second one" if pair else "single texts; leave the second one out"
             raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
         examples.append(TextExample(str(number), first, second, None))
-    counted = Cuts(model.max_length) if cuts is None else cuts
+    counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
     with engines.limited_threads(threads, model.ops):
         found = list(predict_examples([model], examples, cuts=counted))
     if cuts is None:

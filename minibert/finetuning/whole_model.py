@@ -135,7 +135,8 @@ class WholeRun(Run):
         data = self.prepared
         data.tokenizer.save_pretrained(self.folder, state.params.config.P)
         columns, tuned = dict(self.options.columns), best.get("tuned", {})
-        TaskFile(data.task.name, data.labels, data.max_length, columns, tuned).save(self.folder)
+        long = data.task.long._asdict() if data.task.long else {}
+        TaskFile(data.task.name, data.labels, data.max_length, columns, tuned, long).save(self.folder)
         found = {"fresh": state.plan["fresh"], "train_classes": data.train_classes}
         if not data.head.outputs:
             save_modules(self.folder, state.params.config.H, data.max_length)
@@ -154,7 +155,7 @@ class WholeRun(Run):
         costs = f"{dev:,} tokens of dev{often} beside {learnt:,} to learn from"
         return (
             f"{data.task.title}; {data.train_examples:,} examples to learn from, {len(data.dev_examples):,} "
-            f"to measure on, at most {data.max_length} tokens.\n"
+            f"to measure on, at most {data.max_length} tokens{' in a window' if data.task.long else ''}.\n"
             f"{o.model}: {config.L} layers of {config.H}{frozen}, {state.params.count() / 1e6:.1f}M "
             "parameters; "
             + "LSTMs below the output layer, which only minibert reads and not transformers; " * o.bilstm

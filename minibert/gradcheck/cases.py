@@ -6,6 +6,7 @@ a loss has a weight of its own: a fault must have nowhere to hide.
 
 import dataclasses
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,8 +103,10 @@ def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: 
 
     features, kind = [], KINDS[head.kind]
     together = 2 if head.kind in ("choice", *similarity_losses.KINDS) else 1
-    for begin in range(0, len(size.lengths), together):
-        lengths = size.lengths[begin : begin + together]
+    count = len(size.lengths)
+    borders = sorted({0, 1, min(3, count), count}) if head.pool else range(0, count + 1, together)
+    for begin, end in pairwise(borders):
+        lengths = size.lengths[begin:end]
         rows = np.flatnonzero(rng.random(lengths[0]) < tagged) if kind.reads == LABELS else None
         sequences = tuple(map(sequence, lengths))
         features.append(Feature(sequences, label(lengths[0], 0 if rows is None else len(rows)), rows))

@@ -80,6 +80,7 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         return Case("head_loss", f"{head.kind} {variant}".strip(), {}, tree, forward, backward, unseen)
 
     classify, regress, choice = Head("classify", 3), Head("regress", 1), Head("choice", 1)
+    pooled_lstm = classify._replace(lstm=True, pool="attention")
     span, tag, multilabel = Head("span", 2), Head("tag", 5), Head("multilabel", 4)
     return [
         loss("", classify),
@@ -88,6 +89,10 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         loss("LSTM dropout", classify._replace(lstm=True), dropout_of),
         loss("", regress),
         loss("dropout", regress, dropout_of),
+        loss("mean windows dropout", classify._replace(pool="mean"), dropout_of),
+        loss("max windows dropout", classify._replace(pool="max"), dropout_of),
+        loss("attention windows", regress._replace(pool="attention")),
+        loss("attention windows causal LSTM dropout", pooled_lstm, dropout_of, is_decoder=True),
         loss("", choice),
         loss("causal dropout", choice, dropout_of, is_decoder=True),
         loss("", span),

@@ -99,6 +99,18 @@ def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> lis
     def embedding_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
         return (), {"table": ops.embedding_backward(dy, saved, grads["table"])}
 
+    windows = np.array([[0, 1, -1], [2, -1, -1], [3, 4, 5]])
+
+    def pooled(how: str, inputs: Arrays) -> Case:
+        def forward(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
+            return ops.pool_windows(inputs["x"], windows, how, inputs.get("query"))
+
+        def backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
+            dx, dquery = ops.pool_windows_backward(dy, saved)
+            return dx if dquery is None else (dx, dquery), grads
+
+        return Case("pool_windows", how, inputs, {}, forward, backward)
+
     applies = (rng.random((S, F)) < 0.4) * rng.uniform(0.5, 2, (S, F))
 
     def sigmoids(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
@@ -113,6 +125,9 @@ def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> lis
         Case("dropout_mask", "", x, {}, lambda ops, x, _: (dropped(ops, x["x"]), ()), dropped_backward),
         Case("embedding", "", {}, table, embedding, embedding_backward),
         Case("sigmoid_cross_entropy", "", {"logits": 3 * draw((S, F))}, {}, sigmoids, sigmoids_backward),
+        pooled("mean", {"x": draw((6, H))}),
+        pooled("max", {"x": draw((6, H))}),
+        pooled("attention", {"x": draw((6, H)), "query": draw(H)}),
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.errors import InputError, MissingFile
-from minibert.hub.names import LSTM, REPLACEABLE, SPELLINGS, TIED, head_names, parts, shapes
+from minibert.hub.names import LSTM, POOL_QUERY, REPLACEABLE, SPELLINGS, TIED, head_names, parts, shapes
 from minibert.json_files import fits, read_json
 from minibert.machine import cores
 from minibert.model.config import BertConfig
@@ -146,6 +146,8 @@ def _choose_head(
             )
         return stored, {}
     check_head(asked)
+    if stored is not None and asked.pool in ("mean", "max"):  # which no tensor tells
+        stored = stored._replace(pool=asked.pool)
     if asked == stored or asked.kind == "pretraining":
         return asked, {}
     weight, bias = head_names(asked)
@@ -169,7 +171,8 @@ def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
         if name == row.architecture and row.outputs is not None and not row.names_outputs:
             return Head(kind, row.outputs, has_lstm), True
     outputs = _outputs(source, tensors)
-    one = Head("regress" if outputs == 1 else "classify", outputs, has_lstm)
+    pool = "attention" if POOL_QUERY in tensors else ""
+    one = Head("regress" if outputs == 1 else "classify", outputs, has_lstm, pool)
     if name == KINDS["tag"].architecture:
         return Head("tag", outputs, has_lstm), True
     if name == KINDS["classify"].architecture:

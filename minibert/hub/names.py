@@ -49,6 +49,7 @@ TIED = {
 }
 # What a model may have lost, being meant for something else.
 REPLACEABLE = ("pooler", "mlm", "nsp", "lstm", "head")
+QUERY, POOL_QUERY = "head.query", "classifier.query"  # of attention over windows, which it has not either
 LSTM = "lstm."  # as these parameters begin, of which Hugging Face has no like: they keep names and layout
 # Names that a bare encoder begins with, and spellings of the first released checkpoints.
 SPELLINGS = (
@@ -90,6 +91,8 @@ def _theirs(entry: Entry, head: Head) -> list[str]:
     """Return Hugging Face's name of a parameter; three for the joint projection of attention."""
     if entry.name.startswith(LSTM):
         return [entry.name]
+    if entry.name == QUERY:
+        return [POOL_QUERY]
     if entry.name.startswith("head."):
         return [head_names(head)[entry.name == "head.bias"]]
     theirs = NAMES[re.sub(r"\d+", "*", entry.name)]

@@ -257,6 +257,7 @@ class TaskBatch(Batch):
     label_rows: np.ndarray  # (N,) int32, rows of the flat T that have a tag; (0,) for other heads
     row_counts: np.ndarray  # (E,) int32, how many of them each example has
     choices: int = 1
+    windows: Any = None  # of long texts: (E,W) int32, the numbers of each one's sequences, -1 behind them
 
     @property
     def E(self) -> int:
@@ -275,16 +276,20 @@ class TaskBatch(Batch):
         """
         if not features:
             raise InputError("features=[] makes no batch; give at least one.")
-        choices = len(features[0].sequences)
+        choices, windows = len(features[0].sequences), None
+        if head.pool:
+            counts = np.array([len(feature.sequences) for feature in features])[:, None]
+            own, choices = np.arange(counts.max()), 1
+            windows = np.where(own < counts, own + np.cumsum(counts)[:, None] - counts, -1).astype(np.int32)
         for number, feature in enumerate(features):
-            if len(feature.sequences) != choices:
+            if not head.pool and len(feature.sequences) != choices:
                 raise InputError(
                     f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}; "
                     "put examples with as many choices into a batch."
                 )
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
         rows = [NOTHING if f.rows is None else _whole("rows", np.asarray(f.rows)) for f in features]
-        begins = batch.cu_seqlens[:-1:choices]
+        begins = batch.cu_seqlens[:-1:choices] if windows is None else batch.cu_seqlens[windows[:, 0]]
         labels, known = _labels(features, rows, head)
         return cls(
             **vars(batch),
@@ -293,20 +298,23 @@ class TaskBatch(Batch):
             label_rows=np.concatenate([b + r for b, r in zip(begins, rows, strict=True)]).astype(np.int32),
             row_counts=np.array([len(r) for r in rows], np.int32),
             choices=choices,
+            windows=windows,
         )
 
     def take(self, first: int, last: int) -> Self:
         """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch."""
-        part = super().take(first * self.choices, last * self.choices)
+        begins = np.arange(0, self.S, self.choices) if self.windows is None else self.windows[:, 0]
+        begin, end = np.append(begins, self.S)[[first, last]].tolist()
         before = np.concatenate([[0], np.cumsum(self.row_counts)])
         tagged = slice(before[first], before[last])
         own = tagged if len(self.label_rows) else slice(first, last)
         return dataclasses.replace(
-            part,
+            super().take(begin, end),
             labels=self.labels[own],
             label_weights=self.label_weights[own],
-            label_rows=self.label_rows[tagged] - self.cu_seqlens[first * self.choices],
+            label_rows=self.label_rows[tagged] - self.cu_seqlens[begin],
             row_counts=self.row_counts[first:last],
+            windows=None if self.windows is None else np.maximum(self.windows[first:last] - begin, -1),
         )
 
     def validate(self, config: BertConfig, head: Head | None = None) -> None:

@@ -6,6 +6,7 @@ What the outputs are compared with stands beside the formulas, in `heads.py`.
 from typing import NamedTuple
 
 SEQUENCES, TOKENS, LABELS = "sequences", "tokens", "labels"
+POOLS = ("mean", "max", "attention")  # how the windows of a long text are made one
 CLASSIFIER = "BertForSequenceClassification"
 
 

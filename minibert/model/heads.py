@@ -11,7 +11,7 @@ One linear layer on the encoder is all a task adds. What it reads, and what its 
 
 Under causal attention, that of the paper's left-to-right ablation, [CLS] has seen nothing but itself: there
 the last token is pooled instead, as in GPT (Radford et al. 2018). With `head.lstm` two bidirectional LSTMs
-stand between the encoder and these layers: the row "+ BiLSTM" of the paper's Table 5.
+stand between the encoder and these layers: the row "+ BiLSTM" of the paper's Table 5. `pool` joins windows.
 
 Pure functions, as in `bert.py`: `ops` does the arithmetic, `head` says which of these it is.
 """
@@ -33,7 +33,7 @@ from minibert.ops.blocks import DropoutSaved
 # None where a head has no such part.
 LossSaved = namedtuple("LossSaved", "logits loss dnll")
 LogitsSaved = namedtuple("LogitsSaved", "encoder output")
-OutputSaved = namedtuple("OutputSaved", "lstm rows dropout linear")
+OutputSaved = namedtuple("OutputSaved", "lstm rows pool dropout linear")
 SpanSaved = namedtuple("SpanSaved", "start end")
 
 
@@ -79,9 +79,13 @@ def logits_backward(
         "weight": ops.accumulate(grads["head"]["weight"], dweight),
         "bias": ops.accumulate(grads["head"]["bias"], dbias),
     }
-    grads = grads | {"head": own}
     if output.dropout is not None:
         dx = dx * output.dropout.mask
+    if head.pool:
+        dx, dquery = ops.pool_windows_backward(dx, output.pool)
+        if dquery is not None:
+            own["query"] = ops.accumulate(grads["head"]["query"], dquery)
+    grads = grads | {"head": own}
     if head.pooled:
         dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
         grads = grads | {"pooler": pooler}
@@ -206,7 +210,8 @@ def _output_layer(
     drop: Dropout | None,
 ) -> tuple[Array, Saved]:
     """Apply LSTMs, pooler, dropout and the output layer, as far as the head has them, to these rows."""
-    saved_lstm, saved_rows, saved_drop, places = None, None, None, rows  # places: where these rows are in x
+    saved_lstm = saved_rows = saved_pool = saved_drop = None
+    places = rows  # where these rows are in x
     if rows is not None and _encoder_rows(config, head, rows) is not None:
         places = ops.xp.arange(len(rows), dtype=rows.dtype)
     if head.lstm:
@@ -214,6 +219,9 @@ def _output_layer(
         x, saved_lstm = ops.bilstm_block(ops.upcast(x), params["lstm"], batch.cu_seqlens, drop, site)
     if head.pooled:
         read, saved_rows = ops.pooler(x, places, params["pooler"])
+        if head.pool and rows is not None:
+            read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, params["head"].get("query"))
+            rows = rows[batch.windows[:, 0]]  # dropout is that of the first window
     elif head.kind == "tag":
         read, saved_rows = ops.take_rows(x, places)
         read = ops.upcast(read)
@@ -223,4 +231,4 @@ def _output_layer(
         mask = ops.dropout_mask(drop.at(rows), head_site(config), read.shape[-1], read.dtype)
         read, saved_drop = read * mask, DropoutSaved(mask)
     scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
-    return scores, OutputSaved(saved_lstm, saved_rows, saved_drop, saved_linear)
+    return scores, OutputSaved(saved_lstm, saved_rows, saved_pool, saved_drop, saved_linear)

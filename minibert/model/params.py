@@ -17,7 +17,7 @@ import numpy as np
 from minibert.arrays import Array, Params
 from minibert.errors import InputError
 from minibert.model.config import BertConfig
-from minibert.model.head_kinds import KINDS, SEQUENCES
+from minibert.model.head_kinds import KINDS, POOLS, SEQUENCES
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Head(NamedTuple):
     kind: str  # one of `KINDS`
     outputs: int  # numbers for a sequence or a token; 0 with "pretraining"
     lstm: bool = False  # two bidirectional LSTMs between encoder and head: "+ BiLSTM" of the paper's Table 5
+    pool: str = ""  # one of `POOLS`, where an example is several windows; "": it is one sequence
 
     @property
     def pooled(self) -> bool:
@@ -67,6 +68,8 @@ def check_head(head: Head) -> Head:
         raise InputError(f"A head of kind {head.kind!r} has {expected} outputs, not {head.outputs}.")
     if head.lstm and head.kind == "pretraining":
         raise InputError("Pre-training has no LSTM between encoder and heads; leave lstm=True to a task.")
+    if head.pool and (head.pool not in POOLS or head.kind not in ("classify", "regress", "multilabel")):
+        raise InputError(f"A head of kind {head.kind!r} has no pool={head.pool!r}; leave it out.")
     return head
 
 
@@ -115,9 +118,10 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
         table += lstm_table(H, H // 2)
     if head.pooled:
         table += [weight("pooler.weight", H, H), bias("pooler.bias", H)]
+    query = [weight("head.query", H)] if head.pool == "attention" else []
     if head.kind != "pretraining":
         output = [weight("head.weight", H, head.outputs), bias("head.bias", head.outputs)]
-        return table + output * (head.outputs > 0)
+        return table + output * (head.outputs > 0) + query
     return [
         *table,
         weight("mlm.weight", H, H),
@@ -291,7 +295,7 @@ class Parameters(FlatParameters):
 
     @property
     def description(self) -> dict[str, Any]:
-        return {"config": self.config.to_dict(), "head": list(self.head)}
+        return {"config": self.config.to_dict(), "head": list(self.head)[: None if self.head.pool else 3]}
 
     def with_head(self, head: Head, seed: int) -> tuple["Parameters", list[str]]:
         """Return the same encoder under another head, as a copy.

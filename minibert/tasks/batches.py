@@ -153,7 +153,7 @@ def batch_outputs(ops: Any, config: BertConfig, head: Head, params: Params, batc
     if head.kind in similarity_losses.KINDS:
         vectors = runtime.in_order(scores, batch, SEQUENCES)
         return list(vectors.reshape(batch.E, batch.choices, -1))
-    scores = runtime.in_order(scores, batch, KINDS[head.kind].reads)
+    scores = runtime.in_order(scores, batch, "examples" if head.pool else KINDS[head.kind].reads)
     return heads.split_outputs(scores, head, batch)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Features
 from minibert.tasks.windows import Windows
 
@@ -15,28 +16,27 @@ MARK = " [the model reads no further: {:,} more tokens] "
 class Cuts:
     """Counts what is cut of examples that are read in one sequence each, or in one for every choice."""
 
-    def __init__(self, max_length: int, features: Features = ()) -> None:
-        self.max_length, self._parts = max_length, [np.empty((0, 3), np.int64)]
+    def __init__(self, max_length: int, features: Features = (), long: LongTexts | None = None) -> None:
+        self.max_length, self.long, self._parts = max_length, long, [np.empty((0, 3), np.int64)]
         self.add(features)
 
     def add(self, features: Features) -> None:
         """Count some features."""
         if isinstance(features, Windows):  # which hold all of a paragraph
             return
-        rows = [
-            (
-                sum(len(one.input_ids) for one in feature.sequences),
-                sum(one.cut for one in feature.sequences),
-                max(len(one.input_ids) + one.cut for one in feature.sequences),
-            )
-            for feature in features
-        ]
+        rows = []
+        for feature in features:
+            cut = sum(one.cut for one in feature.sequences)
+            wanted = max(len(one.input_ids) + one.cut for one in feature.sequences)
+            if self.long:
+                wanted = len(feature.sequences) + self.long.windows_of(cut, self.max_length)
+            rows.append((sum(len(one.input_ids) for one in feature.sequences), cut, wanted))
         self._parts.append(np.array(rows, np.int64).reshape(-1, 3))
 
     @property
     def counts(self) -> np.ndarray:
         """(n,3) int64, of each example the tokens that are read, those that are cut, and the length of its
-        longest sequence if nothing were cut."""
+        longest sequence if nothing were cut; of texts in windows, how many these then were."""
         return np.concatenate(self._parts)
 
     def summary(self) -> dict[str, int]:
@@ -52,14 +52,20 @@ def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
     The parts are of equal `max_length`, by split, "" for texts of none. Return what a report keeps:
     `max_length`, the counts of each part and the `warning`; {} where nothing was cut.
     """
-    max_length = next(iter(parts.values())).max_length
+    first = next(iter(parts.values()))
+    max_length, long = first.max_length, first.long
     read, cut, lengths = np.concatenate([one.counts for one in parts.values()]).T
     if not cut.any():
         return {}
     summaries = {split: one.summary() for split, one in parts.items()}
     longer = sorted({min(max_length << n, positions) for n in range(1, 12)} - {max_length})
     longer = longer[: 1 + sum(length < lengths.max() for length in longer)]  # up to the first that cuts none
-    if len(lengths) == 1:
+    if long:
+        limit = f"fit into {long.most_windows:,} windows of {max_length:,} tokens"
+        offers = [f"--most-windows {lengths.max()} would read more"]
+    if long and len(lengths) == 1:
+        text = f"The text does not {limit}; the model does not read its last {cut[0]:,} tokens."
+    elif len(lengths) == 1:
         text = f"The text has {lengths[0]:,} tokens, of which the model reads {max_length:,}."
         offers = [f"--max-length {n} would read {min(n, lengths[0]):,}" for n in longer[-1:]]
     else:
@@ -69,10 +75,15 @@ def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
             for split, one in summaries.items()
         )
         text = (
-            f"{' and '.join(counts)} are longer than {max_length:,} tokens and lose their ends, "
-            f"{_percent(cut.sum() / (read + cut).sum())} of all tokens."
+            f"{' and '.join(counts)} "
+            + (f"do not {limit}" if long else f"are longer than {max_length:,} tokens")
+            + f" and lose their ends, {_percent(cut.sum() / (read + cut).sum())} of all tokens."
         )
-        offers = [f"--max-length {n} would cut {_percent((lengths > n).mean())}" for n in longer]
+        offers = (
+            offers
+            if long
+            else [f"--max-length {n} would cut {_percent((lengths > n).mean())}" for n in longer]
+        )
     text += f" When fine-tuning, {', '.join(offers)}." if offers else " The model has no more positions."
     warnings.warn(text, stacklevel=3)
     return {"max_length": max_length, **summaries, "warning": text}

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError
+from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Task
 
 Columns = Mapping[str, Any]
@@ -90,7 +91,7 @@ def same_answers(one: str, other: str) -> bool:
     return one == other or any(one in tasks and other in tasks for tasks in SAME_ANSWERS)
 
 
-def create(name: str, columns: Columns | None = None) -> Task:
+def create(name: str, columns: Columns | None = None, long: LongTexts | None = None) -> Task:
     """Make the task of that name.
 
     Parameters
@@ -98,11 +99,13 @@ def create(name: str, columns: Columns | None = None) -> Task:
     name : one of `TASKS`.
     columns : of your own table, what each column that is wanted is called or its number; "delimiter" and
         "header" (yes or no) too.
+    long : how long texts become windows; None: they are cut, or read as the task has it.
 
     Raises
     ------
     InputError
-        When there is no such task; when columns are named of official files, which have their own.
+        When there is no such task, or it has no use for `long`; when columns are named of official files,
+        which have their own.
     """
     if name not in TASKS:
         near = get_close_matches(name.lower(), TASKS, n=3, cutoff=0.5)
@@ -112,6 +115,17 @@ def create(name: str, columns: Columns | None = None) -> Task:
         raise InputError(
             f"$columns are for {', '.join(OWN_TABLES)}; the files of {name} have their own.",
             columns=dict(columns),
+        )
+    if long and TASKS[name].module not in ("sentences", "multilabel"):
+        others = {
+            "choices": "reads each of its choices whole",
+            "similarity": "compares vectors of whole texts",
+        }
+        reads = others.get(TASKS[name].module, "has windows already")
+        raise InputError(
+            f"$long is for tasks with one answer for a text, such as classify, and {name} {reads}; "
+            "leave it out.",
+            long="windows",
         )
     columns = dict(columns or {})
     if "header" in columns:
@@ -123,4 +137,6 @@ def create(name: str, columns: Columns | None = None) -> Task:
 
     rooms = (answering, choices, multilabel, sentences, similarity, tagging)
     known: dict[str, Any] = {room.__name__.rpartition(".")[2]: room for room in rooms}
-    return known[TASKS[name].module].create(name, TITLES.get(name, TASKS[name].about), columns)
+    task: Task = known[TASKS[name].module].create(name, TITLES.get(name, TASKS[name].about), columns)
+    task.long = long
+    return task

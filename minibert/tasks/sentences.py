@@ -1,7 +1,8 @@
 """A class, or a number, for a sentence or a pair of sentences: GLUE, its stand-ins, and tables of one's own.
 
 The model reads `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, the longer text cut at its end where
-there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1).
+there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1). With `long` it
+reads windows of a longer text instead.
 """
 
 import math
@@ -85,19 +86,22 @@ class Sentences(Task):
                 raise InputError(
                     "Some examples have a second text and others have none; give all or none one."
                 )
-            encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=max_length)
+            limit = None if self.long else max_length
+            encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
             found = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
             for number, (example, one, cut) in enumerate(found, start=done):
-                if _is_blank(one) and len(one) < max_length:
+                if _is_blank(one) and (self.long or len(one) < max_length):
                     blank.append(example.id)
                     if self.refuses_blanks:
                         raise InputError(
                             f"{self.place(example)} has an empty sentence, or one without a piece in the "
                             "vocabulary; fill it or leave the example out."
                         )
-                sequence = Sequence(one.ids, one.token_type_ids, cut=cut)
+                sequences: tuple[Sequence, ...] = (Sequence(one.ids, one.token_type_ids, cut=cut),)
+                if self.long:
+                    sequences = self.long.sequences(one, max_length)
                 label = self._label(example, numbers, training)
-                yield Feature((sequence,), label, None, number)
+                yield Feature(sequences, label, None, number)
             done += len(block)
         if blank:
             warnings.warn(
@@ -196,6 +200,9 @@ class Sentences(Task):
                 yield Mistake(text, example.label, prediction["label"], -math.log(chance), number)
 
     def as_read(self, mistake: Mistake, example: TextExample, tokenizer: Any, max_length: int) -> Mistake:
+        if self.long and example.second is not None:
+            return mistake
+        max_length = self.long.reach(max_length) if self.long else max_length
         texts = with_marks(tokenizer, max_length, example.first, example.second)
         return mistake._replace(text="\n".join(texts))
 

@@ -13,6 +13,7 @@ from minibert.files import atomic_text
 from minibert.json_files import misfit_of, read_json
 from minibert.model.head_kinds import KINDS
 from minibert.tasks import registry
+from minibert.tasks.long_texts import LongTexts
 
 TASK_FILE = "task.json"
 OPTIONS_FILE = "finetune.json"
@@ -32,7 +33,8 @@ class Stored:
 
     def save(self, folder: Path) -> None:
         """Write it."""
-        text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
+        fields = {name: value for name, value in dataclasses.asdict(self).items() if value or name != "long"}
+        text = json.dumps(fields, indent=2, ensure_ascii=False)
         atomic_text(folder / self.FILE, text + "\n")
 
     @classmethod
@@ -85,6 +87,7 @@ class TaskFile(Stored):
 
     columns: dict[str, str] = dataclasses.field(default_factory=dict)
     tuned: dict[str, float] = dataclasses.field(default_factory=dict)
+    long: dict[str, int | str] = dataclasses.field(default_factory=dict)  # fields of `LongTexts`
 
     FILE = TASK_FILE
     AGAIN = "fine-tune the model again"
@@ -92,4 +95,14 @@ class TaskFile(Stored):
     def _wrong(self) -> str | None:
         if not all(map(math.isfinite, self.tuned.values())):
             return f"'tuned' is {short(self.tuned)}, expected finite numbers"
+        try:
+            if self.long_texts:
+                self.long_texts.settled(self.max_length)
+        except (TypeError, InputError):
+            return f"'long' is {short(self.long)}, expected pool, stride and most_windows of windows"
         return super()._wrong()
+
+    @property
+    def long_texts(self) -> LongTexts | None:
+        """How long texts become windows."""
+        return LongTexts(**self.long) if self.long else None  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head
+from minibert.tasks.long_texts import LongTexts
 
 SPLITS = ("train", "dev", "test")
 Labels: TypeAlias = tuple[str, ...]  # of classes or tags in the order of the outputs; () without classes
@@ -59,6 +60,7 @@ class Task(ABC):
     pair: bool | None = None  # whether a text is asked about with another one; None: where the data has one
     command: str = "predict"  # of minibert that asks such a model
     label_field: str = "label"  # of an example: what is expected of it, None where that is not known
+    long: LongTexts | None = None  # how long texts become windows; None: as the task has them, or cut
     together: bool = False  # whether a prediction depends on the other examples
     skips_unlabelled: bool = False  # whether examples without labels are left out where the others are scored
 
@@ -79,7 +81,8 @@ class Task(ABC):
     def head(self, labels: Labels) -> Head:
         """Say what stands on the encoder."""
         fixed = KINDS[self.kind].outputs
-        return Head(self.kind, len(labels) if fixed is None else fixed)
+        pool = self.long.pool if self.long else ""
+        return Head(self.kind, len(labels) if fixed is None else fixed, pool=pool)
 
     def names(self, example: Any) -> tuple[Any, ...]:
         """Return the classes of texts that an example is labelled with; () for tasks without them."""

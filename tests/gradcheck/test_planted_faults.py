@@ -508,3 +508,32 @@ class AccumulatorsOverwritten(Ops):
     def accumulate(self, total, extra):
         total[...] = extra
         return total
+
+
+@seen_in("pool_windows")
+class MeanOverThePadsToo(Ops):
+    def pool_windows_backward(self, dy, saved):
+        return super().pool_windows_backward(dy, saved._replace(weights=0 * saved.weights + 0.5))
+
+
+@seen_in("pool_windows")
+class GradientOfTheMaximumToAll(Ops):
+    def pool_windows_backward(self, dy, saved):
+        everywhere = saved.weights.shape[-1] > 1
+        return super().pool_windows_backward(
+            dy, saved._replace(weights=saved.weights | everywhere) if everywhere else saved
+        )
+
+
+@seen_in("pool_windows")
+class AttentionAsIfItsWeightsWereGiven(Ops):
+    def pool_windows_backward(self, dy, saved):
+        dx, dquery = super().pool_windows_backward(dy, saved._replace(query=None))
+        return dx, None if saved.query is None else super().pool_windows_backward(dy, saved)[1]
+
+
+@seen_in("pool_windows")
+class QueryGradientForgotten(Ops):
+    def pool_windows_backward(self, dy, saved):
+        dx, dquery = super().pool_windows_backward(dy, saved)
+        return dx, None if dquery is None else 0 * dquery

@@ -31,6 +31,10 @@ HEADS = {
     "tag": Head("tag", 5),
     "classify on LSTMs": Head("classify", 3, lstm=True),
     "tag on LSTMs": Head("tag", 5, lstm=True),
+    "mean of windows": Head("classify", 3, pool="mean"),
+    "max of windows": Head("regress", 1, pool="max"),
+    "attention over windows": Head("classify", 3, pool="attention"),
+    "several labels for windows": Head("multilabel", 4, pool="max"),
 }
 every_head = pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
 every_engine = pytest.mark.parametrize("engine", ENGINES)
@@ -107,7 +111,25 @@ def test_outputs_are_the_scores_of_the_loss_without_dropout(head):
         "span": [(n, 2) for n in SIZE.lengths],
         "tag": [(n, 5) for n in batch.row_counts],
     }
-    assert [one.shape for one in found] == shapes[head.kind]
+    assert [one.shape for one in found] == shapes[head.kind][: batch.E]
+
+
+@every_engine
+@pytest.mark.parametrize("pool", ["mean", "max", "attention"])
+@pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
+def test_with_one_window_for_a_text_pooling_changes_no_bit(engine, pool, causal):
+    config, plain = model(Head("classify", 3), np.float32, is_decoder=causal)
+    batch, ops = ugly(plain.head), engines.create(engine)
+    pooled = plain.with_head(plain.head._replace(pool=pool), 0)[0]
+    for name in plain:
+        pooled[name][...] = plain[name]
+    numbers = np.arange(batch.E, dtype=np.int32)[:, None]
+    for windows in (numbers, np.pad(numbers, ((0, 0), (0, 2)), constant_values=-1)):
+        windowed = dataclasses.replace(batch, windows=windows)
+        [one], grads = run(config, plain, batch, ops=ops)
+        [other], pooled_grads = run(config, pooled, windowed, ops=ops)
+        assert one.loss == other.loss and np.array_equal(one.logits, other.logits)
+        assert all(np.array_equal(grads[name], pooled_grads[name]) for name in plain)
 
 
 # Values, written out.

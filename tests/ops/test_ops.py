@@ -394,3 +394,27 @@ def test_layers_run_in_order_and_back_in_reverse():
     dx, grads = OPS.layers_backward(back, [], saved, ["a", "b", "c"], [[0], [1], [2]])
     assert dx == [("c", 2), ("b", 1), ("a", 0)]
     assert grads == [[0, "a"], [1, "b"], [2, "c"]]
+
+
+WINDOWS = np.array([[0, 1, -1], [2, -1, -1]])
+
+
+@pytest.mark.parametrize(
+    ("how", "query", "expected"),
+    [
+        ("mean", None, [[2.0, -1.0], [5.0, -7.0]]),
+        ("max", None, [[3.0, 2.0], [5.0, -7.0]]),
+        # Scores are log 3 and 0, hence weights of 3/4 and 1/4.
+        ("attention", [0.0, math.log(3) / 6], [[1.5, 0.5], [5.0, -7.0]]),
+    ],
+)
+def test_windows_are_pooled_by_mean_max_or_attention(how, query, expected):
+    x = np.array([[1.0, 2.0], [3.0, -4.0], [5.0, -7.0]])
+    y, _ = Ops().pool_windows(x, WINDOWS, how, None if query is None else np.array(query))
+    close(y, expected)
+
+
+def test_the_gradient_of_a_maximum_goes_to_the_first_of_equal_elements():
+    y, saved = Ops().pool_windows(np.ones((3, 1)), WINDOWS, "max")
+    dx, dquery = Ops().pool_windows_backward(np.array([[2.0], [3.0]]), saved)
+    assert dx.tolist() == [[2.0], [0.0], [3.0]] and dquery is None

@@ -4,6 +4,7 @@ import agreement
 import numpy as np
 import pytest
 
+from minibert import hub
 from minibert.gradcheck.sheet import distance
 from minibert.model import bilstm, heads
 from minibert.model.batch import Feature, Sequence, TaskBatch, VectorBatch
@@ -128,6 +129,85 @@ def test_weights_of_classes_are_torchs(kind):
     assert agreement.relative_error(grads["head.bias"], logits.grad.sum(0).numpy()) < 1e-14
     plain = loss_and_gradients(params, one)[0].loss
     assert abs(float(result.loss) - float(plain)) > 0.01
+
+
+# Windows of long texts.
+
+
+def windows(seed, lengths=((9,), (16, 16, 5), (7, 3), (16, 11, 16, 2)), V=99):
+    """Random texts of some windows each, with classes."""
+    rng = np.random.default_rng(seed)
+    features = [
+        Feature(tuple(Sequence(rng.integers(1, V, n), np.zeros(n, int)) for n in own), rng.integers(3))
+        for own in lengths
+    ]
+    return TaskBatch.pack_features(features, Head("classify", 3, pool="mean"))
+
+
+def pooled_logits(theirs, query, one, pool):
+    """Of an implementation of its own: a text's windows by themselves, their pooled vectors made one."""
+    found, borders = [], one.cu_seqlens
+    for row in one.windows:
+        vectors = []
+        for number in row[row >= 0]:
+            own = slice(borders[number], borders[number + 1])
+            ids, types = (torch.tensor(values[own])[None] for values in (one.input_ids, one.token_type_ids))
+            vectors.append(theirs.bert(input_ids=ids, token_type_ids=types).pooler_output[0])
+        vectors = torch.stack(vectors)
+        if pool == "mean":
+            found.append(vectors.mean(0))
+        elif pool == "max":
+            found.append(vectors.max(0).values)
+        else:
+            found.append(torch.softmax(vectors @ query, 0) @ vectors)
+    return theirs.classifier(torch.stack(found))
+
+
+@pytest.mark.parametrize("pool", ["mean", "max", "attention"])
+def test_pooled_windows_are_followed_over_twenty_updates(pool):
+    """The same logits and losses, AdamW's updates of the query included."""
+    config, plain = model(Head("classify", 3))
+    params = plain.with_head(plain.head._replace(pool=pool), 0)[0]
+    for name in plain:
+        params[name][...] = plain[name]
+    leaf = torch.zeros(config.H, dtype=torch.float64, requires_grad=True)
+    if pool == "attention":
+        params["head.query"][...] = np.random.default_rng(3).standard_normal(config.H)
+        leaf = torch.tensor(params["head.query"], requires_grad=True)
+    theirs_model = theirs.model(plain)
+    decayed = [
+        p for n, p in theirs_model.named_parameters() if "LayerNorm" not in n and not n.endswith("bias")
+    ]
+    others = [p for n, p in theirs_model.named_parameters() if "LayerNorm" in n or n.endswith("bias")]
+    groups = [{"params": [*decayed, leaf], "weight_decay": 0.01}, {"params": others, "weight_decay": 0}]
+    adam = torch.optim.AdamW(groups, lr=1e-3, eps=1e-6)
+    optimizer = AdamW(params.flat, params.decayed, eps=1e-6, weight_decay=0.01, clip_norm=0)
+    for step in range(20):
+        one = windows(step)
+        result, grads = loss_and_gradients(params, one)
+        adam.zero_grad()
+        logits = pooled_logits(theirs_model, leaf, one, pool)
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor(one.labels).long())
+        loss.backward()
+        assert agreement.relative_error(result.logits, logits.detach().numpy()) < FOLLOWED, step
+        assert agreement.relative_error(result.loss, loss.item()) < FOLLOWED, step
+        if pool == "attention":
+            assert distance(grads["head.query"], leaf.grad.numpy()) < GRADIENTS
+        update_once(optimizer, Ops(), params.flat, grads.flat, 1e-3)
+        adam.step()
+
+
+@pytest.mark.parametrize("pool", ["mean", "max"])
+def test_transformers_loads_what_pools_without_weights_and_finds_the_logits_of_a_short_text(pool, tmp_path):
+    config, plain = model(Head("classify", 3))
+    hub.save_hf(tmp_path, config, Parameters(config, plain.flat, head=plain.head._replace(pool=pool)))
+    made = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, dtype=torch.float64)
+    one = windows(0, ((9,), (14,)))
+    ours = hub.load(tmp_path, np.float64, plain.head._replace(pool=pool))[1]
+    found = heads.scores_of(Ops(), config, ours.head, ours.tree, one)
+    with torch.no_grad():
+        expected, _ = theirs.forward(made.eval(), one, "classify")[::-1]
+    assert agreement.relative_error(found, expected.numpy()) < VALUES
 
 
 # LSTMs.

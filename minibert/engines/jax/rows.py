@@ -54,6 +54,7 @@ class Rows:
     labels: Array  # (E,), (R,2) or (N,)
     label_weights: Array
     label_rows: Array  # (N,) of the R n
+    windows: Array  # (E,W) of the R, -1 behind them
     vectors: Array  # (R n,I) or (layers,R n,I)
     columns: int = static()
     choices: int = static()
@@ -87,6 +88,8 @@ class Shape(NamedTuple):
     columns: int
     masked: int
     tagged: int
+    examples: int
+    windows: int  # of an example
 
 
 def rounded(count: int) -> int:
@@ -104,12 +107,15 @@ def rounded(count: int) -> int:
 def shape_of(batch: Batch) -> Shape:
     """Return the room for a batch."""
     longest = int(batch.lengths.max())
-    choices = getattr(batch, "choices", 1)
+    choices, windows = getattr(batch, "choices", 1), getattr(batch, "windows", None)
+    rows = rounded(batch.S // choices)
     return Shape(
-        rounded(batch.S // choices) * choices,
+        rows * choices,
         -(-rounded(longest) // COLUMNS) * COLUMNS,
         rounded(batch.M) if batch.M else 0,
         rounded(tagged) if (tagged := len(getattr(batch, "label_rows", ()))) else 0,
+        rows if windows is None else rounded(batch.E),
+        0 if windows is None else rounded(windows.shape[1]),
     )
 
 
@@ -118,7 +124,7 @@ def room(part: BatchPart, pieces: int) -> Shape:
     sequences = -(-part.sequences // part.parts)
     rows = rounded(-(-sequences // pieces))
     columns = -(-rounded(part.longest) // COLUMNS) * COLUMNS
-    return Shape(rows, columns, rounded(rows * part.most_masked), 0)
+    return Shape(rows, columns, rounded(rows * part.most_masked), 0, rows, 0)
 
 
 # -> (T,) of the R n
@@ -148,9 +154,12 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
     def task(name: str, count: int) -> Array:
         return _padded(getattr(batch, name), count) if isinstance(batch, TaskBatch) else None
 
-    choices, vectors = getattr(batch, "choices", 1), None
+    choices, vectors, windows = getattr(batch, "choices", 1), None, getattr(batch, "windows", None)
+    if windows is not None:
+        given, windows = windows, np.full((shape.examples, shape.windows), -1, np.int32)
+        windows[: len(given), : given.shape[1]] = given
     tags = isinstance(batch, TaskBatch) and len(batch.labels) == len(batch.label_rows)
-    labels = shape.tagged if tags else shape.rows // choices
+    labels = shape.tagged if tags else shape.examples
     if isinstance(batch, VectorBatch):
         vectors = np.zeros((*batch.vectors.shape[:-2], total, batch.vectors.shape[-1]), batch.vectors.dtype)
         vectors[..., place, :] = batch.vectors
@@ -165,6 +174,7 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
         labels=task("labels", labels),
         label_weights=task("label_weights", labels),
         label_rows=_padded(place[batch.label_rows], shape.tagged) if isinstance(batch, TaskBatch) else None,
+        windows=windows,
         vectors=vectors,
         columns=shape.columns,
         choices=choices,

@@ -86,7 +86,7 @@ class JaxRuntime(Runtime):
         values = np.asarray(values)
         if per == "tokens":
             return values[jax_rows.places(batch, jax_rows.shape_of(batch).columns)]
-        count = {"sequences": batch.S, "masked": batch.M}
+        count = {"sequences": batch.S, "masked": batch.M, "examples": batch.E}
         return values[: count[per] if per in count else len(batch.label_rows)]
 
     def to_device(self, tree: Any) -> Any:

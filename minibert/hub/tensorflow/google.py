@@ -34,6 +34,7 @@ _OUTPUTS = {
     "qa_outputs.bias": "cls/squad/output_bias",
     "classifier.weight": "output_weights",
     "classifier.bias": "output_bias",
+    "classifier.query": "output_query",  # of attention over windows, which Google's code passes over
 }
 _BACK = {theirs: ours for ours, theirs in _OUTPUTS.items()}
 _WORD, _WORD_2 = "bert/embeddings/word_embeddings", "bert/embeddings/word_embeddings_2"

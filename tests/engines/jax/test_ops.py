@@ -55,6 +55,8 @@ LOSSES = [
     "head_loss span sum dropout",
     "head_loss tag causal LSTM dropout",
     "head_loss tag no rows dropout",
+    "head_loss classify mean windows dropout",
+    "head_loss regress attention windows",
     "head_loss cosine dropout",
     "head_loss contrastive dropout",
 ]
@@ -483,6 +485,7 @@ def test_what_rows_hold_comes_back_in_the_order_of_the_batch(masked):
         (Head("choice", 1), {}),
         (Head("span", 2), {}),
         (Head("tag", 5, lstm=True), {}),
+        (Head("classify", 3, pool="max"), {}),
     ],
 )
 def test_outputs_of_every_head_are_numpy_s_whatever_the_size_of_the_batch(head, fields):

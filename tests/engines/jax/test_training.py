@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import small_tasks
 from command import PATIENCE, ROOT
 from engines import missing
 from objectives import BertObjective
@@ -284,6 +285,23 @@ def test_taggers_on_a_frozen_encoder_learn_the_same_with_numpy(tmp_path):
     logs = []
     for name in ("numpy", "jax"):
         options = FinetuneOptions("ner", data, model, engine=name, max_length=16, **given)
+        finetune(options, tmp_path / name, show=False)
+        logs.append([line["loss"] for line in figures_of(tmp_path / name) if "loss" in line])
+    assert len(logs[0]) > 1
+    assert logs[1] == pytest.approx(logs[0], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_windows_of_long_texts_are_learnt_from_the_same_with_numpy(tmp_path):
+    jax.config.update("jax_enable_x64", False)
+    model, rows = small_tasks.write_model(tmp_path / "model"), small_tasks.reviews(24, 1)
+    for split in ("train", "dev"):
+        texts = [(" ".join([text] * (1 + n % 4)), label) for n, (text, label) in enumerate(rows)]
+        small_tasks.write_table(tmp_path / "data" / f"{split}.tsv", ("text", "label"), texts)
+    given = dict(long="windows", max_length=12, most_windows=3, pool="attention", max_steps=3, accumulate=2)
+    logs = []
+    for name in ("numpy", "jax"):
+        options = small_tasks.small_options(model, tmp_path / "data", "classify", engine=name, **given)
         finetune(options, tmp_path / name, show=False)
         logs.append([line["loss"] for line in figures_of(tmp_path / name) if "loss" in line])
     assert len(logs[0]) > 1
