@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what an editor is to know
     from minibert.errors import InputError, RunError
     from minibert.estimators.loading import load
-    from minibert.estimators.texts import TextClassifier, TextRegressor
+    from minibert.estimators.texts import MultilabelClassifier, TextClassifier, TextRegressor
     from minibert.estimators.words import QuestionAnswerer, TokenTagger
     from minibert.inference import Bert
     from minibert.model.batch import Batch
@@ -25,6 +25,7 @@ _HOME = {
     "Batch": "minibert.model.batch",
     "BertConfig": "minibert.model.config",
     "InputError": "minibert.errors",
+    "MultilabelClassifier": "minibert.estimators.texts",
     "QuestionAnswerer": "minibert.estimators.words",
     "Run": "minibert.runs",
     "RunError": "minibert.errors",
@@ -41,6 +42,7 @@ __all__ = [
     "Bert",
     "BertConfig",
     "InputError",
+    "MultilabelClassifier",
     "QuestionAnswerer",
     "Run",
     "RunError",

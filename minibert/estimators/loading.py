@@ -5,7 +5,7 @@ from typing import Any
 
 from minibert.errors import InputError
 from minibert.estimators.base import Estimator
-from minibert.estimators.texts import TextClassifier, TextRegressor
+from minibert.estimators.texts import MultilabelClassifier, TextClassifier, TextRegressor
 from minibert.estimators.words import QuestionAnswerer, TokenTagger
 from minibert.finetuning.models import is_finetuned
 from minibert.inference import Bert
@@ -14,6 +14,7 @@ from minibert.tasks.stored import TASK_FILE, TaskFile
 
 BY_KIND: dict[str, type[Estimator]] = {
     "classify": TextClassifier,
+    "multilabel": MultilabelClassifier,
     "regress": TextRegressor,
     "tag": TokenTagger,
     "span": QuestionAnswerer,

@@ -1,4 +1,4 @@
-"""`TextClassifier` and `TextRegressor`: a class, or a number, for a text or a pair of texts."""
+"""`TextClassifier`, `MultilabelClassifier`, `TextRegressor`: classes, or a number, for a text or a pair."""
 
 import math
 from collections.abc import Sequence
@@ -189,6 +189,62 @@ class TextClassifier(_OfTexts):
         if names is None or sorted(map(str, names)) != sorted(self._model.labels):
             names = list(self._model.labels)
         self.classes_ = np.array(names)
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class MultilabelClassifier(TextClassifier):
+    """Any number of classes for a text or a pair of texts.
+
+    A row of y is a list of labels, empty where none applies; or y is a matrix (n,K) of zeros and ones, whose
+    columns are the classes 0 to K-1.
+
+    Parameters
+    ----------
+    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
+    text, second, label : columns of tables; `second` None for single texts.
+
+    Attributes
+    ----------
+    classes_ : (K,) the classes in the order of the columns of `predict` and `predict_proba`.
+    report_ : figures of the best epoch, as `report.json` of a run has them.
+    """
+
+    TASK: ClassVar[str] = "multilabel"
+
+    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
+        rows = target_rows(X, y, self.label, n)
+        if getattr(y, "ndim", 1) == 2:
+            if any(value not in (0, 1) for row in rows for value in row):
+                raise InputError(
+                    "y is a matrix with other values than 0 and 1; give these, or lists of labels."
+                )
+            rows = [[number for number, applies in enumerate(row) if applies] for row in rows]
+        return targets(
+            rows, lambda row: "" if isinstance(row, list | tuple | set) else "is no list of labels"
+        )
+
+    def _name(self, value: Any) -> Any:
+        return tuple(sorted(map(str, value)))
+
+    def _learn_names(self, examples: Sequence[TextExample], y: Sequence[Any]) -> None:
+        super()._learn_names(examples, [label for row in y for label in row])
+
+    def _require_known(self, dev: Sequence[TextExample]) -> None:
+        apart = [example._replace(label=one) for example in dev for one in tuple(example.label or ())]
+        super()._require_known(apart)
+
+    def _row(self, example: TextExample) -> dict[str, Any]:
+        return super()._row(example) | {"label": list(example.label or ())}
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return which classes apply to each text, (n,K) of zeros and ones."""
+        found = [set(one["labels"]) for one in self._predictions(X)[1]]
+        return np.array([[int(str(name) in one) for name in self.classes_.tolist()] for one in found])
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean of the classes' F1 (macro)."""
+        return float(self.evaluate(X, y)["scores"]["macro_f1"])
 
 
 @documented

@@ -130,6 +130,28 @@ def test_pairs_numbers_tags_and_answers_are_learnt(model, tmp_path):
         assert list(loaded.predict(rows[:5])) == list(estimator.predict(rows[:5]))
 
 
+def test_any_number_of_classes_is_learnt_from_lists_and_from_a_matrix(model, tmp_path):
+    labels = [
+        sorted({"good" if word in GOOD else "short" for word in text.split() if word in (*GOOD, "a", "it")})
+        for text in TEXTS
+    ]
+    several = minibert.MultilabelClassifier(model, **FAST | {"epochs": 8}).fit(TEXTS, labels)
+    assert several.classes_.tolist() == ["good", "short"]
+    matrix = np.array([[name in row for name in several.classes_] for row in labels]).astype(int)
+    assert several.predict(TEXTS).shape == matrix.shape and several.score(TEXTS, labels) > 0.8
+    of_matrix = minibert.MultilabelClassifier(model, **FAST | {"epochs": 8}).fit(TEXTS, matrix)
+    assert of_matrix.classes_.tolist() == [0, 1]
+    assert (of_matrix.predict_proba(TEXTS) == several.predict_proba(TEXTS)).all()
+    several.save(tmp_path)
+    loaded = minibert.load(tmp_path, engine="numpy")
+    assert isinstance(loaded, minibert.MultilabelClassifier)
+    assert (loaded.predict(TEXTS) == several.predict(TEXTS)).all()
+    with pytest.raises(InputError, match="Row 0 of y is no list of labels .'good'."):
+        several.fit(TEXTS, ["good"] * len(TEXTS))
+    with pytest.raises(InputError, match="y is a matrix with other values than 0 and 1"):
+        several.fit(TEXTS, 2 * matrix)
+
+
 def test_every_option_of_a_run_is_a_parameter_with_its_default():
     columns = {"text", "second", "label", "words", "tags", "question", "context", "answer"}
     replaced = {"task", "data", "columns", "seed", "train_examples", "dev_examples", "stratified"}
