@@ -5,14 +5,16 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from reprlib import repr as short
+from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
 from minibert.errors import Differences, InputError, MissingFile
 from minibert.files import atomic_text
-from minibert.json_files import misfit_of, read_json
+from minibert.json_files import misfit, misfit_of, read_json
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
 DTYPES = ("auto", "float32", "bfloat16", "float64")
@@ -189,6 +191,30 @@ class RunOptions:
             raise InputError(
                 f"{path} does not hold the options of a run ({reason}); name the folder of one."
             ) from error
+
+    @classmethod
+    def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields in a JSON file, any of them, with what is given in their place or beside them.
+
+        What has its default value anyway is left out, as if nobody had chosen it.
+
+        Raises
+        ------
+        InputError
+            When the file can't be read, has a name that is no field, or a value that is of another type.
+        """
+        found = {cls.RENAMED.get(name, name): value for name, value in read_json(path).items()}
+        fields = get_type_hints(cls)
+        known = {one.name: one.name for one in dataclasses.fields(cls)}
+        flags = {flag.lstrip("-"): name for name in known if (flag := cls.about(name).get("flag"))}
+        for name in sorted(found.keys() - known.keys()):
+            near = get_close_matches(name.replace("-", "_"), known | flags, n=1)
+            advice = f"did you mean {(known | flags)[near[0]]!r}?" if near else "leave it out."
+            raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
+        if wrong := misfit(found, {name: fields[name] for name in found}):
+            raise InputError(f"{path}: {wrong}; correct it.")
+        chosen = {name: value for name, value in found.items() if value != getattr(cls, name, ...)}
+        return chosen | cls._instead(given)
 
     @staticmethod
     def _meant(found: dict[str, Any]) -> dict[str, Any]:

@@ -92,6 +92,7 @@ viz                     | training/runlog                                     | 
 tasks/similarity_losses | model/* ops/*                                       |
 tasks/*                 | tasks/* data/* model/* metrics/* tokenizer/*        |
                         | training/progress engines/runtime                   | numpy
+reports/card            | reports/results tasks/stored model/config            |
 reports/*               | reports/* tasks/* metrics/* viz training/runlog     | numpy jinja2 markupsafe
 
 pretraining/__init__    |                                                     |
@@ -136,6 +137,7 @@ experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |
                         | tasks/* reports/* training/* metrics/* viz          |
                         | inference model/* data/* tokenizer/*                |
                         | engines/__init__                                    | numpy tqdm
+cli/shared/parser       | any                                                 | shtab
 cli/*                   | any                                                 | numpy
 """
 OPEN_TO_ALL = {"arrays", "errors", "files", "json_files", "machine", "model_names", "reading", "terminal"}

@@ -233,6 +233,12 @@ def command(*words: Any) -> None:
     assert status == 0 or said.getvalue().count("\n") == 1, said.getvalue()
 
 
+def hand_on(at: Path, model: str) -> None:
+    shutil.rmtree(at / "exported", ignore_errors=True)
+    words = ("--model", at / model, "--out", at / "exported", "--sentence-transformers", "mean")
+    command("export", *words)
+
+
 def whole_run(at: Path) -> Any:
     """A fine-tuning that is finished, asked to go on."""
     report = finetune(
@@ -275,6 +281,7 @@ def text_in(file: Path) -> Any:
     return list(sentences(file)), words_in(file)
 
 
+CARD_OF = {"pretrained": ("training.json", "report.json"), "tuned": ("finetune.json", "report.json")}
 READERS = [
     # models and their tokenizers
     Reader("model/config.json", lambda at: (hub.load(at / "model"), hub.load_labels(at / "model"))),
@@ -293,10 +300,8 @@ READERS = [
     Reader("slow/tokenizer_config.json", lambda at: Tokenizer.from_pretrained(at / "slow")),
     Reader("slower/added_tokens.json", lambda at: Tokenizer.from_pretrained(at / "slower")),
     Reader("slower/special_tokens_map.json", lambda at: Tokenizer.from_pretrained(at / "slower")),
-    Reader(
-        "model/tokenizer.json",
-        lambda at: command("convert", "--model", at / "model", "--out", at / "converted"),
-    ),
+    Reader("model/tokenizer.json", lambda at: hand_on(at, "model")),
+    Reader("model/tokenizer_config.json", lambda at: hand_on(at, "model")),
     # runs
     Reader("pretrained/training.json", lambda at: PretrainOptions.resumed(at / "pretrained/training.json")),
     Reader("pretrained/report.json", lambda at: draw(at)),
@@ -305,6 +310,9 @@ READERS = [
     Reader("tuned/finetune.json", whole_run),
     Reader("tuned/report.json", whole_run),
     Reader("tuned/metrics.jsonl", whole_run),
+    *(Reader(f"pretrained/{name}", lambda at: hand_on(at, "pretrained")) for name in CARD_OF["pretrained"]),
+    *(Reader(f"tuned/{name}", lambda at: hand_on(at, "tuned")) for name in CARD_OF["tuned"]),
+    Reader("tuned/finetune.json", lambda at: FinetuneOptions.configured(at / "tuned/finetune.json", {})),
     Reader("tuned/task.json", lambda at: Finetuned.from_pretrained(at / "tuned", "numpy")),
     Reader("frozen/tagger.json", lambda at: FeatureTagger.from_pretrained(at / "frozen", "numpy")),
     Reader("frozen/tagger.safetensors", lambda at: FeatureTagger.from_pretrained(at / "frozen", "numpy")),

@@ -16,9 +16,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_model
+from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_model, add_quiet
 from minibert.cli.shared.parser import renamed
-from minibert.cli.shared.texts import STANDARD_INPUT, refuse_file
+from minibert.cli.shared.texts import STANDARD_INPUT, refuse_file, tell_terminal
 from minibert.errors import InputError
 from minibert.files import LARGEST_WHOLE
 from minibert.reading import byte_pieces, too_much
@@ -38,6 +38,7 @@ def add(parser: Any) -> None:
     parser.add_argument("--file", metavar="FILE", help="a file that is the text, .gz and .xz too")
     renamed(parser, "--text", "--file")
     add_flag(parser, "--top", "answers to print", 1)
+    add_quiet(parser)
     add_engine(parser)
     add_json(parser)
 
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = arguments.texts[0] if arguments.texts else _text(arguments.file or STANDARD_INPUT)
     engines.limited_threads(arguments.threads)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, arguments.threads)
-    best = answer(model, arguments.question, text, show=not arguments.json)
+    best = answer(model, arguments.question, text, show=not (arguments.json or arguments.quiet))
     # What was decided stands first, whatever has the highest probability.
     decided = best["begin"], best["end"]
     answers = sorted(best["n_best"], key=lambda one: (one["begin"], one["end"]) != decided)[: arguments.top]
@@ -74,6 +75,7 @@ def _text(file: str) -> str:
     """Read a file, or the standard input."""
     name = "the standard input" if file == STANDARD_INPUT else file
     if file == STANDARD_INPUT:
+        tell_terminal("the text from the terminal")
         data = sys.stdin.buffer.read(LARGEST_WHOLE + 1)
         if len(data) > LARGEST_WHOLE:
             raise too_much(name, LARGEST_WHOLE)

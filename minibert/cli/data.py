@@ -36,10 +36,10 @@ from typing import Any
 
 import numpy as np
 
-from minibert.cli.shared.flags import add_corpus, add_flag, add_layout, add_switches
+from minibert.cli.shared.flags import add_corpus, add_flag, add_json, add_layout, add_quiet, add_switches
 from minibert.errors import InputError
 from minibert.files import require_folder
-from minibert.terminal import emit, printable
+from minibert.terminal import emit, json_text, printable
 
 NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
@@ -59,6 +59,8 @@ def add(parser: Any) -> None:
         "--part", metavar="I/N", help="make only part I of N, such as 2/16, in a folder of its own in --out"
     )
     add_layout(parser)
+    add_quiet(parser)
+    add_json(parser)
     group = parser.add_argument_group("training instances to look at")
     add_flag(group, "--show", "number of instances to print", 0)
     add_flag(group, "--seq-length", "tokens in each printed instance", 32)
@@ -87,35 +89,44 @@ def run(arguments: argparse.Namespace) -> int:
     tokenizer = _tokenizer(arguments, part, out)
     planned, own = plan_part(files, part, arguments.layout, tokenizer)
     made, layouts = finished_part(out, planned), {}
-    place = part.folder_in(out)
-    if made:
-        emit(f"{place} has them already, of the same files and vocabulary:")
-    else:
+    place, had = part.folder_in(out), made is not None
+    if not made:
         require_folder(place)
         stream = sentences(own, arguments.layout) if own else None
-        made = write_part(watched(stream, "writing shards", True) if stream else (), tokenizer, out, planned)
+        shown = watched(stream, "writing shards", not arguments.quiet) if stream else ()
+        made = write_part(shown, tokenizer, out, planned)
         layouts = stream.found if stream else {}
+    shards = TokenShards(place, tokenizer) if made.documents else None
+    instances = _shown(out, tokenizer, options, arguments.show, arguments.seed)
+    facts: dict[str, Any] = {
+        "folder": str(place),
+        "part": str(part),
+        "was_there": had,
+        "files": len(own),
+        **{name: getattr(shards, f"n_{name}", 0) for name in ("documents", "sentences", "tokens")},
+        "bytes": sum(path.stat().st_size for path in place.glob("*.bin")),
+        "missing_parts": missing_parts(list(parts_in(out))) if part.parts > 1 else "",
+    }
+    if arguments.json:
+        emit(json_text(facts | {"instances": list(instances)}))
+        return 0
+    if had:
+        emit(f"{place} has them already, of the same files and vocabulary:")
     if part.parts > 1:
         emit(f"Part {part}, {len(own):,} of {len(files):,} files:")
-    if made.documents:
-        shards = TokenShards(place, tokenizer)
-        size = sum(path.stat().st_size for path in place.glob("*.bin"))
-        emit(
-            f"{shards.n_documents:,} documents, {shards.n_sentences:,} sentences, {shards.n_tokens:,} "
-            f"tokens, {size / shards.n_tokens:.2f} bytes a token in {place}"
-        )
+    if shards:
+        counts = "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens".format_map(facts)
+        emit(f"{counts}, {facts['bytes'] / facts['tokens']:.2f} bytes a token in {place}")
     else:
         emit(f"no text, as no file with text has its middle in this share; {place} says so.")
     if layouts:
         emit(layouts_text(layouts))
-    if part.parts > 1:
-        parts = list(parts_in(out))
-        complete = f"All {len(parts):,} parts are there: minibert pretrain --shards {out}"
-        missing = missing_parts(parts)
-        emit(f"Still to be made: part {missing}." if missing else complete)
-    if arguments.show:
-        for text in _shown(out, tokenizer, options, arguments.show, arguments.seed):
-            emit(f"\n{printable(text)}")
+    if missing := facts["missing_parts"]:
+        emit(f"Still to be made: part {missing}.")
+    elif part.parts > 1:
+        emit(f"All {part.parts:,} parts are there: minibert pretrain --shards {out}")
+    for text in instances:
+        emit(f"\n{printable(text)}")
     return 0
 
 
@@ -137,7 +148,7 @@ def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
         return Tokenizer.from_pretrained(out, **cased)
     require_free(out)  # before the learning, which takes a while
     require_folder(out)
-    return learn_vocabulary(arguments.corpus, lower_case=not arguments.cased)
+    return learn_vocabulary(arguments.corpus, lower_case=not arguments.cased, show=not arguments.quiet)
 
 
 def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> Iterator[str]:
@@ -145,6 +156,8 @@ def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> It
     from minibert.data.instances import Instances
     from minibert.data.shards.joined import open_shards
 
+    if not count:
+        return
     shards = open_shards(out, tokenizer)
     instances = Instances(shards, np.arange(shards.n_documents), tokenizer, options, seed)
     for sequence, _ in islice(instances.stream(), count):

@@ -24,7 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
-from minibert.cli.shared.flags import add_engine, add_json, add_optimizer, add_options, given_fields
+from minibert.cli.shared.flags import (
+    add_config,
+    add_engine,
+    add_json,
+    add_optimizer,
+    add_options,
+    given_fields,
+)
 from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions
 from minibert.tasks.registry import TASKS
@@ -51,6 +58,7 @@ def add(parser: Any) -> None:
     group.add_argument("--model", metavar="MODEL", help=text)
     group.add_argument("--out", metavar="DIR", required=True, help="the run folder")
     group.add_argument("--resume", action="store_true", help="continue the run in --out")
+    add_config(group, "finetune.json")
     add_options(group, options, "epochs", "max_steps", "seed", "restarts")
     add_engine(group, default=None)
     add_options(group, options, "checkpoint_steps", "checkpoint_seconds", "keep")

@@ -1,15 +1,23 @@
-"""Show what this machine and this installation offer.
+"""Show what this machine and this installation offer, or prepare it.
 
 Prints versions, cores, the matrix library, the engines, the tokenizer and the
 optional libraries; for one engine also its instruction set, its threads, and
 the machine's peak rate of floating-point operations with so many threads.
 
+With --warm-up it compiles the loops of the engine numba and keeps the machine
+code, so that the first step of a run does not wait for it; what was compiled
+before is only read. Machine code is kept where Numba's NUMBA_CACHE_DIR says, or
+beside the package's own files or, where these can't be written to, in the
+user's cache folder.
+
 examples:
   minibert info
+  minibert info --warm-up float32
   minibert info --threads 1 --json
 """
 
 import argparse
+import functools
 import importlib.util
 import platform
 import warnings
@@ -27,7 +35,8 @@ from minibert.terminal import emit, json_text
 from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 
-REQUIRED = ("numpy", "numba", "cffi", "safetensors", "tqdm", "threadpoolctl")
+REQUIRED = ("numpy", "numba", "cffi", "safetensors", "shtab", "tqdm", "threadpoolctl")
+WARMED = ("float32", "float64")
 PEAKS = ("float32", "bfloat16")
 EXTRAS = {
     "matplotlib": "pictures",
@@ -39,11 +48,15 @@ EXTRAS = {
 def add(parser: Any) -> None:
     """Add the flags of the command."""
     add_engine(parser, device=False)
+    text = "compile the loops of the engine numba, in one precision or (both, the default)"
+    parser.add_argument("--warm-up", nargs="?", const="both", choices=("both", *WARMED), help=text)
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look around, and print."""
+    """Look around, and print; or compile."""
+    if arguments.warm_up:
+        return warm_up(arguments.warm_up, arguments.json)
     facts = information(arguments.engine, arguments.threads)
     if arguments.json:
         emit(json_text(facts))
@@ -53,6 +66,27 @@ def run(arguments: argparse.Namespace) -> int:
         lines = [f"{n}: {v}" for n, v in value.items()] if isinstance(value, dict) else [value]
         for first, line in zip([name] + [""] * len(lines), lines, strict=False):
             emit(f"{first:<{width}}  {line}")
+    return 0
+
+
+def warm_up(dtype: str, as_json: bool) -> int:
+    """Compile the loops of the engine numba for one precision or "both", and say so loop by loop."""
+    engines.create("numba")  # or the sentence that says what is missing
+    from minibert.engines.numba.jit import KERNELS, PRECISIONS, folder
+
+    wanted = [(one, kind) for kind in PRECISIONS if dtype in ("both", kind.name) for one in KERNELS]
+    show: Any = (lambda *text, **how: None) if as_json else functools.partial(emit, flush=True)
+    done = []
+    for number, (one, kind) in enumerate(wanted, start=1):
+        show(f"{number:>2}/{len(wanted)}  {one.name:<31}{kind.name}", end="  ")
+        done.append(one.prepare(kind))
+        show(f"{'read' if done[-1].cached else 'compiled':<8} {done[-1].seconds:6.2f} s")
+    seconds, compiled = sum(one.seconds for one in done), sum(not one.cached for one in done)
+    where = f"kept in {folder()}" if folder() else "kept nowhere"
+    show(f"{compiled} compiled, {len(done) - compiled} read in {seconds:.1f} s, {where}")
+    if as_json:
+        loops = [one._asdict() | {"dtype": one.dtype.name} for one in done]
+        emit(json_text({"loops": loops, "seconds": seconds, "folder": folder()}))
     return 0
 
 

@@ -68,6 +68,7 @@ def add(parser: Any) -> None:
         "--out", metavar="DIR", help="the run folder (default: runs/ and the name of the text)"
     )
     flags.add_switches(group, resume="continue the run in --out (default: the latest in runs/)")
+    flags.add_config(group, "training.json")
     flags.add_options(group.add_mutually_exclusive_group(), options, "minutes", "steps")
     flags.add_options(group, options, "seed")
     flags.add_engine(group, default=None)
@@ -105,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     began = time.monotonic()
     given = flags.given_fields(PretrainOptions, arguments)
-    text = arguments.corpus or [arguments.shards] * bool(arguments.shards)
+    text = list(given.get("corpus") or filter(None, [given.get("shards")]))
     folder = run_folder(arguments.out, arguments.resume, text)
     if arguments.resume:
         options = PretrainOptions.resumed(folder / "training.json", **given)

@@ -55,7 +55,9 @@ def add(parser: Any) -> None:
     parser.usage = "minibert score {squad,conll,glue} FILE [...]"
     hidden = argparse.SUPPRESS
     kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=hidden)
-    parser = kinds.add_parser("squad", description="Exact match and F1 of answers to questions.")
+    parser = kinds.add_parser(
+        "squad", help="answers", description="Exact match and F1 of answers to questions."
+    )
     parser.set_defaults(score=run_squad)
     parser.add_argument("gold", metavar="GOLD", help="questions with their answers, the official JSON")
     parser.add_argument("predictions", metavar="PREDICTIONS", help='JSON: {"id": "answer", ...}')
@@ -69,6 +71,7 @@ def add(parser: Any) -> None:
 
     parser = kinds.add_parser(
         "conll",
+        help="tagged words",
         description="""
 Precision, recall and F1 of tagged chunks. One FILE has the gold tag and the
 predicted one in its last two columns, as conlleval reads it. Of two files GOLD
@@ -84,6 +87,7 @@ has the gold tag in its last column and PREDICTIONS the predicted one, and
 
     parser = kinds.add_parser(
         "glue",
+        help="the tasks of GLUE",
         description="""
 The metrics of GLUE's leaderboard. The index of a prediction is the id of its
 row in GOLD or, where the ids there are others, the number of the row, from 0.

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from minibert.cli.shared.flags import add_core, add_flag, add_number, add_switches, invalid_text
-from minibert.cli.shared.texts import STANDARD_INPUT, add_texts
+from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, tell_terminal
 from minibert.errors import InputError
 from minibert.reading import byte_pieces, whole_lines
 from minibert.terminal import emit, json_text, printable
@@ -143,6 +143,7 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
         name = "the standard input" if typed else file
         begin = n_lines = 0
         if typed:  # what has come so far, again and again: a line is answered at once
+            tell_terminal(ONE_A_LINE)
             pieces = iter(partial(cast(Any, sys.stdin.buffer).read1, GROUP_BYTES), b"")
         else:
             pieces = byte_pieces(Path(file), GROUP_BYTES)

@@ -70,6 +70,7 @@ def add(parser: Any) -> None:
     text = "don't learn by the other objective to compare with"
     group.add_argument("--no-comparison", action="store_true", help=text)
     flags.add_switches(group, strict="stop at the first byte that is not UTF-8")
+    flags.add_quiet(group)
     flags.add_json(group)
     flags.add_core(parser)
 
@@ -123,6 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     counted = count_corpus(
         arguments.corpus,
         basic,
+        not arguments.quiet,
         held_out=_modulus(arguments.held_out),
         strict=arguments.strict,
         threads=arguments.threads,
@@ -136,6 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
             counted.words,
             size,
             not arguments.cased,
+            not arguments.quiet,
             objective=objective,
             user_tokens=arguments.user_token,
             **{name: getattr(arguments, name) for name in ("alphabet_limit", "min_frequency", "unused")},

@@ -15,7 +15,7 @@ from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, prepare
 from minibert.finetuning.running import Run
-from minibert.hub.sentence_transformers import save_modules
+from minibert.hub.sentence_transformers import write_modules
 from minibert.model.batch import TaskBatch
 from minibert.model.config import BertConfig
 from minibert.model.flops import task_operations
@@ -139,7 +139,7 @@ class WholeRun(Run):
         TaskFile(data.task.name, data.labels, data.max_length, columns, tuned, long).save(self.folder)
         found = {"fresh": state.plan["fresh"], "train_classes": data.train_classes}
         if not data.head.outputs:
-            save_modules(self.folder, state.params.config.H, data.max_length)
+            write_modules(self.folder, data.max_length)
             found["baselines"] = {"before training": state.plan["before"]}
         return found | ({"truncated": data.truncated} if data.truncated else {})
 

@@ -1,28 +1,57 @@
-"""What sentence-transformers wants beside a Hugging Face folder: vectors that are the mean of all tokens."""
+"""The files by which sentence-transformers makes vectors of texts from a folder of Hugging Face's."""
 
 import json
 from pathlib import Path
+from typing import Any
 
+from minibert.errors import InputError
 from minibert.files import atomic_text
+from minibert.hub.hugging_face import CONFIG_FILE
+from minibert.json_files import read_json
 
-POOLING = "1_Pooling"
-KINDS = (("Transformer", ""), ("Pooling", POOLING))
+POOLS = ("mean", "cls")  # what it has in common with `minibert features`
 
 
-def save_modules(folder: Path, hidden_size: int, max_length: int) -> None:
-    """Write files with which `SentenceTransformer(folder)` loads a BERT that reads `max_length` tokens."""
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (kind, path) in enumerate(KINDS)
-    ]
-    (folder / POOLING).mkdir(exist_ok=True)
-    for name, content in (
-        ("modules.json", modules),
-        ("sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False}),
-        ("config_sentence_transformers.json", {"similarity_fn_name": "cosine"}),
-        (
-            f"{POOLING}/config.json",
-            {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True},
-        ),
-    ):
-        atomic_text(folder / name, json.dumps(content, indent=2) + "\n")
+def write_modules(folder: str | Path, length: int, pool: str = "mean", normalize: bool = False) -> None:
+    """Write what tells sentence-transformers how to use the model of a folder (any version from 0.3 on).
+
+    Parameters
+    ----------
+    folder : with a BERT as `save_hf` writes it; `config.json` says how wide its vectors are.
+    length : most tokens of a text, [CLS] and [SEP] included; longer texts lose their end.
+    pool : "mean" of all tokens, [CLS] and [SEP] included, or the last hidden state of "cls".
+    normalize : scale each vector to length 1, so that a scalar product is a cosine.
+
+    Raises
+    ------
+    InputError
+        When the pool is another one, the folder has no `config.json`, or the model can't read so many tokens.
+    """
+    folder = Path(folder)
+    if pool not in POOLS:
+        raise InputError(f"$pool is not sentence-transformers'; choose {' or '.join(POOLS)}.", pool=pool)
+    config = read_json(folder / CONFIG_FILE, {"hidden_size": int, "max_position_embeddings": int})
+    if not 2 <= length <= config["max_position_embeddings"]:
+        most = config["max_position_embeddings"]
+        raise InputError(
+            f"$length is not possible; give 2 to the {most} positions of the model.", length=length
+        )
+    modules = ["", "1_Pooling", *["2_Normalize"] * normalize]
+    kinds = ("Transformer", "Pooling", "Normalize")
+    _write(
+        folder / "modules.json",
+        [
+            {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for at, (path, kind) in enumerate(zip(modules, kinds, strict=False))
+        ],
+    )
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
+    _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    for path in modules[1:]:
+        (folder / path).mkdir(exist_ok=True)
+    pooling = {f"pooling_mode_{one}": one.split("_")[0] == pool for one in ("cls_token", "mean_tokens")}
+    _write(folder / modules[1] / "config.json", {"word_embedding_dimension": config["hidden_size"]} | pooling)
+
+
+def _write(path: Path, value: Any) -> None:
+    atomic_text(path, json.dumps(value, indent=2) + "\n")

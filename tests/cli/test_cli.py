@@ -36,6 +36,7 @@ from minibert.runs import run_folder
 from minibert.tokenizer import Tokenizer
 
 COMMANDS = commands()
+KINDS = "squad conll glue".split()  # of what is scored
 STOPS = [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)]  # what is sent, and the status then
 STOPS = [(getattr(signal, name), status) for name, status in STOPS if hasattr(signal, name)]
 QUICK = "--vocab-size 200 --seq-length 16 --batch-size 8 --evaluations 0 --engine numpy --quiet".split()
@@ -107,9 +108,9 @@ def test_general_help_lists_every_command(capsys):
 
 
 def test_help_fits_into_eighty_columns_but_for_examples(capsys):
-    for command in COMMANDS:
+    for words in [[], *([command] for command in COMMANDS), *(["score", kind] for kind in KINDS)]:
         with pytest.raises(SystemExit):
-            cli.main([command, "--help"])
+            cli.main([*words, "--help"])
         body = capsys.readouterr().out.split("examples:\n")[0].split("\n\n", 1)[1]
         assert max(map(len, body.splitlines())) <= 80
 
@@ -150,7 +151,7 @@ def test_a_flag_of_version_1_ends_with_the_name_of_now(words, old, new, run, tmp
 
 
 @pytest.mark.parametrize(
-    "words", ["evaluate {run}", "fill-mask {run} [MASK]", "convert {run} {new}", "tag {run} a"]
+    "words", ["evaluate {run}", "fill-mask {run} [MASK]", "export {run} {new}", "tag {run} a"]
 )
 def test_a_model_without_its_flag_is_asked_for(words, run, tmp_path, capsys):
     line = ends_badly(capsys, 2, *words.format(new=tmp_path / "new", run=run).split())
@@ -235,7 +236,9 @@ def test_run_folders_are_named_after_the_text_and_the_latest_one_is_resumed(tmp_
 
 def test_unknown_flag_is_one_line_and_status_2(capsys):
     line = ends_badly(capsys, 2, "pretrain", "--sise", "tiny")
-    assert line == "minibert pretrain: --sise is not known here; see minibert pretrain --help\n"
+    assert line == (
+        "minibert pretrain: --sise is not known here (did you mean --size?); see minibert pretrain --help\n"
+    )
 
 
 def test_flags_are_not_abbreviated(capsys):
@@ -636,6 +639,35 @@ def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):
         assert text.startswith("[CLS] ")
         assert re.search(r"\S+\{\S+\}", text)
         assert re.search(r"\((B follows A|B is from elsewhere)\)$", text.strip())
+
+
+def test_data_as_json_has_the_same_counts(corpus, run, tmp_path, capsys):
+    words = ["data", str(corpus), "--vocab", str(run), "--out", str(tmp_path / "shards"), "--show", "2"]
+    found = []
+    for _ in range(2):
+        assert cli.main([*words, "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    first, again = found
+    assert (first["documents"], first["sentences"], first["part"]) == (40, 480, "1/1")
+    assert len(first["instances"]) == 2 and first["missing_parts"] == ""
+    assert again == first | {"was_there": True} and not first["was_there"]
+    assert cli.main(words) == 0
+    shown = capsys.readouterr().out
+    assert f"{first['tokens']:,} tokens, {first['bytes'] / first['tokens']:.2f} bytes a token" in shown
+    assert all(text in shown for text in first["instances"])
+
+
+@pytest.mark.parametrize("command", ["data", "vocab"])
+def test_quiet_shows_no_progress(command, corpus, tmp_path, monkeypatch, capsys):
+    from minibert.pretraining import preparation
+
+    shown, bar = [], preparation._bar
+    monkeypatch.setattr(preparation, "_bar", lambda show, **how: shown.append(show) or bar(show, **how))
+    for number, quiet in enumerate(([], ["--quiet"])):
+        assert cli.main([command, str(corpus), "--out", str(tmp_path / str(number)), *quiet]) == 0
+        assert shown and set(shown) == {not quiet}
+        shown.clear()
+    assert capsys.readouterr().err == ""
 
 
 def test_one_document_is_shown_without_next_sentences(run, tmp_path, capsys):

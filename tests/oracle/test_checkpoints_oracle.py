@@ -180,10 +180,10 @@ def test_minilm_as_a_pickle_has_every_tensor_of_minilm_as_safetensors(minilm):
 def test_real_weights_go_through_both_formats_unchanged(minilm, tmp_path, capsys):
     for source, dest, *words in (
         (minilm, tmp_path / "hf"),
-        (tmp_path / "hf", tmp_path / "tf", "--to", "tf"),
+        (tmp_path / "hf", tmp_path / "tf", "--format", "tensorflow"),
         (tmp_path / "tf", tmp_path / "back"),
     ):
-        assert cli.main(["convert", "--model", str(source), "--out", str(dest), *words]) == 0
+        assert cli.main(["export", "--model", str(source), "--out", str(dest), *words]) == 0
     assert capsys.readouterr().out.count("heads of pre-training") == 3
     stored, _ = agreement.stored_tensors(tmp_path / "back")
     assert agreement.stored_tensors(tmp_path / "hf") == (stored, {"format": "pt"})

@@ -825,7 +825,8 @@ def test_weights_to_start_from_are_changed_slowly_unless_a_size_says_otherwise(r
 
 
 def test_starting_from_a_tensorflow_checkpoint_is_the_same_as_from_safetensors(run, corpus, tmp_path):
-    assert cli.main(["convert", "--model", str(run), "--out", str(tmp_path / "google"), "--to", "tf"]) == 0
+    words = ["export", "--model", str(run), "--out", str(tmp_path / "google")]
+    assert cli.main([*words, "--format", "tensorflow"]) == 0
     for source in (run, tmp_path / "google"):
         out = tmp_path / f"from {source.name}"
         pretrain(small_options(corpus, model=str(source), steps=2), out, show=False)

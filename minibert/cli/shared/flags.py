@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 from minibert.cli.shared.parser import renamed
 from minibert.data.corpus import LAYOUTS
 from minibert.engines import DEVICES, ENGINES
+from minibert.errors import InputError
 from minibert.options import RunOptions
 
 BOTH_WAYS = argparse.BooleanOptionalAction  # --flag and --no-flag; None where neither is given
@@ -84,6 +85,17 @@ def add_json(group: Any) -> None:
     add_switches(group, json="print one JSON object instead of text")
 
 
+def add_quiet(group: Any, text: str = "show no progress") -> None:
+    """Add --quiet."""
+    add_switches(group, quiet=text)
+
+
+def add_config(group: Any, stored: str) -> None:
+    """Add --config, the options of a run in a file such as `stored`, which every run has in its folder."""
+    text = f"read options from a JSON file, such as the {stored} of a run; flags count for more"
+    group.add_argument("--config", metavar="FILE", help=text)
+
+
 def invalid_text(count: int) -> str:
     """Return the warning about bytes that were not UTF-8, of a command with --strict."""
     places = "one place" if count == 1 else f"{count:,} places"
@@ -130,11 +142,15 @@ def _numbers(what: str) -> Any:
     return parse
 
 
-def given_fields(options: type, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a run's options that a command line gives."""
+def given_fields(options: type[RunOptions], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a run's options that a command line gives, by its flags or by --config."""
     names = {field.name for field in dataclasses.fields(options)}
     given = {name: value for name, value in vars(arguments).items() if name in names}
     chosen = {name: value for name, value in given.items() if value is not None and value != []}
     if (kind := chosen.get("optimizer")) in ("adamw", "paper"):
         chosen |= {"optimizer": "adamw", "bias_correction": kind == "adamw", "google_decay": kind == "paper"}
-    return chosen
+    if (file := getattr(arguments, "config", None)) is None:
+        return chosen
+    if arguments.resume:
+        raise InputError("--config is for a new run, and --resume has the options of its own; leave one out.")
+    return options.configured(file, chosen)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from minibert.cli.shared.flags import add_flag, add_options
+from minibert.cli.shared.flags import add_flag, add_options, add_quiet
 from minibert.finetuning.options import FinetuneOptions
 from minibert.tasks.task import SPLITS
 
@@ -20,4 +20,4 @@ def add_measured(parser: Any) -> None:
         "(default: the model's own)",
     )
     add_options(parser, FinetuneOptions, "dtype")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(parser)

@@ -4,18 +4,22 @@ import argparse
 import functools
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from minibert import __version__
 from minibert.errors import Arguments, Differences, InputError
-from minibert.terminal import printable
+from minibert.terminal import emit, printable
 
 FOLDER = Path(__file__).parent.parent
-# What help calls the arguments that name a file or a folder.
-PATHS = ("CORPUS", "DIR", "FILE", "GOLD", "MODEL", "PATH", "PREDICTIONS")
+# What help calls the arguments that name a file or a folder, and what shtab completes them by.
+PATHS = {"DIR": "DIRECTORY", "MODEL": "DIRECTORY"}
+PATHS |= dict.fromkeys(("CORPUS", "FILE", "GOLD", "PATH", "PREDICTIONS"), "FILE")
+RENAMED = {"convert": "export", "warmup": "info --warm-up"}  # commands of version 0.1
+SHELLS = ("bash", "zsh")
 EXAMPLES = """
 examples:
   minibert pretrain
@@ -43,6 +47,23 @@ class Parser(argparse.ArgumentParser):
             message += "; until version 0.2 the model was the first word"
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Complain of commands without a list of them all; one may nearly have that name."""
+        if isinstance(action, argparse._SubParsersAction) and value not in (known := action.choices or ()):
+            if value in RENAMED and action.metavar == "COMMAND":
+                self.error(f"{value} is now {RENAMED[value]} (version 0.2)")
+            self.error(f"{value!r} is no {str(action.metavar).lower()}{_meant(value, known)}")
+        super()._check_value(action, value)
+
+    def unknown(self, words: Sequence[str]) -> NoReturn:
+        """Exit with 2 because of words that are no flags of the command; name those that may be meant."""
+        known = [
+            flag for one in self._actions if one.help != argparse.SUPPRESS for flag in one.option_strings
+        ]
+        given = [word.partition("=")[0] for word in words if word.startswith("-")]
+        meant = next(filter(None, (_meant(flag, known) for flag in given)), "")
+        self.error(f"{' '.join(words)} is not known here{meant}")
+
     def as_typed(self, error: InputError) -> str:
         """Return what an error says, with arguments as the command has them: `--batch-size 0`, `TASK x`."""
         flags = {one.dest: one for one in self._actions}
@@ -64,6 +85,13 @@ class Parser(argparse.ArgumentParser):
             return f"{typed(name, wished)} (the run has {shell(stored)})"
 
         return error.told(typed)
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    """Ask whether the nearest of the known words was meant, if one is near."""
+    bare = {one.lstrip("-"): one for one in known}  # without what all flags have in common
+    near = get_close_matches(word.lstrip("-"), bare, n=1, cutoff=0.7)
+    return f" (did you mean {bare[near[0]]}?)" if near else ""
 
 
 def shell(value: Any) -> str:
@@ -89,6 +117,29 @@ def renamed(group: Any, old: str, new: str) -> None:
     )
 
 
+class PrintCompletion(argparse.Action):
+    """Print what a shell reads to complete the words of a command, and exit."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
+        import shtab
+
+        from minibert.tasks.registry import TASKS
+
+        every = build_parser()
+        waiting = [every]
+        while waiting:
+            for one in waiting.pop()._actions:
+                if isinstance(one, argparse._SubParsersAction):
+                    one.help = ""  # shtab, too, leaves out what help does not list
+                    waiting += one.choices.values()
+                elif one.metavar in PATHS:
+                    one.complete = getattr(shtab, PATHS[str(one.metavar)])  # type: ignore[attr-defined]
+                elif one.metavar == "TASK":
+                    one.choices = tuple(TASKS)
+        emit(shtab.complete(every, shell=values))
+        parser.exit()
+
+
 def commands() -> dict[str, str]:
     """Find the commands: each file of the folder is one, and the first line of its docstring its summary."""
     names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
@@ -104,13 +155,13 @@ def _summary(name: str) -> str:
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the words of a command; `arguments.run` is the function to call with the result."""
-    words = sys.argv[1:] if argv is None else list(argv)
+    words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     command = next((word for word in words if word[:1] != "-"), "")
     arguments, left = build_parser(command).parse_known_args(words)
     # argparse takes words without a flag from one place only; those after a flag are left over.
     many = next((name for name in ("corpus", "texts") if name in arguments), "")
     if left and (any(word.startswith("-") for word in left) or not many):
-        arguments.parser.error(f"{' '.join(left)} is not known here")
+        arguments.parser.unknown(left)
     if left:
         setattr(arguments, many, [*getattr(arguments, many), *left])
     for one in arguments.parser._actions:  # "", an unset variable of the shell, is the folder one is in
@@ -121,8 +172,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def build_parser(command: str) -> Parser:
-    """Build the parser of all commands, with the flags of one; the files of the others stay closed."""
+def build_parser(command: str | None = None) -> Parser:
+    """Build the parser of all commands, with the flags of one or of all; the files of others stay closed."""
     known = commands()
     listed = "\n".join(f"  {name:<11}{summary}" for name, summary in known.items())
     parser = Parser(
@@ -133,10 +184,12 @@ def build_parser(command: str) -> Parser:
         epilog=EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
+    text = "print what completes commands, flags and their values in this shell"
+    parser.add_argument("--print-completion", choices=SHELLS, action=PrintCompletion, help=text)
     choices = parser.add_subparsers(prog="minibert", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
-    for name in known:
-        its = choices.add_parser(name)
-        if name == command:
+    for name, summary in known.items():
+        its = choices.add_parser(name, help=summary)
+        if command in (name, None):
             module = import_module(f"minibert.cli.{name.replace('-', '_')}")
             its.set_defaults(run=module.run)
             about, mark, examples = (module.__doc__ or "").partition("examples:\n")

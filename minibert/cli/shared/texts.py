@@ -14,6 +14,7 @@ from minibert.reading import PIECE_BYTES, byte_pieces, decoded, whole_lines
 from minibert.terminal import emit, printable
 
 STANDARD_INPUT = "-"
+ONE_A_LINE = "texts from the terminal, one a line"
 LINES_AT_ONCE = 64  # of files that are answered together
 Progress = Callable[[int], None] | None
 Asked = TypeVar("Asked")
@@ -62,6 +63,7 @@ def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
     """
     if file == STANDARD_INPUT:
         # Line by line: what was typed is answered at once, and what stands before a bad byte is answered.
+        tell_terminal(ONE_A_LINE)
         name, pieces = "the standard input", iter(lambda: sys.stdin.buffer.readline(PIECE_BYTES), b"")
     else:
         name, pieces = file, byte_pieces(Path(file), progress=progress)
@@ -108,6 +110,13 @@ def _tried(
             return [one for n, line in enumerate(lines, number) for one in _tried(ask, [line], n)]
         emit(f"minibert: line {number:,}: {printable(str(error))}", file=sys.stderr)
         return [None]
+
+
+def tell_terminal(what: str) -> None:
+    """Tell whoever sits at a terminal that the command waits for what is typed."""
+    if sys.stdin.isatty():
+        end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+        emit(f"minibert: reading {what}; end with {end}", file=sys.stderr)
 
 
 def refuse_file(text: str | None, instead: str) -> None:

@@ -57,7 +57,7 @@ class NumbaOps(Ops):
     @property
     def _details(self) -> str:
         threads = f"{self._threads.count} thread" + ("s" if self._threads.count > 1 else "")
-        return threads + ("" if is_warm() else ", still to be compiled (minibert warmup does so in advance)")
+        return threads + ("" if is_warm() else ", still to be compiled (minibert info --warm-up does so)")
 
     def accumulate(self, total: Array, extra: Array) -> Array:
         """Add to an accumulator, in place."""

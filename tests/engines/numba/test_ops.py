@@ -408,7 +408,7 @@ def test_where_nothing_can_be_kept_a_sentence_says_so_and_the_loops_work():
 
 
 def test_warmup_says_what_it_compiles(capsys):
-    assert cli.main(["warmup", "--dtype", "float32"]) == 0
+    assert cli.main(["info", "--warm-up", "float32"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in lines] == [one.name for one in numba_jit.KERNELS]
     assert all(line.split()[2] == "float32" for line in lines)

@@ -1,20 +1,24 @@
-"""Write a checkpoint in Hugging Face's or TensorFlow's format.
+"""Write a folder to hand on, with a model card; convert checkpoints.
 
-Writes a BERT in another format. MODEL is a folder with
+Writes a BERT and all that belongs to it into a folder for others: weights,
+configuration, vocabulary, the task that it was fine-tuned for, and README.md, a
+model card in Hugging Face's form that is written from the run. Checkpoints,
+shards, and paths of this machine stay behind. MODEL is a run, or a folder with
   config.json       and model.safetensors, or pytorch_model.bin: its pickle is
                     read as data, nothing in it is run
   bert_config.json  and bert_model.ckpt.*, Google's checkpoint, read without
                     TensorFlow; each tensor's check sum is verified
 and may have any head: of pre-training, or for classes, tags, spans, choices.
 Says which tensors were missing, unused or changed. What was missing is not
-invented. The vocabulary is copied too, and so is the file that says which task
-a model was fine-tuned for. What Google's code would compute differently is
-noted. The folder --out appears whole or not at all.
+invented. What Google's code would compute differently is noted. A card that a
+folder has which is no run goes along as it is. The folder --out appears whole
+or not at all.
 
 examples:
-  minibert convert --model uncased_L-12_H-768_A-12 --out bert-base
-  minibert convert --model runs/books --out books-tf --to tf
-  minibert convert --model bert-base --out half --dtype bfloat16
+  minibert export --model runs/books --out books-bert
+  minibert export --model runs/books --out vectors --sentence-transformers mean
+  minibert export --model uncased_L-12_H-768_A-12 --out bert-base --dtype bfloat16
+  minibert export --model runs/books --out books-tf --format tensorflow
 """
 
 import argparse
@@ -23,8 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from minibert.cli.shared.flags import add_flag, add_json, add_model
+from minibert.cli.shared.parser import renamed
 from minibert.errors import InputError
 from minibert.files import write_folder_atomically
+from minibert.json_files import read_json
 from minibert.reading import byte_pieces
 from minibert.terminal import emit, json_text, printable
 
@@ -35,55 +41,84 @@ TOKENIZER_FILES = (
 )
 # What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
 TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors")
+# What makes it a model of sentence-transformers.
+MODULES = (
+    "modules.json sentence_bert_config.json config_sentence_transformers.json 1_Pooling/config.json".split()
+)
+# Where others' tools note in a tokenizer_config.json what it was read from.
+ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
+RUNS = ("training.json", "finetune.json")  # in the folders whose cards are written here
+FORMATS = ("hugging-face", "tensorflow")
 
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    parser.usage = "minibert convert --model MODEL --out DIR [--to FORMAT] [--dtype TYPE] [--json]"
+    parser.usage = "minibert export --model MODEL --out DIR [--format FORMAT] [--dtype TYPE] [...]"
     add_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
     text = "a folder that does not exist yet, or is empty"
     parser.add_argument("--out", metavar="DIR", required=True, help=text)
-    text = "hf, with model.safetensors; tf, with bert_model.ckpt.*"
-    add_flag(parser, "--to", text, "hf", choices=("hf", "tf"), metavar="FORMAT")
+    text = "hugging-face, with model.safetensors; tensorflow, with bert_model.ckpt.*"
+    add_flag(parser, "--format", text, FORMATS[0], choices=FORMATS, metavar="FORMAT")
+    renamed(parser, "--to", "--format")
     dtypes, text = ("float32", "float16", "bfloat16"), "float32, float16 or bfloat16"
     add_flag(parser, "--dtype", text, "float32", choices=dtypes, metavar="TYPE")
+    text = "also write what sentence-transformers reads; a text is the mean of its tokens, or its [CLS]"
+    parser.add_argument("--sentence-transformers", choices=("mean", "cls"), dest="pool", help=text)
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, write, and say what was found."""
     from minibert import hub
+    from minibert.hub.sentence_transformers import write_modules
     from minibert.model_names import folder_of
+    from minibert.reports.card import CARD, Exported, model_card
 
     source, dest = Path(arguments.model), Path(arguments.out)
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
         raise InputError(f"{dest} exists and is not empty; choose another --out.")
+    to_google = arguments.format == "tensorflow"
+    if to_google and arguments.pool:
+        raise InputError("--sentence-transformers needs --format hugging-face; leave one of them out.")
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
     assert weights is not None  # they are read
     folder = folder_of(source)
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
-    save = hub.save_tf if arguments.to == "tf" else hub.save_hf
-    beside = _files_beside(folder)  # before the folder is begun: an error of reading is not one of writing
-    notes = hub.google_differences(config) if arguments.to == "tf" else []
+    save = hub.save_tf if to_google else hub.save_hf
+    # Before the folder is begun: an error of reading is not one of writing.
+    beside = _files_beside(folder, not (to_google or arguments.pool))
+    notes = hub.google_differences(config) if to_google else []
     notes += _complete_tokenizer(beside, folder)
+    heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
+    has_none = bool(heads) and {*heads} <= {*report.missing}
+    head = "none" if has_none else params.head.kind
+    if CARD not in beside:
+        name = dest.resolve().name
+        pool = arguments.pool or ("mean" if MODULES[0] in beside else None)
+        frozen = "tagger.json" in beside  # with LSTMs on it, which only minibert knows
+        kind, known = ("tag", False) if frozen else (head, not to_google)
+        about = Exported(name, config, params.count(), kind, labels, known, folder != weights.parent, pool)
+        beside[CARD] = model_card(folder, about).encode()
 
     def fill(temporary: Path) -> None:
         save(temporary, config, params, labels, dtype=arguments.dtype, omit=report.missing)
         for name, data in beside.items():
+            (temporary / name).parent.mkdir(exist_ok=True)
             (temporary / name).write_bytes(data)
+        if arguments.pool:
+            write_modules(temporary, config.trained_length or config.P, arguments.pool)
 
     write_folder_atomically(dest, fill)
-    written = {path.name: path.stat().st_size for path in sorted(dest.iterdir())}
-    heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
-    has_none = bool(heads) and {*heads} <= {*report.missing}
+    files = (path for path in sorted(dest.rglob("*")) if path.is_file())
+    written = {path.relative_to(dest).as_posix(): path.stat().st_size for path in files}
     facts = {
         "source": str(weights),
         "layers": config.L,
         "hidden_size": config.H,
         "heads": config.A,
         "vocab_size": config.V,
-        "head": "none" if has_none else params.head.kind,
+        "head": head,
         "labels": list(labels),
         "missing": list(report.missing),
         "unused": list(report.unused),
@@ -94,10 +129,19 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _files_beside(folder: Path) -> dict[str, bytes]:
+def _files_beside(folder: Path, with_modules: bool) -> dict[str, bytes]:
     """Read what is to go along with a model, by the names of files."""
-    names = (name for name in (*TOKENIZER_FILES, *TASK_FILES) if (folder / name).is_file())
-    return {name: b"".join(byte_pieces(folder / name)) for name in names}
+    is_run = any((folder / name).exists() for name in RUNS)
+    wanted = *TOKENIZER_FILES, *TASK_FILES, *MODULES * with_modules, *["README.md"] * (not is_run)
+    found = {name: b"".join(byte_pieces(folder / name)) for name in wanted if (folder / name).is_file()}
+    name = "tokenizer_config.json"
+    if name in found and {*ORIGINS} & (fields := read_json(folder / name)).keys():
+        found[name] = _json_file({key: value for key, value in fields.items() if key not in ORIGINS})
+    return found
+
+
+def _json_file(value: Any) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
 
 
 def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
@@ -111,7 +155,7 @@ def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
     # Google's folders tell by their names alone whether text is to be lower-cased.
     cased = is_cased(files["vocab.txt"].decode(errors="replace").split("\n"))
     options = {"tokenizer_class": "BertTokenizer", "do_lower_case": not cased}
-    files["tokenizer_config.json"] = (json.dumps(options, indent=2) + "\n").encode()
+    files["tokenizer_config.json"] = _json_file(options)
     case = "capital letters: text keeps its case" if cased else "no capital letters: text is lower-cased"
     return [f"tokenizer_config.json is new; the vocabulary has {case}"]
 

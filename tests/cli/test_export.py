@@ -1,4 +1,4 @@
-"""`minibert convert`: from every format to both, what it says, and how it ends when it cannot."""
+"""`minibert export`: a folder to hand on, in either format, what it says, and how it ends when it cannot."""
 
 import dataclasses
 import json
@@ -25,10 +25,10 @@ PARAMS = initialise(CONFIG, seed=3)
 
 
 def words_of(model, out, *more):
-    return [str(word) for word in ("convert", "--model", model, "--out", out, *more)]
+    return [str(word) for word in ("export", "--model", model, "--out", out, *more)]
 
 
-def convert(*words):
+def export(*words):
     assert cli.main(words_of(*words)) == 0
 
 
@@ -50,8 +50,9 @@ def google(tmp_path):
 
 
 def test_to_tensorflow_and_back_every_tensor_has_its_bytes(model, tmp_path, capsys):
-    convert(model, tmp_path / "tf", "--to", "tf")
+    export(model, tmp_path / "tf", "--format", "tensorflow")
     assert sorted(path.name for path in (tmp_path / "tf").iterdir()) == [
+        "README.md",
         "bert_config.json",
         "bert_model.ckpt.data-00000-of-00001",
         "bert_model.ckpt.index",
@@ -59,7 +60,7 @@ def test_to_tensorflow_and_back_every_tensor_has_its_bytes(model, tmp_path, caps
         "tokenizer_config.json",
         "vocab.txt",
     ]
-    convert(tmp_path / "tf", tmp_path / "back")
+    export(tmp_path / "tf", tmp_path / "back")
     assert stored_tensors(tmp_path / "back") == stored_tensors(model)
     for name in ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         assert (tmp_path / "back" / name).read_bytes() == (model / name).read_bytes()
@@ -80,12 +81,12 @@ def test_to_tensorflow_and_back_every_tensor_has_its_bytes(model, tmp_path, caps
 def test_to_tensorflow_it_says_what_google_s_code_computes_differently(fields, notes, tmp_path, capsys):
     hub.save_hf(tmp_path / "model", dataclasses.replace(CONFIG, **fields), PARAMS)
     (tmp_path / "model" / "vocab.txt").write_text("".join(f"{piece}\n" for piece in (*SPECIAL_TOKENS, "a")))
-    convert(tmp_path / "model", tmp_path / "tf", "--to", "tf", "--json")
+    export(tmp_path / "model", tmp_path / "tf", "--format", "tensorflow", "--json")
     said = [note for note in json.loads(capsys.readouterr().out)["notes"] if note.startswith("Google")]
     assert len(said) == len(notes) and all(note in said[0] for note in notes)
     theirs = json.loads((tmp_path / "tf" / "bert_config.json").read_text())
     assert theirs["hidden_act"] == "gelu"  # the only name of it that Google's get_activation knows
-    convert(tmp_path / "tf", tmp_path / "back", "--json")
+    export(tmp_path / "tf", tmp_path / "back", "--json")
     assert not any(note.startswith("Google") for note in json.loads(capsys.readouterr().out)["notes"])
     for name in ("model.safetensors", "config.json"):
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
@@ -93,7 +94,7 @@ def test_to_tensorflow_it_says_what_google_s_code_computes_differently(fields, n
 
 def test_a_causal_model_is_not_written_for_google_s_code(tmp_path, capsys):
     hub.save_hf(tmp_path / "model", dataclasses.replace(CONFIG, is_decoder=True), PARAMS)
-    error = ends_badly(capsys, 2, *words_of(tmp_path / "model", tmp_path / "tf", "--to", "tf"))
+    error = ends_badly(capsys, 2, *words_of(tmp_path / "model", tmp_path / "tf", "--format", "tensorflow"))
     assert "is_decoder=True makes attention causal" in error
     assert not (tmp_path / "tf").exists()
 
@@ -103,7 +104,7 @@ def test_a_pickle_becomes_safetensors(tmp_path, capsys):
     source.mkdir()
     shutil.copy(GOLDEN / "hf_tiny.bin", source / "pytorch_model.bin")
     shutil.copy(GOLDEN / "hf_tiny" / "config.json", source)
-    convert(source, tmp_path / "out")
+    export(source, tmp_path / "out")
     assert stored_tensors(tmp_path / "out") == stored_tensors(GOLDEN / "hf_tiny")
     assert "source has no vocabulary to go along" in capsys.readouterr().out
 
@@ -116,28 +117,28 @@ def test_it_says_what_was_missing_and_of_no_use_and_writes_only_what_there_was(t
     tensors = {name: found.read(name) for name in found.entries}
     slots = {f"{name}/adam_{moment}": value for name, value in tensors.items() for moment in "mv"}
     bundle_writer.write(prefix, tensors | slots | {"global_step": np.array(9)})
-    convert(prefix, tmp_path / "out")
+    export(prefix, tmp_path / "out")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == (f"read     {prefix}: layers 2, hidden size 6, heads 3, vocabulary 7; head: none")
     assert lines[1] == "missing  the heads of pre-training, left out"
     assert lines[2].startswith("unused   bert/embeddings/LayerNorm/beta/adam_m, ")
     assert lines[2].endswith(f" and {2 * len(tensors) + 1 - 8} more")
     assert lines[3].startswith("note     ")
-    assert lines[4] == f"written  {tmp_path / 'out' / 'config.json'}  0.0 MB"
+    assert lines[5] == f"written  {tmp_path / 'out' / 'config.json'}  0.0 MB"
     stored, _ = stored_tensors(tmp_path / "out")
     assert not any(name.startswith("cls.") for name in stored)
     assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == ["BertModel"]
 
 
 def test_nothing_missing_is_said_too(model, tmp_path, capsys):
-    convert(model, tmp_path / "out")
+    export(model, tmp_path / "out")
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:3] == ["missing  nothing", "unused   nothing"]
 
 
 def test_names_in_files_cannot_steer_the_terminal(tmp_path, capsys):
     hub.save_hf(tmp_path / "model", CONFIG, initialise(CONFIG, 1, head=Head("classify", 2)), ("\x1b[2J", "b"))
-    convert(tmp_path / "model", tmp_path / "out")
+    export(tmp_path / "model", tmp_path / "out")
     output = capsys.readouterr().out
     assert r"classify (\x1b[2J, b)" in output and "\x1b" not in output
     error = ends_badly(capsys, 2, *words_of(tmp_path / "\x1b[2J", tmp_path / "new"))
@@ -145,7 +146,7 @@ def test_names_in_files_cannot_steer_the_terminal(tmp_path, capsys):
 
 
 def test_json_has_the_same_facts(model, tmp_path, capsys):
-    convert(model, tmp_path / "out", "--json", "--dtype", "bfloat16")
+    export(model, tmp_path / "out", "--json", "--dtype", "bfloat16")
     facts = json.loads(capsys.readouterr().out)
     assert facts["missing"] == facts["unused"] == facts["notes"] == []
     assert facts["head"] == "pretraining"
@@ -158,30 +159,30 @@ def test_json_has_the_same_facts(model, tmp_path, capsys):
 def test_a_fine_tuned_model_keeps_its_head_and_labels(tmp_path, capsys):
     params = initialise(CONFIG, 1, head=Head("classify", 3))
     hub.save_hf(tmp_path / "one", CONFIG, params, ("no", "perhaps", "yes"))
-    convert(tmp_path / "one", tmp_path / "two", "--to", "tf")
+    export(tmp_path / "one", tmp_path / "two", "--format", "tensorflow")
     assert "head: classify (no, perhaps, yes)" in capsys.readouterr().out
-    convert(tmp_path / "two", tmp_path / "three")
+    export(tmp_path / "two", tmp_path / "three")
     assert hub.load_labels(tmp_path / "three") == ("no", "perhaps", "yes")
     assert stored_tensors(tmp_path / "three") == stored_tensors(tmp_path / "one")
 
 
 def test_a_head_in_part_is_told_by_the_names_of_what_is_missing(tmp_path, capsys):
     hub.save_hf(tmp_path / "x", CONFIG, PARAMS, omit=["cls.seq_relationship.bias", "bert.pooler.dense.bias"])
-    convert(tmp_path / "x", tmp_path / "out")
+    export(tmp_path / "x", tmp_path / "out")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("head: pretraining")
     assert lines[1].startswith("missing  ") and "cls.seq_relationship.bias" in lines[1]
 
 
-@pytest.mark.parametrize("kind", ["hf", "tf"])
+@pytest.mark.parametrize("kind", ["hugging-face", "tensorflow"])
 def test_a_fine_tuned_model_goes_on_answering(tmp_path, capsys, kind):
     one, two, three = (tmp_path / name for name in ("one", "two", "three"))
     hub.save_hf(one, CONFIG, initialise(CONFIG, 1, head=Head("classify", 2)), ("no", "yes"))
     Tokenizer([*SPECIAL_TOKENS, "a", "b"]).save_pretrained(one)
     TaskFile("classify", ("no", "yes"), 8).save(one)
     said = classify(one, [("a b", None)], engine="numpy")
-    convert(one, two, "--to", kind)
-    convert(two, three)
+    export(one, two, "--format", kind)
+    export(two, three)
     for folder in (two, three):
         assert classify(folder, [("a b", None)], engine="numpy") == said
     assert capsys.readouterr().err == ""
@@ -190,15 +191,18 @@ def test_a_fine_tuned_model_goes_on_answering(tmp_path, capsys, kind):
 def test_the_tagger_on_a_frozen_model_goes_along(model, tmp_path):
     for name in ("tagger.json", "tagger.safetensors"):
         (model / name).write_bytes(name.encode())
-    convert(model, tmp_path / "out", "--to", "tf")
+    export(model, tmp_path / "out", "--format", "tensorflow")
     for name in ("tagger.json", "tagger.safetensors"):
         assert (tmp_path / "out" / name).read_bytes() == name.encode()
+    export(model, tmp_path / "hf")
+    card = (tmp_path / "hf" / "README.md").read_text()  # transformers would load the BERT without it
+    assert "minibert tag --model hf" in card and "transformers" not in card
 
 
 @pytest.mark.parametrize(("pieces", "lower"), [(("a", "##b"), True), (("a", "##B"), False)])
 def test_the_case_of_google_s_vocabularies_is_told_by_their_letters(pieces, lower, google, tmp_path, capsys):
     (google / "vocab.txt").write_text("".join(f"{piece}\n" for piece in (*SPECIAL_TOKENS, *pieces)))
-    convert(google, tmp_path / "out")
+    export(google, tmp_path / "out")
     assert Tokenizer.from_pretrained(tmp_path / "out").basic_tokenizer.lower_case is lower
     said = "no capital letters: text is lower-cased" if lower else "capital letters: text keeps its case"
     assert said in capsys.readouterr().out
@@ -213,6 +217,59 @@ def test_a_google_folder_can_be_used_as_it_is(google):
     assert model.params.flat.tobytes() == PARAMS.flat.tobytes()
 
 
+def test_nothing_in_what_a_run_leaves_names_the_machine(tmp_path, monkeypatch, capsys):
+    home = tmp_path / "home" / "jdoe"
+    monkeypatch.setenv("HOME", str(home))
+    texts, run, out = home / "letters", home / "runs" / "mine", tmp_path / "out"
+    texts.mkdir(parents=True)
+    lines = "".join(
+        f"The {n} letters came to number {n} by night.\n{chr(10) * (n % 9 == 0)}" for n in range(300)
+    )
+    (texts / "a.txt").write_text(lines)
+    words = "--steps 2 --vocab-size 90 --seq-length 16 --batch-size 4 --evaluations 0 --engine numpy --quiet"
+    assert cli.main(["pretrain", str(texts), "--out", str(run), *words.split()]) == 0
+    fields = json.loads((run / "tokenizer_config.json").read_text())
+    origins = {"name_or_path": str(run), "special_tokens_map_file": str(home / "x.json")}
+    (run / "tokenizer_config.json").write_text(json.dumps(fields | origins))
+    capsys.readouterr()
+    export(run, out, "--sentence-transformers", "mean", "--json")
+    written = json.loads(capsys.readouterr().out)["written"]
+    assert "checkpoints" in {path.name for path in run.iterdir()}
+    assert sorted(written) == [
+        "1_Pooling/config.json",
+        "README.md",
+        "config.json",
+        "config_sentence_transformers.json",
+        "model.safetensors",
+        "modules.json",
+        "sentence_bert_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    ]
+    for name in written:
+        data = (out / name).read_bytes()
+        assert not [word for word in (str(tmp_path), "jdoe", "/home") if word.encode() in data], name
+    assert json.loads((out / "tokenizer_config.json").read_text()) == fields
+    assert "Text: `letters`." in (out / "README.md").read_text()
+
+
+def test_a_card_that_came_with_a_model_goes_along(model, tmp_path):
+    (model / "README.md").write_text("# Theirs\n")
+    for name in ("modules.json", "1_Pooling/config.json"):
+        (model / name).parent.mkdir(exist_ok=True)
+        (model / name).write_text(f'{{"name": "{name}"}}')
+    export(model, tmp_path / "out")
+    for name in ("README.md", "modules.json", "1_Pooling/config.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (model / name).read_bytes()
+
+
+def test_sentence_transformers_is_for_hugging_face_s_format(model, tmp_path, capsys):
+    words = words_of(model, tmp_path / "out", "--format", "tensorflow", "--sentence-transformers", "cls")
+    assert "--sentence-transformers needs --format hugging-face" in ends_badly(capsys, 2, *words)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_taken_destination_is_left_alone(model, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes").touch()
@@ -225,14 +282,14 @@ def test_a_taken_destination_is_left_alone(model, tmp_path, capsys):
 
 def test_an_empty_destination_is_filled(model, tmp_path, capsys):
     (tmp_path / "out").mkdir()
-    convert(model, tmp_path / "out")
+    export(model, tmp_path / "out")
     assert stored_tensors(tmp_path / "out") == stored_tensors(model)
 
 
 def test_the_folder_one_is_in_can_be_filled(model, tmp_path, monkeypatch, capsys):
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path / "out")
-    convert("../model", ".")
+    export("../model", ".")
     assert stored_tensors(Path()) == stored_tensors(model)
     assert "written  config.json" in capsys.readouterr().out
 

@@ -1,0 +1,226 @@
+"""The model card: what a folder to hand on says about its model, as `README.md` in Hugging Face's form."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minibert.json_files import read_json
+from minibert.model.config import BertConfig
+from minibert.reports.results import (
+    REPORT,
+    baseline_notes,
+    load_report,
+    majority_remark,
+    metric_name,
+    metric_number,
+    metric_rows,
+)
+from minibert.tasks.stored import OPTIONS_FILE
+from minibert.terminal import printable, printable_text
+
+CARD = "README.md"
+PRETRAINED = "training.json"
+# What Hugging Face calls what the heads are for, what asks such a model, and with which text.
+PURPOSES = {
+    "pretraining": ("fill-mask", "fill-mask", "The [MASK] is here."),
+    "classify": ("text-classification", "classify", "a text"),
+    "multilabel": ("text-classification", "classify", "a text"),
+    "regress": ("text-classification", "classify", "a text"),
+    "tag": ("token-classification", "tag", "a sentence"),
+    "span": ("question-answering", "answer --file text.txt", "a question"),
+    "choice": ("multiple-choice", "predict --data DIR --out answers", ""),
+    "none": ("feature-extraction", "features --out vectors.npy", "a text"),
+}
+PIPELINES = ("fill-mask", "text-classification", "token-classification", "feature-extraction")
+NUMBERS = {
+    "loss": "loss, nats",
+    "unigram": "unigram entropy of the targets: the best guess without context",
+    "text_unigram": "unigram entropy of the whole text",
+    "shuffled_loss": "loss with the context shuffled",
+    "perplexity": "perplexity",
+}
+SHARES = {
+    "accuracy": "accuracy",
+    "next_accuracy": "next-sentence accuracy",
+    "next_majority": "always the more frequent answer",
+}
+HELD_OUT = dict.fromkeys((*NUMBERS, *SHARES), float | None)  # of any version
+LIMITS = (  # of all
+    "It repeats what is wrong, old or unfair in the text that it and the model before it learnt from; nobody "
+    "has looked for that.",
+    "It has no licence of its own: whoever publishes it chooses one that the text and the model before it "
+    "allow, and adds `license` above.",
+)
+Told = tuple[list[str], list[str], dict[str, float], list[str]]
+UNFINISHED = "Its training was not finished, and nothing was measured."
+LENGTH = {"steps": int, "tokens": int, "training_seconds": float}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What is handed on."""
+
+    name: str  # of its folder
+    config: BertConfig
+    parameters: int  # how many numbers
+    head: str  # its kind, or "none"
+    labels: tuple[str, ...] = ()
+    for_transformers: bool = True  # which loads the format
+    is_step: bool = False  # on the way of its run, whose report is not about it
+    pool: str | None = None  # by which sentence-transformers makes vectors, if it does
+
+
+def model_card(run: Path, model: Exported) -> str:
+    """Write the card of a model from its run: what it learnt from, for how long, how well, and its limits.
+
+    Paths are named by their last part only, and no text of the user's is quoted. Where the folder is no run,
+    or one that is not finished, the card says what can be told from the model alone.
+
+    Raises
+    ------
+    InputError
+        When the run's options or its report are damaged.
+    """
+    name = printable(model.name)
+    head = "none" if model.head == "pretraining" and model.config.is_decoder else model.head
+    task, command, text = PURPOSES[head]
+    training, results, metrics, limits = _of_run(run, model.is_step)
+    fields: dict[str, Any] = {"tags": ["bert", "minibert"], "pipeline_tag": task}
+    if model.pool:
+        fields |= {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
+    elif model.for_transformers:
+        fields |= {"library_name": "transformers"}
+    if metrics:
+        found = [{"type": name, "value": value} for name, value in metrics.items() if math.isfinite(value)]
+        dataset = {"type": "dev", "name": training[0].partition(": ")[2].strip(".")}
+        results_of = {"task": {"type": task}, "dataset": dataset, "metrics": found}
+        fields["model-index"] = [{"name": name, "results": [results_of]}]
+    config, labels = model.config, ", ".join(map(_code, model.labels))
+    python = "from minibert import Bert", f'Bert.from_pretrained("{name}")'
+    if model.pool:
+        encode = f'SentenceTransformer("{name}").encode(["a text"])'
+        python = "from sentence_transformers import SentenceTransformer", encode
+    elif model.for_transformers and task in PIPELINES:
+        python = "from transformers import pipeline", f'pipeline("{task}", "{name}")("{text}")'
+    asked = f"minibert {command} --model {name}" + f' "{text}"' * bool(text)
+    lines = [
+        "---",
+        *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()),
+        "---",
+        "",
+        f"# {name}",
+        "",
+        f"A BERT of {config.L} layers with hidden size {config.H} and {config.A} heads, "
+        f"{model.parameters / 1e6:.1f}M parameters, {config.V:,} pieces, and at most {config.P} tokens in a "
+        f"text, for {task.replace('-', ' ')}.",
+        *[f"Its outputs are {labels}."] * bool(labels),
+        *_section("Training", [f"- {line}" for line in training]),
+        *_section("Results", results),
+        *_section("Use", ["```python", *python, "```", "", "```", asked, "```"]),
+        *_section("Limits", [f"- {line}" for line in limits]),
+    ]
+    return printable_text("\n".join(lines)) + "\n"
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    return ["", f"## {title}", "", *lines] if lines else []
+
+
+def _of_run(run: Path, is_step: bool) -> Told:
+    """Return lines about training and results, the metrics themselves, and the limits."""
+    if (run / OPTIONS_FILE).exists():
+        training, results, metrics, limits = _finetuned(run)
+    elif (run / PRETRAINED).exists():
+        training, results, metrics, limits = _pretrained(run, is_step)
+    else:
+        training, results, metrics, limits = [], [], {}, ["What it learnt from is not known from its folder."]
+    return training, results, metrics, [*limits, *LIMITS]
+
+
+def _pretrained(run: Path, is_step: bool) -> Told:
+    paths = dict.fromkeys(("shards", "model", "init_from"), str | None)  # the last in version 0.1
+    numbers = {"learning_rate": float, "batch_size": int, "next_sentence": bool}
+    options = read_json(run / PRETRAINED, {"corpus": tuple[str, ...], **paths, **numbers})
+    text = ", ".join(map(_last, options["corpus"] or filter(None, [options.get("shards")])))
+    training = [f"Text: {text or '16 English books in the public domain, which come with minibert'}."]
+    if model := options.get("model") or options.get("init_from"):
+        training.append(f"Begun from the weights of {_last(model)}.")
+    if is_step or not (run / REPORT).exists():
+        return training, [], {}, [UNFINISHED]
+    fields = {"held_out": {"targets": int, **HELD_OUT}, "trained_length": int, **LENGTH}
+    report = read_json(run / REPORT, fields)
+    found, length = dict.fromkeys(HELD_OUT) | report["held_out"], report["trained_length"]
+    predicted = "[MASK]s" if found["shuffled_loss"] is not None else "the next words"
+    training += [
+        f"Objective: predict {predicted}" + "; does one span follow another" * options["next_sentence"] + ".",
+        _length(report) + f", in sequences of up to {length} tokens, {options['batch_size']:,} in a step; "
+        f"learning rate {options['learning_rate']:g}.",
+    ]
+    rows = [("measured on held-out documents", f"{found['targets']:,} targets")]
+    rows += [(text, f"{found[name]:.3f}") for name, text in NUMBERS.items() if found[name] is not None]
+    rows += [(text, f"{found[name]:.1%}") for name, text in SHARES.items() if found[name] is not None]
+    limits = [
+        "Measured on documents of the text that it learnt from: on other text it does worse.",
+        f"It has seen no sequence of more than {length} tokens.",
+    ]
+    return (
+        training,
+        _table(rows),
+        {name: found[name] for name in ("perplexity", "accuracy") if found[name] is not None},
+        limits,
+    )
+
+
+def _finetuned(run: Path) -> Told:
+    options = read_json(run / OPTIONS_FILE, {"model": str})
+    begun = f"Begun from the weights of {_last(options['model'])}."
+    report = load_report(run)
+    if report is None:
+        return [begun], [], {}, [UNFINISHED]
+    title = printable(report["title"]).replace("Your own table", "a table of the author's own")
+    training = [
+        f"Task: {title}.",
+        begun,
+        f"{_length(report)}; learning rate {report['learning_rate']:g}, seed {report['seed']}; epoch "
+        f"{report['best_epoch']:g} was the best on dev.",
+    ]
+    metric, majority = report["metric"], report.get("majority")
+    rows: list[tuple[str, ...]] = [("", "model")] * (majority is None)
+    rows += metric_rows(*(report.get(name) for name in ("scores", "macro_f1", "majority", "untuned")))
+    low, high = (metric_number(metric, end) for end in report["interval"])
+    results = [
+        *_table(rows),
+        "",
+        f"On {report['examples']:,} examples of dev. 95% interval of {metric_name(metric)}, from "
+        f"bootstrap samples of these examples: {low} to {high}.",
+    ]
+    if remark := majority_remark(metric, majority, report["interval"]):
+        results += ["", printable(remark)]
+    for note in baseline_notes(report.get("baselines", {})):
+        results += ["", note]
+    limits = ["The epoch was chosen on the examples that it was measured on, which flatters it a bit."]
+    return training, results, dict(report["scores"]), limits
+
+
+def _length(report: dict[str, Any]) -> str:
+    minutes = report["training_seconds"] / 60
+    return f"{report['steps']:,} steps, {report['tokens']:,} tokens, {minutes:.1f} minutes"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return rows as a table, the first as its head."""
+    lines = ["| " + " | ".join(printable(cell).replace("|", r"\|") for cell in row) + " |" for row in rows]
+    return [lines[0], "|---|" + "---:|" * (len(rows[0]) - 1), *lines[1:]]
+
+
+def _last(path: str) -> str:
+    """Return the last part of a path, all that others are to see of it; the home folder is nobody's name."""
+    whole = Path(path).absolute()
+    return "a folder" if whole == Path.home() else _code(whole.name)
+
+
+def _code(text: str) -> str:
+    return "`" + printable(text).replace("`", "'") + "`"

@@ -1,0 +1,238 @@
+"""What the commands have in common: hints, completion, options from a file, --json and --quiet."""
+
+import argparse
+import io
+import json
+import shutil
+import subprocess
+
+import pytest
+from command import ends_badly, notice  # noqa: F401 (a fixture)
+
+from minibert import cli
+from minibert.cli.shared.flags import given_fields
+from minibert.cli.shared.parser import commands
+from minibert.errors import InputError
+from minibert.finetuning.options import FinetuneOptions
+from minibert.pretraining.options import PretrainOptions
+from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
+
+COMMANDS = commands()
+# What answers at once, or whose results are its progress.
+NO_PROGRESS = "classify export fill-mask gradcheck info score score-text tag tokenize".split()
+
+
+def printed(capsys, *words):
+    """What a command prints that ends in the parser, with status 0."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(list(words))
+    captured = capsys.readouterr()
+    assert stop.value.code == 0 and captured.err == ""
+    return captured.out
+
+
+# What is typed
+
+
+def test_without_a_word_it_prints_its_help(capsys):
+    assert printed(capsys) == printed(capsys, "--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("pretrian", "minibert: 'pretrian' is no command (did you mean pretrain?); see minibert --help\n"),
+        ("fillmask", "minibert: 'fillmask' is no command (did you mean fill-mask?); see minibert --help\n"),
+        ("sing", "minibert: 'sing' is no command; see minibert --help\n"),
+        ("convert", "minibert: convert is now export (version 0.2); see minibert --help\n"),
+        ("warmup", "minibert: warmup is now info --warm-up (version 0.2); see minibert --help\n"),
+        ("export --to tf", "--to is now --format (version 0.2)"),
+        (
+            "score sqad",
+            "minibert score: 'sqad' is no kind (did you mean squad?); see minibert score --help\n",
+        ),
+        ("score squad a b --treshold=1", "--treshold=1 is not known here (did you mean --threshold?)"),
+        ("pretrain --batchsize 3", "--batchsize is not known here (did you mean --batch-size?)"),
+        ("pretrain a.txt --xyzzy", "minibert pretrain: --xyzzy is not known here; see"),
+        ("data --backend x --out y", "--backend is not known here; see"),  # no flag of an earlier version
+    ],
+)
+def test_what_is_not_known_is_answered_with_what_may_be_meant(words, told, capsys):
+    assert told in ends_badly(capsys, 2, *words.split())
+
+
+def test_there_are_few_enough_commands_to_find_one():
+    assert len(COMMANDS) <= 22
+
+
+def flags_of(parser):
+    """The flags of a command, or of each kind that it has."""
+    kinds = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    if kinds:
+        return set.intersection(*map(flags_of, kinds[0].choices.values()))
+    return {flag for one in parser._actions for flag in one.option_strings}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_prints_has_json_and_what_shows_progress_has_quiet(command):
+    from minibert.cli.shared.parser import build_parser
+
+    (choices,) = (one for one in build_parser(command)._actions if one.metavar == "COMMAND")
+    flags = flags_of(choices.choices[command])
+    assert "--json" in flags
+    assert "--quiet" in flags or command in NO_PROGRESS
+
+
+# What a shell completes
+
+
+def completed(script, *words):
+    """What bash offers for the last of some words."""
+    code = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_minibert; echo "${COMPREPLY[*]}"'
+    command = ["bash", "-c", code, script, "minibert", *words]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="a shell that not every machine has")
+def test_bash_completes_commands_flags_choices_tasks_and_folders(tmp_path, monkeypatch, capsys):
+    script = tmp_path / "completion.bash"
+    script.write_text(printed(capsys, "--print-completion", "bash"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "books").mkdir()
+    assert completed(script, "") == {*COMMANDS}
+    assert completed(script, "pre") == {"predict", "pretrain"}
+    assert completed(script, "pretrain", "--siz") == {"--size"}
+    assert completed(script, "pretrain", "--engine", "num") == {"numpy", "numba"}
+    assert completed(script, "finetune", "hella") == {"hellaswag", "hellaswag-dev"}
+    assert completed(script, "score", "sq") == {"squad"}
+    assert completed(script, "fill-mask", "--model", "b") == {"books"}
+    assert completed(script, "fill-mask", "--model", "c") == set()  # a file, and a model is a folder
+    assert completed(script, "vocab", "--report-on", "c") == {"completion.bash"}
+
+
+def test_zsh_has_a_script_of_its_own_that_it_can_read(tmp_path, capsys):
+    text = printed(capsys, "--print-completion", "zsh")
+    assert text.startswith("#compdef minibert\n") and "--next-sentence" not in text
+    assert "'--learning-rate" not in text and "--lr" in text
+    if shell := shutil.which("zsh"):
+        (tmp_path / "_minibert").write_text(text)
+        subprocess.run([shell, "-n", tmp_path / "_minibert"], check=True)
+
+
+def test_there_is_no_completion_for_other_shells(capsys):
+    assert "'fish'" in ends_badly(capsys, 2, "--print-completion", "fish")
+
+
+# --config
+
+
+def configured(tmp_path, command, options, fields, *words):
+    """The options of a run that --config begins."""
+    (tmp_path / "mine.json").write_text(json.dumps(fields))
+    arguments = cli.parse_arguments([command, "--config", str(tmp_path / "mine.json"), *words])
+    return options(**given_fields(options, arguments))
+
+
+def test_the_options_of_a_run_are_those_of_another_with_flags_on_top(tmp_path):
+    stored = PretrainOptions(
+        ("a.txt",), size="mini", steps=70, seq_length="64", mask_rates=(0, 0, 1)
+    ).resolved()
+    stored.save(tmp_path / "training.json")
+    fields = json.loads((tmp_path / "training.json").read_text())
+    assert configured(tmp_path, "pretrain", PretrainOptions, fields) == stored
+    words = ("b.txt", "--minutes", "3", "--optimizer", "paper")
+    found = configured(tmp_path, "pretrain", PretrainOptions, fields, *words)
+    assert (found.corpus, found.minutes, found.steps, found.size) == (("b.txt",), 3.0, None, "mini")
+    assert found.google_decay and not found.bias_correction and found.seq_length == "64"
+
+
+def test_a_file_of_one_s_own_may_have_some_of_them(tmp_path):
+    fields = {"task": "rte", "backend": "numpy", "learning_rates": [1e-5], "data": "x"}
+    words = ("--data", "glue", "--model", "m", "--out", "o")
+    found = configured(tmp_path, "finetune", FinetuneOptions, fields, *words)
+    expected = FinetuneOptions("rte", "glue", "m", engine="numpy", learning_rates=(1e-5,))
+    assert found == expected
+
+
+def test_what_has_its_default_value_is_as_if_it_was_not_given(tmp_path):
+    FinetuneOptions("rte", "glue", "m").save(tmp_path / "finetune.json")
+    arguments = cli.parse_arguments(["finetune", "--config", str(tmp_path / "finetune.json"), "--out", "o"])
+    assert {"width", "span_weight", "engine"}.isdisjoint(given_fields(FinetuneOptions, arguments))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"stpes": 3}, "mine.json: 'stpes' is no option of this command; did you mean 'steps'?"),
+        ({"lr": 3}, "mine.json: 'lr' is no option of this command; did you mean 'learning_rate'?"),
+        (
+            {"batch-size": 3},
+            "mine.json: 'batch-size' is no option of this command; did you mean 'batch_size'?",
+        ),
+        ({"xyzzy": 3}, "mine.json: 'xyzzy' is no option of this command; leave it out."),
+        ({"steps": "3"}, "mine.json: 'steps' is '3', expected a whole number or null; correct it."),
+        ({"steps": 0}, "--steps 0 is not valid; give a whole number of at least 1."),
+    ],
+)
+def test_what_is_no_option_is_refused_with_what_may_be_meant(fields, told, tmp_path, capsys):
+    (tmp_path / "mine.json").write_text(json.dumps(fields))
+    words = ("pretrain", "--config", str(tmp_path / "mine.json"), "--out", str(tmp_path / "run"))
+    assert ends_badly(capsys, 2, *words).endswith(f"{told}\n")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_config_that_is_not_there_or_for_a_run_that_goes_on_is_refused(tmp_path, capsys):
+    words = ("pretrain", "--config", str(tmp_path / "no.json"), "--out", str(tmp_path / "run"))
+    assert f"{tmp_path / 'no.json'} can't be read: No such file" in ends_badly(capsys, 2, *words)
+    line = ends_badly(capsys, 2, *words, "--resume")
+    assert "--config is for a new run, and --resume has the options of its own; leave one out." in line
+
+
+def test_options_in_python_come_from_a_file_as_well(tmp_path):
+    (tmp_path / "x.json").write_text('{"steps": 3}')
+    assert PretrainOptions.configured(tmp_path / "x.json", {"minutes": 1.0}) == {
+        "steps": None,
+        "minutes": 1.0,
+    }
+    (tmp_path / "x.json").write_text('["steps"]')
+    with pytest.raises(InputError, match="x.json"):
+        PretrainOptions.configured(tmp_path / "x.json", {})
+
+
+# What waits for somebody to type
+
+
+class Typed(io.TextIOWrapper):
+    """A standard input with some text."""
+
+    terminal = True
+
+    def isatty(self):
+        return self.terminal
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_only_somebody_at_a_terminal_is_told_that_a_command_waits(terminal, tmp_path, monkeypatch, capsys):
+    Tokenizer([*SPECIAL_TOKENS, "a", "b"]).save_pretrained(tmp_path)
+    given = Typed(io.BytesIO(b"a b\n"))
+    given.terminal = terminal
+    monkeypatch.setattr("sys.stdin", given)
+    assert cli.main(["tokenize", "--vocab", str(tmp_path), "--ids"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "2 5 6 3\n"
+    hint = "minibert: reading texts from the terminal, one a line; end with Ctrl-D\n"
+    assert captured.err == hint * terminal
+
+
+@pytest.mark.parametrize("command", ["fill-mask", "answer"])
+def test_other_commands_say_so_too(command, tmp_path, monkeypatch, capsys):
+    from minibert.cli.answer import _text
+    from minibert.cli.shared.texts import text_lines
+
+    monkeypatch.setattr("sys.stdin", Typed(io.BytesIO(b"a b\n")))
+    if command == "answer":
+        assert _text("-") == "a b\n"
+        assert capsys.readouterr().err == "minibert: reading the text from the terminal; end with Ctrl-D\n"
+    else:
+        assert list(text_lines("-")) == ["a b"]
+        assert "one a line; end with Ctrl-D" in capsys.readouterr().err

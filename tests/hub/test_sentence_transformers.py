@@ -1,0 +1,53 @@
+"""The files for sentence-transformers; `tests/oracle/test_export_oracle.py` loads such folders with it."""
+
+import json
+
+import pytest
+
+from minibert.errors import InputError
+from minibert.hub import save_hf
+from minibert.hub.sentence_transformers import write_modules
+from minibert.model.config import BertConfig
+from minibert.model.params import initialise
+
+CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save_hf(tmp_path, CONFIG, initialise(CONFIG, 1))
+    return tmp_path
+
+
+def test_the_mean_of_all_tokens_is_asked_for(folder):
+    write_modules(folder, 8)
+    modules = json.loads((folder / "modules.json").read_text())
+    assert [one["type"].split(".")[-1] for one in modules] == ["Transformer", "Pooling"]
+    pooling = json.loads((folder / "1_Pooling" / "config.json").read_text())
+    assert pooling == {
+        "word_embedding_dimension": 6,
+        "pooling_mode_cls_token": False,
+        "pooling_mode_mean_tokens": True,
+    }
+    assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 8
+
+
+def test_the_last_module_normalizes_where_that_is_wanted(folder):
+    write_modules(folder, 4, "cls", normalize=True)
+    modules = json.loads((folder / "modules.json").read_text())
+    assert modules[2]["path"] == "2_Normalize" and (folder / "2_Normalize").is_dir()
+    assert json.loads((folder / "1_Pooling" / "config.json").read_text())["pooling_mode_cls_token"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((8, "pooled"), "pool='pooled' is not sentence-transformers'; choose mean or cls."),
+        ((9,), "length=9 is not possible; give 2 to the 8 positions of the model."),
+    ],
+)
+def test_what_it_has_no_module_for_is_refused_and_nothing_written(folder, words, told):
+    before = sorted(folder.iterdir())
+    with pytest.raises(InputError) as error:
+        write_modules(folder, *words)
+    assert str(error.value) == told and sorted(folder.iterdir()) == before
