@@ -70,7 +70,7 @@ def test_everything_that_takes_a_model_takes_a_step_of_a_run(run, corpus, sst2, 
     fill = ["fill-mask", "The [MASK] sleeps.", "--engine", "numpy", "--json", "--model"]
     answers = [cli.main([*fill, name]) or capsys.readouterr().out for name in (step, str(second), str(run))]
     assert answers[0] == answers[1] != answers[2]
-    assert cli.main(["convert", "--model", step, "--out", str(tmp_path / "converted")]) == 0
+    assert cli.main(["export", "--model", step, "--out", str(tmp_path / "converted")]) == 0
     np.testing.assert_array_equal(hub.load(tmp_path / "converted")[1].flat, hub.load(step)[1].flat)
     assert Tokenizer.from_pretrained(tmp_path / "converted").vocab[0] == "[PAD]"
     finetune(small_options(step, sst2, max_steps=1, max_length=16), tmp_path / "tuned", show=False)
@@ -139,7 +139,7 @@ def test_a_name_of_the_hub_is_answered_with_how_to_fetch_it(name, tmp_path, monk
     for words in (
         ["fill-mask", "a [MASK]", "--model", name],
         ["evaluate", str(corpus), "--model", name],
-        ["convert", "--model", name, "--out", "out"],
+        ["export", "--model", name, "--out", "out"],
         ["pretrain", str(corpus), "--model", name, "--steps", "1", "--out", "out", "--quiet"],
         ["tokenize", "a text", "--vocab", name],
     ):

@@ -26,6 +26,7 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.run import finetune
 from minibert.json_files import read_json
+from minibert.reading import byte_pieces
 from minibert.reports.results import Measured, load_report, report_of
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
@@ -222,7 +223,7 @@ class Estimator(ABC):
         begun = (scratch is not None or self.out is not None) and (folder / OPTIONS_FILE).exists()
         names = {path.stem for path in (folder / "examples").glob("*.jsonl")} if begun else set()
         same = names == texts.keys() and all(
-            (folder / "examples" / f"{name}.jsonl").read_text(encoding="utf-8") == text
+            b"".join(byte_pieces(folder / "examples" / f"{name}.jsonl")) == text.encode()
             for name, text in texts.items()
         )
         if begun and same and load_report(folder) is None:

@@ -202,8 +202,8 @@ def test_options_in_python_come_from_a_file_as_well(tmp_path):
 # What waits for somebody to type
 
 
-class Typed(io.TextIOWrapper):
-    """A standard input with some text."""
+class Bytes(io.BytesIO):
+    """What stands behind a standard input."""
 
     terminal = True
 
@@ -214,9 +214,9 @@ class Typed(io.TextIOWrapper):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_only_somebody_at_a_terminal_is_told_that_a_command_waits(terminal, tmp_path, monkeypatch, capsys):
     Tokenizer([*SPECIAL_TOKENS, "a", "b"]).save_pretrained(tmp_path)
-    given = Typed(io.BytesIO(b"a b\n"))
+    given = Bytes(b"a b\n")
     given.terminal = terminal
-    monkeypatch.setattr("sys.stdin", given)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(given))
     assert cli.main(["tokenize", "--vocab", str(tmp_path), "--ids"]) == 0
     captured = capsys.readouterr()
     assert captured.out == "2 5 6 3\n"
@@ -229,7 +229,7 @@ def test_other_commands_say_so_too(command, tmp_path, monkeypatch, capsys):
     from minibert.cli.answer import _text
     from minibert.cli.shared.texts import text_lines
 
-    monkeypatch.setattr("sys.stdin", Typed(io.BytesIO(b"a b\n")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Bytes(b"a b\n")))
     if command == "answer":
         assert _text("-") == "a b\n"
         assert capsys.readouterr().err == "minibert: reading the text from the terminal; end with Ctrl-D\n"

@@ -144,7 +144,7 @@ def test_tokenize_replaces_what_is_not_utf8_and_says_so_at_the_end(vocab, capsys
         ("--vocab {vocab} --pair one", "two by two; 1"),
         ("--vocab {vocab} one --file two.txt", "give one of them"),
         ("--vocab {vocab} --file nowhere.txt", "nowhere.txt can't be read"),
-        ("--vocab nowhere one", "nowhere can't be read"),
+        ("--vocab nowhere one", "There is no folder nowhere, and minibert downloads nothing"),
         ("--vocab {vocab} one --max-length 1", "--max-length 1"),
         ("--vocab {vocab} one --max-length 4 --stride 2", "give less, or raise --max-length 4"),
         (

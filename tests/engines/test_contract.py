@@ -286,6 +286,8 @@ class BlindNumpy:
             result = member(*args, **kwargs)
             return result.view(Blind) if isinstance(result, np.ndarray) else result
 
+        if isinstance(member, np.ufunc):
+            blind.reduceat = lambda *args, **kwargs: member.reduceat(*args, **kwargs).view(Blind)
         return blind
 
 

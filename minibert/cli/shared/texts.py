@@ -114,7 +114,7 @@ def _tried(
 
 def tell_terminal(what: str) -> None:
     """Tell whoever sits at a terminal that the command waits for what is typed."""
-    if sys.stdin.isatty():
+    if sys.stdin.buffer.isatty():
         end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
         emit(f"minibert: reading {what}; end with {end}", file=sys.stderr)
 
