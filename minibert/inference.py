@@ -242,7 +242,7 @@ class Bert:
 
         Parameters
         ----------
-        inputs : a `Batch`, an encoding or a list of encodings, any number of them.
+        inputs : texts, encodings or a `Batch`, as above; any number of them.
         attentions : compute the attention maps as well.
         layers : which hidden states to keep, 0 for the embeddings; every one when left out. All of them take
             4 (L+1) H bytes a token in float32, 40 KB for BERT base.
@@ -318,7 +318,7 @@ class Bert:
 
         Parameters
         ----------
-        inputs : a `Batch`, an encoding or a list of encodings.
+        inputs : texts, encodings or a `Batch`, as above.
         rows : which tokens, counted through all sequences end to end.
         """
         batch = self._batch(inputs)

@@ -24,6 +24,8 @@ from minibert.ops import Ops
 from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.predict import Guess
+from minibert.reports.results import metric_rows
 from minibert.tokenizer import Tokenizer
 from minibert.training.runlog import OnLog, read_metrics
 
@@ -85,7 +87,34 @@ class Run:
             picture = (
                 f'<img alt="loss over steps" style="max-width: 48rem" src="data:image/png;base64,{data}">'
             )
-        return f"{picture}<pre>{html.escape(str(self))}</pre>"
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
+        return f"{picture}<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Return the figures of the report, and what was guessed, as rows of a table."""
+        report = self.report
+        seconds = max(report["training_seconds"], 1e-9)
+        rows = [
+            ("steps", f"{report['steps']:,}"),
+            ("tokens", f"{report['tokens']:,}, {report['tokens'] / seconds:,.0f} a second"),
+            ("minutes", f"{report['seconds'] / 60:.1f}"),
+            ("folder", str(self.folder)),
+        ]
+        if "held_out" not in report:
+            return [*metric_rows(report["scores"]), *rows]
+        held_out = report["held_out"]
+        floors = {"unigram": "a guess without context", "shuffled_loss": "with its context shuffled"}
+        known = [(name, held_out[key]) for key, name in floors.items() if held_out[key] is not None]
+        return [
+            ("held-out loss", f"{held_out['loss']:.3f} nats"),
+            *((f"… of {name}" if name[0] == "a" else f"… {name}", f"{loss:.3f}") for name, loss in known),
+            ("accuracy", f"{held_out['accuracy']:.1%}"),
+            *rows,
+            *(
+                (one["text"], pretraining.guesses_text(Guess(*guess) for guess in one["guesses"]))
+                for one in report["examples"]
+            ),
+        ]
 
     def _picture(self) -> bytes:
         """Draw the curve as a PNG."""

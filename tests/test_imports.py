@@ -131,6 +131,7 @@ estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | model/params tokenizer/*                            | numpy
 runs                    | calls options estimators/loading pretraining/*      |
                         | finetuning/* tokenizer/* training/runlog viz ops/*  |
+                        | reports/results                                     |
                         | engines/__init__                                    | matplotlib
 
 experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |

@@ -44,7 +44,7 @@ def test_the_first_code_of_the_readme_runs_as_it_stands(tmp_path, monkeypatch, c
     assert isinstance(run, Run) and run.report["steps"] == 20 and str(run.folder) == "runs/books"
     assert repr(run.model) == repr(names["model"]) and len(run.tokenizer) == run.report["vocab_size"]
     shown = run._repr_html_()
-    assert "data:image/png;base64," in shown and "Held-out loss on [MASK] positions" in shown
+    assert "data:image/png;base64," in shown and "<td>held-out loss</td>" in shown and "<td>20</td>" in shown
     assert "Engine" in capsys.readouterr().err  # it told how it went
 
 
@@ -88,6 +88,7 @@ def test_fine_tuning_from_python_is_that_of_the_command(tmp_path):
         isinstance(run.model, minibert.TextClassifier) and "accuracy" in repr(run) and "on dev" in repr(run)
     )
     assert "Accuracy" in str(run) or "accuracy" in str(run)
+    assert "<table>" in run._repr_html_() and "img" not in run._repr_html_()
     assert run.model.predict(["a charming film"]).tolist()[0] in ("0", "1")
 
 
