@@ -13,6 +13,7 @@ from minibert import engines
 from minibert.arrays import Array, Params
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
+from minibert.gaps import BATCH_TOKENS, fill_texts
 from minibert.hub import load, save_hf
 from minibert.model import bert
 from minibert.model.batch import Batch, Sequence
@@ -20,22 +21,7 @@ from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Parameters, precision_for
 from minibert.model_names import folder_of
 from minibert.tokenizer import Tokenizer
-
-BATCH_TOKENS = 4096  # computed at once, so that activations take little memory whatever the number of texts
-
-
-def read_tokenizer(model: str | Path) -> Tokenizer:
-    """Load the tokenizer of a model: from its folder, or beside a checkpoint that is named by a path."""
-    return Tokenizer.from_pretrained(folder_of(model))
-
-
-def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path = "") -> None:
-    """Raise InputError when the tokenizer has pieces that the model has never seen."""
-    if tokenizer.vocab_size > config.V:
-        raise InputError(
-            f"The vocabulary{f' in {folder}' if folder else ''} has {tokenizer.vocab_size:,} pieces, but the "
-            f"model was trained with {config.V:,}; use the vocabulary that it came with."
-        )
+from minibert.vocabularies import check_vocabulary, read_tokenizer
 
 
 # x (n,H) -> (n,H)
@@ -332,6 +318,25 @@ class Bert:
         last, word = self._states(batch, (self.config.L,))[0], tree["embeddings"]["word"]
         logits, _ = self.ops.masked_lm_logits(last, rows, tree["mlm"], word, self.config)
         return np.asarray(logits)
+
+    def fill_mask(
+        self, text: str | list[str], top: int = 5, *, targets: Iterable[str] = (), pieces: int = 1
+    ) -> list[Any]:
+        """Guess what stands at each [MASK] of a text, or of each of a list; see `gaps.fill_texts`.
+
+        Returns
+        -------
+        For each [MASK] its guesses, the likeliest first, as pairs of a word and its probability; for a list
+        of texts a list of these.
+
+        Examples
+        --------
+        >>> model.fill_mask("Paris is the [MASK] of France.")  # doctest: +SKIP
+        [[Guess(token='capital', probability=0.97), ...]]
+        """
+        texts = [text] if isinstance(text, str) else text
+        found: list[Any] = fill_texts(self, self.tokenizer, texts, top, targets=tuple(targets), pieces=pieces)
+        return found[0] if isinstance(text, str) else found
 
     # -> (S,2)
     def next_sentence_logits(self, inputs: Any) -> np.ndarray:

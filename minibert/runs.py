@@ -19,12 +19,12 @@ from minibert.estimators.loading import load as load
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.models import is_finetuned
 from minibert.finetuning.options import FinetuneOptions
+from minibert.gaps import Guess
 from minibert.json_files import read_json
 from minibert.ops import Ops
 from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.predict import Guess
 from minibert.reports.results import metric_rows
 from minibert.tokenizer import Tokenizer
 from minibert.training.runlog import OnLog, read_metrics

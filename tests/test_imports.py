@@ -78,8 +78,10 @@ data/*                  | data/* tokenizer/* model/batch                      | 
 hub/__init__            | hub/* model/params model/config training/checkpoint | numpy
 hub/*                   | hub/* model/params model/config model/head_kinds    | numpy safetensors
 trace                   | model/flops                                         | numpy
-inference               | model/* hub/* engines/__init__ engines/runtime      |
-                        | tokenizer/*                                         | numpy
+vocabularies            | model/config tokenizer/*                            |
+gaps                    | model/batch tokenizer/* vocabularies                | numpy
+inference               | gaps vocabularies model/* hub/* engines/__init__    |
+                        | engines/runtime tokenizer/*                         | numpy
 
 training/optim          | ops/updates                                         | numpy
 training/runlog         |                                                     | tqdm tensorboardX
@@ -107,31 +109,35 @@ pretraining/objective   | pretraining/preparation pretraining/evaluation      |
 pretraining/budget      | pretraining/objective pretraining/evaluation        |
                         | pretraining/recipes training/* model/params         |
                         | engines/runtime                                     |
-pretraining/scoring     | inference model/batch tokenizer/*                   | numpy
+pretraining/scoring     | gaps inference vocabularies tokenizer/*             | numpy
 pretraining/whole_words | pretraining/preparation pretraining/evaluation      |
                         | model/* tokenizer/*                                 | numpy
 pretraining/extension   | pretraining/preparation pretraining/predict         |
-                        | inference hub/* model/params data/* tokenizer/*     | numpy
+                        | inference hub/* model/params data/* tokenizer/*     |
+                        | vocabularies                                        | numpy
 pretraining/predict     | pretraining/preparation pretraining/evaluation      |
-                        | pretraining/options pretraining/scoring             |
-                        | pretraining/whole_words inference                   |
+                        | pretraining/options pretraining/whole_words gaps    |
+                        | inference vocabularies                              |
                         | engines/__init__ data/* tokenizer/*                 | numpy
 pretraining/run         | pretraining/* training/* viz inference hub/* trace  |
+                        | gaps                                                |
                         | engines/__init__ engines/runtime data/* tokenizer/* |
                         | model/batch model/flops model/params ops/*          | numpy
 frozen/*                | frozen/* tasks/* training/progress training/runlog  |
+                        | vocabularies                                        |
                         | model/* inference hub/* engines/__init__            |
                         | engines/runtime tokenizer/*                         | numpy safetensors
 calls                   | options                                             |
 finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
                         | model/* inference hub/* engines/__init__ data/*     |
-                        | tokenizer/* options ops/* engines/runtime           | numpy
+                        | tokenizer/* options ops/* engines/runtime           |
+                        | vocabularies                                        | numpy
 estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | reports/* data/* training/runlog engines/__init__   |
                         | model/params tokenizer/*                            | numpy
 runs                    | calls options estimators/loading pretraining/*      |
                         | finetuning/* tokenizer/* training/runlog viz ops/*  |
-                        | reports/results                                     |
+                        | reports/results gaps                                |
                         | engines/__init__                                    | matplotlib
 
 experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |

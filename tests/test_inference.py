@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import agreement
 import numpy as np
 import pytest
+import small_tasks
 from agreement import relative_error
 from engines import EVERY
 from marks import seldom
@@ -376,3 +377,25 @@ def test_a_fine_tuned_model_encodes_and_has_no_scores_of_pre_training(head, pool
             InputError, match=f"was fine-tuned, it has a head of kind .{head.kind}.* in place"
         ):
             call()
+
+
+def test_gaps_of_texts_are_guessed_with_the_vocabulary_of_the_folder(tmp_path):
+    folder = small_tasks.write_model(tmp_path / "m")
+    model = Bert.from_pretrained(folder, "numpy")
+    text = "the film is [MASK] and [MASK]"
+    guesses = model.fill_mask(text, top=3)
+    assert [len(one) for one in guesses] == [3, 3] and guesses[0][0].probability >= guesses[0][1].probability
+    assert model.fill_mask([text, "a [MASK]"], top=3)[0] == guesses
+    (asked,) = model.fill_mask("a [MASK]", targets=["film", "dull"])
+    assert {guess.token for guess in asked} == {"film", "dull"}
+    with pytest.raises(InputError, match="has no .MASK.; write .MASK. where a word is to be guessed"):
+        model.fill_mask("no gap")
+    assert repr(model.encode(["the film", "a"])) == "Encoded(3 × (7, 24), pooled (2, 24))"
+    assert repr(model.encode([("the film", "a story")])) == "Encoded(3 × (7, 24), pooled (1, 24))"
+    assert repr(model) == "Bert(2 layers of 24, 0.0M parameters, numpy)"
+    assert model.tokenizer.vocab[0] == "[PAD]"
+    model.save_pretrained(tmp_path / "copy")
+    again = Bert.from_pretrained(tmp_path / "copy", "numpy")
+    assert np.array_equal(again.encode("the film").pooled, model.encode("the film").pooled)
+    with pytest.raises(InputError, match="was made without a vocabulary; give it one, Bert"):
+        Bert(model.config, model.params, model.ops).encode("the film")

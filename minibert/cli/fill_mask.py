@@ -43,8 +43,8 @@ def add(parser: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Guess, and print."""
     from minibert.engines import limited_threads
+    from minibert.gaps import fill_texts
     from minibert.inference import Bert
-    from minibert.pretraining.predict import fill_texts
     from minibert.tokenizer import Tokenizer
 
     texts = given_texts(arguments)

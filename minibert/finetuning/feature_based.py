@@ -21,7 +21,7 @@ from minibert.finetuning.preparation import Prepared, read_labelled
 from minibert.finetuning.running import Run
 from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of, numbers_of
 from minibert.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
-from minibert.inference import Bert, check_vocabulary, read_tokenizer
+from minibert.inference import Bert
 from minibert.model import bilstm
 from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
@@ -30,6 +30,7 @@ from minibert.tasks import registry
 from minibert.tasks.batches import Position, drawn, require_finite
 from minibert.tasks.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
 from minibert.training.loop import State
+from minibert.vocabularies import check_vocabulary, read_tokenizer
 
 ACTIVATIONS = "activations"
 

@@ -12,7 +12,6 @@ from minibert.errors import InputError
 from minibert.finetuning.options import TOKEN_BUDGET
 from minibert.frozen.feature_tagger import FeatureTagger
 from minibert.hub.names import LSTM
-from minibert.inference import check_vocabulary
 from minibert.model.batch import Feature
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
@@ -23,6 +22,7 @@ from minibert.tasks.batches import Done, nothing
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.tasks.task import Features, Labels, Task, Tuned
 from minibert.tokenizer import Tokenizer
+from minibert.vocabularies import check_vocabulary
 
 HEAD = ("head.weight", "head.bias", "head.query")
 

@@ -15,7 +15,6 @@ from minibert.errors import InputError, MissingFile, naming
 from minibert.finetuning.balance import KINDS, check_balance, class_weights, groups, strata
 from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
-from minibert.inference import check_vocabulary, read_tokenizer
 from minibert.model.head_kinds import POOLS
 from minibert.model.params import Head
 from minibert.tasks import registry
@@ -25,6 +24,7 @@ from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Features, Task
 from minibert.tokenizer import Tokenizer
+from minibert.vocabularies import check_vocabulary, read_tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917

@@ -15,7 +15,7 @@ from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
 from minibert.files import atomic_tensors, require_readable
 from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, layers_of, word_vectors
-from minibert.inference import Bert, check_vocabulary
+from minibert.inference import Bert
 from minibert.model import bilstm
 from minibert.model.batch import Feature, VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
@@ -27,6 +27,7 @@ from minibert.tasks.stored import TAGGER_FILE, Stored
 from minibert.tasks.tagging import sentence_bounds
 from minibert.tasks.task import Labels, Task
 from minibert.tokenizer import Tokenizer
+from minibert.vocabularies import check_vocabulary
 
 WEIGHTS_FILE = "tagger.safetensors"
 WORD_BUDGET = 2048  # of a batch

@@ -20,10 +20,11 @@ import numpy as np
 
 from minibert.errors import InputError
 from minibert.files import write_atomically
-from minibert.inference import Bert, Encoded, check_vocabulary, read_tokenizer, unit_rows
+from minibert.inference import Bert, Encoded, unit_rows
 from minibert.model.batch import Batch, Sequence
 from minibert.tasks.batches import token_budget_batches
 from minibert.tokenizer import Tokenizer
+from minibert.vocabularies import check_vocabulary, read_tokenizer
 
 POOLS = ("cls", "mean", "max", "pooled", "none")
 FORMATS = (".npy", ".jsonl")

@@ -26,7 +26,6 @@ from minibert.data.lines import numbered_lines
 from minibert.errors import InputError
 from minibert.files import atomic_text, require_folder, write_folder_atomically
 from minibert.hub import load, save_hf
-from minibert.inference import check_vocabulary, read_tokenizer
 from minibert.model.params import Parameters
 from minibert.pretraining.predict import evaluate_words
 from minibert.pretraining.preparation import count_corpus
@@ -41,6 +40,7 @@ from minibert.tokenizer.extending import (
     lone_characters,
 )
 from minibert.tokenizer.report import segmented
+from minibert.vocabularies import check_vocabulary, read_tokenizer
 
 REPORT = "extension.json"
 PIECES = 500  # that are learned where nobody says how many

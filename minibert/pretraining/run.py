@@ -23,6 +23,7 @@ from minibert import engines, viz
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_text, remove_leftovers, require_own, sole_writer
+from minibert.gaps import Guess, fill_masks
 from minibert.hub import save_hf
 from minibert.inference import Bert
 from minibert.machine import cores
@@ -34,7 +35,7 @@ from minibert.pretraining.budget import WORTH_TELLING, next_review, plan_steps, 
 from minibert.pretraining.evaluation import TARGETS, entropy_of_counts, score_shuffled
 from minibert.pretraining.objective import Pretraining, held_out_targets
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.predict import Guess, fill_masks, held_out_gaps
+from minibert.pretraining.predict import held_out_gaps
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.recipes import Timetable
 from minibert.terminal import printable

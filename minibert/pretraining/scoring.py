@@ -1,7 +1,7 @@
 """How likely a pre-trained model finds texts: the pseudo-log-likelihood of every piece, word and sentence."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence as Many
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from reprlib import repr as short
@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from minibert.errors import InputError
-from minibert.inference import BATCH_TOKENS, Bert, check_vocabulary
-from minibert.model.batch import Batch, Sequence
+from minibert.gaps import Masked, check_length, require_masked_lm, token_logits
+from minibert.inference import Bert
 from minibert.tokenizer import Encoding, Tokenizer
+from minibert.vocabularies import check_vocabulary
 
-LOGITS = 1 << 24  # computed at once: 64 MiB in float32
 TEXTS_AT_ONCE = 256  # tokenised together
 WITHIN_WORD = ("token", "l2r")
-Masked = tuple[np.ndarray, Many[int]]  # the ids of a sequence (n,), and positions to predict in it
 
 
 @dataclass(frozen=True)
@@ -114,42 +113,3 @@ def _masked(model: Bert, one: Encoding, mask_id: int, within_word: str) -> Itera
 
 
 # -> for each sequence (len(positions), V) float64
-def token_logits(model: Bert, tokenizer: Tokenizer, asked: Iterable[Masked]) -> Iterator[np.ndarray]:
-    """Yield scores of every piece at positions of each sequence, computed some thousand tokens at a time.
-
-    Left to right they come from the token before each position.
-    """
-    asked = iter(asked)
-    waiting = next(asked, None)
-    while waiting:
-        chunk: list[Masked] = []
-        tokens = rows = 0
-        while waiting and (not chunk or tokens < BATCH_TOKENS and rows * model.config.V < LOGITS):
-            chunk.append(waiting)
-            tokens, rows = tokens + len(waiting[0]), rows + len(waiting[1])
-            waiting = next(asked, None)
-        batch = Batch.pack([Sequence(ids, np.zeros(len(ids), np.int32)) for ids, _ in chunk])
-        counts = [len(positions) for _, positions in chunk]
-        places = np.concatenate([np.asarray(positions) for _, positions in chunk])
-        wanted = places + np.repeat(batch.first_rows, counts) - model.config.is_decoder
-        logits = model.masked_lm_logits(batch, wanted)[:, : tokenizer.vocab_size].astype(np.float64)
-        yield from np.split(logits, np.cumsum(counts)[:-1])
-
-
-def check_length(model: Bert, text: str, length: int) -> None:
-    """Raise InputError when a text makes a longer sequence than the model has positions."""
-    if length > model.config.P:
-        raise InputError(
-            f"{short(text)} has {length:,} tokens with [CLS] and [SEP], longer than the model's "
-            f"{model.config.P} positions; shorten it, or give its sentences one by one."
-        )
-
-
-def require_masked_lm(model: Bert) -> None:
-    """Raise InputError when a model has no trained masked-LM head."""
-    lacking = [name for name in model.missing if name.startswith("cls.predictions")]
-    if lacking or model.params.head.kind != "pretraining":
-        raise InputError(
-            "This model has no trained masked-LM head, so its guesses would be noise; use one that was "
-            "pre-trained, such as the model that it was fine-tuned from."
-        )

@@ -37,13 +37,13 @@ from minibert.finetuning.run import (
     predicted_text,
     report_text,
 )
+from minibert.gaps import fill_masks
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters, random_task_batch
 from minibert.inference import Bert
 from minibert.model import heads
 from minibert.model.params import Head
 from minibert.ops import Ops
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.predict import fill_masks
 from minibert.pretraining.run import pretrain
 from minibert.tasks import registry
 from minibert.tasks.batches import epoch_order

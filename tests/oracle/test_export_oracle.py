@@ -14,7 +14,7 @@ from huggingface_hub import ModelCard
 from minibert import Bert, Tokenizer, cli
 from minibert.finetuning.run import classify
 from minibert.frozen.features import Extractor, load_encoder
-from minibert.pretraining.predict import fill_masks
+from minibert.gaps import fill_masks
 
 TEXTS = ["the whale was good", "a poor captain, and a very bad ship", "of the sea"]
 QUICK = (

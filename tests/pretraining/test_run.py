@@ -15,6 +15,7 @@ from small_corpus import PLACES, write_corpus
 from minibert import cli
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError, RunError
+from minibert.gaps import fill_masks
 from minibert.hub import load_hf
 from minibert.inference import Bert
 from minibert.model.batch import Batch, Sequence
@@ -26,7 +27,7 @@ from minibert.pretraining import budget, evaluation, preparation, run as pretrai
 from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
 from minibert.pretraining.objective import MaskedAndNext, Pretraining
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.predict import evaluate, fill_mask, fill_masks, held_out_gaps
+from minibert.pretraining.predict import evaluate, fill_mask, held_out_gaps
 from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
 from minibert.pretraining.recipes import RECIPES, Stage, Timetable, parse_lengths
 from minibert.pretraining.run import pretrain, report_text

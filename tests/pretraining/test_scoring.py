@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from command import ends_badly
 
-from minibert import Bert, BertConfig, Tokenizer, cli
+from minibert import Bert, BertConfig, Tokenizer, cli, gaps
 from minibert.errors import InputError
+from minibert.gaps import Guess, fill_masks, fill_texts
 from minibert.model.batch import Batch, Sequence
 from minibert.model.params import Parameters, initialise
 from minibert.pretraining import scoring
-from minibert.pretraining.predict import Guess, fill_mask, fill_masks, fill_texts
+from minibert.pretraining.predict import fill_mask
 from minibert.pretraining.scoring import score_texts
 from minibert.tokenizer import SPECIAL_TOKENS
 
@@ -193,9 +194,9 @@ def test_scores_do_not_depend_on_what_is_computed_together(model, left_to_right,
     for one in (model, left_to_right):
         whole = [score.log_probabilities for score in score_texts(one, tokenizer, TEXTS)]
         with monkeypatch.context() as small:
-            small.setattr(scoring, "BATCH_TOKENS", 1)
+            small.setattr(gaps, "BATCH_TOKENS", 1)
             small.setattr(scoring, "TEXTS_AT_ONCE", 1)
-            small.setattr(scoring, "LOGITS", 1)
+            small.setattr(gaps, "LOGITS", 1)
             parts = [score.log_probabilities for score in score_texts(one, tokenizer, TEXTS)]
         np.testing.assert_allclose(np.concatenate(parts), np.concatenate(whole), atol=1e-10)
 
