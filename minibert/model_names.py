@@ -21,10 +21,7 @@ class Place(NamedTuple):
 def locate(model: str | Path) -> Place:
     """Return where the model lies that a name stands for; a folder whose own name has an @ goes before.
 
-    Raises
-    ------
-    InputError
-        When the run of `RUN@STEP` has kept no such step.
+    Raise InputError when the run of `RUN@STEP` has kept no such step.
     """
     run, _, step = str(model).rpartition("@")
     if not run or Path(model).exists() or not Path(run).is_dir():

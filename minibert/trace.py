@@ -153,30 +153,20 @@ class Trace:
         return [replace(row, share=row.seconds / total) for row in found + outside]
 
     def table(self, peak: float | None = None) -> str:
-        """Write the rows as a table.
-
-        Parameters
-        ----------
-        peak : GFLOP/s of the machine; with it there is a column of shares of it.
-        """
+        """Write the rows as a table, with shares of the machine's `peak` in GFLOP/s where that is given."""
         rows = self.rows()
         shown = [row for row in rows if row.calls == 0 or row.share >= SMALL]
-        small = [row for row in rows if row not in shown]
-        if small:
+        if small := [row for row in rows if row not in shown]:
             sums = {name: sum(getattr(row, name) for row in small) for name in SUMMED}
             shown.insert(len(shown) - 2, Row(f"{len(small)} others, each under {SMALL:.1%}", **sums))
-        operations = sum(row.operations for row in rows)
-        total = Row("all", seconds=self.seconds, operations=operations, share=1.0)
+        total = Row("all", seconds=self.seconds, operations=sum(row.operations for row in rows), share=1.0)
         head = ["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]
         lines = [head, *(_cells(row, peak) for row in [*shown, total])]
         if peak is None:
             lines = [line[:6] + line[7:] for line in lines]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        aligned = [str.ljust] * 2 + [str.rjust] * (len(widths) - 2)
-        cells = (zip(aligned, line, widths, strict=True) for line in lines)
-        return "\n".join(
-            "  ".join(align(cell, width) for align, cell, width in line).rstrip() for line in cells
-        )
+        places = [f"{{:{'<>'[number > 1]}{width}}}" for number, width in enumerate(widths)]
+        return "\n".join("  ".join(places).format(*line).rstrip() for line in lines)
 
     def save(self, path: str | Path, **facts: Any) -> None:
         """Write the rows as JSON, with whatever else is to stand beside them."""
@@ -268,10 +258,6 @@ class Trace:
 @contextmanager
 def watch(ops: Any) -> Iterator[Trace]:
     """See what an engine does, from one thread, until the end of the block. No result changes by a bit.
-
-    Parameters
-    ----------
-    ops : the engine; its own again afterwards.
 
     Examples
     --------

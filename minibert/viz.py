@@ -80,8 +80,7 @@ def draw_run(run: str | Path, figure: Any = None) -> Any:
     begins = [begin for begin, _ in report["stages"]]
     curve = _draw_training(axes, [line for line in metrics if "mlm_loss" in line], begins)
     left_to_right = report.get("left_to_right")
-    looks = [(line["step"], line["held_out_loss"]) for line in metrics if "held_out_loss" in line]
-    if looks:
+    if looks := [(line["step"], line["held_out_loss"]) for line in metrics if "held_out_loss" in line]:
         label = f"held out{'' if left_to_right else ', [MASK] only'}, a small sample"
         axes.plot(*zip(*looks, strict=True), "o", color=RED, ms=4, label=label)
     label = f"held out, at the end: {held_out['loss']:.2f}"
@@ -162,27 +161,19 @@ def draw_attention(
 
 
 def draw_pieces(tokenizer: Any, text: str) -> Any:
-    """Draw a text as the pieces it falls into, one colour a word, each with its id.
-
-    Parameters
-    ----------
-    tokenizer : a `Tokenizer`.
-    text : any text.
-    """
+    """Draw any text as the pieces that a `Tokenizer` cuts it into, one colour a word, each with its id."""
     from matplotlib.patches import Rectangle
 
     rows = _rows_of_pieces(tokenizer.encode(text), tokenizer.vocab)
     figure = _new_figure(9, 0.75 * len(rows))
     axes = figure.subplots()
+    centred: Any = {"ha": "center", "va": "center", "parse_math": False}
     for height, row in enumerate(rows):
         for piece, number, word, left, width in row:
             colour = PIECE_COLOURS[word % len(PIECE_COLOURS)]
             axes.add_patch(Rectangle((left, -height), width, 0.9, facecolor=colour, edgecolor="white"))
-            axes.text(
-                left + width / 2, 0.62 - height, piece, ha="center", va="center", family="monospace",
-                parse_math=False,
-            )  # fmt: skip
-            axes.text(left + width / 2, 0.2 - height, number, ha="center", va="center", fontsize=7, color=INK)
+            axes.text(left + width / 2, 0.62 - height, piece, family="monospace", **centred)
+            axes.text(left + width / 2, 0.2 - height, number, fontsize=7, color=INK, **centred)
     axes.set(xlim=(0, ROW_CHARACTERS + 4), ylim=(-len(rows) + 1, 1))
     axes.set_axis_off()
     return figure

@@ -2,8 +2,8 @@
 the environment.
 
 Each command is a file of this folder: first the summary that `minibert --help` lists, then its flags (`add`)
-and the few lines that call the library (`run`). Exit status: 0 done, 1 the work failed, 2 something that was
-given can't be used, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
+and the few lines that call the library (`run`, which returns an exit status, or None for 0). Exit status:
+0 done, 1 the work failed, 2 something that was given can't be used, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 """
 
 import os
@@ -23,15 +23,9 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run the command in the words after `minibert`, those of this process when left out.
 
-    Parameters
-    ----------
-    argv : the words after `minibert`; those of this process when left out.
-
-    Returns
-    -------
-    The exit status. What was wrong stands in one line on the error stream.
+    Return the exit status. What was wrong stands in one line on the error stream.
     """
     with _stopped_as_by_ctrl_c():
         return _run(argv)
@@ -61,7 +55,7 @@ def _run(argv: Sequence[str] | None) -> int:
             warnings.showwarning = cast(Any, lambda message, *_: _complain(message))
             if "device" in arguments:
                 import_module("minibert.engines").force_device(arguments.device)
-            status = arguments.run(arguments)
+            status = arguments.run(arguments) or DONE
             sys.stdout.flush()  # while a broken pipe can still be caught
             return status
     except InputError as error:

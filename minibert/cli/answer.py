@@ -18,7 +18,7 @@ from typing import Any
 
 from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_model, add_quiet
 from minibert.cli.shared.parser import renamed
-from minibert.cli.shared.texts import STANDARD_INPUT, refuse_file, tell_terminal
+from minibert.cli.shared.texts import STANDARD_INPUT, as_utf8, refuse_file, tell_terminal
 from minibert.errors import InputError
 from minibert.files import LARGEST_WHOLE
 from minibert.reading import byte_pieces, too_much
@@ -43,7 +43,7 @@ def add(parser: Any) -> None:
     add_json(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Answer, and print."""
     from minibert import engines
     from minibert.finetuning.models import Finetuned
@@ -68,7 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
         emit(json_text({"question": arguments.question, **kept, "answers": answers}))
     else:
         emit("\n".join(_answer_text(one, text) for one in answers))
-    return 0
 
 
 def _text(file: str) -> str:
@@ -81,14 +80,7 @@ def _text(file: str) -> str:
             raise too_much(name, LARGEST_WHOLE)
     else:
         data = b"".join(byte_pieces(Path(file), kept=True))
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,}; "
-            "convert it, e.g. with iconv -t UTF-8."
-        ) from None
+    return as_utf8(data.removeprefix(codecs.BOM_UTF8), name)
 
 
 def _answer_text(one: dict[str, Any], text: str) -> str:

@@ -69,7 +69,7 @@ def add(parser: Any) -> None:
     add_flag(group, "--seed", "seed of the printed instances", 0)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Make shards or a part of them, describe what is there, show some instances."""
     from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
     from minibert.data.instances import InstanceOptions
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if arguments.json:
         emit(json_text(facts | {"instances": list(instances)}))
-        return 0
+        return
     if had:
         emit(f"{place} has them already, of the same files and vocabulary:")
     if part.parts > 1:
@@ -127,7 +127,6 @@ def run(arguments: argparse.Namespace) -> int:
         emit(f"All {part.parts:,} parts are there: minibert pretrain --shards {out}")
     for text in instances:
         emit(f"\n{printable(text)}")
-    return 0
 
 
 def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:

@@ -17,46 +17,38 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from minibert.cli.shared.flags import (
-    add_engine,
-    add_flag,
-    add_json,
-    add_layout,
-    add_model,
-    add_number,
-    add_switches,
-)
-from minibert.cli.shared.measured import add_measured
+from minibert.cli.shared import flags
+from minibert.cli.shared.measured import add_measured, measured_as
 from minibert.errors import InputError
-from minibert.finetuning.options import FinetuneOptions
 from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
     """Add the flags of the command."""
-    add_model(parser, "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT")
+    flags.add_model(parser, "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT")
     masked = parser.add_argument_group("after pre-training")
     text = (
         "text to measure on; next sentences only where there are several documents of several sentences "
         "(default: the held-out documents)"
     )
     masked.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
-    add_number(masked, "--seq-length", "tokens in a sequence (default: the longest of the run)")
-    add_flag(masked, "--targets", "[MASK]s to score", 20000)
-    add_layout(masked)
+    flags.add_number(masked, "--seq-length", "tokens in a sequence (default: the longest of the run)")
+    flags.add_flag(masked, "--targets", "[MASK]s to score", 20000)
+    flags.add_layout(masked)
     text = "instead, the loss of whole words in nats per byte, to compare models of different vocabularies"
-    add_switches(masked, per_byte=text)
+    flags.add_switches(masked, per_byte=text)
     add_measured(parser.add_argument_group("after fine-tuning"))
-    add_engine(parser)
-    add_json(parser)
+    flags.add_engine(parser)
+    flags.add_json(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Measure, and print."""
     from minibert.finetuning.models import is_finetuned
 
     if is_finetuned(arguments.model):
-        return _run_task(arguments)
+        _run_task(arguments)
+        return
     if arguments.data or arguments.task or arguments.dtype:
         raise InputError(
             f"{arguments.model} holds no fine-tuned model, which --data, --task and --dtype are for."
@@ -70,15 +62,14 @@ def run(arguments: argparse.Namespace) -> int:
         found = evaluate_words(arguments.model, corpus, **given)
         text = f"Loss of whole words  {found.nats_per_byte:.4f} nats per byte ({found.words:,} words)"
         emit(json_text(asdict(found)) if arguments.json else text)
-        return 0
+        return
     more = {"seq_length": arguments.seq_length, "targets": arguments.targets}
     plain, shuffled = evaluate(arguments.model, corpus, **given, **more)
     values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
     emit(json_text(values) if arguments.json else metrics_text(values))
-    return 0
 
 
-def _run_task(arguments: argparse.Namespace) -> int:
+def _run_task(arguments: argparse.Namespace) -> None:
     """Measure a fine-tuned model on its task, and print."""
     from minibert.finetuning.run import evaluate, measured_text
 
@@ -87,18 +78,8 @@ def _run_task(arguments: argparse.Namespace) -> int:
             f"{arguments.model} holds a fine-tuned model, which is measured on its task and not on "
             f"{arguments.corpus[0]}; name a folder with --data, or nothing."
         )
-
     if arguments.per_byte:
         raise InputError(f"--per-byte guesses words, and {arguments.model} is fine-tuned; leave it out.")
-    report = evaluate(
-        [arguments.model],
-        arguments.data,
-        arguments.split,
-        task=arguments.task,
-        engine=arguments.engine,
-        threads=arguments.threads,
-        dtype=arguments.dtype or FinetuneOptions.dtype,
-        show=not (arguments.json or arguments.quiet),
-    )
+    show = not (arguments.json or arguments.quiet)
+    report = evaluate([arguments.model], **measured_as(arguments), show=show)
     emit(json_text(report) if arguments.json else measured_text(report))
-    return 0

@@ -67,7 +67,7 @@ def add(parser: Any) -> None:
     add_json(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Read, write, and say what was found."""
     from minibert import hub
     from minibert.hub.sentence_transformers import write_modules
@@ -126,7 +126,6 @@ def run(arguments: argparse.Namespace) -> int:
         "written": written,
     }
     emit(json_text(facts) if arguments.json else _text(facts, dest))
-    return 0
 
 
 def _files_beside(folder: Path, with_modules: bool) -> dict[str, bytes]:

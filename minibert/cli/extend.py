@@ -40,7 +40,7 @@ def add(parser: Any) -> None:
     add_json(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Extend, and print the report."""
     from minibert.pretraining.extension import extend, report_text
 
@@ -48,4 +48,3 @@ def run(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name) for name in names}
     report = extend(arguments.model, arguments.out, **given, show=not (arguments.quiet or arguments.json))
     emit(json_text(report) if arguments.json else report_text(report))
-    return 0

@@ -53,7 +53,7 @@ def add(parser: Any) -> None:
     add_json(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Compute, write, and say what was written."""
     from minibert.engines import limited_threads
     from minibert.frozen.features import Extractor, check_format, load_encoder, write_features
@@ -62,7 +62,6 @@ def run(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     check_format(out)
     model, tokenizer = load_encoder(arguments.model, arguments.pool, arguments.engine, arguments.threads)
-
     extractor = Extractor(
         model, tokenizer, arguments.layers, arguments.pool, arguments.max_length, arguments.normalize
     )
@@ -75,12 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         texts = _watched(arguments, progress, size is not None)
         written = write_features(extractor, _pairs(texts) if arguments.pair else texts, out)
     facts = {**written, "out": str(out)}
-    if arguments.json:
-        emit(json_text(facts))
-    else:
-        sizes = "{texts:,} lines, {tokens:,} tokens, {width:,} numbers in a vector: {out}"
-        emit(sizes.format_map(facts))
-    return 0
+    sizes = "{texts:,} lines, {tokens:,} tokens, {width:,} numbers in a vector: {out}"
+    emit(json_text(facts) if arguments.json else sizes.format_map(facts))
 
 
 def _pairs(texts: Iterator[str]) -> Iterator[tuple[str, str]]:

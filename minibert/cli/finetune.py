@@ -23,15 +23,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from minibert.cli.shared import flags
 from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
-from minibert.cli.shared.flags import (
-    add_config,
-    add_engine,
-    add_json,
-    add_optimizer,
-    add_options,
-    given_fields,
-)
 from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions
 from minibert.tasks.registry import TASKS
@@ -57,13 +50,13 @@ def add(parser: Any) -> None:
     text = "a pre-training run or RUN@STEP, a Hugging Face BERT, or a fine-tuned model to train further"
     group.add_argument("--model", metavar="MODEL", help=text)
     group.add_argument("--out", metavar="DIR", required=True, help="the run folder")
-    group.add_argument("--resume", action="store_true", help="continue the run in --out")
-    add_config(group, "finetune.json")
-    add_options(group, options, "epochs", "max_steps", "seed", "restarts")
-    add_engine(group, default=None)
-    add_options(group, options, "checkpoint_steps", "checkpoint_seconds", "keep")
-    group.add_argument("--quiet", action="store_true", help="show no progress, only the report")
-    add_json(group)
+    flags.add_switches(group, resume="continue the run in --out")
+    flags.add_config(group, "finetune.json")
+    flags.add_options(group, options, "epochs", "max_steps", "seed", "restarts")
+    flags.add_engine(group, default=None)
+    flags.add_options(group, options, "checkpoint_steps", "checkpoint_seconds", "keep")
+    flags.add_quiet(group, "show no progress, only the report")
+    flags.add_json(group)
     group = parser.add_argument_group("data")
     group.add_argument(
         "--data", metavar="DIR", help="folder of the task's official files, or of train, dev and test tables"
@@ -79,25 +72,25 @@ def add(parser: Any) -> None:
         "delimiter=';', header=no, and layout=words where each word has a line (tag). In the column label of "
         "multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more",
     )
-    add_options(group, options, "train_examples", "dev_examples", "split_dev", "max_length", "token_budget")
-    add_options(group, options, "long", "stride", "pool", "most_windows")
+    flags.add_options(group, options, "train_examples", "dev_examples", "split_dev", "max_length")
+    flags.add_options(group, options, "token_budget", "long", "stride", "pool", "most_windows")
     group = parser.add_argument_group("model, batches and optimizer")
-    add_options(group, options, "dropout", "attention_dropout", "freeze", "feature_based", "width", "bilstm")
-    add_options(group, options, "class_weights", "sampling")
-    add_options(group, options, "span_weight", "dtype", "batch_size", "accumulate", "learning_rates")
-    add_optimizer(group, "adamw", "for batches of hundreds of examples, with rates ten times AdamW's")
-    add_options(group, options, "warmup", "weight_decay", "clip_norm", "beta1", "beta2", "adam_eps")
+    flags.add_options(group, options, "dropout", "attention_dropout", "freeze", "feature_based", "width")
+    flags.add_options(group, options, "bilstm", "class_weights", "sampling")
+    flags.add_options(group, options, "span_weight", "dtype", "batch_size", "accumulate", "learning_rates")
+    flags.add_optimizer(group, "adamw", "for batches of hundreds of examples, with rates ten times AdamW's")
+    flags.add_options(group, options, "warmup", "weight_decay", "clip_norm", "beta1", "beta2", "adam_eps")
     add_accelerators(parser, options)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Start a run or a sweep, or go on with one."""
     from minibert.finetuning.run import finetune, report_text
     from minibert.tasks.stored import OPTIONS_FILE
     from minibert.training.runlog import say
 
     began = time.monotonic()
-    given = given_fields(FinetuneOptions, arguments)
+    given = flags.given_fields(FinetuneOptions, arguments)
     if arguments.resume:
         options = FinetuneOptions.resumed(Path(arguments.out) / OPTIONS_FILE, **given)
     elif lacking := [name for name in ("task", "data", "model") if name not in given]:
@@ -115,7 +108,6 @@ def run(arguments: argparse.Namespace) -> int:
             say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
         raise
     emit(json_text(report) if arguments.json else report_text(report))
-    return 0
 
 
 def _check_used(options: FinetuneOptions, given: dict[str, Any]) -> None:
@@ -125,8 +117,7 @@ def _check_used(options: FinetuneOptions, given: dict[str, Any]) -> None:
     whole_model = {"span_weight": "which finds no spans", "attention_dropout": "whose LSTMs do not attend"}
     for name, why in whole_model.items():
         if name in given and options.feature_based:
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} has no effect on --feature-based, {why}; leave it out.")
+            raise InputError(f"{flags.flag_of(name)} has no effect on --feature-based, {why}; leave it out.")
 
 
 def _column(text: str) -> tuple[str, str]:

@@ -53,23 +53,23 @@ def add(parser: Any) -> None:
     add_json(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Look around, and print; or compile."""
     if arguments.warm_up:
-        return warm_up(arguments.warm_up, arguments.json)
+        _warm_up(arguments.warm_up, arguments.json)
+        return
     facts = information(arguments.engine, arguments.threads)
     if arguments.json:
         emit(json_text(facts))
-        return 0
+        return
     width = max(map(len, facts))
     for name, value in facts.items():
         lines = [f"{n}: {v}" for n, v in value.items()] if isinstance(value, dict) else [value]
         for first, line in zip([name] + [""] * len(lines), lines, strict=False):
             emit(f"{first:<{width}}  {line}")
-    return 0
 
 
-def warm_up(dtype: str, as_json: bool) -> int:
+def _warm_up(dtype: str, as_json: bool) -> None:
     """Compile the loops of the engine numba for one precision or "both", and say so loop by loop."""
     engines.create("numba")  # or the sentence that says what is missing
     from minibert.engines.numba.jit import KERNELS, PRECISIONS, folder
@@ -87,7 +87,6 @@ def warm_up(dtype: str, as_json: bool) -> int:
     if as_json:
         loops = [one._asdict() | {"dtype": one.dtype.name} for one in done]
         emit(json_text({"loops": loops, "seconds": seconds, "folder": folder()}))
-    return 0
 
 
 def information(engine: str = "auto", threads: int | None = None) -> dict[str, Any]:

@@ -16,8 +16,7 @@ import argparse
 from typing import Any
 
 from minibert.cli.shared.flags import add_engine, add_json, add_switches
-from minibert.cli.shared.measured import add_measured
-from minibert.finetuning.options import FinetuneOptions
+from minibert.cli.shared.measured import add_measured, measured_as
 from minibert.terminal import emit, json_text
 
 
@@ -32,21 +31,10 @@ def add(parser: Any) -> None:
     add_json(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Predict, and say what was written."""
     from minibert.finetuning.run import predict, predicted_text
 
-    report = predict(
-        arguments.model,
-        arguments.data,
-        arguments.split,
-        arguments.out,
-        task=arguments.task,
-        majority=arguments.majority,
-        engine=arguments.engine,
-        threads=arguments.threads,
-        dtype=arguments.dtype or FinetuneOptions.dtype,
-        show=not arguments.quiet,
-    )
+    more = {"majority": arguments.majority, "show": not arguments.quiet}
+    report = predict(arguments.model, out=arguments.out, **measured_as(arguments), **more)
     emit(json_text(report) if arguments.json else predicted_text(report))
-    return 0

@@ -99,7 +99,7 @@ def add(parser: Any) -> None:
     flags.add_options(group, options, "next_sentence", "left_to_right")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Start a run, or go on with one."""
     from minibert.pretraining.run import pretrain, report_text
     from minibert.runs import run_folder
@@ -113,12 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         options = PretrainOptions(**given)
     join_processes(arguments, options.engine)
-    report = pretrain(
-        options, folder, resume=arguments.resume, show=not arguments.quiet, began=began, trace=arguments.trace
-    )
-    if report:
+    more = {"resume": arguments.resume, "show": not arguments.quiet, "trace": arguments.trace}
+    if report := pretrain(options, folder, began=began, **more):
         emit(json_text(report) if arguments.json else report_text(report))
-    return 0
 
 
 def _recipe_table() -> str:

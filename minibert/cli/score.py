@@ -101,19 +101,18 @@ row in GOLD or, where the ids there are others, the number of the row, from 0.
     add_json(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Score files of the kind that was named, and print."""
     title, official, text, percentages = arguments.score(arguments)
     if arguments.json:
         intervals = {name: [low, high] for name, (_, low, high) in percentages.items()}
         emit(json_text(_defined(official | {"intervals": intervals})))
-        return 0
+        return
     if text:
         emit(text + "\n")
     emit(f"{title}; in percent, with 95% intervals")
     for name, (value, low, high) in percentages.items():
         emit(f"  {name:<9}{value:8.3f}  {low:.3f} to {high:.3f}")
-    return 0
 
 
 def run_squad(arguments: argparse.Namespace) -> Scored:
@@ -122,8 +121,7 @@ def run_squad(arguments: argparse.Namespace) -> Scored:
 
     if arguments.threshold is not None and not arguments.null_odds:
         raise InputError("--threshold is for null odds; give their file with --null-odds as well.")
-    threshold = 1.0 if arguments.threshold is None else arguments.threshold
-    if math.isnan(threshold):
+    if math.isnan(threshold := 1.0 if arguments.threshold is None else arguments.threshold):
         raise InputError("--threshold nan is no number; give one to hold the null odds against.")
     questions: list[Any] = read(arguments.gold, listed=True)
     given: dict[str, Any] = {"advice": BY_ID, "largest": LARGEST_WHOLE, "streams": True}

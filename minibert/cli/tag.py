@@ -29,7 +29,7 @@ def add(parser: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object for each text instead")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Tag, and print."""
     from minibert.engines import limited_threads
     from minibert.finetuning.models import open_model
@@ -48,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
                 emit(json_text(tagged, indent=None))
             else:
                 emit("\n" * (number > 0) + "\n".join(_lines(tagged)))
-    return 0
 
 
 def _lines(tagged: dict[str, Any]) -> Iterator[str]:

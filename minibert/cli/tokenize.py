@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from minibert.cli.shared.flags import add_core, add_flag, add_number, add_switches, invalid_text
-from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, tell_terminal
+from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, as_utf8, tell_terminal
 from minibert.errors import InputError
 from minibert.reading import byte_pieces, whole_lines
 from minibert.terminal import emit, json_text, printable
@@ -37,6 +37,7 @@ PART = 1 << 16  # pieces that are printed together
 FIELDS = ("tokens", "ids", "token_type_ids", "offsets", "word_ids", "special_tokens_mask")  # of --json
 WIDTHS = (14, 6)  # at least, of pieces and ids: most texts then stand under the one header
 LONGEST_SHOWN = 60  # characters of the text behind one piece
+LENIENT = ", or leave out --strict"
 
 
 class Block(NamedTuple):
@@ -88,7 +89,7 @@ def add(parser: Any) -> None:
     add_core(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Encode block by block, and print."""
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
@@ -122,7 +123,6 @@ def run(arguments: argparse.Namespace) -> int:
         emit(end="", flush=True)
     if n_invalid:
         warnings.warn(invalid_text(n_invalid), stacklevel=1)
-    return 0
 
 
 def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
@@ -130,7 +130,7 @@ def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
     texts = [os.fsencode(text) for text in arguments.texts]
     if arguments.strict:
         for number, text in enumerate(texts, 1):
-            _check(text, f"text {number}", 0)
+            as_utf8(text, f"text {number}", instead=LENIENT)
     pairs = texts[1::2] if arguments.pair else None
     yield Block(texts[::2] if arguments.pair else texts, pairs, 0)
 
@@ -149,7 +149,7 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
             pieces = byte_pieces(Path(file), GROUP_BYTES)
         for data in whole_lines(pieces, name, returns=False):
             if arguments.strict:
-                _check(data, name, begin)
+                as_utf8(data, name, begin, LENIENT)
             lines = data.removesuffix(b"\n").split(b"\n")
             texts = [line.removesuffix(b"\r") for line in lines]
             pairs = None
@@ -168,17 +168,6 @@ def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], l
         if not tab:
             raise InputError(f"Line {number:,} of {name} has no tab; --pair needs one between two texts.")
     return [first for first, _, _ in parted], [second for _, _, second in parted]
-
-
-def _check(data: bytes, name: str, begin: int) -> None:
-    """Raise InputError at the first byte that is not UTF-8; `begin` bytes of `name` stand before `data`."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {begin + error.start:,} of "
-            "the text; convert it, e.g. with iconv -t UTF-8, or leave out --strict."
-        ) from None
 
 
 def _id_lines(batch: BatchEncoding) -> Iterator[str]:

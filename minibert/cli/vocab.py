@@ -54,7 +54,7 @@ def add(parser: Any) -> None:
         ("min_frequency", "neighbours that are rarer are never joined"),
         ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
-        flags.add_number(group, _flag(name), f"{text} (default: {LEARNING[name]})")
+        flags.add_number(group, flags.flag_of(name), f"{text} (default: {LEARNING[name]})")
     text = (
         "a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with a "
         "punctuation mark first, a special token like [ENTITY]; repeat the flag for more"
@@ -75,23 +75,19 @@ def add(parser: Any) -> None:
     flags.add_core(parser)
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def _fill_in(arguments: argparse.Namespace) -> None:
     """Give the learning flags their defaults; refuse them where nothing is learned."""
     given = [name for name in LEARNING if getattr(arguments, name) is not None]
     if given and arguments.report_on:
         raise InputError(
-            f"--report-on learns nothing, which {' and '.join(map(_flag, given))} would be for; "
+            f"--report-on learns nothing, which {' and '.join(map(flags.flag_of, given))} would be for; "
             "leave that out, or learn with --out."
         )
     for name in LEARNING.keys() - given:
         setattr(arguments, name, LEARNING[name])
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Count, learn, measure, and write down; or measure only."""
     from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
     from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer
@@ -155,12 +151,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.report_on:
         report = {"objective": arguments.objective, **report}
         _save(tokenizer, report, out)
-    if arguments.json:
-        emit(json_text(report))
-        return 0
     file = arguments.report_on or out / "vocab.txt"
-    emit(f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}")
-    return 0
+    text = f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}"
+    emit(json_text(report) if arguments.json else text)
 
 
 def _modulus(share: float) -> int:

@@ -192,7 +192,8 @@ def table_text(results: dict[str, Any]) -> str:
         values = [value for value in found[row].values() if value is not None]
         spread = f"+- {statistics.stdev(values):.2f}" if len(values) > 1 else ""
         mean = f"{statistics.mean(values):.2f} {spread}" if values else "-"
-        shown = [_shown(found[row][seed]) if seed in found[row] else " " * 6 for seed in seeds]
+        texts = {seed: "failed" if one is None else f"{one:6.2f}" for seed, one in found[row].items()}
+        shown = [texts.get(seed, " " * 6) for seed in seeds]
         lines.append("  ".join([f"{titles[row]:<{width}}", f"{mean:<12}", *shown, f"{paper:5.1f}"]))
     settings = results["settings"]
     learnt, recipes = settings["train_examples"], (RECIPES.get(settings["task"], GENERAL), FEATURE_BASED)
@@ -207,7 +208,3 @@ def table_text(results: dict[str, Any]) -> str:
     ]
     failed = {name: cell["failed"] for name, cell in results["cells"].items() if "failed" in cell}
     return "\n".join(lines + [f"{name} has failed and is in no mean: {why}" for name, why in failed.items()])
-
-
-def _shown(value: float | None) -> str:
-    return "failed" if value is None else f"{value:6.2f}"

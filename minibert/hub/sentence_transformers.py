@@ -31,20 +31,17 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean", normalize
     if pool not in POOLS:
         raise InputError(f"$pool is not sentence-transformers'; choose {' or '.join(POOLS)}.", pool=pool)
     config = read_json(folder / CONFIG_FILE, {"hidden_size": int, "max_position_embeddings": int})
-    if not 2 <= length <= config["max_position_embeddings"]:
-        most = config["max_position_embeddings"]
+    if not 2 <= length <= (most := config["max_position_embeddings"]):
         raise InputError(
             f"$length is not possible; give 2 to the {most} positions of the model.", length=length
         )
     modules = ["", "1_Pooling", *["2_Normalize"] * normalize]
     kinds = ("Transformer", "Pooling", "Normalize")
-    _write(
-        folder / "modules.json",
-        [
-            {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for at, (path, kind) in enumerate(zip(modules, kinds, strict=False))
-        ],
-    )
+    listed = [
+        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for at, (path, kind) in enumerate(zip(modules, kinds, strict=False))
+    ]
+    _write(folder / "modules.json", listed)
     _write(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
     _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
     for path in modules[1:]:

@@ -9,15 +9,7 @@ from typing import Any
 
 from minibert.json_files import read_json
 from minibert.model.config import BertConfig
-from minibert.reports.results import (
-    REPORT,
-    baseline_notes,
-    load_report,
-    majority_remark,
-    metric_name,
-    metric_number,
-    metric_rows,
-)
+from minibert.reports import results
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.terminal import printable, printable_text
 
@@ -54,7 +46,7 @@ LIMITS = (  # of all
     "It has no licence of its own: whoever publishes it chooses one that the text and the model before it "
     "allow, and adds `license` above.",
 )
-Told = tuple[list[str], list[str], dict[str, float], list[str]]
+Told = tuple[list[str], list[str], dict[str, float], list[str]]  # training, results, metrics, limits
 UNFINISHED = "Its training was not finished, and nothing was measured."
 LENGTH = {"steps": int, "tokens": int, "training_seconds": float}
 
@@ -77,27 +69,28 @@ def model_card(run: Path, model: Exported) -> str:
     """Write the card of a model from its run: what it learnt from, for how long, how well, and its limits.
 
     Paths are named by their last part only, and no text of the user's is quoted. Where the folder is no run,
-    or one that is not finished, the card says what can be told from the model alone.
-
-    Raises
-    ------
-    InputError
-        When the run's options or its report are damaged.
+    or one that is not finished, the card says what can be told from the model alone. Raise InputError when
+    the run's options or its report are damaged.
     """
     name = printable(model.name)
     head = "none" if model.head == "pretraining" and model.config.is_decoder else model.head
     task, command, text = PURPOSES[head]
-    training, results, metrics, limits = _of_run(run, model.is_step)
+    if (run / OPTIONS_FILE).exists():
+        training, found, metrics, limits = _finetuned(run)
+    elif (run / PRETRAINED).exists():
+        training, found, metrics, limits = _pretrained(run, model.is_step)
+    else:
+        training, found, metrics, limits = [], [], {}, ["What it learnt from is not known from its folder."]
     fields: dict[str, Any] = {"tags": ["bert", "minibert"], "pipeline_tag": task}
     if model.pool:
         fields |= {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
     elif model.for_transformers:
         fields |= {"library_name": "transformers"}
     if metrics:
-        found = [{"type": name, "value": value} for name, value in metrics.items() if math.isfinite(value)]
+        finite = [{"type": name, "value": value} for name, value in metrics.items() if math.isfinite(value)]
         dataset = {"type": "dev", "name": training[0].partition(": ")[2].strip(".")}
-        results_of = {"task": {"type": task}, "dataset": dataset, "metrics": found}
-        fields["model-index"] = [{"name": name, "results": [results_of]}]
+        measured = {"task": {"type": task}, "dataset": dataset, "metrics": finite}
+        fields["model-index"] = [{"name": name, "results": [measured]}]
     config, labels = model.config, ", ".join(map(_code, model.labels))
     python = "from minibert import Bert", f'Bert.from_pretrained("{name}")'
     if model.pool:
@@ -117,27 +110,16 @@ def model_card(run: Path, model: Exported) -> str:
         f"{model.parameters / 1e6:.1f}M parameters, {config.V:,} pieces, and at most {config.P} tokens in a "
         f"text, for {task.replace('-', ' ')}.",
         *[f"Its outputs are {labels}."] * bool(labels),
-        *_section("Training", [f"- {line}" for line in training]),
-        *_section("Results", results),
-        *_section("Use", ["```python", *python, "```", "", "```", asked, "```"]),
-        *_section("Limits", [f"- {line}" for line in limits]),
     ]
+    sections = {
+        "Training": [f"- {line}" for line in training],
+        "Results": found,
+        "Use": ["```python", *python, "```", "", "```", asked, "```"],
+        "Limits": [f"- {line}" for line in (*limits, *LIMITS)],
+    }
+    for title, section in sections.items():
+        lines += ["", f"## {title}", "", *section] if section else []
     return printable_text("\n".join(lines)) + "\n"
-
-
-def _section(title: str, lines: list[str]) -> list[str]:
-    return ["", f"## {title}", "", *lines] if lines else []
-
-
-def _of_run(run: Path, is_step: bool) -> Told:
-    """Return lines about training and results, the metrics themselves, and the limits."""
-    if (run / OPTIONS_FILE).exists():
-        training, results, metrics, limits = _finetuned(run)
-    elif (run / PRETRAINED).exists():
-        training, results, metrics, limits = _pretrained(run, is_step)
-    else:
-        training, results, metrics, limits = [], [], {}, ["What it learnt from is not known from its folder."]
-    return training, results, metrics, [*limits, *LIMITS]
 
 
 def _pretrained(run: Path, is_step: bool) -> Told:
@@ -148,10 +130,10 @@ def _pretrained(run: Path, is_step: bool) -> Told:
     training = [f"Text: {text or '16 English books in the public domain, which come with minibert'}."]
     if model := options.get("model") or options.get("init_from"):
         training.append(f"Begun from the weights of {_last(model)}.")
-    if is_step or not (run / REPORT).exists():
+    if is_step or not (run / results.REPORT).exists():
         return training, [], {}, [UNFINISHED]
     fields = {"held_out": {"targets": int, **HELD_OUT}, "trained_length": int, **LENGTH}
-    report = read_json(run / REPORT, fields)
+    report = read_json(run / results.REPORT, fields)
     found, length = dict.fromkeys(HELD_OUT) | report["held_out"], report["trained_length"]
     predicted = "[MASK]s" if found["shuffled_loss"] is not None else "the next words"
     training += [
@@ -160,24 +142,20 @@ def _pretrained(run: Path, is_step: bool) -> Told:
         f"learning rate {options['learning_rate']:g}.",
     ]
     rows = [("measured on held-out documents", f"{found['targets']:,} targets")]
-    rows += [(text, f"{found[name]:.3f}") for name, text in NUMBERS.items() if found[name] is not None]
-    rows += [(text, f"{found[name]:.1%}") for name, text in SHARES.items() if found[name] is not None]
+    for names, form in ((NUMBERS, ".3f"), (SHARES, ".1%")):
+        rows += [(text, f"{found[name]:{form}}") for name, text in names.items() if found[name] is not None]
     limits = [
         "Measured on documents of the text that it learnt from: on other text it does worse.",
         f"It has seen no sequence of more than {length} tokens.",
     ]
-    return (
-        training,
-        _table(rows),
-        {name: found[name] for name in ("perplexity", "accuracy") if found[name] is not None},
-        limits,
-    )
+    metrics = {name: found[name] for name in ("perplexity", "accuracy") if found[name] is not None}
+    return training, _table(rows), metrics, limits
 
 
 def _finetuned(run: Path) -> Told:
     options = read_json(run / OPTIONS_FILE, {"model": str})
     begun = f"Begun from the weights of {_last(options['model'])}."
-    report = load_report(run)
+    report = results.load_report(run)
     if report is None:
         return [begun], [], {}, [UNFINISHED]
     title = printable(report["title"]).replace("Your own table", "a table of the author's own")
@@ -189,20 +167,17 @@ def _finetuned(run: Path) -> Told:
     ]
     metric, majority = report["metric"], report.get("majority")
     rows: list[tuple[str, ...]] = [("", "model")] * (majority is None)
-    rows += metric_rows(*(report.get(name) for name in ("scores", "macro_f1", "majority", "untuned")))
-    low, high = (metric_number(metric, end) for end in report["interval"])
-    results = [
-        *_table(rows),
-        "",
-        f"On {report['examples']:,} examples of dev. 95% interval of {metric_name(metric)}, from "
+    rows += results.metric_rows(*(report.get(name) for name in ("scores", "macro_f1", "majority", "untuned")))
+    low, high = (results.metric_number(metric, end) for end in report["interval"])
+    notes = [
+        f"On {report['examples']:,} examples of dev. 95% interval of {results.metric_name(metric)}, from "
         f"bootstrap samples of these examples: {low} to {high}.",
+        printable(results.majority_remark(metric, majority, report["interval"])),
+        *results.baseline_notes(report.get("baselines", {})),
     ]
-    if remark := majority_remark(metric, majority, report["interval"]):
-        results += ["", printable(remark)]
-    for note in baseline_notes(report.get("baselines", {})):
-        results += ["", note]
+    found = [*_table(rows), *(line for note in notes if note for line in ("", note))]
     limits = ["The epoch was chosen on the examples that it was measured on, which flatters it a bit."]
-    return training, results, dict(report["scores"]), limits
+    return training, found, dict(report["scores"]), limits
 
 
 def _length(report: dict[str, Any]) -> str:

@@ -16,19 +16,10 @@ import numpy as np
 
 from minibert import metrics
 from minibert.files import atomic_text
+from minibert.reports import results
 from minibert.reports.markup import rendered, shown
 from minibert.reports.pictures import picture
-from minibert.reports.results import (
-    REPORT,
-    Measured,
-    baseline_notes,
-    curve,
-    is_share,
-    majority_remark,
-    metric_name,
-    metric_number,
-    metric_rows,
-)
+from minibert.reports.results import Measured, metric_name, metric_number
 from minibert.tasks.task import Mistake
 
 REPORT_FILE = "report.html"
@@ -73,8 +64,9 @@ def write_report(folder: str | Path, facts: Facts) -> Path:
 def page(facts: Facts) -> str:
     """Write the report as one HTML document."""
     best, name = facts.scores.get(facts.metric), facts.metric
-    rows = metric_rows(facts.scores, facts.macro_f1, facts.majority, facts.untuned)
+    rows = results.metric_rows(facts.scores, facts.macro_f1, facts.majority, facts.untuned)
     head, rows = ((), rows) if facts.majority is None else (rows[0], rows[1:])
+    remark = results.majority_remark(name, facts.majority, facts.interval)
     return rendered(
         "report.html.j2",
         facts=facts,
@@ -82,8 +74,7 @@ def page(facts: Facts) -> str:
         value=None if best is None else metric_number(name, best),
         metric=metric_name(name),
         interval=facts.interval and [metric_number(name, end) for end in facts.interval],
-        notes=[note for note in (facts.note, majority_remark(name, facts.majority, facts.interval)) if note]
-        + baseline_notes(facts.baselines),
+        notes=[note for note in (facts.note, remark, *results.baseline_notes(facts.baselines)) if note],
         metrics={"head": head, "rows": rows},
         pictures=_curves(facts),
         confusion=_confusion(facts),
@@ -117,12 +108,12 @@ def _curves(facts: Facts) -> list[dict[str, Any]]:
     if facts.majority is not None:
         same = facts.majority["scores"][facts.metric]
         line = same, f"always {facts.majority['label']!r}: {metric_number(facts.metric, same)}"
-    found = []
-    scale, number = 100.0 if is_share(facts.metric) else 1.0, partial(metric_number, facts.metric)
+    scale, number = 100.0 if results.is_share(facts.metric) else 1.0, partial(metric_number, facts.metric)
     drawn: list[tuple[Any, ...]] = [
         ("loss", "training loss", 1.0, shown),
         ("metric", f"{metric_name(facts.metric)} on dev", scale, number, band, line),
     ]
+    found = []
     for name, title, *how in drawn:
         points = np.array([(row["step"], row[name]) for row in facts.curve if name in row], float)
         if len(points) and (points := points[np.isfinite(points).all(1)]).size:
@@ -195,20 +186,18 @@ def save_report(
     """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
     task = measured.task
     names = {one: Path(getattr(options, one)).name for one in ("data", "model")}
-    same = ["title", "task", "metric", "scores", "interval", "macro_f1", "majority", "untuned", "baselines"]
-    same.append("labels")
+    same = "title task metric scores interval macro_f1 majority untuned baselines labels".split()
     facts = Facts(
         **{name: report[name] for name in same if name in report},
         model=names["model"],
         learnt=report.get("train_classes", {}),
         options=dataclasses.asdict(options) | names,
         classes=task.classes(measured.examples, measured.predictions),
-        curve=curve(folder, task.metric),
+        curve=results.curve(folder, task.metric),
         mistakes=mistakes,
         seconds=report["training_seconds"],
         note=report.get("truncated", {}).get("warning", ""),
     )
-    page = write_report(folder, facts)
     report |= {"learning_rate": options.learning_rate, "seed": options.seed}
-    report |= {"folder": str(folder), "page": str(page)}
-    atomic_text(folder / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    report |= {"folder": str(folder), "page": str(write_report(folder, facts))}
+    atomic_text(folder / results.REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")

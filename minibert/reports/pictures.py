@@ -26,15 +26,9 @@ def picture(
 ) -> dict[str, Any]:
     """One curve: every step faintly and smoothed, or a dot for every evaluation.
 
-    The axis holds band and line, too: what is small beside them is small in the picture.
-
-    Parameters
-    ----------
-    last : the last step.
-    scale : of the numbers at the axis.
-    words : a value in words.
-    band : low and high end of an interval, and what it is.
-    line : a value to compare with, and what it is.
+    The steps go to `last`. The numbers at the other axis are `scale` times the values, which `words` writes
+    out; it holds the ends of the interval `band` and the value `line`, each with what it is, too: what is
+    small beside them is small in the picture.
     """
     if len(points) > MOST_POINTS:
         points = np.array([part.mean(0) for part in np.array_split(points, MOST_POINTS)])

@@ -116,27 +116,22 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
     task, labels, examples, predictions = measured
     if isinstance(task, ManyLabels):
         label, same = task.strongest_constant(examples, predictions)
-        scores = task.score(examples, same)
-        return {
-            "macro_f1": task.score(examples, predictions)["macro_f1"],
-            "classes": {**dict.fromkeys(labels, 0), **Counter(n for one in examples for n in one.label)},
-            "majority": {"label": label, "scores": scores, "macro_f1": scores["macro_f1"]},
-            "untuned": task.score(examples, task.untuned(predictions)),
-        }
-    classes = task.classes(examples, predictions)
-    if task.kind != "classify" or classes is None:
-        return {}
-    expected, found = classes
-    same = submissions.majority(examples, len(examples))
-    label = same[0]["label"]
+        expected: Sequence[str] = [name for one in examples for name in one.label]
+        macro_f1, of_same = (task.score(examples, one)["macro_f1"] for one in (predictions, same))
+        more = {"untuned": task.score(examples, task.untuned(predictions))}
+    else:
+        classes = task.classes(examples, predictions)
+        if task.kind != "classify" or classes is None:
+            return {}
+        expected, found = classes
+        same, more = submissions.majority(examples, len(examples)), {}
+        label = same[0]["label"]
+        macro_f1, of_same = (metrics.macro_f1(expected, one) for one in (found, len(expected) * [label]))
     return {
-        "macro_f1": metrics.macro_f1(expected, found),
+        "macro_f1": macro_f1,
         "classes": {**dict.fromkeys(labels, 0), **Counter(expected)},
-        "majority": {
-            "label": label,
-            "scores": dict(task.score(examples, same)),
-            "macro_f1": metrics.macro_f1(expected, len(expected) * [label]),
-        },
+        "majority": {"label": label, "scores": dict(task.score(examples, same)), "macro_f1": of_same},
+        **more,
     }
 
 
@@ -174,8 +169,7 @@ def _wrong(report: dict[str, Any]) -> str | None:
 
 def finished_report(folder: Path) -> dict[str, Any] | None:
     """Return the report of a finished run, or None; remove what it was made with, if that is still there."""
-    report = load_report(folder)
-    if report is not None:
+    if (report := load_report(folder)) is not None:
         remove_spent(folder)
     return report
 

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from minibert import engines
-from minibert.cli.shared.flags import add_number, add_options
+from minibert.cli.shared.flags import add_number, add_options, flag_of
 from minibert.errors import InputError
 from minibert.options import RunOptions
 
@@ -39,11 +39,7 @@ def add_accelerators(parser: Any, options: type[RunOptions]) -> None:
 
 def join_processes(arguments: argparse.Namespace, engine: str) -> None:
     """Make this process one of many, if the command line says so; raise InputError where it can't be."""
-    flags = {
-        "--coordinator": arguments.coordinator,
-        "--processes": arguments.processes,
-        "--process-id": arguments.process_id,
-    }
+    flags = {flag_of(name): getattr(arguments, name) for name in ("coordinator", "processes", "process_id")}
     given = [flag for flag, value in flags.items() if value is not None]
     if not given:
         return

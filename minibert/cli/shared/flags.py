@@ -32,10 +32,15 @@ def add_number(group: Any, flag: str, help: str, **shown: Any) -> None:
     group.add_argument(flag, help=help, **{"type": int, "metavar": "N"} | shown)
 
 
+def flag_of(name: str) -> str:
+    """Return the flag of a field: --seq-length of seq_length."""
+    return "--" + name.replace("_", "-")
+
+
 def add_switches(group: Any, **helps: str) -> None:
     """Add flags without a value, by the texts of their help."""
     for name, text in helps.items():
-        group.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
+        group.add_argument(flag_of(name), action="store_true", help=text)
 
 
 def add_corpus(parser: Any) -> None:
@@ -127,7 +132,7 @@ def add_options(group: Any, options: type[RunOptions], *names: str) -> None:
         usual = about.get("default", options.UNDECIDED if default is None and kind is not str else usual)
         has_usual = usual not in (None, "") and (kind is not bool or "default" in about)
         text = about["help"] + f" (default: {usual})" * has_usual
-        group.add_argument(about.get("flag", "--" + name.replace("_", "-")), dest=name, help=text, **shown)
+        group.add_argument(about.get("flag", flag_of(name)), dest=name, help=text, **shown)
 
 
 def _numbers(what: str) -> Any:

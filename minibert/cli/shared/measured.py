@@ -1,5 +1,6 @@
 """Which examples of a task are predicted or measured, and how: flags of `predict` and `evaluate`."""
 
+import argparse
 from typing import Any
 
 from minibert.cli.shared.flags import add_flag, add_options, add_quiet
@@ -21,3 +22,9 @@ def add_measured(parser: Any) -> None:
     )
     add_options(parser, FinetuneOptions, "dtype")
     add_quiet(parser)
+
+
+def measured_as(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what was given of it, as `predict` and `evaluate` of `finetuning.run` take it."""
+    given = {name: getattr(arguments, name) for name in ("data", "split", "task", "engine", "threads")}
+    return given | {"dtype": arguments.dtype or FinetuneOptions.dtype}

@@ -34,16 +34,8 @@ def given_texts(
 ) -> Iterable[str]:
     """Return the texts of the command line or, without any, the lines of files or of the standard input.
 
-    Parameters
-    ----------
-    arguments : with `texts` and `file`, as `add_texts` has them.
-    instead : what to do with a file that is given as a text; FILE in it becomes the name.
-    progress : called with the place in the file on the disk, in bytes; for the standard input never.
-
-    Raises
-    ------
-    InputError
-        When there are both, or a text is the name of a file.
+    `progress` is called with the place in the file on the disk, in bytes; for the standard input never. Raise
+    InputError when there are both, or a text is the name of a file; it says what to do `instead`.
     """
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
@@ -56,10 +48,7 @@ def given_texts(
 def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, .gz and .xz too, or of the standard input; empty ones as well.
 
-    Raises
-    ------
-    InputError
-        When the file can't be read or is not UTF-8, or a line has more than 16 MiB.
+    Raise InputError when the file can't be read or is not UTF-8, or a line has more than 16 MiB.
     """
     if file == STANDARD_INPUT:
         # Line by line: what was typed is answered at once, and what stands before a bad byte is answered.
@@ -110,6 +99,17 @@ def _tried(
             return [one for n, line in enumerate(lines, number) for one in _tried(ask, [line], n)]
         emit(f"minibert: line {number:,}: {printable(str(error))}", file=sys.stderr)
         return [None]
+
+
+def as_utf8(data: bytes, name: str, begin: int = 0, instead: str = "") -> str:
+    """Decode, or raise InputError at the first bad byte; `begin` bytes of `name` stand before `data`."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {begin + error.start:,} of "
+            f"the text; convert it, e.g. with iconv -t UTF-8{instead}."
+        ) from None
 
 
 def tell_terminal(what: str) -> None:

@@ -25,6 +25,8 @@ MOST_VIEWS = 4  # of a number, on average; tied weights have two
 PICKLE_LIMIT = 1 << 20  # bytes; that of a BERT-large has some 60,000
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which the older layout begins
 _LONGEST_REASON = 200  # characters
+# A RuntimeError is zipfile's word for a password and for a compression that it does not know.
+_DAMAGED = (ValueError, LookupError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile)
 _FLOATS = ("<f4", "<f8", "<f2", BFLOAT16)
 
 Read = tuple[dict[str, np.ndarray], dict[str, str]]
@@ -33,20 +35,9 @@ Read = tuple[dict[str, np.ndarray], dict[str, str]]
 def read_pickled(path: Path) -> Read:
     """Read a state dictionary's floating-point tensors by name; of others, such as position_ids, the types.
 
-    Parameters
-    ----------
-    path : what `torch.save` wrote, in its layout of today or in the one before version 1.6.
-
-    Returns
-    -------
-    tensors : in the precision of the file, bfloat16 as float32; those that share a storage share memory.
-    others : the type of each tensor that is not read, as NumPy calls it, by name.
-
-    Raises
-    ------
-    InputError
-        When the file cannot be read, is damaged, holds anything but tensors, or asks for anything to be
-        called that storing tensors does not need.
+    Tensors have the precision of the file, bfloat16 as float32; those that share a storage share memory.
+    Types are as NumPy calls them. Raise InputError when the file cannot be read, is damaged, holds anything
+    but tensors, or asks for anything to be called that storing tensors does not need.
     """
     try:
         with open_file(path) as file:
@@ -60,14 +51,7 @@ def read_pickled(path: Path) -> Read:
             f"{path} {error}, which stored tensors do not need and may be hostile; nothing of it was run: "
             "get the model as model.safetensors, or from somebody you trust."
         ) from error
-    except (
-        ValueError,
-        LookupError,
-        EOFError,
-        OverflowError,
-        RuntimeError,  # zipfile's word for a password and for a compression that it does not know
-        zipfile.BadZipFile,
-    ) as error:
+    except _DAMAGED as error:
         reason = str(error)[:_LONGEST_REASON]  # some of pickletools' quote the rest of the file
         raise InputError(
             f"{path} is damaged or no dictionary of tensors ({reason}); copy or save it again."

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from pickletools import genops
 from reprlib import repr as short
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,18 +86,10 @@ _ADMITTED = {
 
 
 class Machine:
-    """Reads pickles: numbers, strings, lists, tuples, dictionaries with strings as keys, and tensors.
-
-    Attributes
-    ----------
-    storages : those that the pickles named, by their keys.
-    """
-
-    stack: list[Any]
-    dispatch: ClassVar[dict[int, Any]]
+    """Reads pickles: numbers, strings, lists, tuples, dictionaries with strings as keys, and tensors."""
 
     def __init__(self) -> None:
-        self.storages: dict[str, Storage] = {}
+        self.storages: dict[str, Storage] = {}  # those that the pickles named, by their keys
         self._stack: list[Any] = []
         self._marks: list[int] = []  # heights of the stack
         self._memo: dict[int, Any] = {}
@@ -105,12 +97,8 @@ class Machine:
     def run(self, file: io.BytesIO) -> Any:
         """Read the object that the next pickle of the file describes.
 
-        Raises
-        ------
-        Hostile
-            When it has an instruction, a name or a call that stored tensors do not need.
-        ValueError, LookupError
-            When it is damaged.
+        Raise Hostile when it has an instruction, a name or a call that stored tensors do not need; ValueError
+        or LookupError when it is damaged.
         """
         self._stack, self._marks, self._memo = [], [], {}
         for opcode, argument, _ in genops(file):

@@ -43,16 +43,9 @@ class Entry(NamedTuple):
 
 
 class Bundle:
-    """A checkpoint that is there.
+    """A checkpoint that is there; `prefix` is the path of its files without their endings."""
 
-    Parameters
-    ----------
-    prefix : the path of its files without their endings, as in `bert_model.ckpt`.
-
-    Attributes
-    ----------
-    entries : what the index says of each tensor, by name.
-    """
+    entries: dict[str, Entry]  # what the index says of each tensor, by name
 
     def __init__(self, prefix: str | Path) -> None:
         self.prefix = Path(prefix)
@@ -101,13 +94,7 @@ class Bundle:
 
 
 def write_bundle(prefix: str | Path, tensors: dict[str, np.ndarray], dtype: str = "float32") -> None:
-    """Write a checkpoint of one data file, the index last: where it stands, the checkpoint is complete.
-
-    Parameters
-    ----------
-    prefix : the path of its files without their endings.
-    dtype : "float32", "float16" or "bfloat16".
-    """
+    """Write a checkpoint of one data file, the index last: where it stands, the checkpoint is complete."""
     prefix = Path(prefix)
     table = [(b"", _HEADER)]
 

@@ -48,15 +48,9 @@ _EPSILON = 1e-12  # of Google's LayerNorm, whatever a configuration says
 def find_checkpoint(source: str | Path) -> Path | None:
     """Find the path of a checkpoint's files without their endings; None where there is none.
 
-    Parameters
-    ----------
-    source : that path itself, the index file, or a folder; in a folder `bert_model.ckpt` counts or, where the
-        training has left others, the one that the file `checkpoint` names.
-
-    Raises
-    ------
-    InputError
-        When a folder has several checkpoints, and nothing says which.
+    The source is that path itself, the index file, or a folder; in a folder `bert_model.ckpt` counts or,
+    where the training has left others, the one that the file `checkpoint` names. InputError is raised where
+    nothing says which of several.
     """
     source = Path(source)
     if source.name and source.with_name(f"{source.name}.index").is_file():
@@ -100,9 +94,8 @@ def load_tf(
         raise InputError(f"{source} has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
     bundle = Bundle(prefix)
     _refuse_others(bundle)
-    config_path = prefix.with_name(TF_CONFIG_FILE)
-    if not config_path.exists() and prefix.with_name(CONFIG_FILE).exists():
-        config_path = prefix.with_name(CONFIG_FILE)
+    paths = [prefix.with_name(name) for name in (TF_CONFIG_FILE, CONFIG_FILE)]
+    config_path = next((path for path in paths if path.exists()), paths[0])
     fields = read_config(config_path)
     if _ACTIVATION in fields:
         fields["hidden_act"] = fields.pop(_ACTIVATION)
@@ -124,10 +117,7 @@ def load_tf(
     checkpoint = Source(bundle.index, config_path, fields, tensors, others)
     config, params, report = load_source(checkpoint, dtype, head, seed)
     read = {*names.values(), _WORD_2}
-    unused = [
-        *(names[name] for name in report.unused),
-        *(name for name in bundle.entries if name not in read),
-    ]
+    unused = [names[name] for name in report.unused] + [name for name in bundle.entries if name not in read]
     return config, params, LoadReport(report.missing, tuple(sorted(unused)), tuple(changed))
 
 

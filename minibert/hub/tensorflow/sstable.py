@@ -20,13 +20,7 @@ _KEY_LIMIT = 4096
 
 
 def read_table(data: bytes) -> dict[bytes, bytes]:
-    """Read values by keys, in the order of the keys.
-
-    Raises
-    ------
-    ValueError
-        When the file is no table, is truncated or damaged, or its keys are not in order.
-    """
+    """Read values by keys, in the order of the keys; ValueError is raised when the file is no whole table."""
     if len(data) > LIMIT:
         raise ValueError(f"it has {len(data)} bytes, more than any index")
     if len(data) < _FOOTER or data[-8:] != _MAGIC:
