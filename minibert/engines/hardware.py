@@ -1,6 +1,7 @@
 """What the machine has for an engine: threads, memory, instruction sets, and the speed that none exceeds."""
 
 import ctypes
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -17,25 +18,27 @@ LOOK_SECONDS = 0.02  # to see in whether one thread is faster in bfloat16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
 
 
+def _cpp() -> Any:
+    """Import the kernels in C++; return None without them."""
+    with suppress(ImportError):
+        return import_module("minibert.engines.cpp.primitives")
+    return None
+
+
 def instruction_sets() -> list[str]:
     """List what MINIBERT_ISA may name, the fastest first; nothing without the kernels in C++."""
-    try:
-        return import_module("minibert.engines.cpp.primitives").available()
-    except ImportError:
-        return []
+    return cpp.available() if (cpp := _cpp()) else []
 
 
 def chosen_isa() -> str:
     """Return the instruction set that `cpp` would use; "" without the kernels in C++."""
-    if not (sets := instruction_sets()):
-        return ""
-    return import_module("minibert.engines.cpp.primitives").forced_isa() or sets[0]
+    sets = instruction_sets()
+    return _cpp().forced_isa() or sets[0] if sets else ""
 
 
 def rate_of_one_thread(isa: str, dtype: str) -> float:
     """Measure GFLOP/s of one thread, from registers, with an instruction set."""
-    cpp = import_module("minibert.engines.cpp.primitives")
-    return cpp.multiply_add_rate(1, LOOK_SECONDS, dtype == "bfloat16", isa)
+    return _cpp().multiply_add_rate(1, LOOK_SECONDS, dtype == "bfloat16", isa)
 
 
 def peak(
@@ -62,9 +65,7 @@ def peak(
         if devices.platform() != "cpu":
             count = ops.runtime.mesh.size if ops.runtime.mesh else 1
             return count * devices.matmul_rate(dtype, devices.QUICK_SECONDS, devices.LARGE)
-    try:
-        cpp = import_module("minibert.engines.cpp.primitives")
-    except ImportError:
+    if not (cpp := _cpp()):
         return None
     rate = cpp.multiply_add_rate(min(threads, cores()), seconds, narrow=dtype == "bfloat16")
     return rate / 2 if dtype == "float64" else rate  # half as many numbers in a vector

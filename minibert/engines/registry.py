@@ -9,12 +9,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module, metadata
 from typing import Any, NamedTuple
 
-from minibert.engines.hardware import (
-    chosen_isa,
-    limited_threads,
-    rate_of_one_thread,
-    require_threads,
-)
+from minibert.engines.hardware import chosen_isa, limited_threads, rate_of_one_thread, require_threads
 from minibert.errors import InputError, Stopped
 from minibert.machine import cores
 from minibert.ops import Ops
@@ -35,8 +30,7 @@ def _numpy(threads: int, dtype: str) -> Ops:
 
 
 def _cpp(threads: int, dtype: str) -> Ops:
-    cpp_ops = import_module("minibert.engines.cpp.ops")
-    return cpp_ops.CppOps(threads=threads, dtype=dtype)
+    return import_module("minibert.engines.cpp.ops").CppOps(threads=threads, dtype=dtype)
 
 
 def _numba(threads: int, dtype: str) -> Ops:

@@ -65,8 +65,7 @@ def _minutes(task: Pretraining) -> float:
     assert minutes is not None  # where there are no steps
     if (count := runtime_of(task.ops).world_size) > 1:
         raise InputError(
-            f"$minutes with {count} processes, whose clocks differ; give --steps instead.",
-            minutes=minutes,
+            f"$minutes with {count} processes, whose clocks differ; give --steps instead.", minutes=minutes
         )
     return minutes
 

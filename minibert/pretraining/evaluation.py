@@ -113,7 +113,9 @@ def score(
         targets=len(targets),
         next_loss=float(next_nll.mean()) if paired else None,
         next_accuracy=float((next_predicted == next_labels).mean()) if paired else None,
-        next_majority=_majority(next_labels) if paired else None,
+        next_majority=float(np.bincount(next_labels.astype(int)).max() / len(next_labels))
+        if paired
+        else None,
         sequences=sequences,
         tokens=tokens,
     )
@@ -158,11 +160,6 @@ def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> It
         input_ids = batch.input_ids.copy()
         input_ids[rows] = input_ids[rows[np.argsort(sequence + draws)]]  # at random within each sequence
         yield replace(batch, input_ids=input_ids)
-
-
-def _majority(labels: np.ndarray) -> float:
-    """Compute the share of the most frequent label."""
-    return float(np.bincount(labels.astype(int)).max() / len(labels))
 
 
 # labels (M,) -> nats

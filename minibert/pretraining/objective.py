@@ -232,8 +232,7 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         asked = getattr(options, name)
         if asked not in (kept, getattr(PretrainOptions, name)):
             raise InputError(
-                f"${name} is not what {source} has, {kept}, which stays; leave it out.",
-                **{name: asked},
+                f"${name} is not what {source} has, {kept}, which stays; leave it out.", **{name: asked}
             )
     if new_head := any(name.startswith("cls.predictions") for name in report.missing):
         params["mlm.output_bias"][...] = text.log_unigram()

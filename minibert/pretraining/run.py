@@ -27,7 +27,6 @@ from minibert.gaps import Guess, fill_masks
 from minibert.hub import save_hf
 from minibert.inference import Bert
 from minibert.machine import cores
-from minibert.model.batch import Batch
 from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
 from minibert.ops import Ops
@@ -41,8 +40,8 @@ from minibert.pretraining.recipes import Timetable
 from minibert.terminal import printable
 from minibert.trace import Trace, watch
 from minibert.training.checkpoint import checkpoints, latest
-from minibert.training.loop import Loop, State, train
-from minibert.training.runlog import NoLog, OnLog, RunLog, say
+from minibert.training.loop import Batches, Loop, State, train
+from minibert.training.runlog import Log, NoLog, OnLog, RunLog, say
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
@@ -50,8 +49,6 @@ N_EXAMPLES = 3  # of gaps in held-out sentences
 MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 Tell = Callable[[str], None]
-Log = RunLog | NoLog
-Batches = Iterable[tuple[Batch, list[int]]]
 
 
 @engines.together()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.model.batch import Batch, Sequence
 from minibert.model.config import BertConfig
@@ -86,12 +87,7 @@ def _windows(text: Text) -> Iterator[tuple[np.ndarray, np.ndarray, np.random.Gen
 
 # tokens (n,)  borders (w+1,) of words in them  drawn (k,)
 def _masked(
-    tokenizer: Tokenizer,
-    tokens: np.ndarray,
-    borders: np.ndarray,
-    drawn: np.ndarray,
-    room: int,
-    guessed: list[int],
+    tokenizer: Tokenizer, tokens: Array, borders: Array, drawn: Array, room: int, guessed: list[int]
 ) -> Sequence:
     """Return [CLS] words [SEP] with the drawn words as [MASK]; what is beyond the room is left out."""
     begin = borders[0]

@@ -371,7 +371,8 @@ def pieces_of_file(file: Path, held_out: int) -> Iterator[Piece]:
             if end:
                 yield taken(b"".join([*waiting, block[:end]]))
                 waiting, block, side = [], block[end:], BY_LINE
-        cut = _last(block, separators if side == BY_LINE or not held_out else b" \t\r")
+        ends = separators if side == BY_LINE or not held_out else b" \t\r"
+        cut = 1 + max(map(block.rfind, ends))  # behind the last of them; 0 if there is none
         if cut:
             yield taken(b"".join([*waiting, block[:cut]]))
             waiting = []
@@ -387,11 +388,6 @@ def pieces_of_file(file: Path, held_out: int) -> Iterator[Piece]:
             side = HELD_OUT if zlib.crc32(line[:CRC_BYTES]) % held_out == 0 else TRAINING
     if any(waiting):
         yield taken(b"".join(waiting))
-
-
-def _last(block: bytes, separators: bytes) -> int:
-    """Return the end of a block's last separator; 0 if it has none."""
-    return 1 + max(block.rfind(separator) for separator in separators)
 
 
 def in_order(

@@ -67,12 +67,8 @@ class GreedyCore:
                 for word in self.basic_tokenizer.align(part):
                     whole = [(self.ids.get(word.text, self.unk_id), 0, len(word.text))]
                     for piece_id, first, last in whole if word.kept else self.match(word.text):
-                        yield (
-                            piece_id,
-                            begin + min(word.begins[first:last]),
-                            begin + max(word.ends[first:last]),
-                            number,
-                        )
+                        source = min(word.begins[first:last]), max(word.ends[first:last])
+                        yield piece_id, begin + source[0], begin + source[1], number
                     number += 1
             begin += len(part)
 

@@ -74,7 +74,8 @@ class Merger:
             self._join_in_word(word, (left, right), merged, changes)
         self.words_with[best] = set()
         self._change_counts(changes)
-        self._refresh(self._pairs_with(left, right, merged))
+        concerned = np.isin(self.pairs[:, : len(self.pair_ids)], (left, right, merged)).any(axis=0)
+        self._refresh(np.flatnonzero(concerned))  # their gains depend on one of the three counts
 
     def _best_pair(self) -> int | None:
         """Find the pair of the largest gain; of equals the one whose parts have the smallest numbers.
@@ -112,10 +113,6 @@ class Merger:
         lost = fall(c_left, np.where(same, 2 * n, n)) + np.where(same, 0.0, fall(c_right, n))
         gain = n * logarithm(n) + fall(self.total, n) - lost
         return np.rint(gain / _RESOLUTION) * _RESOLUTION
-
-    def _pairs_with(self, *symbols: int) -> Array:  # -> (K,)
-        """Return the pairs whose gain depends on the count of one of `symbols`."""
-        return np.flatnonzero(np.isin(self.pairs[:, : len(self.pair_ids)], symbols).any(axis=0))
 
     def _join_in_word(
         self, word: int, pair: tuple[int, int], merged: int, changes: dict[tuple[int, int], int]

@@ -112,21 +112,9 @@ class Core:
         self._module = module = load()
         vocab, basic_tokenizer, unk_id, special_ids, max_chars = given
         self._new, self._unpack, self._encode = module.ffi.new, module.ffi.unpack, module.lib.wp_encode_text
-        pieces, piece_bounds = end_to_end(vocab)
-        kept, kept_bounds = end_to_end(basic_tokenizer.never_split)
-        pointer = module.lib.wp_tokenizer_new(
-            _rules(module, basic_tokenizer),
-            min(max_chars, 2**31 - 1),
-            pieces,
-            _int64(module, piece_bounds),
-            len(vocab),
-            unk_id,
-            special_ids,
-            len(special_ids),
-            kept,
-            _int64(module, kept_bounds),
-            len(basic_tokenizer.never_split),
-        )
+        rules = _rules(module, basic_tokenizer), min(max_chars, 2**31 - 1)
+        special, kept = (unk_id, special_ids, len(special_ids)), _strings(module, basic_tokenizer.never_split)
+        pointer = module.lib.wp_tokenizer_new(*rules, *_strings(module, vocab), *special, *kept)
         if not pointer:
             longest = max(vocab, key=len)
             raise InputError(
@@ -213,11 +201,8 @@ class Counter:
         """Count as `count`, but lines whose CRC-32 is a multiple of `modulus` into `held_out`."""
         if modulus < 1:  # the C core would divide by it
             raise InputError(f"modulus={modulus} is not a positive number; 2 holds out every second line.")
-        return _counted(
-            self._module.lib.wp_count_split(
-                self._counter, held_out._counter, modulus, data, len(data), _RAW * raw
-            )
-        )
+        both = self._counter, held_out._counter
+        return _counted(self._module.lib.wp_count_split(*both, modulus, data, len(data), _RAW * raw))
 
     def add(self, other: "Counter") -> None:
         """Add the counts of another counter."""
@@ -230,14 +215,8 @@ class Counter:
         n_bytes = _counted(lib.wp_counter_n_bytes(self._counter))
         words = bytearray(n_bytes)
         bounds, counts = np.empty(n + 1, np.int64), np.empty(n, np.int64)
-        _counted(
-            lib.wp_counter_export(
-                self._counter,
-                ffi.from_buffer("char[]", words),
-                _int64(self._module, bounds),
-                _int64(self._module, counts),
-            )
-        )
+        places = ffi.from_buffer("char[]", words), _int64(self._module, bounds), _int64(self._module, counts)
+        _counted(lib.wp_counter_export(self._counter, *places))
         return bytes(words), bounds, counts
 
 
@@ -260,15 +239,8 @@ class Merger:
     def run(self, n_merges: int) -> tuple[Array, Array]:
         """Make up to `n_merges` more merges, as `merging.Merger.run` does."""
         lefts, rights = np.empty((2, n_merges), np.int32)
-        ffi = self._module.ffi
-        n = _counted(
-            self._module.lib.wp_learner_run(
-                self._learner,
-                n_merges,
-                ffi.from_buffer("int32_t[]", lefts),
-                ffi.from_buffer("int32_t[]", rights),
-            )
-        )
+        places = (self._module.ffi.from_buffer("int32_t[]", one) for one in (lefts, rights))
+        n = _counted(self._module.lib.wp_learner_run(self._learner, n_merges, *places))
         return lefts[:n], rights[:n]
 
 
@@ -284,6 +256,12 @@ def end_to_end(texts: Sequence[Any]) -> tuple[bytes, Array]:
     bounds = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
     return b"".join(texts), bounds
+
+
+def _strings(module: Any, texts: Sequence[str]) -> tuple[bytes, Any, int]:
+    """Return strings as the C core takes them: end to end, where each begins and ends, how many there are."""
+    data, bounds = end_to_end(texts)
+    return data, _int64(module, bounds), len(texts)
 
 
 def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator[Sequence[str | bytes]]:

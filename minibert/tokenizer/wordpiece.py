@@ -81,12 +81,9 @@ class Tokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
         self.mask_token, self.mask_token_id = SPECIAL_TOKENS[-1], self.mask_id  # as Hugging Face calls them
         self.continuation = np.array([piece.startswith("##") for piece in self.vocab])  # (V,) bool
+        kept = _list_of_strings("never_split", never_split)
         self.basic_tokenizer = BasicTokenizer(
-            lower_case,
-            strip_accents,
-            tokenize_chinese_chars,
-            compat=compat,
-            never_split=tuple(_list_of_strings("never_split", never_split)),
+            lower_case, strip_accents, tokenize_chinese_chars, compat=compat, never_split=kept
         )
         self.lower_case, self.compat = self.basic_tokenizer.lower_case, compat
         if max_input_chars_per_word is None:

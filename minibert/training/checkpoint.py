@@ -94,10 +94,7 @@ def _checksum(header: dict[str, Any]) -> int:
 
 
 def load_checkpoint(
-    path: str | Path,
-    config: Any = None,
-    warn: Callable[[str], Any] = emit,
-    numbers: int | None = None,
+    path: str | Path, config: Any = None, warn: Callable[[str], Any] = emit, numbers: int | None = None
 ) -> Checkpoint:
     """Read a checkpoint back, bit for bit.
 

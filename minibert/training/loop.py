@@ -28,9 +28,10 @@ from minibert.training.checkpoint import (
     save_checkpoint,
 )
 from minibert.training.optim import Optimizer
-from minibert.training.runlog import NoLog, RunLog, say
+from minibert.training.runlog import Log, say
 from minibert.training.step import Objective, Steps, start
 
+Batches = Iterable[tuple[Batch, Any]]  # with the position in the data after each
 _END = object()
 
 
@@ -78,17 +79,10 @@ class Loop:
     from_weights: str = "--model with this folder"  # how a new run starts from these; "": it can't
     review_step: int | None = None  # call `review` after this step; None: never
     # Returns the batches and the loop to go on with.
-    review: Callable[[State], tuple[Iterable[tuple[Batch, Any]], "Loop"]] | None = None
+    review: Callable[[State], tuple[Batches, "Loop"]] | None = None
 
 
-def train(
-    ops: Any,
-    state: State,
-    batches: Iterable[tuple[Batch, Any]],
-    objective: Objective,
-    loop: Loop,
-    log: RunLog | NoLog,
-) -> None:
+def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: Loop, log: Log) -> None:
     """Train from `state.step` to `loop.total_steps`, in place.
 
     Parameters
@@ -121,7 +115,7 @@ def train(
         with memory_explained(batch, loop):
             return steps.prepare(batch, loop.accumulate)
 
-    def ahead(batches: Iterable[tuple[Batch, Any]], loop: Loop) -> Generator[Any, None, None]:
+    def ahead(batches: Batches, loop: Loop) -> Generator[Any, None, None]:
         return open_ones.enter_context(
             closing(prefetch((batch, prepared(batch, loop), position) for batch, position in batches))
         )
@@ -179,13 +173,7 @@ def fetched_at_the_end(steps: Steps, state: State) -> Iterator[None]:
 
 @contextmanager
 def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
-    """Turn a MemoryError of a step into an error that says how large the step is and what would fit.
-
-    Raises
-    ------
-    RunError
-        In place of a MemoryError.
-    """
+    """Turn a MemoryError of a step into a RunError that says how large the step is and what would fit."""
     try:
         yield
     except MemoryError as error:

@@ -12,6 +12,8 @@ import numpy as np
 from minibert.errors import InputError
 from minibert.ops.updates import AdamRule
 
+NUMBERS = ("beta1", "beta2", "eps", "weight_decay", "bias_correction")  # of every update alike
+
 
 class Optimizer(ABC):
     """What optimizers by two moments of the gradient have in common, clipping by norm included.
@@ -64,16 +66,7 @@ class Optimizer(ABC):
 
     def rule(self, number: Any, rate: Any, clip: Any) -> AdamRule:
         """Return the numbers of an update, counted from 1; `clip` is as `ops.clip_factor` gives it."""
-        return AdamRule(
-            lr=rate,
-            step=number,
-            beta1=self.beta1,
-            beta2=self.beta2,
-            eps=self.eps,
-            weight_decay=self.weight_decay,
-            bias_correction=self.bias_correction,
-            clip=clip,
-        )
+        return AdamRule(lr=rate, step=number, clip=clip, **{name: getattr(self, name) for name in NUMBERS})
 
     # params grads m v (n,) -> params m v (n,)
     @abstractmethod
@@ -83,8 +76,8 @@ class Optimizer(ABC):
     @property
     def identity(self) -> tuple[Any, ...]:
         """Everything but the moments: optimizers that agree in it compute the same."""
-        numbers = self.beta1, self.beta2, self.eps, self.weight_decay, self.clip_norm, self.bias_correction
-        return type(self), self.begin, self.ranges.tobytes(), *numbers
+        numbers = (getattr(self, name) for name in NUMBERS)
+        return type(self), self.begin, self.ranges.tobytes(), self.clip_norm, *numbers
 
 
 class AdamW(Optimizer):

@@ -65,7 +65,9 @@ class RunLog:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in __exit__)
-            self._events: Any = _event_file(path.parent / "tensorboard", step)
+            self._events: Any = None
+            with suppress(ImportError):  # of tensorboardX
+                self._events = EventFile(path.parent / "tensorboard", step)
         self._on_log = on_log
         self._bar = bar()(
             total=total, initial=step, bar_format=BAR, disable=None if show else True, leave=False
@@ -279,32 +281,21 @@ class EventFile:
 class NoLog:
     """Take the place of a `RunLog` where another process keeps it, and do nothing."""
 
-    def tell(self, text: str) -> None: ...
+    def _nothing(self, *_: Any) -> None: ...
 
-    def step(self, *_: Any) -> None: ...
+    tell = step = record = keep = end_at = _nothing
 
-    def record(self, *_: Any) -> None: ...
 
-    def keep(self) -> None: ...
-
-    def end_at(self, total: int) -> None: ...
+Log: TypeAlias = RunLog | NoLog
 
 
 @contextmanager
 def _no_torch() -> Iterator[None]:
     """Hide PyTorch: tensorboardX imports it where it is installed, which takes seconds."""
-    if "torch" in sys.modules:
-        yield
-        return
-    sys.modules["torch"] = cast(Any, None)
+    hides = "torch" not in sys.modules
+    sys.modules.setdefault("torch", cast(Any, None))
     try:
         yield
     finally:
-        del sys.modules["torch"]
-
-
-def _event_file(folder: Path, step: int) -> EventFile | None:
-    """Open the file that TensorBoard reads; None without tensorboardX."""
-    with suppress(ImportError):
-        return EventFile(folder, step)
-    return None
+        if hides:
+            del sys.modules["torch"]

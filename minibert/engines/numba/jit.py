@@ -138,11 +138,7 @@ def _sources() -> str:
     """Name everything that takes part in what is compiled."""
     here = Path(__file__).parent
     ops = here.parent.parent / "ops"
-    files = [
-        *sorted(here.glob("*.py")),
-        ops / "erf.py",
-        ops / "random.py",
-    ]
+    files = [*sorted(here.glob("*.py")), ops / "erf.py", ops / "random.py"]
     return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
 
 

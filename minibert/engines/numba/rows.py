@@ -15,19 +15,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from minibert.engines.numba.jit import (
-    Ids,
-    Keys,
-    Real,
-    Row,
-    Rows,
-    Sums,
-    Word,
-    called,
-    inlined,
-    kernel,
-    sums,
-)
+from minibert.engines.numba.jit import Ids, Keys, Real, Row, Rows, Sums, Word, called, inlined, kernel, sums
 from minibert.ops.erf import TERMS, TERMS_SINGLE, series_coefficients
 from minibert.ops.random import DRAWS, FIRST, GOLDEN, SECOND
 
