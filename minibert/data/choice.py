@@ -12,11 +12,9 @@ from minibert.data.lines import json_lines, rows, shown
 from minibert.data.stand_ins import stays_dev
 from minibert.errors import InputError
 
-SWAG_COLUMNS = (
-    ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
-    + [f"ending{i}" for i in range(4)]
-    + ["label"]
-)
+SWAG_ENDINGS = [f"ending{i}" for i in range(4)]
+SWAG_START = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
+SWAG_COLUMNS = [*SWAG_START, *SWAG_ENDINGS, "label"]
 _COPA_QUESTIONS = {"cause": "What was the cause?", "effect": "What happened as a result?"}
 
 
@@ -39,7 +37,7 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
     path = Path(path)
     table = rows(path, ",")
     _, header = next(table, (0, []))
-    if missing := [name for name in SWAG_COLUMNS[3:6] + SWAG_COLUMNS[7:11] if name not in header]:
+    if missing := [name for name in SWAG_START[3:6] + SWAG_ENDINGS if name not in header]:
         raise InputError(
             f"{path} is not a file of SWAG: it lacks {shown(missing)}, its header is "
             f"{shown(header) or 'empty'}; SWAG's is {shown(SWAG_COLUMNS)}."
@@ -50,11 +48,10 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
         if len(row) != len(header):
             raise InputError(f"{where} has {len(row)} columns and the header {len(header)}; fetch it again.")
         cells = dict(zip(header, row, strict=True))
-        endings = tuple(cells[name] for name in SWAG_COLUMNS[7:11])
+        endings = tuple(cells[name] for name in SWAG_ENDINGS)
         label = _index(cells["label"], len(endings), where) if "label" in cells else None
-        found.append(
-            ChoiceExample(cells.get("") or str(number), cells["sent1"], cells["sent2"], endings, label)
-        )
+        id = cells.get("") or str(number)
+        found.append(ChoiceExample(id, cells["sent1"], cells["sent2"], endings, label))
     return _some(found, path)
 
 

@@ -394,5 +394,4 @@ def _peek(pieces: Iterator[str]) -> tuple[str, Iterator[str]]:
         head += piece
         if len(head) >= SNIFFED_CHARACTERS:
             break
-
     return head, chain([head], pieces)

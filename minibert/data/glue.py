@@ -6,7 +6,7 @@ MNLI's label the last of twelve or sixteen. The labels of the test files are kep
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,7 +123,7 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
     if split not in spec.files:
         raise InputError(f"{spec.title} has no split {split!r}, only {', '.join(spec.files)}.")
     file = find_file(Path(folder), spec.files[split], (spec.title, *spec.folders), spec.title)
-    examples = _filled(spec, file, split)
+    examples = _examples(spec, file, split)
     if file.name.startswith(_MICROSOFT):
         examples = _part(examples, file, split)
     return examples
@@ -131,20 +131,13 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
 
 def read_file(task: str, file: str | Path) -> list[TextExample]:
     """Read the examples of one file laid out like the task's dev file, whatever its name; see `read`."""
-    return _filled(_known(task), Path(file), "dev")
+    return _examples(_known(task), Path(file), "dev")
 
 
 def _known(task: str) -> GlueTask:
     if task not in TASKS:
         raise InputError(f"task={task!r} is none of GLUE's; choose from {', '.join(TASKS)}.")
     return TASKS[task]
-
-
-def _filled(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
-    examples = list(_examples(spec, file, split))
-    if not examples:
-        raise InputError(f"{file} has a header and no rows; fetch it again.")
-    return examples
 
 
 def find_file(folder: Path, names: tuple[str, ...], folders: tuple[str, ...], title: str) -> Path:
@@ -175,7 +168,7 @@ def _squeezed(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def _examples(spec: GlueTask, file: Path, split: str) -> Iterator[TextExample]:
+def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
     table = rows(file)
     header = list(spec.bare) if split != "test" else []
     if not header:
@@ -188,7 +181,7 @@ def _examples(spec: GlueTask, file: Path, split: str) -> Iterator[TextExample]:
         )
     ids = ["index"] if "index" in header else [name for name in spec.ids if name in header]
     labels, scores = dict(zip(spec.labels, spec.labels, strict=True)), (0.0, HIGHEST_SCORE)
-    broken = []
+    found, broken = [], []
     for number, (line, row) in enumerate(table):
         where = f"{file}, line {line}"
         if spec.broken_rows and len(row) < len(header):
@@ -203,13 +196,16 @@ def _examples(spec: GlueTask, file: Path, split: str) -> Iterator[TextExample]:
         id = "-".join(cells[name] for name in ids) or str(number)
         second = cells[spec.sentences[1]] if spec.pair else None
         label = label_in(cells[spec.label], labels, scores, where, spec.title) if split != "test" else None
-        yield TextExample(id, cells[spec.sentences[0]], second, label)
+        found.append(TextExample(id, cells[spec.sentences[0]], second, label))
     if broken:
         warnings.warn(
             f"{file}: {len(broken):,} of {number + 1:,} rows lack columns and are left out, the first in "
             f"line {broken[0]}.",
             stacklevel=3,
         )
+    if not found:
+        raise InputError(f"{file} has a header and no rows; fetch it again.")
+    return found
 
 
 def label_in(

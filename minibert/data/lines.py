@@ -83,9 +83,8 @@ def json_lines(file: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 f"{file}, line {number} is not JSON ({error}); one object a line is expected."
             ) from error
         if not isinstance(value, dict):
-            raise InputError(
-                f"{file}, line {number} is a JSON {type(value).__name__}; one object a line is expected."
-            )
+            kind = type(value).__name__
+            raise InputError(f"{file}, line {number} is a JSON {kind}; one object a line is expected.")
         yield number, value
 
 

@@ -68,26 +68,19 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     folder : the folder of the data, or the one above it.
     split : "train" or "dev", for SICK also "test"; labels are known in all.
     """
-    if name == "qnli":
-        return _divided_qnli(folder, split)
     spec = STAND_INS.get(name)
-    if spec is None:
+    if spec is None and name != "qnli":
         raise InputError(f"name={name!r} is no stand-in; choose from {', '.join(STAND_INS)}, qnli.")
-    if split not in spec.files:
-        raise InputError(f"The stand-in {name} has no split {split!r}, only {', '.join(spec.files)}.")
-    file = find_file(Path(folder), (spec.files[split],), (spec.folder,), name)
-    return _examples(spec, file)
-
-
-def _divided_qnli(folder: str | Path, split: str) -> list[TextExample]:
-    if split not in ("train", "dev"):
-        raise InputError(f"The stand-in qnli has no split {split!r}, only train, dev.")
-    read = glue.read("qnli", folder, "dev")
-    found = [example for example in read if stays_dev(example.first) == (split == "dev")]
+    splits = spec.files if spec else ("train", "dev")
+    if split not in splits:
+        raise InputError(f"The stand-in {name} has no split {split!r}, only {', '.join(splits)}.")
+    if spec:
+        return _examples(spec, find_file(Path(folder), (spec.files[split],), (spec.folder,), name))
+    whole = glue.read("qnli", folder, "dev")
+    found = [example for example in whole if stays_dev(example.first) == (split == "dev")]
     if not found:
-        raise InputError(
-            f"{folder} has too few questions to be divided: none of {len(read)} becomes {split}."
-        )
+        none = f"none of {len(whole)} becomes {split}"
+        raise InputError(f"{folder} has too few questions to be divided: {none}.")
     return found
 
 

@@ -371,9 +371,8 @@ def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) 
     """
     if isinstance(cell, dict):  # the layout of Hugging Face's copies of SQuAD
         if "text" not in cell:
-            raise InputError(
-                f"{where}: the object {column!r} has no 'text', its keys are {shown(list(cell))}."
-            )
+            keys = shown(list(cell))
+            raise InputError(f"{where}: the object {column!r} has no 'text', its keys are {keys}.")
         cell, start = cell.get("text"), cell.get("answer_start")
     texts = cell if isinstance(cell, list) else [] if cell is None else [cell]
     if not all(isinstance(text, str) for text in texts):

@@ -57,8 +57,8 @@ def start_from(
     fresh : what has its initial value, "pooler", "LSTMs" or "output layer".
     """
     config, params, report = hub.load(folder, precision_for(dtype), head, seed)
-    fresh = [what for what in ("pooler", "lstm") if any(what in name for name in report.missing)]
-    fresh = ["LSTMs" if what == "lstm" else what for what in fresh]
+    parts = {"pooler": "pooler", "lstm": "LSTMs"}
+    fresh = [what for part, what in parts.items() if any(part in name for name in report.missing)]
     if head.outputs and not keeps_head(report, folder, head, task, labels):
         reset(params, HEAD, seed)
         fresh.append("output layer")
@@ -171,6 +171,11 @@ class Finetuned:
         return cls(
             folder, asked, stored.labels, dict(stored.tuned), stored.max_length, tokenizer, params, ops
         )
+
+    @property
+    def pair(self) -> bool:
+        """Whether it reads pairs of texts: its task says so, or the table that it has learnt from."""
+        return "second" in TaskFile.load(self.folder).columns if self.task.pair is None else self.task.pair
 
     @property
     def config(self) -> BertConfig:

@@ -47,12 +47,7 @@ class FinetuneOptions(RunOptions):
 
     `None` means "what the task's recipe says" (`resolved` fills it in). Several learning rates or restarts
     are a sweep: a run for each rate and seed. Two runs with equal options, engine and threads end with the
-    same bytes.
-
-    Raises
-    ------
-    InputError
-        When a value is out of range.
+    same bytes. Raise InputError when a value is out of range.
     """
 
     task: str = field(
@@ -100,10 +95,7 @@ class FinetuneOptions(RunOptions):
         choices=LONG,
     )
     stride: int | None = option(
-        None,
-        "pieces that a window has in common with the one before",
-        COUNT,
-        default="a quarter of them",
+        None, "pieces that a window has in common with the one before", COUNT, default="a quarter of them"
     )
     pool: str | None = option(
         None,

@@ -38,6 +38,7 @@ class Prepared:
     task: Task
     tokenizer: Tokenizer
     labels: tuple[str, ...]
+    head: Head  # what stands on the encoder
     max_length: int
     train_examples: int  # how many
     train_classes: dict[str, int] = field(default_factory=dict)  # of each class of texts, if there are any
@@ -45,24 +46,15 @@ class Prepared:
     train: Features
     dev: Features = ()
     fingerprint: int  # of labels and examples
-    lstm: bool = False  # whether the head has LSTMs below it
     class_weights: np.ndarray | None = None  # (K,) of each class in the loss
     groups: np.ndarray | None = None  # (n,) of each example a class, of which epochs show equally many
     truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
-
-    @property
-    def head(self) -> Head:
-        """What stands on the encoder."""
-        return self.task.head(self.labels)._replace(lstm=self.lstm)
 
 
 def prepare(options: FinetuneOptions) -> Prepared:
     """Everything that can be found wrong with model and data is found here, and nothing is written.
 
-    Raises
-    ------
-    InputError
-        When a file is missing or of another task, the model is not whole, or the two don't fit.
+    Raise InputError when a file is missing or of another task, the model is not whole, or the two don't fit.
     """
     long = None
     if options.long == "windows":
@@ -71,9 +63,8 @@ def prepare(options: FinetuneOptions) -> Prepared:
     task = registry.create(options.task, dict(options.columns), long)
     check_balance(options, task)
     train, known = read_labelled(task, options)
-    dev, labels = known["dev_examples"], known["labels"]
+    dev, labels, head = known["dev_examples"], known["labels"], known["head"]
     weights = class_weights(options, task, train, labels)
-    head = task.head(labels)._replace(lstm=options.bilstm)
     config, _, report = hub.load(options.model, head=head)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model)
@@ -103,7 +94,6 @@ def prepare(options: FinetuneOptions) -> Prepared:
         train_classes=Counter(name for example in train for name in task.names(example)),
         train=features,
         dev=dev_features,
-        lstm=options.bilstm,
         class_weights=weights,
         groups=groups(options, train),
         truncated=warn_of_cuts(cuts, config.P),
@@ -127,7 +117,8 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
     task.warn_unknown(dev, labels)
     task.warn_rare(train, dev, labels)
     counted = {"train_examples": len(train), "fingerprint": fingerprint(labels, train, dev)}
-    return train, {"task": task, "labels": labels, "dev_examples": dev} | counted
+    head = task.head(labels)._replace(lstm=options.bilstm)
+    return train, {"task": task, "labels": labels, "head": head, "dev_examples": dev} | counted
 
 
 def fingerprint(*parts: Sequence[Any]) -> int:

@@ -40,7 +40,7 @@ from minibert.reports.results import (
 )
 from minibert.tasks import registry, submissions
 from minibert.tasks.cuts import Cuts, warn_of_cuts
-from minibert.tasks.stored import OPTIONS_FILE, TaskFile
+from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import OnLog, say
 
 __all__ = ["classify", "evaluate", "finetune", "measured_text", "predict", "report_text"]
@@ -312,10 +312,7 @@ def classify(
             f"The model in {model.folder} was fine-tuned for {model.task.name}, which has no class for a "
             f"whole text; use minibert {command}."
         )
-    pair = model.task.pair
-    if pair is None:  # then the table that it has learnt from says
-        pair = "second" in TaskFile.load(model.folder).columns
-    examples = []
+    pair, examples = model.pair, []
     for number, text in enumerate(texts):
         first, second = (text, None) if isinstance(text, str) else text
         if not first.strip() or (second is not None and not second.strip()):

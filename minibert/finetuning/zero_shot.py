@@ -12,7 +12,6 @@ from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.finetuning.models import Finetuned
 from minibert.tasks.cuts import Cuts, warn_of_cuts
-from minibert.tasks.stored import TaskFile
 from minibert.tasks.task import softmax
 
 TEMPLATE = "This text is about {}."
@@ -99,17 +98,14 @@ def zero_shot(
 
 def _entailment(model: Finetuned) -> tuple[int, int]:
     """Return the numbers of the label of entailment and of the one that denies it."""
-    pair = model.task.pair
-    if pair is None:
-        pair = "second" in TaskFile.load(model.folder).columns
     names = [label.lower() for label in model.labels]
     entailing = [number for number, name in enumerate(names) if name.startswith("entail")]
     others = [number for number in range(len(names)) if number not in entailing]
     denying = [number for number in others if names[number].startswith("contradict")] or others
-    if model.task.kind != "classify" or not pair or len(entailing) != 1 or len(denying) != 1:
+    if model.task.kind != "classify" or not model.pair or len(entailing) != 1 or len(denying) != 1:
         raise InputError(
             f"The model in {model.folder} was fine-tuned for {model.task.name} on "
-            f"{'pairs' if pair else 'single texts'} with the labels {', '.join(model.labels) or '-'}, and "
-            "can't tell what a text entails from what it contradicts; use a model of mnli, snli or rte."
+            f"{'pairs' if model.pair else 'single texts'} with the labels {', '.join(model.labels) or '-'}, "
+            "and can't tell what a text entails from what it contradicts; use a model of mnli, snli or rte."
         )
     return entailing[0], denying[0]

@@ -198,15 +198,14 @@ def activations(
     if show:
         what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
         say(f"{what}: {size / 1e6:,.0f} MB {f'in {folder}' if stored else 'in memory'}.")
-    found = []
+    asked = enumerate(zip(parts, bounds, strict=True))
     with Progress(sum(int(lengths(part).sum()) for part in parts), "tokens", show) as progress:
-        for number, (part, ends) in enumerate(zip(parts, bounds, strict=True)):
-            if stored:
-                own = folder / str(number)
-                found.append(stored_vectors(model, part, ends, numbers, own, progress.add))
-            else:
-                found.append(word_vectors(model, part, ends, numbers, done=progress.add))
-    return found
+        return [
+            stored_vectors(model, part, ends, numbers, folder / str(number), progress.add)
+            if stored
+            else word_vectors(model, part, ends, numbers, done=progress.add)
+            for number, (part, ends) in asked
+        ]
 
 
 # -> (T,) bool

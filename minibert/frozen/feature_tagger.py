@@ -140,11 +140,7 @@ class FeatureTagger:
 
     @classmethod
     def from_pretrained(
-        cls,
-        folder: str | Path,
-        engine: str = "auto",
-        threads: int | None = None,
-        dtype: str = "float32",
+        cls, folder: str | Path, engine: str = "auto", threads: int | None = None, dtype: str = "float32"
     ) -> "FeatureTagger":
         """Load the folder of a feature-based run; raise InputError when it holds none that is whole."""
         folder = Path(folder)

@@ -73,9 +73,8 @@ class Extractor:
         if self.pool not in POOLS:
             raise InputError(f"$pool is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
         if self.pool == "pooled" and self.numbers != (config.L,):
-            raise InputError(
-                "$pool reads the last layer; leave out $layers.", pool=self.pool, layers=self.layers
-            )
+            given = {"pool": self.pool, "layers": self.layers}
+            raise InputError("$pool reads the last layer; leave out $layers.", **given)
         if self.pool == "cls" and config.is_decoder:
             raise InputError(
                 "pool='cls' is the same vector for every text: left to right, [CLS] sees only itself; choose "
@@ -143,10 +142,7 @@ def load_encoder(
 ) -> tuple[Bert, Tokenizer]:
     """Load a BERT without regard to its heads, and its tokenizer.
 
-    Raises
-    ------
-    InputError
-        When the folder holds no BERT, or one without a pooler while `pool` is "pooled".
+    Raise InputError when the folder holds no BERT, or one without a pooler while `pool` is "pooled".
     """
     model = Bert.from_pretrained(folder, engine, dtype, threads)
     if pool == "pooled" and any("pooler" in name for name in model.missing):

@@ -80,12 +80,15 @@ def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> lis
 
     targets = draw(S)
 
-    def squared_error(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
-        predictions = inputs["predictions"]
-        return ops.mean_squared_error(predictions, ops.cast(targets, predictions.dtype))
+    def compared(operation: str, inputs: Arrays, targets: Any) -> Case:
+        def forward(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
+            (x,) = inputs.values()
+            return getattr(ops, operation)(x, ops.cast(targets, x.real.dtype))
 
-    def squared_error_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
-        return ops.mean_squared_error_backward(dy, saved), grads
+        def backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
+            return getattr(ops, f"{operation}_backward")(dy, saved), grads
+
+        return Case(operation, "", inputs, {}, forward, backward)
 
     def dropped(ops: Any, x: Any) -> Any:
         return x * ops.dropout_mask(dropout_of(ops, batch), 2, x.shape[1], x.dtype)
@@ -113,18 +116,12 @@ def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> lis
 
     applies = (rng.random((S, F)) < 0.4) * rng.uniform(0.5, 2, (S, F))
 
-    def sigmoids(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
-        return ops.sigmoid_cross_entropy(inputs["logits"], ops.cast(applies, inputs["logits"].real.dtype))
-
-    def sigmoids_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
-        return ops.sigmoid_cross_entropy_backward(dy, saved), grads
-
     predictions, x, table = {"predictions": draw(S)}, {"x": draw((T, F))}, {"table": draw((V, H))}
     return [
-        Case("mean_squared_error", "", predictions, {}, squared_error, squared_error_backward),
+        compared("mean_squared_error", predictions, targets),
         Case("dropout_mask", "", x, {}, lambda ops, x, _: (dropped(ops, x["x"]), ()), dropped_backward),
         Case("embedding", "", {}, table, embedding, embedding_backward),
-        Case("sigmoid_cross_entropy", "", {"logits": 3 * draw((S, F))}, {}, sigmoids, sigmoids_backward),
+        compared("sigmoid_cross_entropy", {"logits": 3 * draw((S, F))}, applies),
         pooled("mean", {"x": draw((6, H))}),
         pooled("max", {"x": draw((6, H))}),
         pooled("attention", {"x": draw((6, H)), "query": draw(H)}),

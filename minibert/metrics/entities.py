@@ -105,13 +105,12 @@ def conlleval(gold: Sentences, predicted: Sentences) -> dict[str, Any]:
             counter.update(chunk.kind for chunk in of_sentence)
         words += len(gold_tags)
         right += sum(map(operator.eq, gold_tags, predicted_tags))
+    kinds = sorted(counts[0] | counts[1])
     return {
         "accuracy": 100 * right / words,
         **_rates(*(counter.total() for counter in counts)),
         "words": words,
-        "types": {
-            kind: _rates(*(counter[kind] for counter in counts)) for kind in sorted(counts[0] | counts[1])
-        },
+        "types": {kind: _rates(*(counter[kind] for counter in counts)) for kind in kinds},
     }
 
 
@@ -156,10 +155,7 @@ def report(metrics: Mapping[str, Any]) -> str:
 
 
 def _row(metrics: Mapping[str, Any]) -> str:
-    return (
-        f"precision: {metrics['precision']:6.2f}%; recall: {metrics['recall']:6.2f}%; "
-        f"FB1: {metrics['f1']:6.2f}"
-    )
+    return "precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}".format(**metrics)
 
 
 def _check(gold: Sentences, predicted: Sentences) -> None:

@@ -111,9 +111,7 @@ class Answering(Task):
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write the three files of Google's run_squad; the official scorers read the first and the last."""
-        n_best = {
-            p["id"]: [{name: one[name] for name in OFFICIAL} for one in p["n_best"]] for p in predictions
-        }
+        n_best = {p["id"]: [{n: one[n] for n in OFFICIAL} for one in p["n_best"]] for p in predictions}
         contents = {"predictions.json": _texts(predictions), "nbest_predictions.json": n_best}
         if odds := {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}:
             contents["null_odds.json"] = odds
@@ -178,9 +176,8 @@ class TriviaQA(Answering):
     name = "triviaqa"
 
     def read(self, data: Path, split: str) -> list[Question]:
-        return trivia.read(
-            find(data, (f"qa/wikipedia-{split}.json", f"wikipedia-{split}.json", f"*{split}*.json"))
-        )
+        names = f"qa/wikipedia-{split}.json", f"wikipedia-{split}.json", f"*{split}*.json"
+        return trivia.read(find(data, names))
 
 
 class OwnQuestions(Answering):
@@ -274,10 +271,7 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
 def find(folder: Path, patterns: Sequence[str]) -> Path:
     """Find the file, compressed or not, of the first pattern that fits; a path to a file is taken as it is.
 
-    Raises
-    ------
-    InputError
-        When there is no such file, or several fit one pattern.
+    Raise InputError when there is no such file, or several fit one pattern.
     """
     if folder.is_file():
         return folder
@@ -305,6 +299,7 @@ def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str,
             chosen = answers.null
     candidates = candidates or [chosen]
     chances = softmax([one.score for one in candidates]).tolist()
+    n_best = zip(candidates, chances, strict=True)
     return {
         "id": id,
         "text": chosen.text,
@@ -312,9 +307,7 @@ def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str,
         "end": chosen.end,
         "probability": chances[candidates.index(chosen)],
         **odds,
-        "n_best": [
-            one._asdict() | {"probability": chance} for one, chance in zip(candidates, chances, strict=True)
-        ],
+        "n_best": [one._asdict() | {"probability": chance} for one, chance in n_best],
     }
 
 

@@ -43,9 +43,7 @@ class Source(NamedTuple):
 SOURCES = {
     "swag": Source(choice.read_swag, "swag", "train.csv", "val.csv", "test.csv"),
     "hellaswag": Source(
-        choice.read_hellaswag,
-        "hellaswag",
-        *("hellaswag_train.jsonl", "hellaswag_val.jsonl", "hellaswag_test.jsonl"),
+        choice.read_hellaswag, "hellaswag", *(f"hellaswag_{part}.jsonl" for part in ("train", "val", "test"))
     ),
     "copa": Source(choice.read_copa, "copa"),
     "csqa": Source(
@@ -110,11 +108,8 @@ class Choices(Task):
     def predict(
         self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
-        found = []
-        for scores in outputs:
-            chances = softmax(scores)
-            found.append({"choice": int(chances.argmax()), "probabilities": chances.tolist()})
-        return found
+        every = map(softmax, outputs)
+        return [{"choice": int(one.argmax()), "probabilities": one.tolist()} for one in every]
 
     # -> (n,) (n,)
     def _numbers(self, examples: Examples, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
@@ -126,8 +121,7 @@ class Choices(Task):
         return {"accuracy": metrics.accuracy(*self._numbers(examples, predictions))}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        gold, found = self._numbers(examples, predictions)
-        right = gold == found
+        right = np.equal(*self._numbers(examples, predictions))
         return lambda indices: float(right[indices].mean())
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:

@@ -74,16 +74,11 @@ def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
             f"({_percent(one['cut'] / one['examples'])})"
             for split, one in summaries.items()
         )
-        text = (
-            f"{' and '.join(counts)} "
-            + (f"do not {limit}" if long else f"are longer than {max_length:,} tokens")
-            + f" and lose their ends, {_percent(cut.sum() / (read + cut).sum())} of all tokens."
-        )
-        offers = (
-            offers
-            if long
-            else [f"--max-length {n} would cut {_percent((lengths > n).mean())}" for n in longer]
-        )
+        what = f"do not {limit}" if long else f"are longer than {max_length:,} tokens"
+        lost = _percent(cut.sum() / (read + cut).sum())
+        text = f"{' and '.join(counts)} {what} and lose their ends, {lost} of all tokens."
+        if not long:
+            offers = [f"--max-length {n} would cut {_percent((lengths > n).mean())}" for n in longer]
     text += f" When fine-tuning, {', '.join(offers)}." if offers else " The model has no more positions."
     warnings.warn(text, stacklevel=3)
     return {"max_length": max_length, **summaries, "warning": text}

@@ -26,10 +26,7 @@ class LongTexts(NamedTuple):
     def settled(self, max_length: int) -> "LongTexts":
         """Return the same with a stride for windows of `max_length` tokens.
 
-        Raises
-        ------
-        InputError
-            When such windows, or as many of them, can't be had.
+        Raise InputError when such windows, or as many of them, can't be had.
         """
         if self.pool not in POOLS:
             raise InputError(f"$pool is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)

@@ -95,8 +95,7 @@ class ManyLabels(OwnTexts):
         ]
         best = max(answers, key=lambda one: self.score(examples, one)[self.metric])
         chosen = best[0]["labels"]
-        name = f"all {len(labels)} labels" if len(chosen) == len(labels) > 1 else shown(chosen)
-        return name, best
+        return f"all {len(labels)} labels" if len(chosen) == len(labels) > 1 else shown(chosen), best
 
     def untuned(self, predictions: Predictions) -> list[dict[str, Any]]:
         """Return the predictions that a threshold of one half would have made."""
@@ -131,9 +130,7 @@ class ManyLabels(OwnTexts):
         return np.array([[name in self.names(example) for name in labels] for example in examples])
 
 
-def create(name: str, title: str, columns: Mapping[str, Any]) -> ManyLabels:
-    """Make the task."""
-    return ManyLabels(name, title, columns)
+create = ManyLabels
 
 
 def shown(names: Any) -> str:

@@ -117,11 +117,11 @@ def create(name: str, columns: Columns | None = None, long: LongTexts | None = N
             columns=dict(columns),
         )
     if long and TASKS[name].module not in ("sentences", "multilabel"):
-        others = {
+        whole = {
             "choices": "reads each of its choices whole",
             "similarity": "compares vectors of whole texts",
         }
-        reads = others.get(TASKS[name].module, "has windows already")
+        reads = whole.get(TASKS[name].module, "has windows already")
         raise InputError(
             f"$long is for tasks with one answer for a text, such as classify, and {name} {reads}; "
             "leave it out.",

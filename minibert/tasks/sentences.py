@@ -100,8 +100,7 @@ class Sentences(Task):
                 sequences: tuple[Sequence, ...] = (Sequence(one.ids, one.token_type_ids, cut=cut),)
                 if self.long:
                     sequences = self.long.sequences(one, max_length)
-                label = self._label(example, numbers, training)
-                yield Feature(sequences, label, None, number)
+                yield Feature(sequences, self._label(example, numbers, training), None, number)
             done += len(block)
         if blank:
             warnings.warn(

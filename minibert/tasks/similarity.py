@@ -98,8 +98,7 @@ class Similarity(OwnTexts):
         return np.array([e.label for e in examples]), np.array([one["value"] for one in predictions])
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
-        first, second = _word_vectors(examples)
-        pairs = zip(first, second, strict=True)
+        pairs = zip(*_word_vectors(examples), strict=True)
         values = [sum(w * other.get(word, 0.0) for word, w in one.items()) for one, other in pairs]
         return {BASELINE: self.score(examples, [{"value": value} for value in values])}
 

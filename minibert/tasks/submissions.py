@@ -55,12 +55,8 @@ def _answer(prediction: dict[str, Any]) -> str:
 def majority(examples: Sequence[TextExample], count: int) -> list[dict[str, Any]]:
     """Return the most frequent class of some examples, as the prediction for `count` others.
 
-    It is what the paper submitted for WNLI, whose dev set is made so that models do worse than it.
-
-    Raises
-    ------
-    InputError
-        When the labels are not classes.
+    It is what the paper submitted for WNLI, whose dev set is made so that models do worse than it. Raise
+    InputError when the labels are not classes.
     """
     labels = Counter(example.label for example in examples)
     if None in labels or any(isinstance(label, float) for label in labels):

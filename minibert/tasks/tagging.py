@@ -95,12 +95,8 @@ class Tagging(Task):
         """Lay windows over the documents, in order; `example` is the first sentence that each asks about.
 
         A word longer than a sixth of `max_length` loses its last pieces. A word without any, a control
-        character perhaps, has no row when training; else its row is `NOTHING`.
-
-        Raises
-        ------
-        InputError
-            When `training` and a tag is missing or is none of `labels`.
+        character perhaps, has no row when training; else its row is `NOTHING`. Raise InputError when
+        `training` and a tag is missing or is none of `labels`.
         """
         numbers = {label: number for number, label in enumerate(labels)}
         before, room = 0, max_length - 2

@@ -68,10 +68,7 @@ class Task(ABC):
     def read(self, data: Path, split: str) -> list[Any]:
         """Read the examples of "train", "dev" or "test" in a folder of official files.
 
-        Raises
-        ------
-        InputError
-            When the file is missing or is not one of this task.
+        Raise InputError when the file is missing or is not one of this task.
         """
 
     def labels(self, examples: Examples) -> Labels:

@@ -111,9 +111,7 @@ def files_of_part(files: Sequence[Path], part: Part) -> list[Path]:
     With four files of equal size, part 1/3 has the first, 2/3 the next two, 3/3 the last.
     """
     sizes = [file.stat().st_size for file in files]
-    total = sum(sizes)
-    before = 0
-    own = []
+    total, before, own = sum(sizes), 0, []
     for file, size in zip(files, sizes, strict=True):
         share = (2 * before + size) * part.parts // (2 * total) if total else 0
         if min(share, part.parts - 1) == part.number - 1:
@@ -127,13 +125,12 @@ def plan_part(
 ) -> tuple[Manifest, list[Path]]:
     """Return a part's manifest, its documents not counted yet, and the files to read."""
     own = files_of_part(files, part)
+    made_with = {name: value for name, value in tokenizer.__getstate__().items() if name != "core"}
     manifest = Manifest(
         *part,
         layout=layout,
         corpus_sha256=_sha256([(file.name, file.stat().st_size) for file in files]),
-        tokenizer_sha256=_sha256(
-            {name: value for name, value in tokenizer.__getstate__().items() if name != "core"}
-        ),
+        tokenizer_sha256=_sha256(made_with),
         files=tuple((file.name, file.stat().st_size) for file in own),
     )
     return manifest, own

@@ -302,8 +302,7 @@ class TokenShards:
             crc32 = crc32_of(path) if self._crc32 else None
         except OSError as error:
             raise self._damaged(f"{name} can't be read ({error.strerror})") from error
-        if size != count * dtype.itemsize:
-            expected = count * dtype.itemsize
+        if size != (expected := count * dtype.itemsize):
             raise self._damaged(f"{name} has {size:,} bytes where meta.json means {expected:,}")
         if crc32 != self._crc32.get(name):
             raise self._damaged(f"the checksum of {name} differs")
