@@ -5,7 +5,7 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
@@ -30,10 +30,7 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
     def decorate(function: Callable[[A], R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in kwargs.keys() - signature.parameters.keys():
-                near = get_close_matches(name, signature.parameters, n=1)
-                meant = f"; did you mean {near[0]}?" if near else ""
-                raise TypeError(f"{function.__name__}() has no argument {name!r}{meant}")
+            require_known(function.__name__, kwargs, signature.parameters)
             return function(arguments(*args, **kwargs))
 
         returned = inspect.signature(function).return_annotation
@@ -43,6 +40,16 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
         return call
 
     return decorate
+
+
+def require_known(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError for an argument that a function does not have, and name the nearest that it has."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise TypeError(f"{function}() has no argument {name!r}{meant}")
 
 
 def parameters_text(options: Any, names: Sequence[str]) -> str:

@@ -190,7 +190,8 @@ def decoded(pieces: Iterable[bytes], source: str | Path, offset: int = 0) -> Ite
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{source} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset "
-                f"{done - held_back + error.start:,} of the text; convert it, e.g. with iconv -t UTF-8."
+                f"{done - held_back + error.start:,} of the text; convert it, "
+                "e.g. by iconv -f CP1252 -t UTF-8."
             ) from error
         yield text.removeprefix("\ufeff") if done == 0 else text
         done += len(data)

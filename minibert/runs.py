@@ -27,7 +27,7 @@ from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.results import metric_rows
 from minibert.tokenizer import Tokenizer
-from minibert.training.runlog import OnLog, read_metrics
+from minibert.training.runlog import OnLog, read_metrics, say
 
 RUNS = Path("runs")  # where run folders go that were given no name
 Options = TypeVar("Options", bound=RunOptions)
@@ -196,6 +196,8 @@ def pretrain(call: PretrainCall) -> Run:
     text = [*call.paths, *filter(None, [call.shards])]
     folder = run_folder(call.out, call.resume, text)
     options = _options(call, PretrainOptions, folder / "training.json")
+    if call.show and call.out is None:
+        say(f"Run folder: {folder}.")
     report = pretraining.pretrain(
         options,
         folder,
@@ -229,6 +231,8 @@ def finetune(call: FinetuneCall) -> Run:
     engines.force_device(call.device)
     folder = run_folder(call.out, call.resume, [call.task])
     options = _options(call, FinetuneOptions, folder / "finetune.json")
+    if call.show and call.out is None:
+        say(f"Run folder: {folder}.")
     report = finetuning.finetune(
         options, folder, resume=call.resume, show=call.show, ops=call.ops, on_log=call.on_log
     )

@@ -38,7 +38,7 @@ def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False)
             except UnicodeDecodeError as error:
                 raise InputError(
                     f"{file}, line {number} is not UTF-8 (byte 0x{error.object[error.start]:02x}); "
-                    "convert the file, e.g. with iconv -t UTF-8."
+                    "convert the file, e.g. by iconv -f CP1252 -t UTF-8."
                 ) from error
             yield number, text if ends else text.rstrip("\r\n")
 

@@ -4,11 +4,14 @@ An estimator is a dataclass of the options of a fine-tuning run. `fit` writes th
 `minibert finetune` runs, and loads the result; whatever that command promises holds here, too.
 """
 
+import functools
 import inspect
 import json
+import re
 import sys
 import tempfile
 import textwrap
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
@@ -17,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from minibert import engines
-from minibert.calls import description
+from minibert.calls import description, require_known
 from minibert.errors import InputError
 from minibert.estimators.inputs import seed_of
 from minibert.files import atomic_text
@@ -27,7 +30,7 @@ from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.run import finetune
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
-from minibert.reports.results import Measured, load_report, report_of
+from minibert.reports.results import Measured, load_report, majority_remark, measured_text, report_of
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
@@ -54,8 +57,23 @@ def documented(kind: Kind) -> Kind:
     missing = [one.name for one in fields(kind) if one.name not in described]
     lines = [f"{name} : {OWN.get(name) or description(FinetuneOptions, name)}" for name in missing]
     wrapped = [textwrap.fill(line, 106, subsequent_indent="    ") for line in lines]
+    initialise = kind.__init__
+
+    @functools.wraps(initialise)
+    def made(self: Any, *args: Any, **parameters: Any) -> None:
+        require_known(kind.__name__, parameters, [one.name for one in fields(kind)])
+        initialise(self, *args, **parameters)
+
+    type.__setattr__(kind, "__init__", made)
     kind.__doc__ = f"{about}{mark}{chr(10).join([own, *wrapped])}{gap}{rest}"
     return kind
+
+
+class Figures(dict[str, Any]):
+    """Metrics of a model, which show themselves as a person reads them."""
+
+    def __repr__(self) -> str:
+        return measured_text(self)
 
 
 class NotFitted(InputError, AttributeError):
@@ -188,13 +206,8 @@ class Estimator(ABC):
         data = folder / "examples"
         for name, text in texts.items():
             atomic_text(data / f"{name}.jsonl", text)
-        own = {field.name for field in fields(FinetuneOptions)} - {
-            "task",
-            "data",
-            "model",
-            "columns",
-            "split_dev",
-        }
+        apart = {"task", "data", "model", "columns", "split_dev"}
+        own = {field.name for field in fields(FinetuneOptions)} - apart
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name in own}
         options = FinetuneOptions(
             self._task(),
@@ -211,8 +224,13 @@ class Estimator(ABC):
             raise KeyboardInterrupt(
                 f"Stopped and saved in {folder}; call fit again with the same data and it goes on from there."
             ) from None
+        except InputError as error:  # whoever calls this has rows, and no file
+            raise InputError(_of_rows(error.message), **error.arguments) from error
         self._fitted = Finetuned.from_pretrained(folder, self.engine, self.threads, options.dtype)
         self._learn_report(report)
+        if remark := majority_remark(report["metric"], report.get("majority"), report["interval"]):
+            warnings.warn(f"{remark} Give more examples, more epochs or another rate.", stacklevel=2)
+        self._asked = y if isinstance(y, str) else None
         vars(self).pop("_scratch", None)
         return self
 
@@ -265,13 +283,14 @@ class Estimator(ABC):
         Returns
         -------
         `scores` by name; `metric`, the one that models are chosen by, and its 95% `interval`; for classes
-        `majority`, what the most frequent one would score; `mistakes`, the worst first.
+        `majority`, what the most frequent one would score; `mistakes`, the worst first. Printed, it is a
+        table of the metrics.
         """
         examples = self._examples(X, y, labelled=True)
         _, predictions = self._predictions(X)
         model = self._model
         measured = Measured(model.task, model.labels, examples, predictions)
-        return report_of(measured, measured.mistakes(model.tokenizer, model.max_length))
+        return Figures(report_of(measured, measured.mistakes(model.tokenizer, model.max_length)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the metric that models of the task are chosen by, of some rows."""
@@ -285,11 +304,17 @@ class Estimator(ABC):
     def save(self, folder: str | Path) -> None:
         """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load."""
         folder = Path(folder)
-        self._model.save_pretrained(folder)
+        self._model.save_pretrained(folder, self._columns_of_tables())
         atomic_text(folder / ESTIMATOR_FILE, json.dumps(self._stored(), indent=2) + "\n")
         if hasattr(self, "report_"):
             report = self.report_ | {"folder": str(folder), "page": ""}
             atomic_text(folder / "report.json", json.dumps(report, indent=2) + "\n")
+
+    def _columns_of_tables(self) -> dict[str, str]:
+        """Return what columns are called in tables of a person's, for those that the commands are given."""
+        columns = getattr(self._model.task, "columns", {})
+        named = {name: getattr(self, name, None) or column for name, column in columns.items()}
+        return named | ({"label": self._asked} if "label" in named and getattr(self, "_asked", None) else {})
 
     def _stored(self) -> dict[str, Any]:
         """Return what `estimator.json` holds."""
@@ -335,7 +360,7 @@ class Estimator(ABC):
 
     def _learn_report(self, report: dict[str, Any]) -> None:
         """Take over figures, without the places of files: those of `fit` may be gone."""
-        self.report_ = {name: value for name, value in report.items() if name not in ("folder", "page")}
+        self.report_ = Figures({n: value for n, value in report.items() if n not in ("folder", "page")})
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
         """Take over what `_names` has stored."""
@@ -388,3 +413,11 @@ class Estimator(ABC):
             regressor_tags=utils.RegressorTags() if self.KIND == "regressor" else None,
             input_tags=utils.InputTags(one_d_array=True, two_d_array=False, string=True),
         )
+
+
+def _of_rows(message: str) -> str:
+    """Return an error about the files of `fit` as one about its rows, which count from 0."""
+    message = re.sub(r"^\S*\bexamples(/\w+\.jsonl)?, (train|dev): ", "", message)
+    found = re.compile(r"Line ([0-9,]+) of (train|dev)\.jsonl")
+    parts = {"train": "X", "dev": "dev"}
+    return found.sub(lambda at: f"Row {int(at[1].replace(',', '')) - 1:,} of {parts[at[2]]}", message)

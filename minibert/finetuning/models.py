@@ -1,7 +1,7 @@
 """Fine-tuned models on disk: a folder that Hugging Face reads, and in `task.json` what it is for."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,12 +190,18 @@ class Finetuned:
     def __repr__(self) -> str:
         return f"Finetuned({self.task.name!r}, {self.params.count() / 1e6:.1f}M parameters, {self.ops.name})"
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write the model as a folder that the commands, `from_pretrained` and `transformers` load."""
+    def save_pretrained(self, folder: str | Path, columns: Mapping[str, str] | None = None) -> None:
+        """Write the model as a folder that the commands, `from_pretrained` and `transformers` load.
+
+        Parameters
+        ----------
+        columns : of tables that the commands are to be given; those that it has learnt from when left out.
+        """
         folder = Path(folder)
         hub.save_hf(folder, self.config, self.params, self.labels)
         self.tokenizer.save_pretrained(folder, self.config.P)
-        columns = {name: str(column) for name, column in getattr(self.task, "columns", {}).items()}
+        columns = getattr(self.task, "columns", {}) if columns is None else columns
+        columns = {name: str(column) for name, column in columns.items()}
         long = self.task.long._asdict() if self.task.long else {}
         TaskFile(self.task.name, self.labels, self.max_length, columns, self.tuned, long).save(folder)
 

@@ -286,6 +286,28 @@ def test_other_estimators_refuse_what_they_can_not_learn_from(model):
             kind(model).fit(X, y)
 
 
+def test_errors_of_files_name_rows_and_a_useless_model_is_told(model):
+    with pytest.raises(InputError, match="^Row 1 of X has an empty sentence, or one without a piece"):
+        minibert.TextClassifier(model).fit(["a", "\u200d"] * 9, ["x", "y"] * 9)
+    with pytest.raises(InputError, match="^The examples to learn from have 1 label"):
+        minibert.TextClassifier(model).fit(["a", "the"] * 9, ["x"] * 18)
+    with pytest.raises(TypeError, match=r"TextClassifier\(\) has no argument 'epoch'; did you mean epochs\?"):
+        minibert.TextClassifier(model, epoch=2)
+    with pytest.warns(
+        UserWarning, match="Not better than always answering .* Give more examples, more epochs"
+    ):
+        minibert.TextClassifier(model, max_steps=1, engine="numpy").fit(TEXTS, LABELS)
+
+
+def test_columns_of_a_table_are_known_to_the_commands(model, tmp_path):
+    table = {"review": TEXTS, "stars": LABELS}
+    classifier = minibert.TextClassifier(model, **FAST | {"max_steps": 2}, text="review").fit(table, "stars")
+    classifier.save(tmp_path)
+    stored = json.loads((tmp_path / "task.json").read_text())
+    assert stored["columns"] == {"text": "review", "label": "stars"}
+    assert repr(classifier.report_).startswith("Your own table, classes of texts")
+
+
 def test_a_label_of_dev_alone_is_refused_with_its_row(model):
     with pytest.raises(InputError, match="Row 1 of dev has the label '7', which no row to learn from has"):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=(["a", "the"], ["1", "7"]))

@@ -108,7 +108,7 @@ def as_utf8(data: bytes, name: str, begin: int = 0, instead: str = "") -> str:
     except UnicodeDecodeError as error:
         raise InputError(
             f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {begin + error.start:,} of "
-            f"the text; convert it, e.g. with iconv -t UTF-8{instead}."
+            f"the text; convert it, e.g. by iconv -f CP1252 -t UTF-8{instead}."
         ) from None
 
 
