@@ -19,7 +19,7 @@ class Place(NamedTuple):
 
 
 def locate(model: str | Path) -> Place:
-    """Return where the model lies that a name stands for; a folder whose own name has an @ goes before.
+    """Return where the model lies that a name stands for; a folder whose own name has an @ comes first.
 
     Raise InputError when the run of `RUN@STEP` has kept no such step.
     """
@@ -61,5 +61,5 @@ def no_such_model(model: str | Path) -> MissingFile:
     if re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and not ("/" in name and Path(name).parent.is_dir()):
         place = Path(name).name
         fetch = f"fetch it with Hugging Face's tool, hf download {name} --local-dir {place}, and name {place}"
-        return MissingFile(f"{there}; if it is a model of theirs, {fetch}.")
+        return MissingFile(f"{there}; if it is a model on the Hub, {fetch}.")
     return MissingFile(f"{there}; give the folder of a run, or of a BERT of Hugging Face's or Google's.")

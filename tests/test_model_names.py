@@ -135,7 +135,7 @@ def test_a_checkpoint_of_an_earlier_version_is_told_and_a_damaged_one_refused(ru
 def test_a_name_of_the_hub_is_answered_with_how_to_fetch_it(name, tmp_path, monkeypatch, capsys, corpus):
     monkeypatch.chdir(tmp_path)
     fetch = f"hf download {name} --local-dir bert-base-uncased, and name bert-base-uncased."
-    told = f"There is no folder {name}, and minibert downloads nothing; if it is a model of theirs, fetch it"
+    told = f"There is no folder {name}, and minibert downloads nothing; if it is a model on the Hub, fetch it"
     for words in (
         ["fill-mask", "a [MASK]", "--model", name],
         ["evaluate", str(corpus), "--model", name],
