@@ -163,9 +163,8 @@ class Blocks(Attention, Losses):
         else:
             scores = xp.zeros_like(each[..., 0]) if query is None else (each * query).sum(-1)
             shifted = scores - xp.where(real, scores.real, -xp.inf).max(1, keepdims=True)
-            e = xp.where(
-                real, xp.exp(xp.where(real, shifted, 0)), 0
-            )  # all zero in pads, which have no window
+            # All are zero in pads, which have no window.
+            e = xp.where(real, xp.exp(xp.where(real, shifted, 0)), 0)
             weights = (e / (e.sum(1, keepdims=True) + ~real.any(1, keepdims=True)))[..., None]  # (E,W,1)
         return (weights * each).sum(1), PoolWindowsSaved(x, windows, query, weights)
 
