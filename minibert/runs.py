@@ -20,15 +20,30 @@ from minibert.finetuning import run as finetuning
 from minibert.finetuning.models import is_finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.gaps import Guess
-from minibert.json_files import read_json
+from minibert.json_files import fits, read_json
 from minibert.ops import Ops
 from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
-from minibert.reports.results import metric_rows
+from minibert.reports.results import load_report, metric_rows
 from minibert.tokenizer import Tokenizer
 from minibert.training.runlog import OnLog, read_metrics, say
 
+UNKNOWN = ("shuffled_loss", "next_accuracy", "next_majority")  # where nothing of the kind was measured
+# What a report of pre-training has, and each of its examples.
+PRETRAINED = {
+    **dict.fromkeys(("steps", "planned_steps", "tokens", "trained_length"), int),
+    **dict.fromkeys(("training_seconds", "seconds"), float),
+    "held_out": {
+        **dict.fromkeys(("loss", "unigram", "text_unigram", "perplexity", "accuracy"), float),
+        **dict.fromkeys(UNKNOWN, float | None),
+        "targets": int,
+    },
+    "folder": str,
+    "picture": str | None,
+    "examples": list,
+}
+EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
 RUNS = Path("runs")  # where run folders go that were given no name
 Options = TypeVar("Options", bound=RunOptions)
 
@@ -47,10 +62,23 @@ class Run:
     def in_folder(cls, folder: str | Path) -> "Run":
         """Return the finished run in a folder; raise InputError where there is none."""
         folder = Path(folder)
+        absent = InputError(f"{folder} holds no finished run (report.json is missing); name one.")
+        if is_finetuned(folder):
+            if (report := load_report(folder)) is None:
+                raise absent
+            return cls(folder, report)
+        path, again = folder / "report.json", "let --resume write it again"
         try:
-            return cls(folder, read_json(folder / "report.json", advice="let --resume write it again"))
+            report = read_json(path, PRETRAINED, again)
         except MissingFile as error:
-            raise InputError(f"{folder} holds no finished run (report.json is missing); name one.") from error
+            raise absent from error
+        if not all(fits(one, EXAMPLE) for one in report["examples"]):
+            raise InputError(f"{path} can't be read: its 'examples' are no guesses; {again}.")
+        held_out = dict.fromkeys(UNKNOWN) | report["held_out"]
+        if held_out["next_majority"] is None:
+            held_out["next_accuracy"] = None
+        examples = [{"answer": None} | one for one in report["examples"]]
+        return cls(folder, {"picture": None} | report | {"held_out": held_out, "examples": examples})
 
     @cached_property
     def model(self) -> Any:

@@ -186,7 +186,9 @@ class TextClassifier(_OfTexts):
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
         names = stored.get("classes")
-        if names is None or sorted(map(str, names)) != sorted(self._model.labels):
+        if not isinstance(names, list) or not all(isinstance(one, str | int | float) for one in names):
+            names = []
+        if sorted(map(str, names)) != sorted(self._model.labels):
             names = list(self._model.labels)
         self.classes_ = np.array(names)
 
