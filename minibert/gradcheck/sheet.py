@@ -200,7 +200,7 @@ def engine_gradients(engine: Ops, case: Case, arguments: Arrays, u: np.ndarray) 
     Both run twice, into the same accumulators, and half of the sum is returned: no rounding is added, and an
     accumulator that was overwritten shows.
     """
-    inputs, params = _split(case, arguments)
+    inputs, params = split(case, arguments)
     totals = nest({name: np.zeros_like(arguments[name]) for name in case.params})
     for _ in range(2):
         _, saved = case.forward(engine, inputs, params)
@@ -266,11 +266,11 @@ def worst(errors: Iterable[float]) -> float:
 
 
 def _result(ops: Ops, case: Case, arguments: Arrays) -> np.ndarray:
-    y, _ = case.forward(ops, *_split(case, arguments))
+    y, _ = case.forward(ops, *split(case, arguments))
     return np.asarray(y)
 
 
-def _split(case: Case, arguments: Arrays) -> tuple[Arrays, Any]:
+def split(case: Case, arguments: Arrays) -> tuple[Arrays, Any]:
     """Return inputs by name, and the tree of parameters."""
     return {n: arguments[n] for n in case.inputs}, nest({n: arguments[n] for n in case.params})
 
