@@ -1,0 +1,87 @@
+"""The course as its readers meet it: all of it runs with open exercises, passes with solutions, and is not fooled."""
+
+import os
+import warnings
+from pathlib import Path
+
+import matplotlib
+import pytest
+from course import Walk, mutants, notebooks, sample, wrongly_shaped
+
+import minibert.course.lesson as lessons
+import minibert.course.running as running
+from minibert.course.exercises import exercises
+
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.md")
+SHARE = float(os.environ.get("COURSE_SHARE", "0.1"))  # of the mutants; `make test-course` takes all
+REJECTED = 0.97
+SEED = 20181011
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch, tmp_path):
+    """Sizes of a test, in a folder of its own."""
+    matplotlib.use("Agg")
+    monkeypatch.setattr(lessons, "QUICK", True)
+    monkeypatch.setattr(running, "SECONDS", 3.0)
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def test_there_are_35_exercises_with_five_mistakes_each():
+    every = [one for path in notebooks() for one in exercises(path)]
+    assert len(every) >= 35
+    assert len({one.number for one in every}) == len(every)
+    for one in every:
+        assert len(one.mistakes) >= 5 and len(one.hints) >= 2, one.number
+        assert all(mistake.instead_of in one.solution for mistake in one.mistakes), one.number
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_everything_runs_with_the_exercises_left_open(path):
+    lesson = Walk(path, solved=False).run()
+    asked = {name for one in exercises(path) for name in one.functions}
+    assert {verdict.function for verdict in lesson.verdicts} == asked
+    assert {verdict.state for verdict in lesson.verdicts} <= {"open"}
+
+
+@pytest.mark.slow
+def test_everything_passes_with_the_solutions():
+    """One notebook after another: each reads what those before it have kept."""
+    for path in notebooks():
+        walk = Walk(path, solved=True)
+        lesson = walk.run()
+        assert [one for one in lesson.verdicts if one.state != "passed"] == [], path.stem
+        assert all(lesson.passed(one.number) for one in exercises(path))
+    assert [row for row in lesson.sheet() if row.state != "yours"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "path", [path for path in notebooks() if exercises(path)], ids=lambda path: path.stem
+)
+def test_wrong_answers_are_rejected(path):
+    """The stub, a wrong shape, every usual mistake, and mutants of the solution."""
+    walk, accepted, tried = Walk(path, solved=True), [], 0
+    known = EQUIVALENT.read_text("utf-8")
+    for exercise in walk:
+        if exercise is None:
+            continue
+        assert walk.accepts(exercise, exercise.solution), exercise.number
+        assert not walk.accepts(exercise, exercise.stub), exercise.number
+        assert not walk.accepts(exercise, wrongly_shaped(exercise)), exercise.number
+        for mistake in exercise.mistakes:
+            wrong = walk.verdicts(exercise, exercise.mistaken(mistake))
+            assert any(one.state == "failed" for one in wrong), (exercise.number, mistake.written)
+        for mutant in sample(mutants(exercise.solution), SHARE, SEED):
+            if f"{exercise.number}: `{mutant.change}`" in known:
+                continue
+            tried += 1
+            if walk.accepts(exercise, mutant.code):
+                accepted.append(f"{exercise.number}: `{mutant.change}`")
+    print(f"{path.stem}: {tried - len(accepted)} of {tried} mutants rejected", *accepted, sep="\n  ")
+    assert len(accepted) <= (1 - REJECTED) * tried, accepted
