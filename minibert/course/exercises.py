@@ -1,4 +1,4 @@
-"""The exercises of a notebook, read from its source: stub, check, hints, solution and usual mistakes."""
+"""The exercises of a notebook, read from its source: stub, check, solution and the usual mistakes."""
 
 import ast
 import re
@@ -12,7 +12,6 @@ from minibert.errors import InputError
 
 _CELL = re.compile(r"^# %%(.*)\n", re.M)
 _NUMBER = re.compile(r"# Exercise (\d\d\.\d+)")
-_FOLDED = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.S)
 _CODE = re.compile(r"```python\n(.*?)```", re.S)
 _MISTAKE = re.compile(r"^\| `(.*?)` \| `(.*?)` \| (.*) \|$", re.M)
 
@@ -26,13 +25,11 @@ class Mistake(NamedTuple):
 
 
 class Exercise(NamedTuple):
-    """One exercise, with everything that its notebook says about it."""
+    """What a notebook says of one exercise."""
 
     number: str  # such as 05.2
-    title: str
     stub: str
     check: str
-    hints: tuple[str, ...]
     solution: str
     mistakes: tuple[Mistake, ...]
 
@@ -47,61 +44,51 @@ class Exercise(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A cell of a notebook: "markdown" or "code", and its text."""
+    """A cell of a notebook: whether it is code, and its text."""
 
-    kind: str
+    is_code: bool
     text: str
 
 
 def notebook_folder() -> Path:
     """Return where the notebooks are: beside the package in a checkout, with shared data when installed."""
     checkout = Path(minibert.__file__).parents[1] / "notebooks"
-    installed = Path(sysconfig.get_path("data")) / "share" / "minibert" / "notebooks"
-    return checkout if checkout.is_dir() else installed
+    return checkout if checkout.is_dir() else Path(sysconfig.get_path("data")) / "share/minibert/notebooks"
 
 
 def notebook_source(number: str) -> Path:
     """Return the source of the notebook with this number, such as 05."""
-    paths = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
-    for path in paths:
-        if path.name.startswith(f"{number}_"):
-            return path
-    known = ", ".join(path.name[:2] for path in paths) or "none"
-    raise InputError(f"number={number!r} is no notebook of the course; choose from {known}.")
+    paths = {path.name[:2]: path for path in sorted(notebook_folder().glob("[0-9][0-9]_*.py"))}
+    if number not in paths:
+        known = ", ".join(paths) or "none"
+        raise InputError(f"number={number!r} is no notebook of the course; choose from {known}.")
+    return paths[number]
 
 
 def cells(path: Path) -> list[Cell]:
     """Read the cells of a notebook in the percent format."""
     _, *parts = _CELL.split(path.read_text("utf-8"))
-    result = []
-    for kind, text in zip(parts[::2], parts[1::2], strict=True):
-        if "[markdown]" in kind:
-            text = re.sub(r"^# ?", "", text, flags=re.M)
-        result.append(Cell("markdown" if "[markdown]" in kind else "code", text.strip("\n")))
-    return result
+    found = [
+        Cell("[markdown]" not in kind, text.strip("\n"))
+        for kind, text in zip(*[iter(parts)] * 2, strict=True)
+    ]
+    return [
+        cell if cell.is_code else Cell(False, re.sub(r"^# ?", "", cell.text, flags=re.M)) for cell in found
+    ]
 
 
 def exercises(path: Path) -> list[Exercise]:
     """List the exercises of a notebook, in order."""
     every = cells(path)
-    prose = "\n".join(cell.text for cell in every if cell.kind == "markdown")
-    titles = dict(re.findall(r"^#+ Exercise (\d\d\.\d+) (.*)$", prose, re.M))
-    places = [n for n, cell in enumerate(every) if cell.kind == "code" and _NUMBER.match(cell.text)]
-    return [_exercise(every[at:end], titles) for at, end in pairwise([*places, len(every)])]
+    places = [n for n, cell in enumerate(every) if cell.is_code and _NUMBER.match(cell.text)]
+    return [_exercise(*every[at:end]) for at, end in pairwise([*places, len(every)])]
 
 
-def _exercise(part: list[Cell], titles: dict[str, str]) -> Exercise:
-    """Read the exercise that begins with the first of these cells."""
-    stub, *behind = part
-    number = _NUMBER.match(stub.text)[1]
-    check = next((cell.text for cell in behind if cell.kind == "code"), "")
-    folded = _FOLDED.findall("\n".join(cell.text for cell in behind if cell.kind == "markdown"))
-    hints = tuple(text.strip() for name, text in folded if name.startswith("Hint"))
-    solved = next((text for name, text in folded if name == f"Solution {number}"), "")
+def _exercise(stub: Cell, *behind: Cell) -> Exercise:
+    number = _NUMBER.match(stub.text)[1]  # type: ignore[index]
+    check = next((cell.text for cell in behind if cell.is_code), "")
+    prose = "\n".join(cell.text for cell in behind if not cell.is_code)
+    solved = prose.partition(f"<summary>Solution {number}</summary>")[2].partition("</details>")[0]
     code = _CODE.search(solved)
-    mistakes = tuple(
-        Mistake(*(one.replace(r"\|", "|").strip() for one in row)) for row in _MISTAKE.findall(solved)
-    )
-    return Exercise(
-        number, titles.get(number, ""), stub.text, check, hints, code[1] if code else "", mistakes
-    )
+    rows = [[one.replace(r"\|", "|").strip() for one in row] for row in _MISTAKE.findall(solved)]
+    return Exercise(number, stub.text, check, code[1] if code else "", tuple(Mistake(*row) for row in rows))

@@ -1,13 +1,14 @@
 """What an answer is judged by: the complex step, a second route to the same value, or a law."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.course.running import Rejected, barred, call, copy, leaves, same_parameters
+from minibert.course.running import Rejected, barred, call, require_parameters
 from minibert.gradcheck.cases import Case, Size, config_of, random_batch, random_parameters
 from minibert.gradcheck.operations import heads, primitives, sublayers
 from minibert.gradcheck.sheet import complex_step, engine_gradients, gradient_errors, split, upstream
@@ -16,70 +17,18 @@ from minibert.ops import Ops
 BOUND = 1e-12  # of float64's rounding: a wrong term shows as 1e-3 or more, a finite difference as 1e-9
 CONSUMED = ("grads", "dtable", "total")  # accumulators, which an operation may change
 BACKWARD = "_backward"
+Methods = dict[str, Any]
 
 
 class Finding(NamedTuple):
-    """How far a right answer is from the judge's, and what it was asked."""
+    """The largest error of right answers, and what was asked."""
 
     error: float
     about: str
 
 
-def is_operation(name: str) -> bool:
-    """Tell whether `Ops` has a public method of this name."""
-    return not name.startswith("_") and callable(getattr(Ops, name, None))
-
-
-def has_cases(name: str) -> bool:
-    """Tell whether the gradient check knows the operation."""
-    return is_operation(name) and bool(_cases(name, np.random.default_rng(0)))
-
-
-def engine_of(methods: dict[str, Any]) -> Ops:
-    """Make an engine that has these methods, and minibert's own beside them."""
-    return type("Mine", (Ops,), {"name": "mine", **methods})()
-
-
-def operation(function: FunctionType, mine: dict[str, Any], seed: int) -> Finding:
-    """Judge a method of `Ops`; `mine` are others of the same author, its forward perhaps among them."""
-    name = function.__name__
-    same_parameters(function, getattr(Ops, name))
-    rng, worst, count = np.random.default_rng(seed), 0.0, 0
-    for case in [*_cases(name, rng), *_cases(name, rng)]:
-        engine = engine_of(mine | {name: _watched(function)})
-        found = _backward_error if name.endswith(BACKWARD) else _forward_error
-        try:
-            worst, count = max(worst, found(engine, case, name, seed)), count + 1
-        except Rejected:
-            raise
-        except Exception as error:  # of what was returned, somewhere further on
-            raise Rejected(f"what it returns is of no use to its caller: {error} ({case.label}).") from None
-    how = "by the complex step" if name.endswith(BACKWARD) else "against the reference"
-    return Finding(worst, f"{count} cases of fresh shapes, {how}")
-
-
-def keeps_reference_residual(function: FunctionType) -> bool:
-    """Tell whether a forward saves what minibert's own backward can use."""
-    case = _cases(function.__name__, np.random.default_rng(0))[0]
-    saved = [case.forward(one, *split(case, case.arguments))[1] for one in (Ops(), _engine_with(function))]
-    return type(saved[0]) is type(saved[1])
-
-
-def outputs_of_operation(function: FunctionType, mine: dict[str, Any], seed: int) -> list[Any]:
-    """Return what an operation computes on the cases of a seed."""
-    name, rng = function.__name__, np.random.default_rng(seed)
-    engine, found = engine_of(mine | {name: function}), []
-    for case in _cases(name, rng):
-        if name.endswith(BACKWARD):
-            u = upstream(case, np.random.default_rng(seed))
-            found.append(engine_gradients(engine, case, case.arguments, u))
-        else:
-            found.append(case.forward(engine, *split(case, case.arguments))[0])
-    return found
-
-
 class Route(NamedTuple):
-    """How a plain function is judged: what it is called with, and one of three judges.
+    """How a function is judged that the gradient check does not know.
 
     Attributes
     ----------
@@ -99,18 +48,12 @@ class Route(NamedTuple):
     times: int = 5
     tolerance: float = BOUND
 
-    def judge(self, function: Callable[..., Any], seed: int) -> Finding:
-        """Judge the answers of a function to all the questions of a seed."""
+    def judge(self, function: FunctionType, mine: Methods, seed: int) -> Finding:
+        """Judge the answers to all the questions of a seed."""
         worst = 0.0
-        for arguments in self.questions(seed):
-            own, reference = copy(arguments), copy(arguments)
-            expected = self.same_as(*reference) if self.same_as else None
-            answer = function(*own)
-            if answer is None or answer is ...:
-                raise Rejected("it returns nothing.")
-            _require_unchanged(own, reference, arguments)
+        for arguments, answer in self._answers(function, mine, seed):
             if self.same_as:
-                worst = max(worst, compare(answer, expected, self.tolerance))
+                worst = max(worst, compare(answer, self.same_as(*deepcopy(arguments)), self.tolerance))
             if self.law and isinstance(broken := self.law(answer, *arguments), str):
                 raise Rejected(broken)
             if self.gradient_of:
@@ -118,72 +61,168 @@ class Route(NamedTuple):
         how = "by the complex step" if self.gradient_of else "by a law" if self.law else "by another route"
         return Finding(worst, f"{self.times} fresh questions, {how}")
 
-    def outputs(self, function: Callable[..., Any], seed: int) -> list[Any]:
+    def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
         """Return the answers to all the questions of a seed."""
-        return [function(*copy(arguments)) for arguments in self.questions(seed)]
+        return [answer for _, answer in self._answers(function, mine, seed)]
 
-    def questions(self, seed: int) -> list[tuple[Any, ...]]:
-        """Draw the arguments of a seed."""
+    def _answers(self, function: FunctionType, mine: Methods, seed: int) -> Iterator[tuple[Any, Any]]:
+        """Ask the questions of a seed; an operation of `Ops` is called as a method of an engine."""
+        name, reference = function.__name__, getattr(self.same_as, "__name__", "")
+        target = reference if is_operation(reference) else name
+        if is_operation(name):
+            require_parameters(function, getattr(Ops, name))
+
+        def answer(*args: Any) -> Any:
+            with barred(_classes(), target):
+                return call(function, *args)
+
+        asked = getattr(engine_of(mine | {name: answer}), name) if is_operation(name) else answer
         rng = np.random.default_rng(seed)
-        return [self.draw(rng) for _ in range(self.times)]
+        for _ in range(self.times):
+            arguments = self.draw(rng)
+            before = deepcopy(arguments)
+            result = asked(*arguments)
+            if not is_operation(name):  # which may consume what it updates
+                require_unchanged(arguments, before)
+            yield before, result
 
     def _gradient_error(self, answer: Any, arguments: tuple[Any, ...], seed: int) -> float:
         """Compare gradients with the complex step, each along a random direction of its own."""
         gradients = answer if isinstance(answer, tuple | list) else (answer,)
-        if len(gradients) != len(self.wrt):
-            raise Rejected(f"it returns {len(gradients)} gradients; expected {len(self.wrt)}.")
         rng, worst = np.random.default_rng(seed), 0.0
+        require_alike(tuple(gradients), tuple(np.asarray(arguments[n], np.float64) for n in self.wrt))
         for place, gradient in zip(self.wrt, gradients, strict=True):
             at = np.asarray(arguments[place], np.float64)
-            gradient = np.asarray(gradient)
-            _require_shape(gradient, at, f"gradient {place + 1}" if len(self.wrt) > 1 else "the gradient")
             v = rng.standard_normal(at.shape)
 
             def along(x: Any, place: int = place) -> Any:
-                return self.gradient_of(*arguments[:place], x, *arguments[place + 1 :])
+                return self.gradient_of(*arguments[:place], x, *arguments[place + 1 :])  # type: ignore[misc]
 
             exact = float(complex_step(along, at, v))
-            error = abs(float((gradient * v).sum()) - exact)
-            worst = max(
-                worst, _within(error / max(_size(gradient) * _size(v), abs(exact), 1e-300), self.tolerance)
-            )
+            scale = max(float(np.linalg.norm(gradient) * np.linalg.norm(v)), abs(exact), 1e-300)
+            worst = max(worst, _within(abs(float((gradient * v).sum()) - exact) / scale, self.tolerance))
         return worst
 
 
+class OnSheet:
+    """How an operation is judged that is on the proof sheet of `minibert gradcheck`; as `Route` otherwise."""
+
+    def judge(self, function: FunctionType, mine: Methods, seed: int) -> Finding:
+        """Judge a method of `Ops`; `mine` are others of the same author, its forward perhaps among them."""
+        name, worst, rng = function.__name__, 0.0, np.random.default_rng(seed)
+        require_parameters(function, getattr(Ops, name))
+        backward, asked = name.endswith(BACKWARD), [*_cases(name, rng), *_cases(name, rng)]
+        engine = engine_of(mine | {name: _watched(function)})
+        for case in asked:
+            try:
+                worst = max(
+                    worst, (_backward_error if backward else _forward_error)(engine, case, name, seed)
+                )
+            except Rejected:
+                raise
+            except Exception as error:  # of what was returned, somewhere further on
+                raise Rejected(
+                    f"what it returns is of no use to its caller: {error} ({case.label})."
+                ) from None
+        how = "by the complex step" if backward else "against the reference"
+        return Finding(worst, f"{len(asked)} cases of fresh shapes, {how}")
+
+    def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
+        """Return what it computes on the cases of a seed."""
+        name, engine = function.__name__, engine_of(mine | {function.__name__: function})
+
+        def output(case: Case) -> Any:
+            if not name.endswith(BACKWARD):
+                return case.forward(engine, *split(case, case.arguments))[0]
+            return engine_gradients(engine, case, case.arguments, upstream(case, np.random.default_rng(seed)))
+
+        return [output(case) for case in _cases(name, np.random.default_rng(seed))]
+
+
+def is_operation(name: str) -> bool:
+    """Tell whether `Ops` has a public method of this name."""
+    return not name.startswith("_") and callable(getattr(Ops, name, None))
+
+
+def is_on_sheet(name: str) -> bool:
+    """Tell whether the gradient check knows the operation."""
+    return is_operation(name) and bool(_cases(name, np.random.default_rng(0)))
+
+
+def engine_of(methods: Methods) -> Ops:
+    """Make an engine that has these methods, and minibert's own beside them."""
+    return type("Mine", (Ops,), {"name": "mine", **methods})()
+
+
+def keeps_reference_residual(function: FunctionType) -> bool:
+    """Tell whether a forward saves what minibert's own backward can use."""
+    case = _cases(function.__name__, np.random.default_rng(0))[0]
+    engines = (Ops(), engine_of({function.__name__: function}))
+    ours, theirs = (case.forward(one, *split(case, case.arguments))[1] for one in engines)
+    return type(ours) is type(theirs)
+
+
 def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer") -> float:
-    """Return the largest relative error of nested answers; raise Rejected where kinds or shapes differ, or it is too large."""
-    if isinstance(expected, dict | list | tuple) or isinstance(found, dict | list | tuple):
-        kind = dict if isinstance(expected, dict) else list if isinstance(expected, list) else tuple
-        if isinstance(expected, dict | list | tuple) and not isinstance(found, kind):
-            raise Rejected(f"{what} is {_kind(found)}; expected {_kind(expected)}.")
-        if not isinstance(expected, dict | list | tuple):
-            raise Rejected(f"{what} is {_kind(found)}; expected {_kind(expected)}.")
-        if isinstance(expected, dict):
-            if set(found) != set(expected):
-                raise Rejected(f"{what} has the keys {_few(found)}; expected {_few(expected)}.")
-            pairs = [(found[key], expected[key], f"{what} at {key!r}") for key in expected]
-        else:
-            if len(found) != len(expected):
-                raise Rejected(f"{what} has {len(found)} parts; expected {len(expected)}.")
-            pairs = [
-                (a, b, f"part {n} of {what}") for n, (a, b) in enumerate(zip(found, expected, strict=True), 1)
-            ]
-        return max([compare(a, b, tolerance, part) for a, b, part in pairs], default=0.0)
-    if isinstance(expected, str | bytes | bool | None) or np.asarray(expected).dtype.kind not in "fciub":
-        if type(found) is not type(expected) or found != expected:
-            raise Rejected(f"{what} is {found!r}; expected {expected!r}.")
-        return 0.0
-    if not isinstance(found, int | float | complex | np.ndarray | np.generic):
-        raise Rejected(f"{what} is {_kind(found)}; expected {_kind(expected)}.")
-    found, expected = np.asarray(found), np.asarray(expected)
-    _require_shape(found, expected, what)
-    if found.dtype.kind not in "fciub" or (expected.dtype.kind == "b") != (found.dtype.kind == "b"):
-        raise Rejected(f"{what} holds {found.dtype}; expected {expected.dtype}.")
-    if not found.size:
-        return 0.0
-    error = np.abs(found - expected if expected.dtype.kind != "b" else found != expected)
-    scale = max(float(np.abs(expected.astype(np.complex128)).max()), 1e-300)
-    return _within(float(error.max()) / scale, tolerance, what)
+    """Return the largest relative error of nested answers.
+
+    Raises
+    ------
+    Rejected
+        When kinds, lengths, keys or shapes differ, or an error is larger than `tolerance`.
+    """
+    require_alike(found, expected, what)
+    worst = 0.0
+    for ours, theirs in zip(_leaves(found), _leaves(expected), strict=True):
+        right = np.asarray(theirs)
+        if right.dtype.kind not in "fciu":
+            if not np.array_equal(ours, theirs):
+                raise Rejected(f"{what} has {_short(ours)} where {_short(theirs)} is expected.")
+        elif right.size:
+            scale = max(float(np.abs(right).max()), 1e-300)
+            worst = max(
+                worst, _within(float(np.abs(np.asarray(ours) - right).max()) / scale, tolerance, what)
+            )
+    return worst
+
+
+def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
+    """Raise Rejected where kinds, lengths, keys or shapes differ."""
+    if (ours := _described(found)) != (theirs := _described(expected)):
+        raise Rejected(f"{what} is {_short(ours, 200)}; expected {_short(theirs, 200)}.")
+
+
+def require_unchanged(now: Any, before: Any) -> None:
+    """Raise Rejected where an array is not what it was."""
+    for one, old in zip(_leaves(now), _leaves(before), strict=True):
+        if isinstance(old, np.ndarray) and not np.array_equal(one, old):
+            raise Rejected("it changes an array that it was given; make a new one.")
+
+
+def _described(value: Any) -> str:
+    """Describe the kinds and shapes of a nested value."""
+    if isinstance(value, dict):
+        return (
+            "{" + ", ".join(f"{name!r}: {_described(value[name])}" for name in sorted(value, key=repr)) + "}"
+        )
+    if isinstance(value, list | tuple):
+        return f"a {'list' if isinstance(value, list) else 'tuple'} of ({', '.join(map(_described, value))})"
+    array = np.asarray(value)
+    if array.dtype.kind in "fciub":
+        kind = "a truth value" if array.dtype.kind == "b" else "a number"
+        return f"an array of shape {array.shape}" if array.ndim else kind
+    return type(value).__name__
+
+
+def _leaves(value: Any) -> list[Any]:
+    """List what nested lists, tuples and dictionaries hold, in order."""
+    if isinstance(value, dict):
+        return [leaf for name in sorted(value, key=repr) for leaf in _leaves(value[name])]
+    return [leaf for one in value for leaf in _leaves(one)] if isinstance(value, list | tuple) else [value]
+
+
+def _short(value: Any, most: int = 60) -> str:
+    text = value if isinstance(value, str) and most > 60 else repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _cases(name: str, rng: np.random.Generator) -> list[Case]:
@@ -210,78 +249,42 @@ def _forward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
 
 
 def _backward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
-    u = upstream(case, np.random.default_rng(seed))
-    gradients = engine_gradients(engine, case, case.arguments, u)
-    for argument, gradient in gradients.items():
-        _require_shape(gradient, case.arguments[argument], f"the gradient of {argument} ({case.label})")
+    found = engine_gradients(engine, case, case.arguments, upstream(case, np.random.default_rng(seed)))
+    for argument, gradient in found.items():
+        require_alike(gradient, case.arguments[argument], f"the gradient of {argument} ({case.label})")
     errors = gradient_errors(engine, case, seed)
-    for argument, error in errors.items():
-        _within(
-            error, BOUND, f"the gradient of {argument} ({case.label})" if argument != "all" else "a gradient"
-        )
-    return max(errors.values())
+    return max(
+        _within(error, BOUND, f"the gradient of {argument} ({case.label})")
+        for argument, error in errors.items()
+    )
 
 
 def _watched(function: FunctionType) -> Callable[..., Any]:
-    """Wrap a method so that minibert's own is barred while it runs, and inputs and result are looked at."""
-    name = function.__name__
-    forward = name.removesuffix(BACKWARD)
-    names, signature = (name, forward), inspect.signature(function)
-    classes = _classes(Ops)
-    pair = not name.endswith(BACKWARD) and hasattr(Ops, f"{name}{BACKWARD}")
+    """Wrap a method: minibert's own is barred while it runs, and inputs and result are looked at."""
+    name, signature = function.__name__, inspect.signature(function)
+    saves = hasattr(Ops, f"{name}{BACKWARD}")
 
     def method(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        watched = {key: one for key, one in given.items() if key not in ("self", *CONSUMED)}
-        before = copy(watched)
-        with barred(classes, names):
+        watched = [one for key, one in given.items() if key not in ("self", *CONSUMED)]
+        before = deepcopy(watched)
+        with barred(_classes(), name, name.removesuffix(BACKWARD)):
             result = call(function, *args, **kwargs)
-        _require_unchanged(watched, before, before)
-        if pair and not (isinstance(result, tuple) and len(result) == 2):
-            raise Rejected(f"it returns {_kind(result)}; expected a pair, the result and what is saved.")
-        if not pair and (result is None or result is ...):
-            raise Rejected("it returns nothing.")
+        require_unchanged(watched, before)
+        if saves and not (isinstance(result, tuple) and len(result) == 2):
+            raise Rejected("it has to return a pair: the result, and what its backward needs.")
         return result
 
     return method
 
 
-def bar_reference(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap a function so that minibert's method `name` is barred while it runs."""
-
-    def barring(*args: Any, **kwargs: Any) -> Any:
-        with barred(_classes(Ops), (name,)):
-            return call(function, *args, **kwargs)  # type: ignore[arg-type]
-
-    return barring
-
-
-def _classes(top: type) -> list[type]:
-    """List the classes that `Ops` is made of and those that are made of it, but for engines of the course."""
-    found = [one for one in top.__mro__ if one is not object]
-    below: list[type] = list(top.__subclasses__())
+def _classes() -> list[type]:
+    """List the classes that `Ops` is made of and those made of it, but for engines of the course."""
+    found, below = list(Ops.__mro__[:-1]), list(Ops.__subclasses__())
     while below:
-        one = below.pop()
+        found.append(one := below.pop())
         below += one.__subclasses__()
-        if one.__name__ != "Mine":
-            found.append(one)
-    return found
-
-
-def _engine_with(function: FunctionType) -> Ops:
-    return engine_of({function.__name__: function})
-
-
-def _require_unchanged(own: Any, expected: Any, before: Any) -> None:
-    """Raise Rejected where arguments were changed that should not have been."""
-    for mine, theirs, old in zip(*map(leaves, (own, expected, before)), strict=True):
-        if isinstance(old, np.ndarray) and not np.array_equal(mine, theirs) and np.array_equal(theirs, old):
-            raise Rejected("it changes an array that it was given; make a new one.")
-
-
-def _require_shape(found: Any, expected: Any, what: str) -> None:
-    if np.shape(found) != np.shape(expected):
-        raise Rejected(f"{what} has the shape {np.shape(found)}; expected {np.shape(expected)}.")
+    return [one for one in found if one.__name__ != "Mine"]
 
 
 def _within(error: float, bound: float, what: str = "the answer") -> float:
@@ -289,16 +292,3 @@ def _within(error: float, bound: float, what: str = "the answer") -> float:
     if error <= bound:
         return error
     raise Rejected(f"{what} is off by {error:.0e}, relative; allowed are {bound:.0e}.")
-
-
-def _size(x: Any) -> float:
-    return float(np.sqrt((np.asarray(x) * np.asarray(x)).sum()))
-
-
-def _kind(value: Any) -> str:
-    kind = type(value).__name__
-    return f"a {kind} of {len(value)}" if isinstance(value, tuple | list) else f"a {kind}"
-
-
-def _few(names: Iterable[Any]) -> str:
-    return ", ".join(sorted(map(repr, names))[:5])

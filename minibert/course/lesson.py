@@ -5,21 +5,22 @@ import itertools
 import secrets
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from minibert.course import judging, mine
+from minibert.course import mine
 from minibert.course.exercises import Exercise, exercises, notebook_source
-from minibert.course.judging import BACKWARD, Finding, Route, engine_of
-from minibert.course.running import (
-    Rejected,
-    TooLong,
-    is_open,
-    leaves,
-    output_limit,
-    same_parameters,
-    time_limit,
+from minibert.course.judging import (
+    BACKWARD,
+    OnSheet,
+    Route,
+    compare,
+    engine_of,
+    is_on_sheet,
+    is_operation,
+    keeps_reference_residual,
 )
-from minibert.course.showing import Claim, Guess, Sheet, SheetRow, claim
+from minibert.course.running import Rejected, TooLong, is_open, limits
+from minibert.course.showing import Claim, Guess, Sheet, Verdict, claim
 from minibert.errors import InputError
 from minibert.ops import Ops
 
@@ -27,35 +28,20 @@ T = TypeVar("T")
 
 # The operations that a step of pre-training calls, by the notebook that asks for them.
 CURRICULUM = {
-    "02": ("embedding", "embedding_block"),
-    "03": ("softmax_cross_entropy",),
-    "04": ("attention",),
-    "05": ("linear", "linear_backward", "softmax_cross_entropy_backward", "gelu", "gelu_backward", "tanh", "tanh_backward"),
-    "06": (
-        "layer_norm", "layer_norm_backward", "attention_backward", "take_rows", "take_rows_backward",
-        "embedding_backward", "embedding_block_backward",
-    ),
-    "07": (
-        "attention_block", "attention_block_backward", "feed_forward_block", "feed_forward_block_backward",
-        "pooler", "pooler_backward", "masked_lm_logits", "masked_lm_head", "masked_lm_head_backward",
-    ),
-    "09": ("global_norm", "clip_factor", "adamw"),
-}  # fmt: skip
+    "02": "embedding embedding_block",
+    "03": "softmax_cross_entropy",
+    "04": "attention",
+    "05": "linear linear_backward softmax_cross_entropy_backward gelu gelu_backward tanh tanh_backward",
+    "06": "layer_norm layer_norm_backward attention_backward take_rows take_rows_backward embedding_backward "
+    "embedding_block_backward",
+    "07": "attention_block attention_block_backward feed_forward_block feed_forward_block_backward "
+    "pooler pooler_backward masked_lm_logits masked_lm_head masked_lm_head_backward",
+    "09": "global_norm clip_factor adamw",
+}
+OPERATIONS = {name: notebook for notebook, names in CURRICULUM.items() for name in names.split()}
 # What stays minibert's: conversions, sums into accumulators, the loop over layers, and the bits of dropout.
-PLUMBING = (
-    "cast", "upcast", "accumulate", "scatter_add", "layers", "layers_backward", "dropout", "dropout_mask", "zero",
-)  # fmt: skip
-NEEDED = ("IPython", "matplotlib")
+PLUMBING = "cast upcast accumulate scatter_add layers layers_backward dropout dropout_mask zero".split()
 QUICK = False  # True where the course itself is tested: `Lesson.scale` then gives the small sizes
-
-
-class Verdict(NamedTuple):
-    """What was said of one function."""
-
-    exercise: str
-    function: str
-    state: str  # "passed", "failed" or "open"
-    text: str
 
 
 class Lesson:
@@ -72,70 +58,66 @@ class Lesson:
     """
 
     def __init__(self, number: str) -> None:
-        self.number = number
-        self.exercises = exercises(notebook_source(number))
-        self.mine: dict[str, FunctionType] = {}
+        self.number, self.exercises = number, exercises(notebook_source(number))
         self.verdicts: list[Verdict] = []
         self.claims: list[Claim] = []
-        self._unreadable = False
-        self._load()
+        self.mine: dict[str, FunctionType] = {}
+        self._readable = True
+        try:
+            self.mine = mine.read()
+        except InputError as error:
+            self._readable = False
+            print(f"{error} It stays as it is, and this notebook goes on without it.")
+        for wrong in [one for one in self.sheet() if one.state == "failed"]:
+            print(f"{mine.FILE}: {wrong.function} is left out: {wrong.text}")
+            del self.mine[wrong.function]
+        if self.mine:
+            print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
 
-    def check(
-        self,
-        function: FunctionType,
-        *,
-        draw: Callable[..., tuple[Any, ...]] | None = None,
-        same_as: Callable[..., Any] | None = None,
-        law: Callable[..., str | None] | None = None,
-        gradient_of: Callable[..., Any] | None = None,
-        wrt: tuple[int, ...] = (0,),
-        times: int = 5,
-        tolerance: float = judging.BOUND,
-        seed: int | None = None,
-    ) -> None:
-        """Judge an exercise on fresh shapes and a fresh seed, and print the verdict.
+    def check(self, function: FunctionType, *, seed: int | None = None, **route: Any) -> None:
+        """Judge an exercise on fresh shapes, and print the verdict.
 
         Parameters
         ----------
-        function : the answer. With the name of an operation of `Ops` and nothing else given, it is judged by
-            the gradient check, and becomes part of `Mine` when it passes.
-        draw, same_as, law, gradient_of, wrt, times, tolerance : for everything else, see `Route`.
-        seed : repeats an earlier check; its line names it.
+        function : the answer. With the name of an operation of `Ops` it becomes part of `Mine` when it passes;
+            where the gradient check knows the operation, nothing else need be given.
+        seed : repeats an earlier check, whose line names it; fresh by default.
+        **route : how it is judged otherwise; see `Route`.
         """
         name = function.__name__
         exercise = next((one for one in self.exercises if name in one.functions), None)
-        number = exercise.number if exercise else self.number
-        if is_open(function):
-            return self._say(Verdict(number, name, "open", "still to be written"))
-        seed = secrets.randbelow(10**6) if seed is None else seed
-        route = None
-        if draw is not None:
-            route = Route(draw, same_as, law, gradient_of, wrt, times, tolerance)
-        elif not judging.has_cases(name):
+        judge: Any = Route(**route) if route else OnSheet() if is_on_sheet(name) else None
+        if judge is None:
             raise InputError(
-                f"{name} is no operation with a gradient check; give draw= and one of same_as=, law=, gradient_of=."
+                f"{name} is not known to the gradient check; give draw= and one of same_as=, law=, gradient_of=."
             )
-        try:
-            with time_limit(), output_limit():
-                finding = self._judge(function, route, seed)
-        except Rejected as wrong:
-            asked = exercise if exercise and not isinstance(wrong, TooLong) else None
-            likely = self._likely_mistake(function, asked.mistakes, route, seed) if asked else ""
-            text = f"{wrong}{f' Likely: {likely}' if likely else ''} (seed={seed})"
+        seed = secrets.randbelow(10**6) if seed is None else seed
+        state, text = "open", "still to be written"
+        if not is_open(function):
             self.mine.pop(name, None)
-            return self._say(Verdict(number, name, "failed", text))
-        if judging.is_operation(name):
-            self.mine[name] = function
-        error = f"error {finding.error:.0e}" if finding.error else "exact"
-        return self._say(Verdict(number, name, "passed", f"{error}, {finding.about} (seed={seed})"))
+            try:
+                with limits():
+                    error, about = judge.judge(function, self.mine, seed)
+                state, text = "passed", f"{f'error {error:.0e}' if error else 'exact'}, {about} (seed={seed})"
+                if is_operation(name):
+                    self.mine[name] = function
+            except Rejected as wrong:
+                likely = (
+                    ""
+                    if isinstance(wrong, TooLong)
+                    else self._likely_mistake(function, exercise, judge, seed)
+                )
+                state, text = "failed", f"{wrong}{likely} (seed={seed})"
+        self.verdicts.append(Verdict(exercise.number if exercise else self.number, name, state, text))
+        print(self.verdicts[-1])
 
     def passed(self, number: str) -> bool:
         """Tell whether every function of an exercise has passed."""
-        functions = next((one.functions for one in self.exercises if one.number == number), None)
-        if functions is None:
-            raise InputError(f"number={number!r} is no exercise of notebook {self.number}.")
         last = {verdict.function: verdict.state for verdict in self.verdicts}
-        return all(last.get(name) == "passed" for name in functions)
+        for one in self.exercises:
+            if one.number == number:
+                return all(last.get(name) == "passed" for name in one.functions)
+        raise InputError(f"number={number!r} is no exercise of notebook {self.number}.")
 
     def predict(self, question: str, guess: Any = ..., choices: Any = None) -> Guess:
         """Ask for a guess; `answer` of what is returned compares it later."""
@@ -155,13 +137,13 @@ class Lesson:
         Parameters
         ----------
         text : what was learnt.
-        ours, baseline : one value an example, of the same examples; the baseline is the strongest trivial one.
+        ours, baseline : (n,) a value for each example; the baseline is the strongest trivial one.
         controls : the same of what can't have learnt it (untrained weights, shuffled labels), by name. The
             claim holds only where none of them is better than the baseline.
         better : "lower" or "higher".
         unit : of the values.
         """
-        self.claims.append(claim(text, ours, baseline, controls, better, unit))
+        self.claims.append(claim(text, ours, baseline, controls or {}, better, unit))
         print(self.claims[-1])
         return self.claims[-1]
 
@@ -172,9 +154,9 @@ class Lesson:
     def engine(self) -> Ops:
         """Make the reader's engine, and say which operations of pre-training minibert stands in for."""
         own = self._complete()
-        missing = [one for one in _operations() if one not in own]
-        there = f"Mine: {len(_operations()) - len(missing)} of {len(_operations())} operations are yours"
-        print(f"{there}; minibert's stand in for {', '.join(missing)}." if missing else f"{there}.")
+        missing = [name for name in OPERATIONS if name not in own]
+        stands_in = f"; minibert's stand in for {', '.join(missing)}" if missing else ""
+        print(f"Mine: {len(OPERATIONS) - len(missing)} of {len(OPERATIONS)} operations are yours{stands_in}.")
         return engine_of(own)
 
     def sealed(self) -> Ops:
@@ -184,132 +166,72 @@ class Lesson:
 
         def refusing(name: str) -> Callable[..., Any]:
             def refuse(*_: Any, **__: Any) -> Any:
-                raise NotImplementedError(f"{name} is open: no operation of yours, and no plumbing.")
+                raise NotImplementedError(f"{name} is neither an operation of yours nor plumbing.")
 
             return refuse
 
-        public = [one for one in dir(Ops) if judging.is_operation(one)]
-        closed = {one: refusing(one) for one in public if one not in (*own, *PLUMBING)}
-        return engine_of(closed | own)
+        closed = {name for name in dir(Ops) if is_operation(name)} - {*own, *PLUMBING}
+        return engine_of({name: refusing(name) for name in closed} | own)
 
     def sheet(self) -> Sheet:
         """Judge all operations anew: the proof sheet of the reader's engine."""
-        rows = Sheet()
-        for notebook, names in CURRICULUM.items():
-            for name in names:
-                state, about = "open", f"notebook {notebook} asks for it"
-                if name in self.mine:
-                    state, about = self._state(name)
-                rows.append(SheetRow(name, notebook, state, about))
-        return rows
+        return Sheet(Verdict(notebook, name, *self._state(name)) for name, notebook in OPERATIONS.items())
 
     def keep(self) -> None:
         """Write the operations that have passed to mine.py, which the next notebook reads."""
-        if self._unreadable:
-            aside = next(
-                path
-                for n in itertools.count(1)
-                if not (path := mine.FILE.with_name(f"mine-unreadable-{n}.py")).exists()
-            )
-            mine.FILE.rename(aside)
+        if not self._readable:
+            names = (mine.FILE.with_name(f"mine-unreadable-{n}.py") for n in itertools.count(1))
+            aside = mine.FILE.rename(next(name for name in names if not name.exists()))
             print(f"{mine.FILE} could not be read, and is {aside} now.")
-            self._unreadable = False
+            self._readable = True
         try:
             mine.write(self.mine)
+            print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
         except InputError as error:
             print(f"{mine.FILE} is not written: {error}")
-            return
-        print(
-            f"{mine.FILE} has {len(self.mine)} operations of yours."
-            if self.mine
-            else f"{mine.FILE} has nothing of yours yet."
-        )
-
-    def _load(self) -> None:
-        """Read mine.py, and leave out what does not pass."""
-        try:
-            kept = mine.read()
-        except InputError as error:
-            self._unreadable = True
-            print(f"{error} The file stays as it is, and this notebook goes on without it.")
-            return
-        wrong = {}
-        self.mine = kept
-        for name in kept:
-            state, about = self._state(name)
-            if state == "wrong":
-                wrong[name] = about
-        self.mine = {name: one for name, one in kept.items() if name not in wrong}
-        for name, about in wrong.items():
-            print(f"{mine.FILE}: {name} is left out: {about}")
-        if self.mine:
-            print(f"{mine.FILE}: {len(self.mine)} operations of yours.")
 
     def _state(self, name: str) -> tuple[str, str]:
         """Judge one of the reader's operations; one without a gradient check is taken as it is."""
-        if not judging.has_cases(name):
-            return "yours", "judged in its notebook"
+        if name not in self.mine:
+            return "open", f"notebook {OPERATIONS[name]} asks for it"
+        if not is_on_sheet(name):
+            return "passed", "judged in its notebook"
         try:
-            with time_limit(), output_limit():
-                finding = judging.operation(self.mine[name], self.mine, secrets.randbelow(10**6))
-        except Rejected as error:
-            return "wrong", str(error)
-        return "yours", f"error {finding.error:.0e}, {finding.about}"
-
-    def _judge(self, function: FunctionType, route: Route | None, seed: int) -> Finding:
-        """Judge a function; one with the name of an operation is called as a method of an engine."""
-        name, others = function.__name__, {one: f for one, f in self.mine.items() if one != function.__name__}
-        if route is None:
-            return judging.operation(function, others, seed)
-        if judging.is_operation(name):
-            same_parameters(function, getattr(Ops, name))
-        return route.judge(self._callable(function, route), seed)
-
-    def _callable(self, function: FunctionType, route: Route) -> Callable[..., Any]:
-        """Return what a route calls; minibert's own method that it compares with is barred meanwhile."""
-        name = function.__name__
-        reference = getattr(route.same_as, "__name__", "")
-        target = reference if judging.is_operation(reference) else name if judging.is_operation(name) else ""
-        answer = judging.bar_reference(function, target)
-        return getattr(engine_of(self.mine | {name: answer}), name) if judging.is_operation(name) else answer
+            with limits():
+                error, about = OnSheet().judge(self.mine[name], self.mine, secrets.randbelow(10**6))
+        except Rejected as wrong:
+            return "failed", str(wrong)
+        return "passed", f"error {error:.0e}, {about}"
 
     def _likely_mistake(
-        self, function: FunctionType, exercise: Exercise | None, route: Route | None, seed: int
+        self, function: FunctionType, exercise: Exercise | None, judge: Any, seed: int
     ) -> str:
         """Return the sentence of the mistake that gives the same wrong answers, if there is one."""
-        name, others = function.__name__, {one: f for one, f in self.mine.items() if one != function.__name__}
-
-        def answers(one: FunctionType) -> list[Any]:
-            if route is None:
-                return leaves(judging.outputs_of_operation(one, others, seed))
-            return leaves(route.outputs(self._callable(one, route), seed))
-
         for mistake in exercise.mistakes if exercise else ():
             try:
-                with time_limit(), output_limit():
+                with limits():
                     namespace = dict(function.__globals__)
                     exec(exercise.mistaken(mistake), namespace)  # type: ignore[union-attr]
-                    judging.compare(answers(function), answers(namespace[name]), 1e-9)
+                    both = (
+                        judge.outputs(one, self.mine, seed)
+                        for one in (function, namespace[function.__name__])
+                    )
+                    compare(*both, tolerance=1e-9)
             except Exception:
                 continue
-            return mistake.sentence
+            return f" Likely: {mistake.sentence}"
         return ""
 
     def _complete(self) -> dict[str, FunctionType]:
         """Return the reader's operations, but for forwards whose backward is minibert's and can't use what they save."""
-        return {
-            name: one
-            for name, one in self.mine.items()
-            if name.endswith(BACKWARD)
-            or f"{name}{BACKWARD}" in self.mine
-            or not hasattr(Ops, f"{name}{BACKWARD}")
-            or judging.keeps_reference_residual(one)
-        }
 
-    def _say(self, verdict: Verdict) -> None:
-        self.verdicts.append(verdict)
-        mark = {"passed": "✓", "failed": "✗", "open": "·"}[verdict.state]
-        print(f"{mark} {verdict.exercise} {verdict.function}: {verdict.text}")
+        def serves(name: str) -> bool:
+            partner = f"{name}{BACKWARD}"
+            return (
+                partner in self.mine or not hasattr(Ops, partner) or keeps_reference_residual(self.mine[name])
+            )
+
+        return {name: one for name, one in self.mine.items() if serves(name)}
 
 
 def begin(number: str) -> Lesson:
@@ -324,13 +246,9 @@ def begin(number: str) -> Lesson:
     InputError
         When a library is missing or there is no such notebook.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("IPython", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(
             f"{' and '.join(missing)} missing: from a checkout of minibert run  pip install '.[notebooks]'"
         )
     return Lesson(number)
-
-
-def _operations() -> list[str]:
-    return [name for names in CURRICULUM.values() for name in names]

@@ -1,12 +1,10 @@
 """mine.py: the reader's engine as a file, written by one notebook and read by the next."""
 
 import ast
-import importlib.util
 import inspect
-import math
 import textwrap
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from minibert.course.judging import is_operation
@@ -19,7 +17,7 @@ _HEAD = f'"""Your engine, operation by operation. Each notebook adds what it ask
 _SOURCE = "__course_source__"  # of functions that were read from a file, which may have changed since
 
 
-def write(methods: dict[str, FunctionType], path: Path = FILE) -> None:
+def write(methods: dict[str, FunctionType]) -> None:
     """Write an engine of these methods, with the imports, constants and helpers that they use.
 
     Raises
@@ -28,87 +26,67 @@ def write(methods: dict[str, FunctionType], path: Path = FILE) -> None:
         When a method uses something of its notebook that can't be written down.
     """
     needed: dict[str, str] = {"Ops": "from minibert.ops import Ops"}
-    for name, method in methods.items():
-        _collect(name, method, needed)
-    imports = sorted(one for one in set(needed.values()) if one.startswith(("import ", "from ")))
-    others = [one for one in needed.values() if not one.startswith(("import ", "from "))]
-    bodies = [textwrap.indent(source_of(method), "    ") for method in methods.values()]
+    for method in methods.values():
+        _collect(method, needed)
+    imports = sorted({one for one in needed.values() if one.startswith(("import ", "from "))})
+    others = [one for one in needed.values() if one not in imports]
+    bodies = [textwrap.indent(_source(method), "    ") for method in methods.values()]
     body = "\n\n".join(['class Mine(Ops):\n    name = "mine"', *bodies])
-    atomic_text(path, "\n\n\n".join([_HEAD + "\n\n" + "\n".join(imports), *others, body]) + "\n")
+    atomic_text(FILE, "\n\n\n".join([_HEAD + "\n\n" + "\n".join(imports), *others, body]) + "\n")
 
 
-def read(path: Path = FILE) -> dict[str, FunctionType]:
+def read() -> dict[str, FunctionType]:
     """Read the methods of an engine that `write` wrote; none where there is no file.
 
     Raises
     ------
     InputError
-        When it is not Python, has no class `Mine`, or is of another version of the course.
+        When it can't be run, has no class `Mine`, or is of another version of the course.
     """
-    if not path.exists():
+    if not FILE.exists():
         return {}
+    module: dict[str, Any] = {"__name__": "mine"}
     try:
-        text = path.read_text("utf-8")
+        text = FILE.read_text("utf-8")
         tree = ast.parse(text)
         if VERSION not in (ast.get_docstring(tree) or ""):
-            raise InputError(f"{path} is not of this course ({VERSION}).")
-        spec = importlib.util.spec_from_file_location("mine", path)
-        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-        exec(compile(tree, str(path), "exec"), vars(module))  # the reader's own code
-        own = vars(vars(module)["Mine"])
-    except SyntaxError as error:
-        raise InputError(f"{path} is not Python: {error.msg} in line {error.lineno}.") from None
-    except KeyError:
-        raise InputError(f"{path} has no class Mine.") from None
-    except InputError:
-        raise
+            raise InputError(f"it is not of {VERSION}")
+        exec(compile(tree, str(FILE), "exec"), module)  # the reader's own code
+        own = vars(module.get("Mine", SimpleNamespace()))
     except Exception as error:
-        raise InputError(f"{path} can't be run: {type(error).__name__}: {error}.") from None
+        raise InputError(f"{FILE} can't be used: {type(error).__name__}: {error}.") from None
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            function = own.get(node.name) or vars(module).get(node.name)
-            if isinstance(function, FunctionType):
-                lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
-                setattr(function, _SOURCE, textwrap.dedent("\n".join(lines)) + "\n")
+        if isinstance(node, ast.FunctionDef) and (function := own.get(node.name) or module.get(node.name)):
+            setattr(function, _SOURCE, textwrap.dedent(ast.get_source_segment(text, node, padded=True) or ""))
     return {name: one for name, one in own.items() if isinstance(one, FunctionType) and is_operation(name)}
 
 
-def source_of(function: FunctionType) -> str:
-    """Return the text of a function, from the margin on."""
+def _source(function: FunctionType) -> str:
     return str(getattr(function, _SOURCE, None) or textwrap.dedent(inspect.getsource(function))).strip("\n")
 
 
-def _collect(name: str, function: FunctionType, needed: dict[str, str]) -> None:
-    """Add what a function uses, by name, to what has to stand above the class."""
-    tree = ast.parse(source_of(function))
-    used = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
-    for one in used:
-        if one in needed or one not in function.__globals__:
+def _collect(function: FunctionType, needed: dict[str, str]) -> None:
+    """Add what a function uses, by name, to what has to stand above the class; helpers behind what they use."""
+    tree = ast.parse(_source(function))
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    local = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    local |= {node.id for node in names if isinstance(node.ctx, ast.Store)} | {function.__name__}
+    for one in sorted({node.id for node in names} - local - set(needed)):
+        if one not in function.__globals__:
             continue
         value = function.__globals__[one]
-        if isinstance(value, FunctionType) and value.__module__ in ("__main__", "mine"):
-            needed[one] = ""  # it may call itself
-            _collect(one, value, needed)
-            del needed[one]  # behind what it uses
-        needed[one] = _statement(one, value, name)
-
-
-def _statement(one: str, value: Any, user: str) -> str:
-    """Write the statement that gives a name its value."""
-    module = getattr(value, "__module__", None)
-    if isinstance(value, ModuleType):
-        same = value.__name__ == one
-        return f"import {value.__name__}" if same else f"import {value.__name__} as {one}"
-    if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
-        if module in ("__main__", "mine"):
-            return f'{one} = __import__("collections").namedtuple({one!r}, {" ".join(value._fields)!r})'
-    elif isinstance(value, FunctionType) and module in ("__main__", "mine"):
-        return source_of(value)
-    elif isinstance(value, int | float | str | bool) and not (isinstance(value, float) and math.isnan(value)):
-        return f"{one} = {value!r}"
-    if module and module not in ("__main__", "builtins") and hasattr(value, "__name__"):
-        return f"from {module} import {value.__name__}" + ("" if value.__name__ == one else f" as {one}")
-    raise InputError(
-        f"{user} uses {one}, {type(value).__name__} of this notebook, which mine.py can't hold; "
-        "make it an argument, or compute it inside the function."
-    )
+        module, own = getattr(value, "__module__", None), getattr(value, "__name__", one)
+        if isinstance(value, ModuleType):
+            needed[one] = f"import {own}" + ("" if own == one else f" as {one}")
+        elif isinstance(value, FunctionType) and module in ("__main__", "mine"):
+            _collect(value, needed)
+            needed[one] = _source(value)
+        elif isinstance(value, int | float | str):
+            needed[one] = f"{one} = {value!r}"
+        elif module and module not in ("__main__", "builtins", "mine"):
+            needed[one] = f"from {module} import {own}" + ("" if own == one else f" as {one}")
+        else:
+            raise InputError(
+                f"{function.__name__} uses {one}, {type(value).__name__} of this notebook, which {FILE} can't hold; "
+                "make it an argument, or compute it inside the function."
+            )

@@ -39,8 +39,8 @@ class Walk:
 
     def __iter__(self) -> Iterator[Exercise | None]:
         """Run the cells; yield each exercise when all before it has run, and None behind every other cell."""
-        for number, (kind, text) in enumerate(cells(self.path)):
-            if kind != "code":
+        for number, (is_code, text) in enumerate(cells(self.path)):
+            if not is_code:
                 continue
             exercise = self.exercises.get(text)
             if exercise:
