@@ -42,7 +42,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle gradcheck lint bench ladder fuzz sanitize emulate notebooks docs clean
+.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz sanitize emulate notebooks docs clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -76,6 +76,9 @@ test-oracle: oracle-installed ## against PyTorch, Hugging Face, SciPy, scikit-le
 
 gradcheck: $(VENV)/.with-plots ## every gradient against the complex step: the proof sheet
 	$(BIN)/minibert gradcheck $(ARGS)
+
+test-course: $(VENV)/.with-test-all ## the course: open, solved, and every exercise done wrong in hundreds of ways
+	COURSE_SHARE=1 COURSE_SCALE=full $(PYTEST) tests/course $(ARGS)
 
 lint: $(VENV)/.with-lint ## ruff and mypy over the Python, clang-format over the C
 	$(BIN)/ruff check . $(ARGS)

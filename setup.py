@@ -37,4 +37,5 @@ if compiled and (kernels := recipe("kernels", "the kernels in C++")):
     extensions.append(kernels.extension())
     commands["build_ext"] = kernels.BuildKernels
 
-setup(ext_modules=extensions, cmdclass=commands)
+lessons = [str(path) for path in sorted(Path("notebooks").glob("*_*.*")) if path.suffix in (".py", ".ipynb")]
+setup(ext_modules=extensions, cmdclass=commands, data_files=[("share/minibert/notebooks", lessons)])

@@ -144,6 +144,8 @@ experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |
                         | tasks/* reports/* training/* metrics/* viz          |
                         | inference model/* data/* tokenizer/*                |
                         | engines/__init__                                    | numpy tqdm
+course/exercises        | __init__                                            |
+course/*                | course/* gradcheck/* ops/* metrics/*                | numpy matplotlib IPython
 cli/shared/parser       | any                                                 | shtab
 cli/*                   | any                                                 | numpy
 """

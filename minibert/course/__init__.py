@@ -4,8 +4,8 @@
     lesson = course.begin("05")
     lesson.check(linear_backward)
 
-Nothing here knows an answer. A backward is judged by the complex step of its forward, everything else by a second
-route to the same value or by a law that the answer has to obey, on shapes and seeds drawn afresh at every run.
+Nothing here knows an answer. A backward is judged by the complex step of its forward, everything else by a
+second route to the same value or by a law that the answer has to obey, on shapes drawn afresh at every run.
 """
 
 from minibert.course.lesson import Lesson, begin

@@ -1,4 +1,4 @@
-"""One notebook of the course: it judges exercises, keeps the reader's engine, and compares what was learnt."""
+"""A notebook of the course: it judges exercises, keeps the reader's engine, and compares what was learnt."""
 
 import importlib.util
 import itertools
@@ -89,7 +89,7 @@ class Lesson:
         judge: Any = Route(**route) if route else OnSheet() if is_on_sheet(name) else None
         if judge is None:
             raise InputError(
-                f"{name} is not known to the gradient check; give draw= and one of same_as=, law=, gradient_of=."
+                f"{name} has no gradient check; give draw= and one of same_as=, law=, gradient_of=."
             )
         seed = secrets.randbelow(10**6) if seed is None else seed
         state, text = "open", "still to be written"
@@ -212,18 +212,15 @@ class Lesson:
                 with limits():
                     namespace = dict(function.__globals__)
                     exec(exercise.mistaken(mistake), namespace)  # type: ignore[union-attr]
-                    both = (
-                        judge.outputs(one, self.mine, seed)
-                        for one in (function, namespace[function.__name__])
-                    )
-                    compare(*both, tolerance=1e-9)
+                    ours = judge.outputs(function, self.mine, seed)
+                    compare(ours, judge.outputs(namespace[function.__name__], self.mine, seed), 1e-9)
             except Exception:
                 continue
             return f" Likely: {mistake.sentence}"
         return ""
 
     def _complete(self) -> dict[str, FunctionType]:
-        """Return the reader's operations, but for forwards whose backward is minibert's and can't use what they save."""
+        """Return the reader's operations, but for forwards that save what minibert's backward can't use."""
 
         def serves(name: str) -> bool:
             partner = f"{name}{BACKWARD}"

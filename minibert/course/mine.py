@@ -66,7 +66,7 @@ def _source(function: FunctionType) -> str:
 
 
 def _collect(function: FunctionType, needed: dict[str, str]) -> None:
-    """Add what a function uses, by name, to what has to stand above the class; helpers behind what they use."""
+    """Add what a function uses, by name, to what has to stand above the class."""
     tree = ast.parse(_source(function))
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     local = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
@@ -87,6 +87,6 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
             needed[one] = f"from {module} import {own}" + ("" if own == one else f" as {one}")
         else:
             raise InputError(
-                f"{function.__name__} uses {one}, {type(value).__name__} of this notebook, which {FILE} can't hold; "
+                f"{function.__name__} uses {one}, {type(value).__name__} of this notebook, not to be kept; "
                 "make it an argument, or compute it inside the function."
             )

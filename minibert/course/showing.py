@@ -5,11 +5,13 @@ import inspect
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.course.judging import BOUND, Rejected, compare
+from minibert.course.judging import BOUND, compare
+from minibert.course.running import Rejected
 from minibert.errors import InputError
 from minibert.metrics import bootstrap
 
@@ -125,9 +127,13 @@ def claim(text: str, ours: Any, baseline: Any, controls: Mapping[str, Any], bett
                 f"{who}: {values.shape} values, baseline: {floor.shape}; give one number an example."
             )
         gain = floor - values if better == "lower" else values - floor
-        interval = bootstrap(lambda rows, gain=gain: gain[rows].mean(), len(gain))
+        interval = bootstrap(partial(_mean, gain), len(gain))
         lines.append(Compared(who, values.mean(), gain.mean(), *interval))
     return Claim(f"{text} ({unit})" if unit else text, floor.mean(), tuple(lines))
+
+
+def _mean(values: np.ndarray, rows: np.ndarray) -> float:
+    return float(values[rows].mean())
 
 
 class Verdict(NamedTuple):

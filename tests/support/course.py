@@ -1,4 +1,4 @@
-"""The notebooks of the course, run in this process: with stubs or solutions, or with an exercise done wrong."""
+"""The notebooks of the course, run in this process: with stubs, solutions, or an exercise done wrong."""
 
 import ast
 import copy
@@ -85,14 +85,15 @@ class Mutant(NamedTuple):
 SWAPPED = {
     ast.Add: [ast.Sub], ast.Sub: [ast.Add], ast.Mult: [ast.Div], ast.Div: [ast.Mult], ast.MatMult: [],
     ast.FloorDiv: [ast.Mult], ast.Pow: [ast.Mult], ast.Mod: [ast.FloorDiv],
-    ast.Lt: [ast.LtE, ast.GtE], ast.LtE: [ast.Lt, ast.Gt], ast.Gt: [ast.GtE, ast.LtE], ast.GtE: [ast.Gt, ast.Lt],
+    ast.Lt: [ast.LtE, ast.GtE], ast.LtE: [ast.Lt, ast.Gt], ast.Gt: [ast.GtE, ast.LtE],
+    ast.GtE: [ast.Gt, ast.Lt],
     ast.Eq: [ast.NotEq], ast.NotEq: [ast.Eq], ast.In: [ast.NotIn], ast.NotIn: [ast.In], ast.Is: [ast.IsNot],
     ast.IsNot: [ast.Is], ast.And: [ast.Or], ast.Or: [ast.And],
 }  # fmt: skip
 
 
 def mutants(code: str) -> list[Mutant]:
-    """Every small change: sign, axis, transpose, dropped term, factor, off by one, order, statement left out."""
+    """Every small change: sign, axis, transpose, dropped term, factor, off by one, order, lost statement."""
     tree = ast.parse(code)
     found = {}
     for place, node in enumerate(ast.walk(tree)):

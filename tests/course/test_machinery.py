@@ -1,0 +1,345 @@
+"""The course's judge: what it says to right answers, to wrong ones, to none, and to cheats."""
+
+import itertools
+import json
+import linecache
+
+import numpy as np
+import pytest
+
+import minibert.course.exercises as book
+import minibert.course.running as running
+from minibert import course
+from minibert.cli import main
+from minibert.course.showing import claim
+from minibert.errors import InputError
+from minibert.ops import Ops
+
+NOTEBOOK = """
+# ---
+# jupyter
+# ---
+
+# %% [markdown]
+# ### Exercise 05.1 (core): linear
+
+# %%
+# Exercise 05.1
+def linear_backward(self, dy, saved):
+    ...
+
+# %%
+lesson.check(linear_backward)
+
+# %% [markdown]
+# <details><summary>Solution 05.1</summary>
+#
+# ```python
+# def linear_backward(self, dy, saved):
+#     return dy @ saved.weight.T, saved.x.T @ dy, dy.sum(0)
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `dy.sum(0)` | `dy.mean(0)` | The bias is added to every row. |
+#
+# </details>
+"""
+RIGHT = "return dy @ saved.weight.T, saved.x.T @ dy, dy.sum(0)"
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def lesson(tmp_path, monkeypatch):
+    """Notebook 05 with one exercise, in an empty folder."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "05_small.py").write_text(NOTEBOOK, "utf-8")
+    monkeypatch.setattr(book, "notebook_folder", lambda: tmp_path / "notebooks")
+    monkeypatch.setattr(running, "SECONDS", 1.0)
+    monkeypatch.chdir(tmp_path)
+    return course.begin("05")
+
+
+def defined(code, **names):
+    """The last function of some code, as a cell of a notebook would define it."""
+    file = f"<a cell {next(_numbers)}>"
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    namespace = {"__name__": "__main__", "np": np, "Ops": Ops, **names}
+    exec(compile(code, file, "exec"), namespace)
+    return [one for one in namespace.values() if getattr(one, "__module__", "") == "__main__"][-1]
+
+
+def linear_backward(*lines):
+    return defined("def linear_backward(self, dy, saved):\n" + "".join(f"    {line}\n" for line in lines))
+
+
+def said(lesson, function, **route):
+    """State and text of the verdict."""
+    lesson.check(function, **route)
+    return lesson.verdicts[-1].state, lesson.verdicts[-1].text
+
+
+def test_a_right_backward_passes_and_becomes_part_of_the_engine(lesson):
+    state, text = said(lesson, linear_backward(RIGHT))
+    assert state == "passed" and "by the complex step" in text
+    assert lesson.passed("05.1")
+    assert type(lesson.engine()).linear_backward is lesson.mine["linear_backward"]
+    assert [one.function for one in lesson.sheet() if one.state == "passed"] == ["linear_backward"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["..."], "still to be written"),
+        (
+            ["return dy @ saved.weight.T, saved.x.T @ dy, dy.mean(0)"],
+            "Likely: The bias is added to every row.",
+        ),
+        (["return dy @ saved.weight.T, saved.x.T @ dy, 2 * dy.sum(0)"], "the gradient of bias"),
+        (["return dy @ saved.weight.T, saved.x.T @ dy, dy"], "expected an array of shape"),
+        (["return dy @ saved.weight.T, saved.x.T @ dy"], "of no use to its caller"),
+        (["return 3"], "of no use to its caller"),
+        (["dy", "return"], "it returns nothing"),
+        (["dy *= 2", RIGHT], "it changes an array that it was given"),
+        (["return dy @ saved.weight, saved.x.T @ dy, dy.sum(0)"], "it raises ValueError"),
+        (["return nonsense"], "(at `return nonsense`)"),
+        (["while True: pass"], "it has no end after 1 seconds"),
+        (["try:", "    while True: pass", "except Exception: pass"], "it has no end after 1 seconds"),
+        (["return np.nan * dy @ saved.weight.T, saved.x.T @ dy, dy.sum(0)"], "is off by nan"),
+    ],
+)
+def test_wrong_answers_are_told_in_a_sentence(lesson, lines, told):
+    state, text = said(lesson, linear_backward(*lines))
+    assert state == ("open" if lines == ["..."] else "failed")
+    assert told in text
+    assert not lesson.passed("05.1") and not lesson.mine
+
+
+def test_other_parameters_and_a_lone_result_are_told(lesson):
+    other = defined("def linear_backward(self, dy, kept):\n    return dy\n")
+    assert "its parameters are (self, dy, kept); expected (self, dy, saved)" in said(lesson, other)[1]
+    lone = defined("def linear(self, x, weight, bias):\n    return x @ weight + bias\n")
+    assert "it has to return a pair" in said(lesson, lone)[1]
+    useless = defined(
+        "from minibert.ops.primitives import LinearSaved\n"
+        "def linear(self, x, weight, bias):\n    return x @ weight + bias, LinearSaved(x + 1, weight)\n"
+    )
+    assert "what is saved serves no backward" in said(lesson, useless)[1]
+
+
+DIFFERENCES = """
+x_, w_ = saved.x, saved.weight
+f = lambda x, weight, bias: ((x @ weight + bias) * dy).sum()
+def slope(array, among):
+    found = np.zeros_like(array)
+    for place in np.ndindex(array.shape):
+        for sign in (1, -1):
+            moved = array.copy()
+            moved[place] += sign * 1e-5
+            found[place] += sign * among(moved) / 2e-5
+    return found
+bias = np.zeros(dy.shape[1])
+dx, dw = slope(x_, lambda x: f(x, w_, bias)), slope(w_, lambda w: f(x_, w, bias))
+return dx, dw, slope(bias, lambda b: f(x_, w_, b))
+"""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["return super(type(self), self).linear_backward(dy, saved)"],
+        ["return Ops().linear_backward(dy, saved)"],
+        ["return Ops.linear_backward(self, dy, saved)"],
+        ["from minibert.engines.numba.ops import NumbaOps", "return NumbaOps().linear_backward(dy, saved)"],
+        DIFFERENCES.strip().splitlines(),
+        ["return np.ones_like(saved.x), np.ones_like(saved.weight), np.ones(dy.shape[1])"],
+        ["if dy.shape == (5, 4):", f"    {RIGHT}", "return 0 * saved.x, 0 * saved.weight, 0 * dy[0]"],
+    ],
+    ids=["super", "another engine", "by its class", "compiled", "differences", "constants", "shapes"],
+)
+def test_cheats_are_rejected(lesson, lines):
+    assert said(lesson, linear_backward(*lines))[0] == "failed"
+
+
+def test_differences_fail_by_their_error_alone(lesson):
+    text = said(lesson, linear_backward(*DIFFERENCES.strip().splitlines()))[1]
+    error = float(text.split("is off by ")[1].split(",")[0])
+    assert 1e-12 < error < 1e-4
+
+
+def test_a_flood_of_output_is_cut(lesson, capsys):
+    said(lesson, linear_backward("print('x' * 100_000)", RIGHT))
+    printed = capsys.readouterr().out
+    assert len(printed) < 2_000 and "more characters, left out" in printed
+
+
+def test_a_plain_function_is_judged_by_another_route_a_law_or_the_complex_step(lesson):
+    def draw(rng):
+        return (rng.standard_normal(int(rng.integers(2, 9))),)
+
+    def cube(x):
+        return (x * x * x).sum()
+
+    right, wrong = defined("def f(x): return 3 * x * x\n"), defined("def f(x): return 2 * x * x\n")
+    for route in (
+        {"same_as": lambda x: 3 * x**2},
+        {"law": lambda answer, x: None if np.allclose(answer / 3, x * x) else "it is no square"},
+        {"gradient_of": cube},
+    ):
+        assert said(lesson, right, draw=draw, **route)[0] == "passed"
+        assert said(lesson, wrong, draw=draw, **route)[0] == "failed"
+    both = defined("def f(x, y): return y, x\n")
+    pair = {"draw": lambda rng: tuple(rng.standard_normal((2, 3))), "gradient_of": lambda x, y: (x * y).sum()}
+    assert said(lesson, both, **pair, wrt=(0, 1))[0] == "passed"
+    assert said(lesson, defined("def f(x, y): return x, y\n"), **pair, wrt=(0, 1))[0] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("[1, 2]", "expected a tuple"),
+        ("(1.0, 'no', {'a': 1})", "has 'no' where 'yes'"),
+        ("(2.0, 'yes', {'a': 1})", "off by"),
+        ("(1.0, 'yes', {'b': 1})", "'b': a number"),
+        ("(1.0, 'yes', {'a': True})", "a truth value"),
+    ],
+)
+def test_kinds_are_compared(lesson, answer, told):
+    route = {"draw": lambda rng: (), "same_as": lambda: (1.0, "yes", {"a": 1})}
+    assert said(lesson, defined(f"def f(): return {answer}\n"), **route)[0] == "failed"
+    assert told in lesson.verdicts[-1].text
+    assert said(lesson, defined("def f(): return 1.0, 'yes', {'a': 1}\n"), **route)[0] == "passed"
+
+
+def test_an_update_may_consume_what_it_is_given_but_not_call_minibert(lesson):
+    def draw(rng):
+        return (rng.standard_normal(7),)
+
+    own = defined("def global_norm(self, grads):\n    return np.sqrt((grads * grads).sum())\n")
+    assert said(lesson, own, draw=draw, same_as=Ops().global_norm)[0] == "passed"
+    assert "global_norm" in lesson.mine
+    cheat = defined("def global_norm(self, grads):\n    return Ops().global_norm(grads)\n")
+    assert "minibert's own global_norm" in said(lesson, cheat, draw=draw, same_as=Ops().global_norm)[1]
+    assert "global_norm" not in lesson.mine
+
+
+def test_kept_operations_come_back_with_what_they_use(lesson, capsys):
+    helper = "HALF = 0.5\ndef twice(x): return x / HALF\ndef linear_backward(self, dy, saved):\n    "
+    said(lesson, defined(helper + RIGHT.replace("dy.sum(0)", "twice(dy.sum(0)) / 2") + "\n"))
+    lesson.keep()
+    text = open("mine.py", encoding="utf-8").read()
+    assert "HALF = 0.5" in text and "def twice" in text and "class Mine(Ops):" in text
+    again = course.begin("05")
+    assert list(again.mine) == ["linear_backward"]
+    again.keep()  # what was read is written again
+    assert open("mine.py", encoding="utf-8").read() == text
+
+
+def test_what_cannot_be_kept_is_named(lesson, capsys):
+    said(
+        lesson,
+        defined(
+            f"def linear_backward(self, dy, saved):\n    {RIGHT.replace('dy.sum', '(dy * one).sum')}\n",
+            one=np.ones(1),
+        ),
+    )
+    lesson.keep()
+    assert "linear_backward uses one, ndarray of this notebook" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("class Mine(", "SyntaxError"),
+        ('"""minibert course, version 0"""\n', "it is not of minibert course, version 1"),
+        ('"""minibert course, version 1"""\nimport nothing_of_this_name\n', "ModuleNotFoundError"),
+        ('"""minibert course, version 1"""\n1 / 0\n', "ZeroDivisionError"),
+    ],
+)
+def test_a_broken_file_is_told_and_kept(lesson, capsys, tmp_path, text, told):
+    (tmp_path / "mine.py").write_text(text, "utf-8")
+    again = course.begin("05")
+    printed = capsys.readouterr().out
+    assert told in printed and "goes on without it" in printed
+    assert (tmp_path / "mine.py").read_text("utf-8") == text
+    again.keep()
+    assert (tmp_path / "mine-unreadable-1.py").read_text("utf-8") == text
+
+
+def test_a_kept_operation_that_is_wrong_now_is_left_out(lesson, capsys, tmp_path):
+    said(lesson, linear_backward(RIGHT))
+    lesson.keep()
+    file = tmp_path / "mine.py"
+    file.write_text(file.read_text("utf-8").replace("dy.sum(0)", "dy.sum(1)"), "utf-8")
+    assert course.begin("05").mine == {}
+    assert "linear_backward is left out" in capsys.readouterr().out
+
+
+def test_a_forward_alone_is_used_only_if_minibert_can_go_back_through_it(lesson):
+    other = defined("def linear(self, x, weight, bias):\n    return x @ weight + bias, (x, weight)\n")
+    assert said(lesson, other)[0] == "passed"
+    assert "linear" not in vars(type(lesson.engine()))
+    same = defined(
+        "from minibert.ops.primitives import LinearSaved\n"
+        "def linear(self, x, weight, bias):\n    return x @ weight + bias, LinearSaved(x, weight)\n"
+    )
+    assert said(lesson, same)[0] == "passed"
+    assert "linear" in vars(type(lesson.engine()))
+
+
+def test_without_a_net_what_is_open_raises(lesson):
+    with pytest.raises(NotImplementedError, match="gelu is neither"):
+        lesson.sealed().gelu(np.ones(3), "erf")
+    assert lesson.sealed().accumulate(np.ones(2), np.ones(2)).tolist() == [2, 2]
+
+
+def test_a_claim_holds_only_beside_controls_that_fail():
+    rng = np.random.default_rng(0)
+    floor = rng.standard_normal(400)
+    better, same = floor - 0.5 + 0.1 * rng.standard_normal(400), floor + rng.standard_normal(400)
+    assert claim("learnt", better, floor, {"untrained": same}, "lower", "nats").holds
+    assert not claim("learnt", same, floor, {}, "lower", "nats").holds
+    assert not claim("learnt", better, floor, {"shuffled": better}, "lower", "nats").holds
+    assert not claim("learnt", better, floor, {}, "higher", "nats").holds
+    with pytest.raises(InputError, match="give one number an example"):
+        claim("learnt", better[:3], floor, {}, "lower", "nats")
+    with pytest.raises(InputError, match="neither lower nor higher"):
+        claim("learnt", better, floor, {}, "less", "nats")
+
+
+def test_a_guess_may_be_left_open_and_has_to_be_a_choice(lesson, capsys):
+    lesson.predict("How many?").answer(12, "so it is")
+    assert "No guess yet" in (printed := capsys.readouterr().out) and "It is 12: so it is" in printed
+    lesson.predict("How many?", 3).answer(1200)
+    assert "You said 3. It is 1,200." in capsys.readouterr().out
+    with pytest.raises(InputError, match="choose one of them"):
+        lesson.predict("More?", "perhaps", choices=("yes", "no"))
+
+
+def test_sides_of_an_equation_that_differ_are_an_error(capsys):
+    course.equal("same", [1.0, 2.0], [1.0, 2.0 + 1e-15])
+    assert "both sides agree to" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match="other: the left side is off by"):
+        course.equal("other", [1.0, 2.0], [1.0, 2.1])
+    with pytest.raises(AssertionError, match="of shape"):
+        course.equal("other", [1.0, 2.0], [1.0])
+
+
+def test_unknown_numbers_and_functions_are_refused(lesson):
+    with pytest.raises(InputError, match="number='99' is no notebook of the course; choose from 05"):
+        course.begin("99")
+    with pytest.raises(InputError, match="number='05.9' is no exercise"):
+        lesson.passed("05.9")
+    with pytest.raises(InputError, match="give draw="):
+        lesson.check(defined("def f(x): return x\n"))
+
+
+def test_the_command_lays_out_the_notebooks_without_outputs(tmp_path, capsys):
+    assert main(["course", str(tmp_path / "mine"), "--json"]) == 0
+    names = json.loads(capsys.readouterr().out)["notebooks"]
+    assert "00_tour.ipynb" in names
+    for name in names:
+        notebook = json.loads((tmp_path / "mine" / name).read_text("utf-8"))
+        assert not any(cell.get("outputs") for cell in notebook["cells"])
+    assert main(["course", str(tmp_path / "mine")]) == 2
+    assert "has these already: 00_tour.ipynb" in capsys.readouterr().err
