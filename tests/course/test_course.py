@@ -6,11 +6,11 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from course import Walk, mutants, notebooks, sample, wrongly_shaped
+from course import Walk, equations, execute, mutants, notebooks, sample, without_a_term, wrongly_shaped
 
 import minibert.course.lesson as lessons
 import minibert.course.running as running
-from minibert.course.exercises import exercises
+from minibert.course.exercises import cells, exercises
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.md")
 SHARE = float(os.environ.get("COURSE_SHARE", "0.1"))  # of the mutants; `make test-course` takes all
@@ -87,3 +87,22 @@ def test_wrong_answers_are_rejected(path):
                 accepted.append(f"{exercise.number}: `{mutant.change}`")
     print(f"{path.stem}: {tried - len(accepted)} of {tried} mutants rejected", *accepted, sep="\n  ")
     assert len(accepted) <= (1 - REJECTED) * tried, accepted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_every_equation_turns_red_without_a_term(path):
+    """Each cell with an "=" is run again with a term less of what its sides are computed from."""
+    every = [text for is_code, text in cells(path) if is_code and equations(text)]
+    walk, green, tried, known = Walk(path, solved=True), [], 0, EQUIVALENT.read_text("utf-8")
+    for text, namespace in walk.before(set(every)):
+        for changed in without_a_term(text):
+            tried += 1
+            try:
+                execute(changed.code, dict(namespace), "without a term")
+            except Exception:  # an AssertionError of course.equal, or shapes that don't fit any more
+                continue
+            if f"{path.stem[:2]}: `{changed.change}`" not in known:
+                green.append(changed.change)
+    print(f"{path.stem}: {len(every)} cells with equations, {tried} terms left out", *green, sep="\n  ")
+    assert not green

@@ -56,6 +56,15 @@ class Walk:
             pass
         return self.namespace["lesson"]
 
+    def before(self, texts: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Run the cells; yield each of these texts with the names that there are just before it."""
+        for number, (is_code, text) in enumerate(cells(self.path)):
+            if text in texts:
+                yield text, self.namespace
+            if is_code:
+                solved = self.exercises[text].solution if text in self.exercises and self.solved else text
+                execute(solved, self.namespace, f"{self.path.stem}, cell {number}")
+
     def verdicts(self, exercise: Exercise, code: str) -> list[Any]:
         """Judge other code in an exercise's place; nothing of it stays."""
         lesson = self.namespace["lesson"]
@@ -189,3 +198,44 @@ def _with_an_axis(function):
 """
     lines = [f"{name} = _with_an_axis({name})" for name in exercise.functions]
     return "\n".join([exercise.solution, wrap, *lines])
+
+
+def equations(code: str) -> list[ast.Call]:
+    """The calls of `course.equal` in a cell."""
+    return [
+        node
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "course.equal"
+    ]
+
+
+def without_a_term(code: str) -> list[Mutant]:
+    """A cell with a term or factor less in what its equations are computed from, once for each there is."""
+    tree = ast.parse(code)
+    needed = {one.id for call in equations(code) for one in ast.walk(call) if isinstance(one, ast.Name)}
+    computed = []
+    for statement in reversed(tree.body):  # from the equations up to what they are made of
+        text = ast.unparse(statement)
+        stored = {
+            n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
+        stored |= {statement.name} if isinstance(statement, ast.FunctionDef) else set()
+        if "course.equal" in text or (stored & needed and "plt." not in text):
+            computed.append(statement)
+            needed |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+    found = []
+    for node in [one for statement in computed for one in ast.walk(statement)]:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and _is_a_sum(node):
+            place = list(ast.walk(tree)).index(node)
+            changed = copy.deepcopy(tree)
+            target = list(ast.walk(changed))[place]
+            changed = ast.fix_missing_locations(_Replace(target, copy.deepcopy(node.left)).visit(changed))
+            found.append(Mutant(f"{ast.unparse(node)} -> {ast.unparse(node.left)}", ast.unparse(changed)))
+    return found
+
+
+def _is_a_sum(node: ast.BinOp) -> bool:
+    """Tell whether this may be a sum of the derivation: not of strings, whole numbers or lists."""
+    parts = list(ast.walk(node))
+    plain = isinstance(node.right, ast.Constant) and isinstance(node.right.value, int)
+    return not plain and not any(isinstance(one, ast.List | ast.JoinedStr) for one in parts)
