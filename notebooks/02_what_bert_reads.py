@@ -37,15 +37,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from minibert import Bert, BertConfig, Tokenizer, course
+from minibert import BertConfig, Tokenizer, course
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.model import bert
 from minibert.model.batch import Batch, Sequence
 from minibert.model.params import Parameters, initialise
 from minibert.ops import Ops
 from minibert.ops.attention import equal_length_groups
-from minibert.ops.blocks import EMBEDDING_SITE, EmbeddingBlockSaved
-from minibert.ops.primitives import EmbeddingSaved
+from minibert.ops.blocks import EMBEDDING_SITE, EmbeddingBlockSaved  # noqa: F401, for your answers
+from minibert.ops.primitives import EmbeddingSaved  # noqa: F401, for your answers
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
@@ -76,9 +76,9 @@ share_guess = lesson.predict(
 #
 # Every token comes with three whole numbers (section 3 of [the paper](https://arxiv.org/abs/1810.04805), figure 2):
 #
-# * its **id**, the number of the piece in the vocabulary;
+# * its *id*, the number of the piece in the vocabulary;
 # * its **segment**, 0 for the first text with its `[CLS]` and `[SEP]`, 1 for the second with its `[SEP]`;
-# * its **position**, which counts 0, 1, 2, … from `[CLS]` to the end.
+# * its *position*, which counts 0, 1, 2, … from `[CLS]` to the end.
 
 # %%
 text = [line for line in sentences([embedded_corpus()]) if line]
@@ -87,19 +87,26 @@ pair = tokenizer("Call me Ishmael.", "Some years ago I went to sea.")
 table = np.stack([pair.ids, pair.token_type_ids, np.arange(len(pair))])
 
 figure, axes = plt.subplots(figsize=(11, 2.3), layout="constrained")
-colours = {"id": plt.cm.cividis(table[0] / tokenizer.vocab_size), "segment": plt.cm.cividis(0.25 + 0.6 * table[1])}
+colours = {
+    "id": plt.cm.cividis(table[0] / tokenizer.vocab_size),
+    "segment": plt.cm.cividis(0.25 + 0.6 * table[1]),
+}
 colours["position"] = plt.cm.cividis(table[2] / len(pair))
 for height, (name, row) in enumerate(zip(colours, table, strict=True)):
     for place, number in enumerate(row):
         axes.add_patch(Rectangle((place, -height), 0.96, 0.9, facecolor=colours[name][place]))
         dark = colours[name][place][:3].mean() < 0.5
-        axes.text(place + 0.48, 0.43 - height, f"{number}", ha="center", va="center", color="w" if dark else "k")
+        axes.text(
+            place + 0.48, 0.43 - height, f"{number}", ha="center", va="center", color="w" if dark else "k"
+        )
     axes.text(-0.2, 0.43 - height, name, ha="right", va="center")
 for place, piece in enumerate(pair.tokens):
     axes.text(place + 0.48, 1.05, piece, ha="center", va="bottom", family="monospace")
 axes.set(xlim=(-1.4, len(pair)), ylim=(-2.1, 1.6))
 axes.set_axis_off()
-course.show(figure, "Three rows of numbers under the pieces of a pair of sentences: ids, segments 0 and 1, positions")
+course.show(
+    figure, "Three rows of numbers under the pieces of a pair of sentences: ids, segments 0 and 1, positions"
+)
 
 # %% [markdown]
 # Ids jump about; segments change once; positions climb and never start again at B. A full stop appears twice with the
@@ -108,6 +115,7 @@ course.show(figure, "Three rows of numbers under the pieces of a pair of sentenc
 # ### Exercise 02.1 (easy): lay out a pair
 #
 # `a` and `b` are lists of ids, `b` may be `None`. Return three arrays of the same length: ids, segments, positions.
+
 
 # %%
 # Exercise 02.1
@@ -119,7 +127,12 @@ def pair_input(a, b, cls_id, sep_id):
 # %%
 def two_texts(rng):
     a, b = rng.integers(10, 99, size=rng.integers(1, 7)), rng.integers(10, 99, size=rng.integers(1, 9))
-    return a.tolist(), b.tolist() if rng.random() < 0.7 else None, int(rng.integers(0, 5)), int(rng.integers(5, 10))
+    return (
+        a.tolist(),
+        b.tolist() if rng.random() < 0.7 else None,
+        int(rng.integers(0, 5)),
+        int(rng.integers(5, 10)),
+    )
 
 
 def token_by_token(a, b, cls_id, sep_id):
@@ -190,9 +203,15 @@ one_hot = (np.arange(7) == ids[:, None]).astype(float)  # (T,V)
 course.equal("one-hot product = look-up", one_hot @ small, small[ids])
 
 figure, panels = plt.subplots(1, 5, figsize=(10, 3.4), width_ratios=[7, 0.7, 5, 0.7, 5], layout="constrained")
-for ax, values, title in ((panels[0], one_hot, "X  (T,V)"), (panels[2], small, "E  (V,H)"), (panels[4], one_hot @ small, "X E  (T,H)")):
+for ax, values, title in (
+    (panels[0], one_hot, "X  (T,V)"),
+    (panels[2], small, "E  (V,H)"),
+    (panels[4], one_hot @ small, "X E  (T,H)"),
+):
     ax.imshow(values, cmap="cividis", vmin=0 if ax is panels[0] else -2, vmax=1 if ax is panels[0] else 2)
-    ax.set(title=title, xticks=[], yticks=range(len(values)), yticklabels=ids if len(values) == 4 else range(7))
+    ax.set(
+        title=title, xticks=[], yticks=range(len(values)), yticklabels=ids if len(values) == 4 else range(7)
+    )
     ax.spines[:].set_visible(False)
     for (row, column), value in np.ndenumerate(values):
         shown = f"{value:.0f}" if ax is panels[0] else f"{value:.1f}"
@@ -202,7 +221,9 @@ for ax, sign in ((panels[1], "×"), (panels[3], "=")):
     ax.set_axis_off()
 for ax, row in ((panels[2], 1), (panels[4], 1), (panels[4], 3)):
     ax.add_patch(Rectangle((-0.45, row - 0.45), 4.9, 0.9, fill=False, edgecolor="C1", lw=2.5))
-course.show(figure, "A one-hot matrix times a table picks rows of the table; row 1 is outlined and appears twice")
+course.show(
+    figure, "A one-hot matrix times a table picks rows of the table; row 1 is outlined and appears twice"
+)
 
 # %%
 V, H = 8_192, 128
@@ -218,6 +239,7 @@ course.say(
 # Your first operation. It is a method of an engine, so it has a `self`, which you do not need here. Return the rows
 # (T,H) **and** what has to be remembered for later, when the table learns: which rows were read. minibert's own type for
 # this is `EmbeddingSaved(ids)`; using it lets your operation and minibert's work together.
+
 
 # %%
 # Exercise 02.2
@@ -288,7 +310,9 @@ summed = sum(parts.values())
 
 figure, panels = plt.subplots(4, 1, figsize=(10.5, 5.6), layout="constrained")
 largest = np.abs(summed[:, :12]).max()
-for ax, (name, values), sign in zip(panels, [*parts.items(), ("sum", summed)], ["", "+", "+", "="], strict=True):
+for ax, (name, values), sign in zip(
+    panels, [*parts.items(), ("sum", summed)], ["", "+", "+", "="], strict=True
+):
     ax.imshow(values[:, :12].T, cmap="cividis", vmin=-largest, vmax=largest, aspect="auto")
     ax.set(xticks=[], yticks=[], ylabel=name)
     ax.text(-0.06, 0.5, sign, transform=ax.transAxes, fontsize=18, ha="center", va="center")
@@ -299,14 +323,14 @@ panels[0].tick_params(length=0)
 course.show(figure, "Figure 2 of the paper: word, position and segment vectors of each token, and their sum")
 
 # %% [markdown]
-# The two full stops share a column in the first row of the picture, the segments are two patterns repeated, the
-# positions are all different. In the sum no two columns are alike.
+# In the first row of the picture the two full stops have the same column. In the second row all columns differ, and the
+# third has only two patterns. In the sum no two columns are alike.
 #
 # ### Why add, and not put side by side?
 #
 # Putting the three vectors one behind the other seems tidier: nothing gets mixed. But the first thing that a network
 # does with a vector is to multiply it by a matrix, and then the tidiness is gone. Split such a matrix $W$, with $3H$
-# rows, into three blocks of $H$ rows:
+# rows, into three parts of $H$ rows:
 #
 # $$ [\,w \;\; p \;\; s\,]\begin{bmatrix} W_1 \\ W_2 \\ W_3 \end{bmatrix} = wW_1 + pW_2 + sW_3 . $$
 #
@@ -316,12 +340,14 @@ course.show(figure, "Figure 2 of the paper: word, position and segment vectors o
 
 # %%
 word, position, segment = parts.values()
-blocks = [rng.standard_normal((config.H, config.H)) for _ in range(3)]
-side_by_side = np.concatenate([word, position, segment], axis=1) @ np.concatenate(blocks)
-course.equal("side by side = sum", side_by_side, word @ blocks[0] + position @ blocks[1] + segment @ blocks[2])
-folded = [tables["word"] @ blocks[0], tables["position"] @ blocks[1], tables["segment"] @ blocks[2]]
+W = [rng.standard_normal((config.H, config.H)) for _ in range(3)]
+side_by_side = np.concatenate([word, position, segment], axis=1) @ np.concatenate(W)
+course.equal("side by side = sum", side_by_side, word @ W[0] + position @ W[1] + segment @ W[2])
+folded = [tables["word"] @ W[0], tables["position"] @ W[1], tables["segment"] @ W[2]]
 lookups = (pair.ids, np.arange(len(pair)), pair.token_type_ids)
-course.equal("sum = three folded tables", side_by_side, sum(one[at] for one, at in zip(folded, lookups, strict=True)))
+course.equal(
+    "sum = three folded tables", side_by_side, sum(one[at] for one, at in zip(folded, lookups, strict=True))
+)
 
 # %% [markdown]
 # ## 4. Can a sum be taken apart again?
@@ -332,7 +358,8 @@ course.equal("sum = three folded tables", side_by_side, sum(one[at] for one, at 
 
 # %%
 width_guess = lesson.predict(
-    "How many numbers must a vector have, so that all three are recovered from 19 sums in 20?", ...,
+    "How many numbers must a vector have, so that all three are recovered from 19 sums in 20?",
+    ...,
     choices=(8, 64, 512, 4096),
 )
 
@@ -399,15 +426,17 @@ axes.set(xscale="log", xlabel="hidden size H", ylabel="share of sums", xticks=[4
 axes.set_xticklabels([4, 8, 16, 32, 64, 128, 256])
 axes.minorticks_off()
 axes.legend(frameon=False)
-course.show(figure, "Share of sums taken apart correctly, against the hidden size: near 0 below 16, near 1 above 80")
+course.show(
+    figure, "Share of sums taken apart correctly, against the hidden size: near 0 below 16, near 1 above 80"
+)
 width_guess.answer(
     min((8, 64, 512, 4096), key=lambda one: abs(math.log(one / enough))),
     f"the first width of the picture above 95% is {enough}. BERT-BASE has 768, and room to spare.",
 )
 
 # %% [markdown]
-# So a vector is roomy. This is not how BERT finds out a word from its input vector, and learnt tables are not random
-# ones. But it shows that adding loses nothing that matters once $H$ is a few dozen, and learnt tables can only do better.
+# So a vector is roomy. BERT has no need to search like this, and learnt tables are not random ones. But the experiment
+# shows that adding three vectors need not lose anything, if only they are long enough.
 
 # %% [markdown]
 # ## 5. The same scale for every token
@@ -439,8 +468,8 @@ course.say(
 
 # %% [markdown]
 # The second step is for training only. **Dropout** sets a tenth of all numbers to zero, drawn anew at each step, and
-# scales the others up to make good for it; the model learns not to rely on any single number. The bits of dropout are
-# made by minibert's engine, so that every engine draws the same ones.
+# scales the others up to make up for it; the model learns not to rely on any single number. The random
+# bits come from minibert, so that every engine draws the same ones.
 #
 # ### Exercise 02.3 (core): the embedding block
 #
@@ -453,6 +482,7 @@ course.say(
 # * `self.embedding(ids, table)`, `self.layer_norm(x, gamma, beta, eps)` and `self._dropout(x, drop, EMBEDDING_SITE)` each
 #   return a result and something saved; $\varepsilon$ is `config.layer_norm_eps`;
 # * return the result (T,H) and `EmbeddingBlockSaved(word, position, segment, norm, dropout)` with the five saved things.
+
 
 # %%
 # Exercise 02.3
@@ -519,7 +549,8 @@ course.source(Ops.embedding_block)
 
 # %%
 orders_guess = lesson.predict(
-    "'the dog saw the cat' has 60 different orders. Without positions, how many different results has [CLS]?", ...,
+    "'the dog saw the cat' has 60 different orders. Without positions, how many different results has [CLS]?",
+    ...,
     choices=(1, 2, 30, 60),
 )
 
@@ -540,7 +571,11 @@ for name, some in (("with positions", params), ("without positions", without)):
     results[name] = states[as_batch.first_rows]  # (60,H), the vector of [CLS]
 distinct = {name: len(np.unique(found.round(9), axis=0)) for name, found in results.items()}
 assert len(orders) == 60
-course.equal("[CLS] without positions", results["without positions"], np.repeat(results["without positions"][:1], 60, 0))
+course.equal(
+    "[CLS] without positions",
+    results["without positions"],
+    np.repeat(results["without positions"][:1], 60, 0),
+)
 orders_guess.answer(
     distinct["without positions"],
     f"to the model every order is the same bag of words. With positions there are {distinct['with positions']}.",
@@ -557,11 +592,14 @@ for ax, (name, found) in zip(panels, results.items(), strict=True):
     ax.set(title=f"{name}: {distinct[name]} different", xlabel="first direction")
 panels[0].set_ylabel("second direction")
 figure.colorbar(dots, ax=panels, label="place of the first 'the'", ticks=range(4))
-course.show(figure, "The vector of [CLS] for 60 orders of a sentence: 60 dots with positions, a single dot without")
+course.show(
+    figure, "The vector of [CLS] for 60 orders of a sentence: 60 dots with positions, a single dot without"
+)
 
 # %% [markdown]
 # The dog and the cat have changed places and the model cannot notice. The same holds for every other token: its vector
-# moves along with it and stays the same. The table of positions is the only thing that makes a sequence of a bag.
+# moves along with it and stays the same. The table of positions is the only thing that turns a bag into a
+# sequence.
 #
 # ### Learnt, or computed?
 #
@@ -580,21 +618,23 @@ course.show(figure, "The vector of [CLS] for 60 orders of a sentence: 60 dots wi
 # Hence the scalar product of two rows depends on their distance alone: it is $\sum_j \cos(\omega_j k)$.
 
 # %%
-P, width = 128, 64
+P, width = 96, 32
 omega = 10_000.0 ** (-2 * np.arange(width // 2) / width)
 angles = np.arange(P)[:, None] * omega
 sinusoids = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(P, width)
 
 k = 17
 pairs = sinusoids.reshape(P, -1, 2)  # (P,H/2,2)
-turn = np.array([[np.cos(omega * k), np.sin(omega * k)], [-np.sin(omega * k), np.cos(omega * k)]])  # (2,2,H/2)
+turn = np.array(
+    [[np.cos(omega * k), np.sin(omega * k)], [-np.sin(omega * k), np.cos(omega * k)]]
+)  # (2,2,H/2)
 turned = np.einsum("abj,pjb->pja", turn, pairs[: P - k])
 course.equal("a step is a turn", turned, pairs[k:])
 distances = np.abs(np.arange(P)[:, None] - np.arange(P))
 course.equal("scalar products", sinusoids @ sinusoids.T, np.cos(distances[..., None] * omega).sum(-1))
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.4), layout="constrained", width_ratios=[1.3, 1])
-shown = left.imshow(sinusoids.T, cmap="cividis", aspect="auto")
+shown = left.imshow(sinusoids.T, cmap="cividis", aspect="auto", interpolation="nearest")
 left.set(xlabel="position", ylabel="column", title="computed positions")
 figure.colorbar(shown, ax=left)
 start = tables["position"][:P, :width]
@@ -604,12 +644,14 @@ right.plot(start @ start[40] / (size * size[40]), "--", label="BERT's, at the ra
 right.set(xlabel="position", ylabel="cosine with position 40", title="who is near position 40?")
 right.set_ylim(top=1.35)
 right.legend(frameon=False, loc="upper right")
-course.show(figure, "Sinusoidal positions as stripes, and their cosine with position 40, which falls with distance")
+course.show(
+    figure, "Sinusoidal positions as stripes, and their cosine with position 40, which falls with distance"
+)
 
 # %% [markdown]
 # The computed table says from the start which positions are close to each other. BERT's table says nothing at first: all
-# positions are equally far from all others, and training has to find out that 40 is next to 41. It does, from text
-# alone. The price is that a row which was never trained means nothing, so BERT can't read beyond its last position. The
+# positions are about equally far from all others, and training has to find out that 40 is next to 41. In BERTs that have
+# been trained, neighbours do look alike (Wang and Chen 2020). The price is that a row which was never trained means nothing, so BERT can't read beyond its last position. The
 # gain is that nobody had to decide how position should matter.
 
 # %% [markdown]
@@ -621,7 +663,8 @@ course.show(figure, "Sinusoidal positions as stripes, and their cosine with posi
 
 # %%
 padding_guess = lesson.predict(
-    "32 random sentences of our books in one rectangle, cut at 128 tokens: what share of it is [PAD]?", ...,
+    "32 random sentences of our books in one rectangle, cut at 128 tokens: what share of it is [PAD]?",
+    ...,
     choices=("about 10%", "about 30%", "about 50%", "about 70%"),
 )
 
@@ -649,18 +692,30 @@ padding_guess.answer(
 
 sample = np.sort(order[:32])
 grid = np.arange(lengths[sample].max()) < lengths[sample][:, None]
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11.5, 3.4), layout="constrained", width_ratios=[1.2, 1, 1])
+figure, (left, middle, right) = plt.subplots(
+    1, 3, figsize=(11.5, 3.4), layout="constrained", width_ratios=[1.2, 1, 1]
+)
 left.imshow(grid, cmap="cividis", aspect="auto", interpolation="nearest")
-left.set(title=f"one batch of 32: {1 - grid.mean():.0%} is [PAD] (dark)", xlabel="position", ylabel="sentence")
+left.set(
+    title=f"one batch of 32: {1 - grid.mean():.0%} is [PAD] (dark)", xlabel="position", ylabel="sentence"
+)
 middle.hist(lengths, bins=np.arange(2, 131, 4), color="C0")
 middle.set(title="tokens of a sentence", xlabel="length", ylabel="sentences")
 right.plot(sizes, 1 / (1 - padding), "o-", label="tokens")
 right.plot(sizes, pairs_factor, "^--", label="pairs of tokens")
-right.set(xscale="log", xlabel="sentences in a batch", title="computed, times what is needed", xticks=[1, 4, 16, 64, 256])
+right.set(
+    xscale="log",
+    xlabel="sentences in a batch",
+    title="computed, times what is needed",
+    xticks=[1, 4, 16, 64, 256],
+)
 right.set_xticklabels([1, 4, 16, 64, 256])
 right.minorticks_off()
 right.legend(frameon=False)
-course.show(figure, "A padded batch is mostly padding; histogram of sentence lengths; padding grows with the batch size")
+course.show(
+    figure,
+    "A padded batch is mostly padding; histogram of sentence lengths; padding grows with the batch size",
+)
 
 # %%
 course.say(
@@ -679,6 +734,7 @@ course.say(
 #
 # `sequences` is a list of arrays of ids, each with at least one. Return the T ids end to end, the T positions, and
 # `cu_seqlens` with one entry more than there are sequences. No loop over tokens, please: a batch has thousands.
+
 
 # %%
 # Exercise 02.4
@@ -747,13 +803,20 @@ five = [encoded[int(n)] for n in order[:5]]
 together = Batch.pack([Sequence(one.ids, one.token_type_ids) for one in five])
 packed = bert.hidden_states(ops, config, (config.L,), params.tree, together)[-1]
 alone = [
-    bert.hidden_states(ops, config, (config.L,), params.tree, Batch.pack([Sequence(one.ids, one.token_type_ids)]))[-1]
+    bert.hidden_states(
+        ops, config, (config.L,), params.tree, Batch.pack([Sequence(one.ids, one.token_type_ids)])
+    )[-1]
     for one in five
 ]
 course.equal("packed = alone", packed, np.concatenate(alone))
 if lesson.passed("02.4"):
     own = pack([one.ids for one in five])
-    for name, found, expected in zip(("ids", "positions", "cu_seqlens"), own, (together.input_ids, together.positions, together.cu_seqlens), strict=True):
+    for name, found, expected in zip(
+        ("ids", "positions", "cu_seqlens"),
+        own,
+        (together.input_ids, together.positions, together.cu_seqlens),
+        strict=True,
+    ):
         course.equal(f"your {name} = minibert's", found, expected)
 
 # %% [markdown]
@@ -773,11 +836,16 @@ padded = np.full((together.S * widest, together.S * widest), np.nan)
 for number, length in enumerate(together.lengths):
     square = slice(number * widest, (number + 1) * widest)
     padded[square, square] = 0
-    padded[number * widest : number * widest + length, number * widest : number * widest + length] = number + 1
+    padded[number * widest : number * widest + length, number * widest : number * widest + length] = (
+        number + 1
+    )
 right.imshow(np.where(padded > 0, padded, np.nan), cmap="viridis", interpolation="nearest")
 right.imshow(np.where(padded == 0, 1.0, np.nan), cmap="Greys", vmin=0, vmax=3, interpolation="nearest")
 right.set(title=f"padded: {together.S * widest**2:,} pairs", xlabel="token, with padding")
-course.show(figure, "Pairs of tokens that are compared: squares on the diagonal; with padding the squares are mostly grey")
+course.show(
+    figure,
+    "Pairs of tokens that are compared: squares on the diagonal; with padding the squares are mostly grey",
+)
 
 # %% [markdown]
 # Squares of different sizes do not make a rectangle either. But squares of the *same* size do: minibert gathers all
@@ -794,6 +862,7 @@ course.show(figure, "Pairs of tokens that are compared: squares on the diagonal;
 #
 # For `cu_seqlens = [0, 2, 3, 5]` the groups are `[[2]]` and `[[0, 1], [3, 4]]`, and `back` is `[1, 2, 0, 3, 4]`.
 
+
 # %%
 # Exercise 02.5
 def groups_of_equal_length(cu_seqlens):
@@ -809,10 +878,14 @@ def some_borders(rng):
 
 
 def by_sorting_sequences(cu_seqlens):
-    sequences = [list(range(a, b)) for a, b in zip(cu_seqlens[:-1].tolist(), cu_seqlens[1:].tolist(), strict=True)]
+    sequences = [
+        list(range(a, b)) for a, b in zip(cu_seqlens[:-1].tolist(), cu_seqlens[1:].tolist(), strict=True)
+    ]
     ordered = sorted(sequences, key=len)  # stable: equal lengths stay in order
     places = {row: place for place, row in enumerate(row for one in ordered for row in one)}
-    found = [np.array([one for one in ordered if len(one) == n]) for n in sorted({len(one) for one in ordered})]
+    found = [
+        np.array([one for one in ordered if len(one) == n]) for n in sorted({len(one) for one in ordered})
+    ]
     return found, np.array([places[row] for row in range(len(places))])
 
 
@@ -880,16 +953,38 @@ share_guess.answer(
 
 figure, axes = plt.subplots(figsize=(10, 1.9), layout="constrained")
 left = 0
-for number, (name, count) in enumerate([("word", counts["word"]), ("position", counts["position"]), ("all the rest of BERT-BASE", everything - sum(counts.values()))]):
+for number, (name, count) in enumerate(
+    [
+        ("word", counts["word"]),
+        ("position", counts["position"]),
+        ("all the rest of BERT-BASE", everything - sum(counts.values())),
+    ]
+):
     axes.barh(0, count / 1e6, left=left / 1e6, color=plt.cm.cividis(0.1 + 0.4 * number), edgecolor="w")
     if name != "position":
-        axes.text((left + count / 2) / 1e6, 0, f"{name}\n{count:,}", ha="center", va="center", color="k" if number > 1 else "w")
+        axes.text(
+            (left + count / 2) / 1e6,
+            0,
+            f"{name}\n{count:,}",
+            ha="center",
+            va="center",
+            color="k" if number > 1 else "w",
+        )
     else:
-        axes.annotate(f"position {count:,}", ((left + count / 2) / 1e6, 0.4), (0, 8), textcoords="offset points", ha="center")
+        axes.annotate(
+            f"position {count:,}",
+            ((left + count / 2) / 1e6, 0.4),
+            (0, 8),
+            textcoords="offset points",
+            ha="center",
+        )
     left += count
 axes.set(yticks=[], xlabel="million parameters", xlim=(0, everything / 1e6), ylim=(-0.45, 0.8))
 axes.spines["left"].set_visible(False)
-course.show(figure, "The word table is about a fifth of BERT-BASE; the position table is a thin line; the segments cannot be seen")
+course.show(
+    figure,
+    "The word table is about a fifth of BERT-BASE; the position table is a thin line; the segments cannot be seen",
+)
 
 # %% [markdown]
 # The segment table with its 1,536 numbers is too thin to be drawn at all.
@@ -897,13 +992,13 @@ course.show(figure, "The word table is about a fifth of BERT-BASE; the position 
 # ## What we saw
 #
 # * A token is three numbers: id, position, segment. Each is replaced by a row of a table, and the rows are added.
-# * A sum of looked-up vectors is as good as putting them side by side and multiplying by a matrix, and with a few dozen
-#   numbers in a vector the sum can be taken apart again.
+# * A sum of looked-up vectors is as good as putting them side by side and multiplying by a matrix, and if the
+#   vectors are long enough, it can be taken apart again.
 # * Without the position table a BERT sees a bag of words. We counted: 60 orders, one result.
 # * Laid end to end, texts of any length make one batch in which every token is a real one. The results are the same.
 #
-# What is lost? Everything that the vocabulary does not spell: where blanks were, capital letters in an uncased model,
-# and all that stands beyond the last position. Nothing else.
+# What is lost? Whatever the pieces do not spell: where blanks were, accents and capital letters in an uncased model,
+# characters without a piece. And all that stands beyond the last position.
 #
 # The artefact of this notebook is `mine.py` with the operations of yours that have passed.
 
@@ -921,15 +1016,13 @@ lesson.keep()
 #
 # - **special tokens**: entries of the vocabulary that no text contains, such as `[CLS]`, `[SEP]` and `[PAD]`.
 # - **token**: one place of a sequence that the model reads, a piece or a special token.
-# - **id**: the number of a piece in the vocabulary.
 # - **segment**: which of the two texts of a pair a token belongs to, 0 or 1.
-# - **position**: the place of a token in its sequence, from 0.
 # - **embedding**: the vector that a table holds for a number.
 # - **hidden size**: how many numbers such a vector has, $H$.
 # - **parameters**: the numbers of a model that are learnt.
 # - **one-hot**: a vector that is 1 at one place and 0 elsewhere.
 # - **LayerNorm**: brings each vector to mean 0 and variance 1, then stretches and shifts it by learnt amounts.
-# - **Dropout**: in training, sets a random share of numbers to zero and scales up the others.
+# - **dropout**: in training, sets a random share of numbers to zero and scales up the others.
 # - **batch**: the tokens of one or many texts that the model computes in one go.
 # - **permutation-equivariant**: reordering the input reorders the output and changes nothing else.
 # - **padding**: filling texts up to one length with `[PAD]`.

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # 3. Masks and next sentences
 #
-# **The question.** Nobody labelled the books that BERT learns from. So what is it asked, how is an answer scored, and
+# **The question.** Nobody labelled the books that BERT learns from. So what is it asked, how is an answer judged, and
 # which part of a good score needs no understanding at all?
 #
 # **Afterwards you will be able to**
@@ -32,6 +32,7 @@
 # %%
 # %matplotlib inline
 import tempfile
+from itertools import islice
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -47,7 +48,7 @@ from minibert.model import bert
 from minibert.model.batch import Batch
 from minibert.model.params import initialise
 from minibert.ops import Ops
-from minibert.ops.losses import CrossEntropySaved
+from minibert.ops.losses import CrossEntropySaved  # noqa: F401, for your answers
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
@@ -65,7 +66,9 @@ shards = write_shards(text, tokenizer, Path(folder.name) / "shards")
 documents = np.arange(shards.n_documents)
 V = tokenizer.vocab_size
 counts = np.bincount(shards.tokens, minlength=V)
-print(f"{shards.n_documents:,} documents, {len(shards.tokens):,} pieces, of which {(counts > 0).sum():,} different ones")
+print(
+    f"{shards.n_documents:,} documents, {len(shards.tokens):,} pieces, of which {(counts > 0).sum():,} different ones"
+)
 
 # %% [markdown]
 # ## 1. Surprise
@@ -74,7 +77,7 @@ print(f"{shards.n_documents:,} documents, {len(shards.tokens):,} pieces, of whic
 # good was the guess? Only one number matters, the probability $q$ that the model gave to the piece that came. Its
 # **surprise** is $-\ln q$: zero for a certainty, and without limit for what was thought impossible. Surprises of
 # independent events add up as their probabilities multiply, which is why there is a logarithm. With the natural one, the
-# unit is called the **nat**. A **loss** is a number that training makes small, and BERT's losses are mean surprises.
+# unit is called the *nat*. A *loss* is a number that training makes small, and BERT's losses are mean surprises.
 #
 # Let pieces come with the true probabilities $p_y$, and let the model say $q_y$. The mean surprise is the
 # **cross-entropy**
@@ -107,18 +110,34 @@ guess = np.linspace(0.002, 0.998, 400)
 for number, truth in enumerate((0.5, 0.8, 0.95)):
     surprise = -truth * np.log(guess) - (1 - truth) * np.log(1 - guess)
     entropy = -truth * np.log(truth) - (1 - truth) * np.log(1 - truth)
-    axes.plot(guess, surprise, color=plt.cm.cividis(number / 2.5), ls=("-", "--", "-.")[number], label=f"heads come with {truth:.0%}")
+    axes.plot(
+        guess,
+        surprise,
+        color=plt.cm.cividis(number / 2.5),
+        ls=("-", "--", "-.")[number],
+        label=f"heads come with {truth:.0%}",
+    )
     axes.plot(truth, entropy, "o", color=plt.cm.cividis(number / 2.5))
-    axes.annotate(f"H = {entropy:.2f}", (truth, entropy), (0, -14), textcoords="offset points", ha="center", fontsize=9)
-axes.set(xlabel="the model's probability of heads", ylabel="mean surprise (nats)", ylim=(0, 3), title="A coin: each curve has its floor where the guess is the truth")
+    axes.annotate(
+        f"H = {entropy:.2f}", (truth, entropy), (0, -14), textcoords="offset points", ha="center", fontsize=9
+    )
+axes.set(
+    xlabel="the model's probability of heads",
+    ylabel="mean surprise (nats)",
+    ylim=(0, 3),
+    title="A coin: each curve has its floor where the guess is the truth",
+)
 axes.legend(frameon=False)
-course.show(figure, "Cross-entropy of a coin against the guessed probability; each minimum is the entropy of the coin")
+course.show(
+    figure, "Cross-entropy of a coin against the guessed probability; each minimum is the entropy of the coin"
+)
 
 # %% [markdown]
 # ### Exercise 03.1 (easy): three numbers
 #
 # `p` and `q` are arrays of probabilities of the same length. Return the entropy of `p`, the cross-entropy and the
 # divergence, in nats. What never comes costs nothing: where $p_y = 0$, the term is 0, even if $q_y = 0$ as well.
+
 
 # %%
 # Exercise 03.1
@@ -190,14 +209,15 @@ lesson.check(three_numbers, draw=two_distributions, same_as=term_by_term, times=
 #
 # $$ \frac1M \sum_{m} -\ln q(y_m) = \sum_y \frac{\text{count of } y}{M} \, (-\ln q_y) = H(\hat p, q). $$
 #
-# Take two models that never look at the words around. One says the same probability for all of the $V$ pieces. Its loss
-# is $\ln V$, whatever the text is. The other says for each piece how frequent it is. Frequencies of single pieces are
+# Take two models that never look at the words around. One gives all of the $V$ pieces the same probability. Its loss
+# is $\ln V$, whatever the text is. The other gives each piece its frequency. Frequencies of single pieces are
 # called the **unigram** distribution, and among all models without context this one is best: its loss is the entropy
 # $H(\hat p)$, the **unigram floor**.
 
 # %%
 floor_guess = lesson.predict(
-    "Equal chances for 8,192 pieces cost ln V = 9.01 nats. What does knowing their frequencies cost?", ...,
+    "Equal chances for 8,192 pieces cost ln V = 9.01 nats. What does knowing their frequencies cost?",
+    ...,
     choices=("8.6", "6.3", "4.1", "2.2"),
 )
 
@@ -205,17 +225,26 @@ floor_guess = lesson.predict(
 frequency = counts / counts.sum()
 occurring = counts > 0
 unigram = -(frequency[occurring] * np.log(frequency[occurring])).sum()
-sample = shards.tokens[: 200_000 : 7].astype(int)
+sample = shards.tokens[:200_000:7].astype(int)
 anything = rng.dirichlet(np.ones(V))
 shares = np.bincount(sample, minlength=V) / len(sample)
-course.equal("mean surprise = cross-entropy", -np.log(anything[sample]).mean(), -(shares * np.log(anything)).sum())
+course.equal(
+    "mean surprise = cross-entropy", -np.log(anything[sample]).mean(), -(shares * np.log(anything)).sum()
+)
 floor_guess.answer(f"{unigram:.1f}", f"{unigram:.3f} nats. A handful of pieces makes up much of any text.")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.5), layout="constrained", width_ratios=[1.3, 1])
 ranked = np.argsort(-counts, kind="stable")
 left.loglog(1 + np.arange(V), np.maximum(frequency[ranked], 1e-8), color="C0")
-for rank in (0, 10, 100, 1000, 7000):
-    left.annotate(tokenizer.vocab[ranked[rank]], (rank + 1, frequency[ranked[rank]]), (4, 6), textcoords="offset points", fontsize=9, parse_math=False)
+for rank in (0, 1, 10, 100, 1000, 7000):
+    left.annotate(
+        f"“{tokenizer.vocab[ranked[rank]]}”",
+        (rank + 1, frequency[ranked[rank]]),
+        (4, 6),
+        textcoords="offset points",
+        fontsize=9,
+        parse_math=False,
+    )
 left.axhline(1 / V, color="k", ls="--", lw=1)
 left.annotate("1 / V", (1, 1 / V), (2, 4), textcoords="offset points")
 left.set(xlabel="rank", ylabel="share of the text", title="pieces by frequency", ylim=(1e-7, 0.2))
@@ -225,14 +254,16 @@ half = int(np.searchsorted(covered, 0.5)) + 1
 right.plot(half, 50, "o", color="C1")
 right.annotate(f"{half} pieces are half of the text", (half, 50), (8, -14), textcoords="offset points")
 right.set(xlabel="the most frequent pieces", ylabel="% of the text", title="how much of the text they are")
-course.show(figure, "Frequencies of pieces fall like a power of the rank; few pieces make up half of the text")
+course.show(
+    figure, "Frequencies of pieces fall like a power of the rank; few pieces make up half of the text"
+)
 
 # %% [markdown]
 # Remember the floor. A model that has learnt nothing but frequencies stands exactly there, and only what is below it was
 # learnt from context. Every curve of this course will be drawn beside it.
 
 # %% [markdown]
-# ## 2. From scores to surprise
+# ## 2. From any numbers to surprise
 #
 # A network does not produce probabilities but $V$ arbitrary numbers $z_1 \dots z_V$, one for each piece: its **logits**.
 # The **softmax** makes probabilities of them,
@@ -255,6 +286,7 @@ z, c = rng.standard_normal(9), 2.5
 softmax = np.exp(z) / np.exp(z).sum()
 course.equal("a constant cancels", np.exp(z + c) / np.exp(z + c).sum(), softmax)
 course.equal("surprise of a logit", -np.log(softmax), np.log(np.exp(z).sum()) - z)
+
 
 # %%
 def losses_in_32_bits(scale):
@@ -284,10 +316,21 @@ for name, mark in zip(names, ("^", "s", "o"), strict=True):
     if bad.any():
         first = scales[bad.argmax()]
         axes.axvline(first, color="k", lw=0.7, ls=":")
-        axes.annotate("infinite from here", (first, 3e-5), (-3, 0), textcoords="offset points", rotation=90, ha="right", va="center", fontsize=8)
+        axes.annotate(
+            "infinite from here",
+            (first, 3e-5),
+            (-3, 0),
+            textcoords="offset points",
+            rotation=90,
+            ha="right",
+            va="center",
+            fontsize=8,
+        )
 axes.set(xlabel="largest logit", ylabel="error of the largest loss, relative", ylim=(1e-9, 1e-2))
 axes.legend(frameon=False, loc="upper left")
-course.show(figure, "Relative error of the loss against the size of the logits: without care it becomes infinite")
+course.show(
+    figure, "Relative error of the loss against the size of the logits: without care it becomes infinite"
+)
 
 # %% [markdown]
 # Two of the three ways end in infinity: the first because $e^z$ overflows, the second because a small probability becomes
@@ -300,6 +343,7 @@ course.show(figure, "Relative error of the loss against the size of the logits: 
 # may be no row at all. (If you take a maximum, take that of `logits.real`. Notebook 5 will send complex numbers through
 # your function and explain why.)
 
+
 # %%
 # Exercise 03.2
 def softmax_cross_entropy(self, logits, labels):
@@ -310,7 +354,9 @@ def softmax_cross_entropy(self, logits, labels):
 # %%
 def large_logits(rng):
     N, K = int(rng.integers(3, 7)), int(rng.integers(7, 12))
-    return 800 * rng.standard_normal((N, K)) + 3_000 * rng.standard_normal((N, 1)), rng.integers(K, size=N)
+    spread = rng.permutation([2, 800, *rng.choice([2, 800], size=N - 2)])[:, None]
+    logits = spread * rng.standard_normal((N, K)) + rng.choice([-3_000, 3_000], size=(N, 1))
+    return logits, rng.integers(K, size=N)
 
 
 lesson.check(softmax_cross_entropy, draw=large_logits, same_as=Ops().softmax_cross_entropy)
@@ -361,15 +407,15 @@ course.source(Ops.softmax_cross_entropy)
 # %% [markdown]
 # ## 3. The masked language model
 #
-# Now the first question. Hide some pieces of a text and let the model guess them from both sides. This is a **masked
-# language model**, and the hidden pieces are its **targets** (section 3.1 of the paper). The rules are these:
+# Now the first question. Hide some pieces of a text and let the model guess them from both sides. This is a
+# **masked language model**, and the hidden pieces are its **targets** (section 3.1 of the paper). The rules are these:
 #
 # * 15% of all places are targets, rounded, and at least one; never `[CLS]` or `[SEP]`;
 # * at a target, the model sees the special token `[MASK]` in 80% of cases, the piece that stands there in 10%, and a
 #   random piece of the vocabulary in 10%;
 # * the loss is the mean surprise at the targets. What the model says about all other places is not even computed.
 #
-# Here is one example of 128 tokens, or rather the beginning of it.
+# Here is the beginning of an example.
 
 # %%
 instances = Instances(shards, documents, tokenizer, InstanceOptions(seq_length=128), seed=3)
@@ -377,11 +423,7 @@ instances = Instances(shards, documents, tokenizer, InstanceOptions(seq_length=1
 
 def first_sequences(instances, count):
     """Return the first instances of a stream."""
-    found = []
-    for sequence, _ in instances.stream():
-        found.append(sequence)
-        if len(found) == count:
-            return found
+    return [sequence for sequence, _ in islice(instances.stream(), count)]
 
 
 many = first_sequences(instances, lesson.scale(10_000, 1_000))
@@ -407,15 +449,50 @@ def draw_masks(sequence, width=95, rows=5):
             left, row = 0, row + 1
         if row == rows:
             break
-        kind = 0 if not target[place] else 1 if number == tokenizer.mask_id else 2 if number == truth[place] else 3
+        kind = (
+            0
+            if not target[place]
+            else 1
+            if number == tokenizer.mask_id
+            else 2
+            if number == truth[place]
+            else 3
+        )
         colour = ("white", plt.cm.cividis(0.95), plt.cm.cividis(0.6), plt.cm.cividis(0.35))[kind]
         axes.add_patch(Rectangle((left, -row), wide - 0.3, 0.5, facecolor=colour, alpha=0.8))
-        axes.text(left + wide / 2, 0.25 - row, piece, ha="center", va="center", fontsize=8, family="monospace", color="w" if kind == 3 else "k", parse_math=False)
+        axes.text(
+            left + wide / 2,
+            0.25 - row,
+            piece,
+            ha="center",
+            va="center",
+            fontsize=8,
+            family="monospace",
+            color="w" if kind == 3 else "k",
+            parse_math=False,
+        )
         if target[place]:
-            axes.text(left + wide / 2, 0.68 - row, tokenizer.vocab[truth[place]], ha="center", va="center", fontsize=7.5, style="italic", parse_math=False)
+            axes.text(
+                left + wide / 2,
+                0.68 - row,
+                tokenizer.vocab[truth[place]],
+                ha="center",
+                va="center",
+                fontsize=7.5,
+                style="italic",
+                parse_math=False,
+            )
         left += wide
     for kind, name in enumerate(("[MASK]", "the same piece", "a random piece")):
-        axes.add_patch(Rectangle((18 * kind, -rows + 0.05), 2, 0.4, facecolor=plt.cm.cividis((0.95, 0.6, 0.35)[kind]), alpha=0.8))
+        axes.add_patch(
+            Rectangle(
+                (18 * kind, -rows + 0.05),
+                2,
+                0.4,
+                facecolor=plt.cm.cividis((0.95, 0.6, 0.35)[kind]),
+                alpha=0.8,
+            )
+        )
         axes.text(18 * kind + 3, -rows + 0.25, name, va="center", fontsize=9)
     axes.set(xlim=(0, width), ylim=(-rows, 1))
     axes.set_axis_off()
@@ -425,11 +502,20 @@ def draw_masks(sequence, width=95, rows=5):
 def kinds(sequence):
     """Return how many targets show [MASK], the same piece, and another piece."""
     seen, labels = sequence.input_ids[sequence.masked_positions], sequence.masked_labels
-    return np.array([(seen == tokenizer.mask_id).sum(), (seen == labels).sum(), ((seen != tokenizer.mask_id) & (seen != labels)).sum()])
+    return np.array(
+        [
+            (seen == tokenizer.mask_id).sum(),
+            (seen == labels).sum(),
+            ((seen != tokenizer.mask_id) & (seen != labels)).sum(),
+        ]
+    )
 
 
 telling = max(many[:300], key=lambda one: (kinds(one).min(), -len(one.input_ids)))
-course.show(draw_masks(telling), "A text as the model sees it: most targets are [MASK], some the same piece, some another one")
+course.show(
+    draw_masks(telling),
+    "A text as the model sees it: most targets are [MASK], some the same piece, some another one",
+)
 
 # %% [markdown]
 # The pieces in italics are the answers; the model sees only the line below them. Do the shares come out as ordered? We
@@ -444,15 +530,26 @@ ordered = np.array([0.8, 0.1 + 0.1 / V, 0.1 - 0.1 / V])  # now and then the rand
 spread = np.sqrt(ordered * (1 - ordered) / M)
 course.say(
     f"Among {M:,} targets, **{M / tokens:.2%}** of all tokens, the shares are "
-    + ", ".join(f"{share:.2%} ({(share - one) / wide:+.1f} standard deviations)" for share, one, wide in zip(found / M, ordered, spread, strict=True))
-    + " for `[MASK]`, the same piece and a random one. It is not quite 15%, because of rounding and the limit of 20 targets in a sequence."
+    + ", ".join(
+        f"{share:.2%} ({(share - one) / wide:+.1f} standard deviations)"
+        for share, one, wide in zip(found / M, ordered, spread, strict=True)
+    )
+    + " for `[MASK]`, the same piece and a random one. It is not quite 15%, because the number of targets of a sequence is rounded."
 )
 figure, axes = plt.subplots(figsize=(7.5, 2.5), layout="constrained")
 difference = 100 * (found / M - ordered)
 axes.errorbar(difference, range(3), xerr=100 * 2 * spread, fmt="o", capsize=4)
 axes.axvline(0, color="k", lw=0.8)
-axes.set(yticks=range(3), yticklabels=["[MASK], 80%", "same piece, 10%", "random piece, 10%"], ylim=(2.5, -0.5), xlabel="percentage points off, with two standard deviations")
-course.show(figure, "Counted shares of the three kinds of targets are what was ordered, within two standard deviations")
+axes.set(
+    yticks=range(3),
+    yticklabels=["[MASK], 80%", "same piece, 10%", "random piece, 10%"],
+    ylim=(2.5, -0.5),
+    xlabel="percentage points off, with two standard deviations",
+)
+course.show(
+    figure,
+    "Counted shares of the three kinds of targets are what was ordered, within two standard deviations",
+)
 
 # %% [markdown]
 # ### Exercise 03.3 (core): hide the targets
@@ -460,6 +557,7 @@ course.show(figure, "Counted shares of the three kinds of targets are what was o
 # All randomness is drawn for you. `chosen` (n,) says which places are targets, `draw` (n,) are numbers from 0 up to 1,
 # `random_ids` (n,) are random pieces. A target whose draw is below 0.8 becomes `mask_id`, one from 0.8 to below 0.9 stays
 # as it is, and any other becomes its random piece. Return what the model sees, (n,), and the ids of the targets, in order.
+
 
 # %%
 # Exercise 03.3
@@ -472,7 +570,13 @@ def mask_tokens(ids, chosen, draw, random_ids, mask_id):
 def a_text_to_mask(rng):
     n = int(rng.integers(40, 70))
     draw = np.where(rng.random(n) < 0.2, rng.choice([0.0, 0.8, 0.9], size=n), rng.uniform(0.6, 1, size=n))
-    return rng.integers(10, 500, size=n), rng.random(n) < rng.choice([0.0, 0.4, 0.8]), draw, rng.integers(500, 999, size=n), 4
+    return (
+        rng.integers(10, 500, size=n),
+        rng.random(n) < rng.choice([0.0, 0.4, 0.8]),
+        draw,
+        rng.integers(500, 999, size=n),
+        4,
+    )
 
 
 def place_by_place(ids, chosen, draw, random_ids, mask_id):
@@ -545,7 +649,8 @@ course.source(visible_tokens)
 # %%
 copier_guess = lesson.predict(
     f"The unigram floor is {unigram:.2f} nats. By how many nats does a perfect copier get below it, all targets counted?",
-    ..., choices=("0.06", "0.2", "0.6", "1.3"),
+    ...,
+    choices=("0.06", "0.2", "0.6", "1.3"),
 )
 
 # %% [markdown]
@@ -554,6 +659,7 @@ copier_guess = lesson.predict(
 # Return the smallest mean loss, over all targets, of a model that sees only the place itself. `p` (V,) are the
 # frequencies, `rates` the shares of `[MASK]`, same and random, which sum to one. Remember that a random piece is any of
 # the V with equal chances, the right one included. Some `p` may be zero.
+
 
 # %%
 # Exercise 03.4
@@ -667,7 +773,9 @@ course.equal(
     entropy_of(few) + entropy_of(table.sum(0)) - entropy_of(table),
 )
 copied = copier(frequency, 0.8, 0.1, 0.1)
-copier_guess.answer(f"{unigram - copied:.1f}", f"from {unigram:.3f} to {copied:.3f} nats, by looking at a single place.")
+copier_guess.answer(
+    f"{unigram - copied:.1f}", f"from {unigram:.3f} to {copied:.3f} nats, by looking at a single place."
+)
 
 # %%
 a = 0.1 * frequency + 0.1 / V
@@ -676,20 +784,39 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.6), layout="constrai
 left.semilogx(frequency[ranked][occurring[ranked]], genuine[ranked][occurring[ranked]], color="C0")
 for rank in (0, 100, 1000, 7000):
     at = ranked[rank]
-    left.annotate(tokenizer.vocab[at], (frequency[at], genuine[at]), (4, -11), textcoords="offset points", fontsize=9, parse_math=False)
+    left.annotate(
+        f"“{tokenizer.vocab[at]}”",
+        (frequency[at], genuine[at]),
+        (-6, -13),
+        textcoords="offset points",
+        fontsize=9,
+        parse_math=False,
+    )
 left.axvline(1 / V, color="k", ls=":", lw=1)
 left.annotate("1 / V", (1 / V, 0.02), (4, 0), textcoords="offset points")
-left.set(xlabel="frequency of the piece that is shown", ylabel="chance that it is genuine", title="a target that shows a piece: trust it?")
+left.set(
+    xlabel="frequency of the piece that is shown",
+    ylabel="chance that it is genuine",
+    title="a target that shows a piece: trust it?",
+)
 in_sight = np.linspace(0, 0.2, 41)
 right.plot(100 * in_sight, [copier(frequency, 0.8, one, 0.2 - one) for one in in_sight], label="80% [MASK]")
-right.plot(100 * in_sight, [copier(frequency, 1 - one, one, 0.0) for one in in_sight], "--", label="the rest [MASK], nothing random")
+right.plot(
+    100 * in_sight,
+    [copier(frequency, 1 - one, one, 0.0) for one in in_sight],
+    "--",
+    label="the rest [MASK], nothing random",
+)
 right.axhline(unigram, color="k", lw=0.8, ls=":")
 right.annotate("unigram floor", (20, unigram), (0, 4), textcoords="offset points", ha="right")
 right.plot(10, copied, "o", color="C1")
 right.annotate("BERT", (10, copied), (6, 4), textcoords="offset points")
 right.set(xlabel="% of targets left in sight", ylabel="the copier's loss (nats)", title="what copying brings")
 right.legend(frameon=False, loc="lower left")
-course.show(figure, "Frequent pieces in sight are nearly always genuine; the copier's loss falls with the share left in sight")
+course.show(
+    figure,
+    "Frequent pieces in sight are nearly always genuine; the copier's loss falls with the share left in sight",
+)
 
 # %%
 course.say(
@@ -734,13 +861,13 @@ def loss_knowing(before, piece, trust=5.0):
 
 before, piece = pairs_of(np.asarray(shards.tokens[middle:]))
 loss_alone, loss_given = -np.log(alone[piece]), loss_knowing(before, piece)
-lesson.claim(
+claim = lesson.claim(
     "the piece before tells how a word goes on",
     loss_given,
     loss_alone,
     controls={"knowing another piece": loss_knowing(rng.permutation(before), piece)},
     unit="nats",
-);
+)
 
 # %% [markdown]
 # What can be learnt from it is spelling rather than meaning. In **whole-word masking**,
@@ -748,7 +875,10 @@ lesson.claim(
 # matter?
 
 # %%
-whole = first_sequences(Instances(shards, documents, tokenizer, InstanceOptions(seq_length=128, whole_word_mask=True), seed=3), lesson.scale(3_000, 300))
+whole = first_sequences(
+    Instances(shards, documents, tokenizer, InstanceOptions(seq_length=128, whole_word_mask=True), seed=3),
+    lesson.scale(3_000, 300),
+)
 
 
 def half_seen(sequences):
@@ -766,13 +896,36 @@ def half_seen(sequences):
 
 by_piece, by_word = half_seen(many[: len(whole)]), half_seen(whole)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 2.6), layout="constrained", width_ratios=[1.2, 1])
-left.barh([0, 1], [100 * by_piece[1], 100 * by_word[1]], color="C0", label="with another piece of the word in view")
-left.barh([0, 1], [100 * (by_piece[0] - by_piece[1]), 100 * (by_word[0] - by_word[1])], left=[100 * by_piece[1], 100 * by_word[1]], color="0.8", hatch="//", edgecolor="w", label="all of the word hidden")
-left.set(yticks=[0, 1], yticklabels=["pieces", "whole words"], xlabel="% of targets that are part of a longer word", ylim=(1.6, -0.9))
+left.barh(
+    [0, 1], [100 * by_piece[1], 100 * by_word[1]], color="C0", label="with another piece of the word in view"
+)
+left.barh(
+    [0, 1],
+    [100 * (by_piece[0] - by_piece[1]), 100 * (by_word[0] - by_word[1])],
+    left=[100 * by_piece[1], 100 * by_word[1]],
+    color="0.8",
+    hatch="//",
+    edgecolor="w",
+    label="all of the word hidden",
+)
+left.set(
+    yticks=[0, 1],
+    yticklabels=["pieces", "whole words"],
+    xlabel="% of targets that are part of a longer word",
+    ylim=(1.6, -0.9),
+)
 left.legend(frameon=False, fontsize=8, loc="upper right")
 right.barh([0, 1], [loss_alone.mean(), loss_given.mean()], color=["0.8", "C0"])
-right.set(yticks=[0, 1], yticklabels=["by frequency", "knowing the piece before"], xlabel="nats to guess how a word goes on", ylim=(1.6, -0.6))
-course.show(figure, "Masking single pieces often leaves another part of the word in view, masking whole words hardly ever")
+right.set(
+    yticks=[0, 1],
+    yticklabels=["by frequency", "knowing the piece before"],
+    xlabel="nats to guess how a word goes on",
+    ylim=(1.6, -0.6),
+)
+course.show(
+    figure,
+    "Masking single pieces often leaves another part of the word in view, masking whole words hardly ever",
+)
 course.say(
     f"**{by_piece[1]:.1%}** of the targets have another piece of their word in view when pieces are masked one by one, "
     f"and **{by_word[1]:.2%}** with whole words. (It is not quite zero, because a text may begin in the middle of a word.) "
@@ -785,6 +938,7 @@ course.say(
 # Words come up in a random `order`; word `w` has `sizes[w]` pieces, and at most `limit` pieces may be targets. Take each
 # word that still fits completely. One that does not fit is passed over, and the next may fit again. Return for each
 # *piece* whether it is a target, in the order of the text.
+
 
 # %%
 # Exercise 03.5
@@ -875,7 +1029,8 @@ course.say(
 
 # %%
 count_guess = lesson.predict(
-    "IsNext or NotNext, told by nothing but the count of rare pieces in common: how often is that right?", ...,
+    "IsNext or NotNext, told by nothing but the count of rare pieces in common: how often is that right?",
+    ...,
     choices=("about 50%", "about 60%", "about 70%", "about 90%"),
 )
 
@@ -920,23 +1075,43 @@ claim = lesson.claim(
     unit="nats",
 )
 count_guess.answer(
-    f"about {10 * round(10 * accuracy)}%", f"{accuracy:.1%} of the pairs that were not counted, without reading a word."
+    f"about {10 * round(10 * accuracy)}%",
+    f"{accuracy:.1%} of the pairs that were not counted, without reading a word.",
 )
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.4), layout="constrained")
 for label, name, offset, colour in ((0, "IsNext", -0.2, "C0"), (1, "NotNext", 0.2, "C1")):
     heights = np.bincount(common[labels == label], minlength=7)
-    left.bar(np.arange(7) + offset, heights, 0.4, color=colour, label=name, hatch="" if label else "//", edgecolor="w")
-left.set(xlabel="rare pieces of B that are in A", ylabel="pairs", xticks=range(7), xticklabels=[*range(6), "6+"])
+    left.bar(
+        np.arange(7) + offset,
+        heights,
+        0.4,
+        color=colour,
+        label=name,
+        hatch="" if label else "//",
+        edgecolor="w",
+    )
+left.set(
+    xlabel="rare pieces of B that are in A", ylabel="pairs", xticks=range(7), xticklabels=[*range(6), "6+"]
+)
 left.legend(frameon=False)
 shares, sizes = np.bincount(common, labels, minlength=7), np.bincount(common, minlength=7)
 share = shares / np.maximum(sizes, 1)
 right.errorbar(range(7), share, 2 * np.sqrt(share * (1 - share) / np.maximum(sizes, 1)), fmt="o-", capsize=3)
 right.axhline(share_not_next, color="k", ls="--", lw=1)
 right.annotate("all pairs", (6, share_not_next), (0, 4), textcoords="offset points", ha="right")
-right.set(xlabel="rare pieces of B that are in A", ylabel="share of NotNext", ylim=(0, 1), xticks=range(7), xticklabels=[*range(6), "6+"])
-course.show(figure, "Pairs that follow each other share more rare pieces; the share of NotNext falls with every common piece")
+right.set(
+    xlabel="rare pieces of B that are in A",
+    ylabel="share of NotNext",
+    ylim=(0, 1),
+    xticks=range(7),
+    xticklabels=[*range(6), "6+"],
+)
+course.show(
+    figure,
+    "Pairs that follow each other share more rare pieces; the share of NotNext falls with every common piece",
+)
 
 # %% [markdown]
 # Much of the answer lies in the topic. This is the best known criticism of next-sentence prediction: later models
@@ -964,15 +1139,28 @@ course.equal("the loss is the sum of two means", loss.loss, loss.mlm_nll.mean() 
 course.say(
     f"An untrained model with random weights: masked pieces **{mlm:.3f}** nats (ln V = {np.log(V):.3f}), next sentences "
     f"**{nsp:.3f}** nats (ln 2 = {np.log(2):.3f}). It begins {mlm - unigram:.2f} nats above the unigram floor; frequencies "
-    "are the first thing that it will learn."
+    "are the first thing that there is to learn."
 )
 figure, axes = plt.subplots(figsize=(9, 2.4), layout="constrained")
-marks = {"equal chances, ln V": np.log(V), "untrained": mlm, "frequencies": unigram, "frequencies and copying": copied}
-for height, (name, value) in enumerate(marks.items()):
+marks = {
+    "equal chances, ln V": np.log(V),
+    "untrained": mlm,
+    "frequencies": unigram,
+    "frequencies and copying": copied,
+}
+for height, value in enumerate(marks.values()):
     axes.barh(height, value, color=plt.cm.cividis(0.2 + 0.2 * height))
     axes.text(value + 0.06, height, f"{value:.2f}", va="center")
-axes.set(yticks=range(4), yticklabels=marks, ylim=(3.6, -0.6), xlabel="masked-LM loss (nats), all targets", xlim=(0, 10))
-course.show(figure, "Landmarks of the masked-LM loss: ln V, an untrained model, the unigram floor and the copier")
+axes.set(
+    yticks=range(4),
+    yticklabels=marks,
+    ylim=(3.6, -0.6),
+    xlabel="masked-LM loss (nats), all targets",
+    xlim=(0, 10),
+)
+course.show(
+    figure, "Landmarks of the masked-LM loss: ln V, an untrained model, the unigram floor and the copier"
+)
 
 # %% [markdown]
 # ## What we saw
@@ -983,8 +1171,8 @@ course.show(figure, "Landmarks of the masked-LM loss: ln V, an untrained model, 
 # * Masking single pieces leaves parts of words in view; whole-word masking does not.
 # * Next sentences can be guessed well by topic alone.
 #
-# In each case the question was the same: how well does somebody do who has not understood? Only what goes beyond that
-# was learnt.
+# In each case the question was the same: how well can one do without any understanding? Only what goes beyond that was
+# learnt from the context.
 #
 # The artefact of this notebook is `mine.py`, with one operation more.
 
@@ -995,15 +1183,13 @@ folder.cleanup()
 # %% [markdown]
 # ## Words
 #
-# - **surprise**: $-\ln q$, where $q$ is the probability that was given to what came.
-# - **nat**: the unit of surprise with the natural logarithm.
-# - **loss**: a number that training makes small.
+# - **surprise**: $-\ln q$, in nats, where $q$ is the probability that was given to what came.
 # - **entropy**: the mean surprise of somebody who knows the true probabilities.
 # - **cross-entropy**: the mean surprise of somebody who believes other ones.
 # - **Kullback–Leibler divergence**: the difference of the two, the price of being wrong.
 # - **unigram**: the frequencies of single pieces, without context.
 # - **unigram floor**: the entropy of these, the lowest loss without context.
-# - **logits**: the scores of a network before they are made probabilities.
+# - **logits**: the numbers that a network produces before they are made probabilities.
 # - **softmax**: makes probabilities of logits.
 # - **masked language model**: a model that guesses hidden pieces from both sides.
 # - **targets**: the places that are to be guessed.
