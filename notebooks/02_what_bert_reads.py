@@ -43,7 +43,6 @@ from minibert.model import bert
 from minibert.model.batch import Batch, Sequence
 from minibert.model.params import Parameters, initialise
 from minibert.ops import Ops
-from minibert.ops.attention import equal_length_groups
 from minibert.ops.blocks import EMBEDDING_SITE, EmbeddingBlockSaved  # noqa: F401, for your answers
 from minibert.ops.primitives import EmbeddingSaved  # noqa: F401, for your answers
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
@@ -431,7 +430,7 @@ course.show(
 )
 width_guess.answer(
     min((8, 64, 512, 4096), key=lambda one: abs(math.log(one / enough))),
-    f"the first width of the picture above 95% is {enough}. BERT-BASE has 768, and room to spare.",
+    f"that is nearest. The first width of the picture above 95% is {enough}. BERT-BASE has 768, and room to spare.",
 )
 
 # %% [markdown]
@@ -926,6 +925,8 @@ lesson.check(groups_of_equal_length, draw=some_borders, same_as=by_sorting_seque
 # </details>
 
 # %%
+from minibert.ops.attention import equal_length_groups
+
 course.source(equal_length_groups)
 
 # %% [markdown]

@@ -1005,7 +1005,7 @@ course.source(choose_words)
 #
 # The second question is about pairs. In half of them text B follows text A in the book (`IsNext`), in the other half it
 # comes from another document (`NotNext`), and from the vector of `[CLS]` the model has to tell which. This is
-# **next-sentence prediction**. There are two classes, so a guess by tossing a coin costs $\ln 2 = 0.693$ nats.
+# **next-sentence prediction**. There are two classes, so a guess by tossing a coin costs $\ln 2$ nats.
 
 # %%
 labels = np.array([one.next_sentence_label for one in many])
