@@ -216,7 +216,7 @@ lesson.check(three_numbers, draw=two_distributions, same_as=term_by_term, times=
 
 # %%
 floor_guess = lesson.predict(
-    "Equal chances for 8,192 pieces cost ln V = 9.01 nats. What does knowing their frequencies cost?",
+    f"Equal chances for {V:,} pieces cost ln V = {np.log(V):.2f} nats. What does knowing their frequencies cost?",
     ...,
     choices=("8.6", "6.3", "4.1", "2.2"),
 )
