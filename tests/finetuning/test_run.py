@@ -87,6 +87,12 @@ def test_fresh_heads_differ_by_seed_only(model):
     assert np.array_equal(start(1), start(1)) and not np.array_equal(start(1), start(2))
 
 
+def test_a_left_to_right_model_starts_left_to_right(tmp_path):
+    folder = write_model(tmp_path / "ltr", is_decoder=True)
+    config = start_from(folder, Head("classify", 2), "rte", ("a", "b"), "float32", 0.1, seed=1)[0].config
+    assert config.is_decoder and config.hidden_dropout_prob == 0.1
+
+
 # a run
 
 

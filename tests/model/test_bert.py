@@ -226,6 +226,28 @@ def test_other_steps_drop_other_elements_and_none_at_all_without_dropout(config,
         assert len(losses) == different
 
 
+def test_dropout_stands_behind_the_embeddings_the_probabilities_and_both_sublayers_of_every_layer():
+    config, batch, dropped = config_of(SIZE), ugly(), {}
+
+    class Watching(Ops):
+        def dropout_mask(self, drop, site, columns, dtype):
+            mask = super().dropout_mask(drop, site, columns, dtype)
+            dropped[site] = (mask == 0).mean()
+            return mask
+
+        def _probability_mask(self, p, rows, drop, site):
+            mask = super()._probability_mask(p, rows, drop, site)
+            dropped[site] = dropped.get(site, 0) + (mask == 0).sum() / (config.A * (batch.lengths**2).sum())
+            return mask
+
+    tree = random_parameters(config, np.random.default_rng(1)).tree
+    bert.encoder(Watching(), config, tree, batch, Ops().dropout(batch, 0.3, 0.2, 7, 3))
+    sites = {0: 0.3}  # behind the embeddings
+    for layer in range(config.L):  # probabilities, attention, feed-forward
+        sites |= {3 * layer + 1: 0.2, 3 * layer + 2: 0.3, 3 * layer + 3: 0.3}
+    assert dropped == pytest.approx(sites, abs=0.06)
+
+
 def test_step_down_the_gradient_lowers_the_loss_by_as_much_as_the_gradient_says(config, params):
     (before,), grads = run(config, params, ugly())
     rate = 1e-7

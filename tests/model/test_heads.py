@@ -206,6 +206,41 @@ def test_tags_are_asked_at_their_rows_alone():
     assert 0 < len(scores) < batch.T
 
 
+def test_the_score_of_a_token_as_start_and_as_end_is_its_product_with_a_vector_each():
+    config, params = model(HEADS["span"])
+    batch = ugly(HEADS["span"])
+    start, end = params["head.weight"].T
+    x = encoded(config, params, batch)
+    found = np.concatenate(batch_outputs(Ops(), config, HEADS["span"], params.tree, batch))
+    assert distance(found, np.stack([x @ start, x @ end], 1) + params["head.bias"]) <= 1e-13
+
+
+def test_the_score_of_a_choice_is_the_product_of_its_pooled_cls_with_a_vector():
+    config, params = model(HEADS["choice"])
+    batch = ugly(HEADS["choice"])
+    cls = encoded(config, params, batch)[batch.cu_seqlens[:-1]]
+    pooled = np.tanh(cls @ params["pooler.weight"] + params["pooler.bias"])
+    expected = (pooled @ params["head.weight"][:, 0] + params["head.bias"]).reshape(3, 2)
+    assert (
+        distance(np.stack(batch_outputs(Ops(), config, HEADS["choice"], params.tree, batch)), expected)
+        <= 1e-13
+    )
+
+
+def test_lstms_stand_between_the_encoder_and_the_output_layer():
+    head = HEADS["tag on LSTMs"]
+    config, params = model(head)
+    batch = ugly(head)
+    x = encoded(config, params, batch)
+    for layer in params.tree["lstm"]:
+        left, _ = Ops().lstm(x, **layer["left_to_right"], cu_seqlens=batch.cu_seqlens)
+        right, _ = Ops().lstm(x, **layer["right_to_left"], cu_seqlens=batch.cu_seqlens, reverse=True)
+        x = np.concatenate([left, right], 1)
+    scores = x[batch.label_rows] @ params["head.weight"] + params["head.bias"]
+    found = np.concatenate(batch_outputs(Ops(), config, head, params.tree, batch))
+    assert distance(found, scores) <= 1e-13
+
+
 def test_examples_without_a_label_teach_nothing():
     config, params = model(HEADS["classify"])
     batch = ugly(HEADS["classify"])

@@ -52,6 +52,23 @@ def test_encoder_and_pooler_have_the_published_number_of_parameters(size, count)
     assert sum(entry.size for entry in table if not entry.name.startswith(("mlm.", "nsp."))) == count
 
 
+@pytest.mark.parametrize(
+    ("size", "shape"),
+    [
+        ("base", (12, 768, 12, 3072)),
+        ("large", (24, 1024, 16, 4096)),
+        ("3-768-12", (3, 768, 12, 3072)),  # and the other rows of Table 6
+        ("6-768-3", (6, 768, 3, 3072)),
+        ("6-768-12", (6, 768, 12, 3072)),
+        ("12-1024-16", (12, 1024, 16, 4096)),
+    ],
+)
+def test_sizes_have_the_layers_width_heads_and_feed_forward_of_the_paper(size, shape):
+    config = BertConfig.from_size(size)
+    assert (config.L, config.H, config.A, config.F) == shape
+    assert (config.P, config.type_vocab_size, config.V) == (512, 2, 30_522)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_heads_add_a_dense_layer_a_norm_a_bias_for_each_word_and_two_classes(size):
     config = BertConfig.from_size(size, vocab_size=30_522)

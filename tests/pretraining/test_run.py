@@ -129,6 +129,26 @@ def test_the_papers_schedule_is_one_case():
     assert not options.bias_correction and options.google_decay and not options.unigram_bias
 
 
+def test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said():
+    options = PretrainOptions(size="base").resolved()
+    made = options.instance_options(512)
+    assert made == InstanceOptions(seq_length=512)
+    assert (made.masked_lm_prob, made.mask_rates, made.whole_word_mask) == (0.15, (0.8, 0.1, 0.1), False)
+    assert made.pairs and made.room == 509
+    rule = options.update_rule
+    assert (rule["kind"], rule["beta1"], rule["beta2"]) == ("adamw", 0.9, 0.999)
+    assert (rule["weight_decay"], rule["clip_norm"], rule["eps"]) == (0.01, 1.0, 1e-6)
+    config = options.model_config(30_522)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.1, 0.1)
+    assert (config.gelu_form, config.is_decoder) == ("erf", False)
+
+
+@pytest.mark.parametrize("ablation", [{"next_sentence": False}, {"left_to_right": True}])
+def test_an_ablation_changes_nothing_else_of_the_recipe(ablation):
+    plain = PretrainOptions(size="base").resolved()
+    assert PretrainOptions(size="base", **ablation).resolved() == dataclasses.replace(plain, **ablation)
+
+
 @pytest.mark.parametrize("size", RECIPES)
 def test_what_the_user_says_wins_over_the_recipe(size):
     options = PretrainOptions(size=size, dropout=0.3, batch_size=5, bias_correction=True, steps=3).resolved()

@@ -20,6 +20,7 @@ from minibert.finetuning import predicting, preparation
 from minibert.finetuning.options import SWEEP, FinetuneOptions
 from minibert.model.batch import Feature, Sequence, TaskBatch
 from minibert.model.flops import step_operations, task_operations
+from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, initialise
 from minibert.ops import Ops
 from minibert.reports.results import metric_name, metric_number
@@ -606,6 +607,40 @@ def test_every_name_of_the_registry_makes_a_task_with_that_name():
     for name in registry.TASKS:
         task = registry.create(name)
         assert task.name == name and task.title and task.head(("a", "b")).kind == task.kind
+
+
+ENTAILED, BINARY = ("entailment", "not_entailment"), ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "classes", "pair", "metric"),
+    [
+        ("mnli", "classify", ("entailment", "neutral", "contradiction"), True, "accuracy"),
+        ("qqp", "classify", BINARY, True, "f1"),
+        ("qnli", "classify", ENTAILED, True, "accuracy"),
+        ("sst2", "classify", BINARY, False, "accuracy"),
+        ("cola", "classify", BINARY, False, "matthews"),
+        ("stsb", "regress", (), True, "spearman"),
+        ("mrpc", "classify", BINARY, True, "f1"),
+        ("rte", "classify", ENTAILED, True, "accuracy"),
+        ("squad1", "span", (), None, "f1"),
+        ("squad2", "span", (), None, "f1"),
+        ("swag", "choice", (), None, "accuracy"),
+    ],
+)
+def test_the_eleven_tasks_of_the_paper_have_its_heads_classes_and_metrics(name, kind, classes, pair, metric):
+    task = registry.create(name)
+    assert (task.kind, task.labels(()), task.pair, task.metric) == (kind, classes, pair, metric)
+    assert task.head(task.labels(())).outputs == {"span": 2}.get(kind, max(1, len(classes)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "reads"),
+    [("classify", "sequences"), ("choice", "sequences"), ("span", "tokens"), ("tag", "labels")],
+)
+def test_sequence_level_heads_read_cls_and_token_level_heads_read_tokens(kind, reads):
+    assert KINDS[kind].reads == reads
+    assert Head(kind, KINDS[kind].outputs or 2).pooled == (reads == "sequences")
 
 
 def test_the_operations_of_a_step_are_those_of_pretraining_without_the_decoder():
