@@ -42,7 +42,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz sanitize emulate notebooks docs clean
+.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sanitize emulate notebooks docs clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -94,6 +94,9 @@ ladder: ## matrix product, attention and LayerNorm from loops to the product's k
 
 fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,000,000 random texts
 	$(BIN)/python tests/support/fuzz_tokenizer.py $(ARGS)
+
+equations: $(VENV)/.with-test ## a fault in every equation and setting of the paper, whose test has to turn red; ARGS='3 A.2-k'
+	$(BIN)/python tests/support/equations.py $(ARGS)
 
 sanitize: sanitized-tests sanitized-kernels sanitized-fuzzing ## the native code under Address-, UndefinedBehavior- and ThreadSanitizer, libFuzzer
 

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 import minibert
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests" / "support"))
 
 project = "minibert"
 copyright = "the authors of minibert, Apache-2.0"
@@ -51,6 +53,14 @@ def find_notebooks_here(app: Any, page: str, content: list[str]) -> None:
     content[0] = re.sub(r"\]\(\.\./notebooks/(\w+\.ipynb)\)", r"](notebooks/\1)", content[0])
 
 
+def say_lines(app: Any, page: str, content: list[str]) -> None:
+    """Add to the page on equations the lines in which their code begins today."""
+    if page == "equations":
+        import equations  # in tests/support
+
+        content[0] = equations.page(lines=True)
+
+
 def describe_below(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Put what stands behind "name : " on the line below, where numpydoc takes it for a description."""
     section, found = "", []
@@ -84,5 +94,6 @@ def setup(app: Any) -> None:
         shutil.copy(notebook, HERE / "notebooks")
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("source-read", find_notebooks_here)
+    app.connect("source-read", say_lines)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
     app.connect("build-finished", require_nothing_fetched)
