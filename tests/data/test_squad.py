@@ -331,6 +331,13 @@ def trivia_item(**changes):
     return {"Data": [{key: value for key, value in item.items() if value is not None}]}
 
 
+def test_trivia_reads_400_tokens_of_a_document_where_nothing_is_said(tmp_path):
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "A.txt").write_text("Ann, " + "word " * 500)
+    [question] = trivia.read(write(tmp_path, trivia_item()))
+    assert question.context == "Ann, " + " ".join(["word"] * 398)  # and a comma
+
+
 def test_trivia_without_its_evidence_or_with_a_part_of_it(tmp_path):
     two = [{"Filename": "A.txt"}, {"Filename": "B.txt"}]
     path = write(tmp_path, trivia_item(EntityPages=two))

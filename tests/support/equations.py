@@ -143,7 +143,7 @@ def verdicts(rows: Sequence[Row]) -> Iterator[tuple[Row, bool, str, float]]:
 
 
 def page(lines: bool = False) -> str:
-    """Return docs/equations.md with its tables made anew; with `lines`, they say where in a file code begins."""
+    """Return docs/equations.md with its tables made anew; with `lines`, they say where code begins."""
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     return before + BEGIN + "\n\n" + tables(lines) + END + rest.partition(END)[2]
 

@@ -298,9 +298,10 @@ ROWS = (
     ),
     Row(
         "3.1-p", "“the [MASK] token does not appear during fine-tuning”",
-        "tokenizer/greedy.py:GreedyCore.align",
-        "tokenizer/test_encoding.py::test_offsets_of_special_tokens_in_the_text_are_their_own[python]",
-        "if special and part in self._special:", "if part in self._special or special:",
+        "tokenizer/wordpiece.py:Tokenizer.encode_batch",
+        "tasks/test_tasks.py::test_a_mask_that_stands_in_a_text_is_never_one_to_a_task[sst2]",
+        "special: bool = False", "special: bool = True",
+        note="Not even where a text has these six characters, which are read as brackets and a word.",
     ),
     Row(
         "3.2-a",
@@ -333,7 +334,7 @@ ROWS = (
     ),
     Row(
         "3.2-e", "“replicated in at most 1 hour on a single Cloud TPU, or a few hours on a GPU”",
-        note="Not measured: no run began with the released model on a TPU or a GPU.",
+        note="Not measured: there was no TPU.",
     ),
     Row(
         "4-a", "“fine-tuning results on 11 NLP tasks”",
@@ -397,7 +398,7 @@ ROWS = (
     Row(
         "4.1-h", "“Spearman correlations are reported for STS-B”",
         "metrics/scores.py:spearman",
-        "metrics/test_scores.py::test_spearman_gives_equal_values_their_mean_rank",
+        "metrics/test_scores.py::test_correlations_of_a_permutation_agree",
         "pearson(_ranks(x), _ranks(y))", "pearson(x, y)",
     ),
     Row(
@@ -507,9 +508,9 @@ ROWS = (
         "TriviaQA: “the first 400 tokens in documents, that contain at least one of the provided "
         "possible answers”",
         "data/trivia.py:TOKENS",
-        "data/test_squad.py::test_trivia_keeps_documents_that_hold_an_answer_and_finds_it_in_the_"
-        "original_text",
-        "400", "40",
+        "data/test_squad.py::test_trivia_reads_400_tokens_of_a_document_where_nothing_is_said",
+        "400", "401",
+        note="A token is a word or a mark of punctuation.",
     ),
     Row(
         "4.2-k", "Table 2's columns: exact match and F1",
@@ -709,7 +710,7 @@ ROWS = (
         "5.3-c", "“a tagging task but do not use a CRF layer”",
         "tasks/tagging.py:predicted_tags",
         "tasks/test_tagging.py::test_a_word_without_pieces_is_not_learnt_from_and_keeps_its_place",
-        "scores.argmax(-1)", "(scores + np.roll(scores, 1, axis=0)).argmax(-1)",
+        "scores.argmax(-1)", "scores.cumsum(0).argmax(-1)",
     ),
     Row(
         "5.3-d", "“the representation of the first sub-token as the input to the token-level classifier”",

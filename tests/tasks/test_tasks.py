@@ -366,6 +366,17 @@ def test_a_pair_is_read_as_two_segments_the_longer_one_cut(tokenizer):
     assert feature.label == 0
 
 
+@pytest.mark.parametrize("name", ["sst2", "rte"])
+def test_a_mask_that_stands_in_a_text_is_never_one_to_a_task(tokenizer, name):
+    second = None if name == "sst2" else "[MASK] [SEP]"
+    [feature] = registry.create(name).features(
+        [TextExample("0", "the [MASK] film", second, None)], tokenizer, (), 24, training=False
+    )
+    ids = feature.sequences[0].input_ids
+    assert tokenizer.mask_id not in ids
+    assert (ids == tokenizer.sep_id).sum() == 1 + (second is not None)
+
+
 def test_classes_of_ones_own_are_in_natural_order():
     def labels(*names):
         return a_task().labels([TextExample("0", "x", None, name) for name in names])
