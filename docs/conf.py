@@ -54,7 +54,7 @@ def find_notebooks_here(app: Any, page: str, content: list[str]) -> None:
 
 
 def say_lines(app: Any, page: str, content: list[str]) -> None:
-    """Add to the page on equations the lines in which their code begins today."""
+    """Add to the page on equations the line in which the code of each stands today."""
     if page == "equations":
         import equations  # in tests/support
 

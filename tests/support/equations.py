@@ -58,21 +58,27 @@ def definitions(path: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def place(row: Row) -> tuple[Path, int, int]:
-    """Return the file of a row's code, from the package's folder on, with its first and last line."""
+def definition(row: Row) -> tuple[str, str, str]:
+    """Return the text of a row's file up to its code, its code, and what follows."""
     file, _, name = row.code.partition(":")
-    return Path(file), *definitions(PACKAGE / file)[name]
+    first, last = definitions(PACKAGE / file)[name]
+    lines = (PACKAGE / file).read_text("utf-8").splitlines(keepends=True)
+    before, own, behind = "".join(lines[: first - 1]), "".join(lines[first - 1 : last]), "".join(lines[last:])
+    if (times := own.count(row.old)) != 1:
+        raise ValueError(f"{row.number}: {row.old!r} is {times} times in {row.code}, expected once.")
+    return before, own, behind
+
+
+def place(row: Row) -> tuple[Path, int]:
+    """Return the file of a row's code, from the package's folder on, and the line that its fault changes."""
+    before, own, _ = definition(row)
+    return Path(row.code.partition(":")[0]), (before + own.partition(row.old)[0]).count("\n") + 1
 
 
 def with_fault(row: Row) -> str:
     """Return the text of the row's file with its fault in it."""
-    file, first, last = place(row)
-    lines = (PACKAGE / file).read_text("utf-8").splitlines(keepends=True)
-    own = "".join(lines[first - 1 : last])
-    if own.count(row.old) != 1:
-        times = own.count(row.old)
-        raise ValueError(f"{row.number}: {row.old!r} is {times} times in {row.code}, expected once.")
-    return "".join([*lines[: first - 1], own.replace(row.old, row.new), *lines[last:]])
+    before, own, behind = definition(row)
+    return before + own.replace(row.old, row.new) + behind
 
 
 def chosen(wanted: Sequence[str]) -> list[Row]:
@@ -111,7 +117,7 @@ def copied(folder: Path) -> Path:
 
 def seen(row: Row, package: Path) -> tuple[bool, str]:
     """Plant a row's fault in a copy of the package, then remove it; whether its test failed, and how."""
-    file, *_ = place(row)
+    file, _ = place(row)
     planted = package / file
     planted.write_text(with_fault(row), "utf-8")
     try:
@@ -143,7 +149,7 @@ def verdicts(rows: Sequence[Row]) -> Iterator[tuple[Row, bool, str, float]]:
 
 
 def page(lines: bool = False) -> str:
-    """Return docs/equations.md with its tables made anew; with `lines`, they say where code begins."""
+    """Return docs/equations.md with its tables made anew; with `lines`, they say in which line code is."""
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     return before + BEGIN + "\n\n" + tables(lines) + END + rest.partition(END)[2]
 
@@ -164,8 +170,8 @@ def tables(lines: bool = False) -> str:
 def _code(row: Row, lines: bool) -> str:
     if not row.code:
         return row.note
-    file, first, _ = place(row)
-    line = f", line {first}" if lines else ""
+    file, number = place(row)
+    line = f", line {number}" if lines else ""
     return f"[`{row.code}`](../minibert/{file.as_posix()}){line}" + (f". {row.note}" if row.note else "")
 
 
@@ -196,7 +202,7 @@ def main() -> int:
     survived = 0
     for row, found, how, seconds in verdicts(rows):
         survived += not found
-        _, line, _ = place(row)
+        _, line = place(row)
         where = f"minibert/{row.code.partition(':')[0]}:{line}"
         print(
             f"{'ok  ' if found else 'FAIL'} {row.number:7} {where:40} {seconds:4.0f} s  {how[:110]}",

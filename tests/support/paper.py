@@ -1,7 +1,7 @@
 """What the paper says, sentence by sentence, where it is in minibert, and a fault that a test has to find.
 
-Devlin et al. 2019, sections 3 to 5 and appendices A to C. The list was taken from the paper's text before a line
-of code was looked for, and rows without code stay in it. docs/equations.md is made of it.
+Devlin et al. 2019, sections 3 to 5 and appendices A to C. The list was taken from the paper's text before any
+code was looked for, and rows without code stay in it. docs/equations.md is made of it.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ class Row(NamedTuple):
     ----------
     number : section of the paper and a letter.
     paper : what it says, in its words or its formula.
-    code : the function, class or constant that has it, "file.py:name" within minibert/; "" where there is none.
+    code : the function, class or constant that has it, "file.py:name" within minibert/; "" for none.
     test : what fails when it is broken, "file.py::name" within tests/.
     old, new : the fault: this text, once in the source of `code`, becomes that.
     note : where minibert differs or knows more than the paper says, or why there is no code.
