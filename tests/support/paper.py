@@ -154,7 +154,7 @@ ROWS = (
     Row(
         "3-o", "“with a 30,000 token vocabulary”",
         "tokenizer/simple.py:learn",
-        "tokenizer/test_learner.py::test_vocabulary_and_ids_are_those_of_the_plain_learner",
+        "tokenizer/test_learner.py::test_vocabulary_and_ids_are_those_of_the_plain_learner[python]",
         "while len(vocab) < vocab_size:", "while len(vocab) <= vocab_size:",
         note=(
             "The size is an option. The released English vocabulary has 30,522 pieces, which is the "
