@@ -1,6 +1,6 @@
 """Plant each fault of `paper.ROWS` in a copy of the package, and see that its test turns red.
 
-    python tests/support/equations.py            all of them, some ten minutes on two cores
+    python tests/support/equations.py            all of them, six minutes of processor time
     python tests/support/equations.py 3 4.2-c    those of section 3, and a row
     python tests/support/equations.py --write    writes docs/equations.md, and plants nothing
 
