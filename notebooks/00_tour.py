@@ -54,9 +54,9 @@ lesson = course.begin("00")
 # %% [markdown]
 # ## 1. A sentence becomes pieces
 #
-# BERT reads neither letters nor words. It reads **pieces**: strings from a fixed list, the **vocabulary**. Frequent
-# words are pieces themselves. A rare word is put together from several, and every piece that does not begin a word is
-# marked with `##`. So a few thousand strings are enough to write any word at all.
+# BERT reads neither letters nor words. Its unit is the **piece**: a string from a fixed list, the **vocabulary**. A
+# frequent word is a piece by itself. A rare one is put together from several, and every piece that does not begin a word
+# is marked with `##`. So a few thousand strings are enough to write any word at all.
 #
 # We learn 8,192 pieces from the books. One sentence goes with us through the whole tour:
 #
@@ -99,8 +99,8 @@ for position, (number, segment, piece) in enumerate(rows):
 
 # %% [markdown]
 # Three numbers for each piece, and for each number a table of vectors: one row for each id, one for each position, one
-# for each segment. What enters the network is the **sum of three vectors**. The tables are **parameters**: numbers
-# that begin at random and are learnt. The picture has our sentence in a small, untrained model whose vectors have 128
+# for each segment. What enters the network is the **sum of three vectors**. Every number in the tables is a
+# **parameter**: it begins at random and is learnt. The picture has our sentence in a small, untrained model whose vectors have 128
 # elements, of which it shows 48.
 
 # %%
@@ -135,8 +135,8 @@ course.show(
 #
 # The vectors then pass through layers. A layer has two halves. In the first, **attention**, each piece gathers from
 # the others: it gives every piece of the sequence a probability, and takes the average of what they offer, weighted
-# by these. Each layer does that several times side by side, in so-called **heads**. In the second half each vector is
-# transformed by itself. Our model has 2 layers with 2 heads each; BERT-base has 12 with 12.
+# by these. Each layer does that several times side by side, and one of these times is called a **head**. In the second
+# half each vector is transformed by itself. Our model has 2 layers with 2 heads each; BERT-base has 12 with 12.
 #
 # In the picture, row *i* says where piece *i* looks. White is probability 0 and the darkest blue is probability 1, here
 # and in the second picture of this kind, after training.
@@ -208,7 +208,7 @@ course.say(
 #
 # where $f'''$ is the third derivative along $v$. The term with $h^2$ is an error, so $h$ should be small. But the two
 # values of $f$ are then almost equal, their difference consists of rounding errors, and dividing by $h$ magnifies
-# them. The way out is a step into the complex plane. For an $f$ made of formulas that also work for complex numbers,
+# them. The way out is the **complex step**, a step into the complex plane. For an $f$ made of formulas that also work for complex numbers,
 #
 # $$ f(x + ihv) = f + ih\,\nabla f\cdot v - \frac{h^2}{2} f'' - \frac{i h^3}{6} f''' + \dots
 #    \quad\Rightarrow\quad
@@ -356,7 +356,7 @@ guess.answer(
 
 # %%
 course.show(
-    viz.draw_run(run),
+    viz.draw_run(run, plt.figure(figsize=(7.5, 4), layout="constrained")),
     "The loss against the step. The red held-out dots begin above the dashed unigram floor, cross it after about two "
     "fifths of the steps and go on falling; the blue curve of training lies below them all the way.",
 )
