@@ -347,6 +347,8 @@ guess.answer(
 #   is the same, on a larger sample.
 # * The **dashed line** is the **unigram floor**: what it costs to guess from the frequencies of the pieces alone, the
 #   same answer everywhere, without looking at the words around. Red that lies below this line was learnt from context.
+#   (The picture calls its height the *unigram entropy*. Chapter 3 shows that this entropy is the least that such a guess
+#   can cost.)
 # * Above the picture stands how much was read. A **token** is a piece at one place in a text, so a text of a million
 #   tokens may have only 8,192 different pieces. *Length 10* is the number of tokens in a sequence.
 #
