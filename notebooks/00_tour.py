@@ -24,7 +24,7 @@
 # [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).
 #
 # **When you have read it, you will be able to** say what each part of BERT is for, read the pictures that the later
-# chapters use, and tell a model that has learnt from one that has only counted words.
+# chapters use, and judge whether a model has learnt something or has only counted words.
 #
 # **To run it**, install minibert from a checkout with `pip install '.[notebooks]'`. Nothing is downloaded: the text is
 # sixteen old books that come with the package. There are no exercises in this chapter. There are four questions: put
@@ -100,8 +100,8 @@ for position, (number, segment, piece) in enumerate(rows):
 # %% [markdown]
 # Three numbers for each piece, and for each number a table of vectors: one row for each id, one for each position, one
 # for each segment. What enters the network is the **sum of three vectors**. Every number in the tables is a
-# **parameter**: it begins at random and is learnt. The picture has our sentence in a small, untrained model whose vectors have 128
-# elements, of which it shows 48.
+# **parameter**: it begins at random and is learnt. The picture has our sentence in a small, untrained model whose vectors
+# have 128 elements, of which it shows 48.
 
 # %%
 config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
@@ -161,8 +161,8 @@ course.say(
 #
 # If the model gave the hidden piece the probability $p$, it pays $-\log p$. That is its **loss** on this piece: 0 if
 # it was certain and right, more the more surprised it is. We use the natural logarithm, whose unit is called a
-# **nat**. The second question, about two texts at once, is whether the second one really followed the first, or came
-# from another book; it is paid for in the same way.
+# **nat**. There is another question, for two texts at once: did the second one really follow the first, or does it come
+# from somewhere else? It is paid for in the same way.
 
 # %%
 guess = lesson.predict("An untrained model guesses one of 8,192 pieces. What does it pay, in nats?", ...)
@@ -180,8 +180,8 @@ print(" ".join(tokenizer.vocab[i] for i in masked_ids))
 guess.answer(float(loss.mlm_loss), "close to the logarithm of 8,192, whatever is hidden.")
 
 # %% [markdown]
-# A model that knows nothing gives each of $V$ pieces the probability $1/V$ and pays $-\log(1/V) = \ln V$. For two
-# possible answers to the second question that is $\ln 2 \approx 0.693$.
+# A model that knows nothing gives each of $V$ pieces the probability $1/V$ and pays $-\log(1/V) = \ln V$. The
+# other question has two possible answers, so there it pays $\ln 2 \approx 0.693$.
 
 # %%
 course.say(
@@ -208,15 +208,16 @@ course.say(
 #
 # where $f'''$ is the third derivative along $v$. The term with $h^2$ is an error, so $h$ should be small. But the two
 # values of $f$ are then almost equal, their difference consists of rounding errors, and dividing by $h$ magnifies
-# them. The way out is the **complex step**, a step into the complex plane. For an $f$ made of formulas that also work for complex numbers,
+# them. The way out is the **complex step**, a step into the complex plane. For an $f$ made of formulas that also work
+# for complex numbers,
 #
 # $$ f(x + ihv) = f + ih\,\nabla f\cdot v - \frac{h^2}{2} f'' - \frac{i h^3}{6} f''' + \dots
 #    \quad\Rightarrow\quad
 #    \frac{\operatorname{Im} f(x + i h v)}{h} = \nabla f \cdot v - \frac{h^2}{6} f''' + \dots $$
 #
-# Here stands the same $h^2$ term, only with the other sign. The difference is that nothing was subtracted. The real
+# The $h^2$ term is the same, only with the other sign. What has changed is that nothing was subtracted. The real
 # part keeps $f$, the imaginary part keeps the derivative, and no digits cancel. So $h$ may be so tiny that the $h^2$
-# term does not exist for any practical purpose. We take $h = 2^{-100} \approx 10^{-30}$; then $h^2$ is $10^{-60}$.
+# term is gone for all practical purposes. We take $h = 2^{-100} \approx 10^{-30}$; then $h^2$ is $10^{-60}$.
 
 # %%
 guess = lesson.predict(
@@ -408,9 +409,9 @@ claim = lesson.claim(
 
 # %% [markdown]
 # *Baseline* is the guess from the frequencies in the training text. (The floor in the picture lies a little lower. It is
-# stricter: it may know the frequencies among the hidden pieces themselves.) The interval comes from resampling the pieces. With its context
-# shuffled, our model does worse than someone who looks at no context at all: it has learnt to trust the order of words,
-# and here that trust is misplaced.
+# stricter: it may know the frequencies among the hidden pieces themselves.) The interval comes from resampling the
+# pieces. With its context shuffled, our model does worse than someone who looks at no context at all: it has learnt to
+# trust the order of words, and here that trust is misplaced.
 #
 # What does it know? Not much after half a minute, but it is English.
 
@@ -528,5 +529,4 @@ course.say(
 # | 09 | Optimizers | Adam, and what it needs besides |
 # | 10 | Pre-train yours | a BERT trained by nothing but your own operations |
 #
-# If you would rather use a trained model than build one, go on with the chapter on fine-tuning, which answers questions
-# with one.
+# If you would rather use a trained model than build one, go on with the chapter on fine-tuning.

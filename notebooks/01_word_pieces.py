@@ -112,10 +112,11 @@ course.say(
 #
 # Before anything is cut into pieces, text becomes words. That sounds trivial and is where most surprises come from.
 # To the computer, a text is a sequence of numbers. Unicode gives one to every character: its **code point**, written
-# like U+00E9 for é. The same visible character can have more than one spelling. An é is either U+00E9, or the letter e followed by U+0301, a
-# **combining mark**: a code point that is drawn onto the one before it. The two look alike and are different strings.
+# like U+00E9 for é. The same visible character can have more than one spelling. An é is either U+00E9, or the letter e
+# followed by U+0301, a **combining mark**: a code point that is drawn onto the one before it. The two look alike and are
+# different strings.
 #
-# The lower-casing BERT ("uncased") settles this in four steps:
+# The uncased BERT, which knows no capitals, settles this in four steps:
 #
 # 1. remove control characters, and split at white space;
 # 2. lower-case;
@@ -539,9 +540,9 @@ course.source(simple.gain)
 # $$ \Delta L \approx n \left[ \log \frac{n}{c(a)\,c(b)/N} - 1 \right]. $$
 #
 # If neighbours did not care about each other, the pair would occur $c(a)\,c(b)/N$ times. The fraction is how many times
-# more often it really occurs. So a join pays when the pair is about $e$ times as frequent as chance would have it, and it
-# pays in proportion to $n$. Many tutorials give WordPiece the rule "highest $n / (c(a)\,c(b))$". That is the fraction
-# alone, without the factor $n$. First, how good the approximation is; then guess what that rule does.
+# more often it really occurs. So a join pays when the pair is more than about $e$ times as frequent as chance would have
+# it, and it pays in proportion to $n$. Many tutorials give WordPiece the rule "highest $n / (c(a)\,c(b))$". That is the fraction
+# alone, without the factor $n$. Two questions remain: how good is the approximation, and what does that rule choose?
 
 # %%
 rows = []
@@ -641,8 +642,8 @@ course.show(
 )
 
 # %% [markdown]
-# The grey lines join points of equal gain, as the approximation has it; left of the dotted line, at $e$, a join costs something. Byte-pair encoding
-# takes the highest point. The ratio takes the point furthest to the right, down among the rare pairs of digits. WordPiece
+# The grey lines join points of equal gain, as the approximation has it; left of the dotted line, at $e$, a join costs
+# something. Byte-pair encoding takes the highest point. The ratio takes the point furthest to the right, down among the rare pairs of digits. WordPiece
 # takes the one on the highest grey line. It is willing to give up some frequency for a pair that belongs together:
 # `o ##f` comes second. `##e ##r` is more frequent than that, but only because both of its letters are: it lies left of
 # the dotted line.
@@ -854,7 +855,7 @@ lesson.check(longest_match, draw=draw_vocabulary, same_as=numbered_match, times=
 course.source(GreedyCore.match)
 
 # %% [markdown]
-# Greedy matching is fast and simple. Is it also good? It can fail twice. With the pieces `ab`, `a` and `##bc`, the word
+# Greedy matching is fast and simple. Is it also good? It can fail in two ways. With the pieces `ab`, `a` and `##bc`, the word
 # *abc* begins with `ab`, no piece `##c` goes on, and the result is [UNK], although `a ##bc` would have done. (A learnt
 # vocabulary has every letter in both forms, so this does not happen to words of known letters.) And it can take a longer
 # piece now and pay for it later. To see how often, try all cuts of a word, and take the one that is most likely under
