@@ -375,7 +375,7 @@ course.source(simple.neighbours)
 # Each of these equations can be evaluated, so we do it, with the letters of the books.
 
 # %%
-letters = [([word[0], *("##" + one for one in word[1:])], n) for word, n in words.items()]
+letters = [([word[0], *(f"##{one}" for one in word[1:])], n) for word, n in words.items()]
 counts, pairs = Counter(), Counter()
 for pieces, n in letters:
     for piece in pieces:
