@@ -16,7 +16,16 @@ from paths import ROOT
 import minibert
 
 LICENCES = ("LICENSE", "NOTICE", "LICENSES")
-SHIPPED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", *LICENCES, "minibert", "csrc", "notebooks")
+SHIPPED = (
+    "pyproject.toml",
+    "setup.py",
+    "MANIFEST.in",
+    "README.md",
+    *LICENCES,
+    "minibert",
+    "csrc",
+    "notebooks",
+)
 COMPILER = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
 CPP_COMPILER = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
 ENGINE = """
