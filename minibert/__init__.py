@@ -7,15 +7,19 @@ nothing, so that `minibert --help` and a script that only wants the tokenizer st
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what an editor is to know
-    from minibert.errors import InputError, RunError
-    from minibert.estimators.loading import load
-    from minibert.estimators.texts import MultilabelClassifier, TextClassifier, TextRegressor
-    from minibert.estimators.words import QuestionAnswerer, TokenTagger
-    from minibert.inference import Bert
-    from minibert.model.batch import Batch
-    from minibert.model.config import BertConfig
-    from minibert.runs import Run, finetune, pretrain
-    from minibert.tokenizer import Tokenizer
+    from minibert.errors import InputError as InputError, RunError as RunError
+    from minibert.estimators.loading import load as load
+    from minibert.estimators.texts import (
+        MultilabelClassifier as MultilabelClassifier,
+        TextClassifier as TextClassifier,
+        TextRegressor as TextRegressor,
+    )
+    from minibert.estimators.words import QuestionAnswerer as QuestionAnswerer, TokenTagger as TokenTagger
+    from minibert.inference import Bert as Bert
+    from minibert.model.batch import Batch as Batch
+    from minibert.model.config import BertConfig as BertConfig
+    from minibert.runs import Run as Run, finetune as finetune, pretrain as pretrain
+    from minibert.tokenizer import Tokenizer as Tokenizer
 
 __version__ = "0.2.0.dev0"
 
@@ -37,29 +41,15 @@ _HOME = {
     "load": "minibert.estimators.loading",
     "pretrain": "minibert.runs",
 }
-__all__ = [
-    "Batch",
-    "Bert",
-    "BertConfig",
-    "InputError",
-    "MultilabelClassifier",
-    "QuestionAnswerer",
-    "Run",
-    "RunError",
-    "TextClassifier",
-    "TextRegressor",
-    "TokenTagger",
-    "Tokenizer",
-    "__version__",
-    "finetune",
-    "load",
-    "pretrain",
-]
+__all__ = sorted([*_HOME, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'minibert' has no attribute {name!r}; it offers {', '.join(__all__)}")
+        from minibert.errors import did_you_mean
+
+        offer = f"it offers {', '.join(__all__)}; {did_you_mean(name, _HOME)}".rstrip("; ")
+        raise AttributeError(f"module 'minibert' has no attribute {name!r}; {offer}")
     from importlib import import_module
 
     value = getattr(import_module(_HOME[name]), name)

@@ -6,9 +6,9 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
+from minibert.errors import did_you_mean
 from minibert.options import RunOptions
 
 TAB = "    "
@@ -47,9 +47,9 @@ def require_known(function: str, given: Iterable[str], known: Iterable[str]) -> 
     known = list(known)
     for name in given:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise TypeError(f"{function}() has no argument {name!r}{meant}")
+            raise TypeError(
+                f"{function}() has no argument {name!r}; {did_you_mean(name, known)}".rstrip("; ")
+            )
 
 
 def parameters_text(options: Any, names: Sequence[str]) -> str:

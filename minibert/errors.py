@@ -1,10 +1,13 @@
-"""How a command can end badly: errors, told apart by whose fault it was, and signals."""
+"""How a command can end badly: errors, told apart by whose fault it was, warnings, and signals."""
 
 import re
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -34,9 +37,9 @@ class InputError(ValueError):
 
     def __init__(self, message: str = "", /, **arguments: Any) -> None:
         self.message, self.arguments = message, arguments
-        super().__init__(self.told(in_python))
+        super().__init__(self.formatted(in_python))
 
-    def told(self, shown: Callable[[str, Any], str]) -> str:
+    def formatted(self, shown: Callable[[str, Any], str]) -> str:
         """Return the message with each argument as `shown` writes its name and value."""
 
         def put(found: re.Match[str]) -> str:
@@ -53,6 +56,37 @@ class MissingFile(InputError):
 def in_python(name: str, value: Any) -> str:
     """Write an argument as Python has it."""
     return str(value) if isinstance(value, Arguments | Differences) else f"{name}={value!r}"
+
+
+class Advice(UserWarning):
+    """A warning that names flags, as the command line shows it; to Python they are arguments."""
+
+    def __str__(self) -> str:
+        def argument(flag: re.Match[str]) -> str:
+            name = flag[1].replace("-", "_")
+            return f"{name}={flag[2]}" if flag[2] else f"`{name}`"
+
+        return re.sub(r"--([a-z][a-z-]*)(?: (\d+))?", argument, str(self.args[0]))
+
+
+def warn(text: str) -> None:
+    """Warn whoever has called the package, with an `Advice` that shows their line and not one of ours."""
+    level, caller = 2, sys._getframe(1)
+    while caller.f_back and caller.f_globals.get("__name__", "").startswith("minibert."):
+        level, caller = level + 1, caller.f_back
+    warnings.warn(Advice(text), stacklevel=level)
+
+
+def did_you_mean(
+    word: str, known: Mapping[str, str] | Iterable[str], otherwise: str = "", n: int = 1, cutoff: float = 0.6
+) -> str:
+    """Ask whether the nearest of the known words was meant, up to `n`; `otherwise` where none is near.
+
+    Of a mapping the keys are compared, and its values shown.
+    """
+    shown = known if isinstance(known, Mapping) else {one: one for one in known}
+    near = [shown[one] for one in get_close_matches(word, shown, n, cutoff)]
+    return f"did you mean {' or '.join(near)}?" if near else otherwise
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`Bert`, the object a user holds: from a folder to hidden states, attention maps and predictions."""
 
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 from minibert import engines
 from minibert.arrays import Array, Params
 from minibert.engines.runtime import runtime_of
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.gaps import BATCH_TOKENS, fill_texts
 from minibert.hub import load, save_hf
 from minibert.model import bert
@@ -103,6 +102,9 @@ class Bert:
     Wherever a method takes `inputs`, that is a text, a pair of texts as a tuple, or a list of either; what a
     `Tokenizer` returns; or a `Batch`. Special tokens that are written out in a text, such as "[MASK]", are
     read as such. There is no dropout.
+
+    There is no `predict` either: `fill_mask` guesses words and `encode` gives vectors; classes, tags and
+    answers are what `TextClassifier` and the other estimators learn to predict from such a model.
 
     A model can be copied and pickled. A copy shares the engine; an unpickled model has one of its own, which
     is made as the first one was: another process can compute with it.
@@ -355,10 +357,7 @@ class Bert:
                 "pre-training; use the model that it was fine-tuned from."
             )
         if lacking := ", ".join(name for part in read for name in self._untrained(part)):
-            warnings.warn(
-                f"{wanted}: the model came without {lacking}; train these before relying on what they give.",
-                stacklevel=3,
-            )
+            warn(f"{wanted}: the model came without {lacking}; train these before relying on what they give.")
         return self.params.tree
 
     def _untrained(self, part: str) -> list[str]:

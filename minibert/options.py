@@ -5,14 +5,13 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
-from minibert.errors import Differences, InputError, MissingFile
+from minibert.errors import Differences, InputError, MissingFile, did_you_mean
 from minibert.files import atomic_text
 from minibert.json_files import misfit, misfit_of, read_json
 
@@ -185,7 +184,7 @@ class RunOptions:
             stored = {cls.RENAMED.get(name, name): value for name, value in stored.items()}
             if wrong := misfit_of(cls, stored):
                 raise InputError(wrong)
-            return cls(**cls._meant(stored))
+            return cls(**cls._completed(stored))
         except InputError as error:
             reason = str(error).rstrip(".")
             raise InputError(
@@ -205,11 +204,10 @@ class RunOptions:
         """
         found = {cls.RENAMED.get(name, name): value for name, value in read_json(path).items()}
         fields = get_type_hints(cls)
-        known = {one.name: one.name for one in dataclasses.fields(cls)}
-        flags = {flag.lstrip("-"): name for name in known if (flag := cls.about(name).get("flag"))}
+        known = {one.name: repr(one.name) for one in dataclasses.fields(cls)}
+        flags = {flag.lstrip("-"): known[name] for name in known if (flag := cls.about(name).get("flag"))}
         for name in sorted(found.keys() - known.keys()):
-            near = get_close_matches(name.replace("-", "_"), known | flags, n=1)
-            advice = f"did you mean {(known | flags)[near[0]]!r}?" if near else "leave it out."
+            advice = did_you_mean(name.replace("-", "_"), known | flags, "leave it out.")
             raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
         if wrong := misfit(found, {name: fields[name] for name in found}):
             raise InputError(f"{path}: {wrong}; correct it.")
@@ -217,7 +215,7 @@ class RunOptions:
         return chosen | cls._instead(given)
 
     @staticmethod
-    def _meant(found: dict[str, Any]) -> dict[str, Any]:
+    def _completed(found: dict[str, Any]) -> dict[str, Any]:
         """Return what a file means that may be of a version with fewer options."""
         return found
 

@@ -4,13 +4,13 @@ import base64
 import html
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from minibert import engines
 from minibert.calls import called_with
@@ -26,6 +26,7 @@ from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.results import load_report, metric_rows
+from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tokenizer import Tokenizer
 from minibert.training.runlog import OnLog, read_metrics, say
 
@@ -45,7 +46,7 @@ PRETRAINED = {
 }
 EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
 RUNS = Path("runs")  # where run folders go that were given no name
-Options = TypeVar("Options", bound=RunOptions)
+PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,8 @@ class Run:
     def _result(self) -> str:
         if "held_out" in self.report:
             return f"held-out loss {self.report['held_out']['loss']:.3f}"
-        scores: Mapping[str, float] = self.report["scores"]
-        name, value = next(iter(scores.items()))
-        return f"{name} {value:.3f} on dev"
+        metric: str = self.report["metric"]
+        return f"{metric} {self.report['scores'][metric]:.3f} on dev"
 
     def _repr_html_(self) -> str:
         picture = ""
@@ -131,11 +131,11 @@ class Run:
         if "held_out" not in report:
             return [*metric_rows(report["scores"]), *rows]
         held_out = report["held_out"]
-        floors = {"unigram": "a guess without context", "shuffled_loss": "with its context shuffled"}
-        known = [(name, held_out[key]) for key, name in floors.items() if held_out[key] is not None]
+        beside = {"unigram": "… of a guess without context", "shuffled_loss": "… with its context shuffled"}
+        known = [(title, held_out[key]) for key, title in beside.items() if held_out[key] is not None]
         return [
             ("held-out loss", f"{held_out['loss']:.3f} nats"),
-            *((f"… of {name}" if name[0] == "a" else f"… {name}", f"{loss:.3f}") for name, loss in known),
+            *((title, f"{loss:.3f}") for title, loss in known),
             ("accuracy", f"{held_out['accuracy']:.1%}"),
             *rows,
             *(
@@ -186,13 +186,27 @@ class FinetuneCall(_Call, FinetuneOptions):
     """Arguments of `finetune`."""
 
 
-def _options(call: Any, kind: type[Options], stored: Path) -> Options:
-    """Return the options of the run that a call asks for, for one that goes on those in its folder."""
+def _run(
+    call: Any,
+    kind: type[RunOptions],
+    stored: str,
+    sources: Iterable[str],
+    train: Callable[..., dict[str, Any]],
+    **more: Any,
+) -> Run:
+    """Train as a call asks for; a run that goes on has its options in the file `stored` of its folder."""
+    engines.force_device(call.device)
+    folder = run_folder(call.out, call.resume, sources, stored)
     given = {field.name: getattr(call, field.name) for field in fields(kind)}
-    if not call.resume:
-        return kind(**given)
-    changed = {name: value for name, value in given.items() if value != getattr(kind, name, None)}
-    return kind.resumed(stored, **changed)
+    if call.resume:
+        changed = {name: value for name, value in given.items() if value != getattr(kind, name, None)}
+        options = kind.resumed(folder / stored, **changed)
+    else:
+        options = kind(**given)
+    if call.show and call.out is None:
+        say(f"Run folder: {folder}.")
+    own = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
+    return Run(folder, train(options, folder, **own, **more))
 
 
 @called_with(PretrainCall)
@@ -220,22 +234,8 @@ def pretrain(call: PretrainCall) -> Run:
     >>> run.model.encode("Call me Ishmael.")  # doctest: +SKIP
     Encoded(3 × (6, 128), pooled (1, 128))
     """
-    engines.force_device(call.device)
-    text = [*call.paths, *filter(None, [call.shards])]
-    folder = run_folder(call.out, call.resume, text)
-    options = _options(call, PretrainOptions, folder / "training.json")
-    if call.show and call.out is None:
-        say(f"Run folder: {folder}.")
-    report = pretraining.pretrain(
-        options,
-        folder,
-        resume=call.resume,
-        show=call.show,
-        trace=call.trace,
-        ops=call.ops,
-        on_log=call.on_log,
-    )
-    return Run(folder, report)
+    text = call.paths or filter(None, [call.shards])
+    return _run(call, PretrainOptions, PRETRAINING_FILE, text, pretraining.pretrain, trace=call.trace)
 
 
 @called_with(FinetuneCall)
@@ -256,39 +256,32 @@ def finetune(call: FinetuneCall) -> Run:
     RunError
         When the loss is not a number, or the disk is full.
     """
-    engines.force_device(call.device)
-    folder = run_folder(call.out, call.resume, [call.task])
-    options = _options(call, FinetuneOptions, folder / "finetune.json")
-    if call.show and call.out is None:
-        say(f"Run folder: {folder}.")
-    report = finetuning.finetune(
-        options, folder, resume=call.resume, show=call.show, ops=call.ops, on_log=call.on_log
-    )
-    return Run(folder, report)
+    return _run(call, FinetuneOptions, OPTIONS_FILE, [call.task], finetuning.finetune)
 
 
-def run_folder(out: str | Path | None, resume: bool, sources: list[str]) -> Path:
-    """Return the folder that was named; otherwise a free one in `runs/`, or the latest one there.
+def run_folder(
+    out: str | Path | None, resume: bool, sources: Iterable[str], stored: str = PRETRAINING_FILE
+) -> Path:
+    """Return the folder `out`; without one a free one in `runs/`, or for a run that goes on the latest there.
 
-    Parameters
-    ----------
-    out : as it was named, or None.
-    resume : whether a run goes on.
-    sources : what is learnt from; a free folder is named by the first.
+    A free folder is named by the first of `sources`, what is learnt from; runs of one kind, in whose folders
+    the file `stored` lies, are gone on with.
     """
     if out is not None:
         return Path(out)
     if not resume:
-        names = (_name(sources) + (f"-{number}" if number > 1 else "") for number in count(1))
+        name = _name(sources)
+        names = (name + (f"-{number}" if number > 1 else "") for number in count(1))
         return next(RUNS / name for name in names if not (RUNS / name).exists())
-    started = sorted(RUNS.glob("*/training.json"), key=lambda path: path.stat().st_mtime)
+    started = sorted(RUNS.glob(f"*/{stored}"), key=lambda path: path.stat().st_mtime)
     if not started:
         raise InputError("There is no run in runs/ to go on with; name its folder with $out.", out="runs/...")
     return started[-1].parent
 
 
-def _name(sources: list[str]) -> str:
+def _name(sources: Iterable[str]) -> str:
     """Name a text by the first file or folder of it without suffixes; a glob is its folder."""
-    parts = Path(os.path.abspath(sources[0])).parts[1:] if sources else ()  # "." has a name, too
+    first = next(iter(sources), None)
+    parts = Path(os.path.abspath(first)).parts[1:] if first else ()  # "." has a name, too
     names = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
     return next(filter(None, reversed(names)), "books")

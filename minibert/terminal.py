@@ -61,6 +61,11 @@ def json_text(value: Any, indent: int | None = 2) -> str:
     return _escaped(json.dumps(value, indent=indent, ensure_ascii=False), _IN_TEXT, _as_in_json)
 
 
+def counted(count: float, noun: str) -> str:
+    """Return a number with what is counted: "1 epoch", "2.5 epochs", "1,000 steps"."""
+    return f"{count:,.12g} {noun}{'s' * (count != 1)}"
+
+
 def write_what_can_be_written() -> None:
     r"""Let the standard output write as `\u20ac` what its encoding has no room for: as JSON does."""
     out = sys.stdout

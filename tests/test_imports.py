@@ -137,7 +137,7 @@ estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | model/params tokenizer/*                            | numpy
 runs                    | calls options estimators/loading pretraining/*      |
                         | finetuning/* tokenizer/* training/runlog viz ops/*  |
-                        | reports/results gaps                                |
+                        | reports/results gaps tasks/stored                   |
                         | engines/__init__                                    | matplotlib
 
 experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |

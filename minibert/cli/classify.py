@@ -67,12 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
     loaded: Any = {"threads": arguments.threads, "model": model, "cuts": cuts}
     if own:
         asked["classes"] = arguments.classes.split(",")
-        said = answers(arguments, lines, partial(zero_shot, arguments.model, **asked, **loaded))
+        found = answers(arguments, lines, partial(zero_shot, arguments.model, **asked, **loaded))
     else:
         texts = ((*pair, None)[:2] for pair in pairs)
-        said = answers(arguments, texts, partial(classify, arguments.model, **loaded), at_once=1)
+        found = answers(arguments, texts, partial(classify, arguments.model, **loaded), at_once=1)
     status = 0
-    for number, predicted in enumerate(said):
+    for number, predicted in enumerate(found):
         status |= predicted is None
         shown = json_text(predicted, indent=None) if arguments.json else _line(predicted, in_full=bool(given))
         emit("\n" * (given > 0 < number and not arguments.json) + shown, flush=True)

@@ -59,7 +59,9 @@ def add(parser: Any) -> None:
     flags.add_json(group)
     group = parser.add_argument_group("data")
     group.add_argument(
-        "--data", metavar="DIR", help="folder of the task's official files, or of train, dev and test tables"
+        "--data",
+        metavar="PATH",
+        help="folder of the task's official files, or of train, dev and test tables; or one table",
     )
     group.add_argument(
         "--column",

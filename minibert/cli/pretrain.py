@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     began = time.monotonic()
     given = flags.given_fields(PretrainOptions, arguments)
-    text = list(given.get("corpus") or filter(None, [given.get("shards")]))
+    text = given.get("corpus") or filter(None, [given.get("shards")])
     folder = run_folder(arguments.out, arguments.resume, text)
     if arguments.resume:
         options = PretrainOptions.resumed(folder / "training.json", **given)

@@ -14,7 +14,6 @@ import argparse
 import os
 import sys
 import unicodedata
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -25,7 +24,7 @@ import numpy as np
 
 from minibert.cli.shared.flags import add_core, add_flag, add_number, add_switches, invalid_text
 from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, as_utf8, tell_terminal
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.reading import byte_pieces, whole_lines
 from minibert.terminal import emit, json_text, printable
 from minibert.tokenizer import CASED, COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
@@ -122,7 +121,7 @@ def run(arguments: argparse.Namespace) -> None:
             emit(part, end="")
         emit(end="", flush=True)
     if n_invalid:
-        warnings.warn(invalid_text(n_invalid), stacklevel=1)
+        warn(invalid_text(n_invalid))
 
 
 def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:

@@ -14,12 +14,11 @@ examples:
 
 import argparse
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
 from minibert.cli.shared import flags
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.files import atomic_text, require_folder, write_folder_atomically
 from minibert.terminal import emit, json_text
 
@@ -127,7 +126,7 @@ def run(arguments: argparse.Namespace) -> None:
         **core,
     )
     if counted.n_invalid:
-        warnings.warn(flags.invalid_text(counted.n_invalid), stacklevel=1)
+        warn(flags.invalid_text(counted.n_invalid))
 
     def learn(objective: str, size: int) -> Tokenizer:
         return learn_tokenizer(

@@ -5,14 +5,13 @@ except in its test file, MRPC's begins with a byte order mark, STS-B's score is 
 MNLI's label the last of twelve or sixteen. The labels of the test files are kept by the makers.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.data.lines import number_in, numbered_lines, rows, shown
-from minibert.errors import InputError, MissingFile
+from minibert.errors import InputError, MissingFile, warn
 
 PACKED = ("", ".gz", ".xz")  # what may follow the name of a file
 HIGHEST_SCORE = 5.0  # of STS-B: the same meaning; 0 is the lowest
@@ -198,10 +197,9 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
         label = label_in(cells[spec.label], labels, scores, where, spec.title) if split != "test" else None
         found.append(TextExample(id, cells[spec.sentences[0]], second, label))
     if broken:
-        warnings.warn(
+        warn(
             f"{file}: {len(broken):,} of {number + 1:,} rows lack columns and are left out, the first in "
-            f"line {broken[0]}.",
-            stacklevel=3,
+            f"line {broken[0]}."
         )
     if not found:
         raise InputError(f"{file} has a header and no rows; fetch it again.")
@@ -232,7 +230,7 @@ def _part(examples: list[TextExample], file: Path, split: str) -> list[TextExamp
                 f"{file.parent} has no dev.tsv, and no dev_ids.tsv that says which pairs of {file.name} are "
                 "dev; add one of them."
             )
-        warnings.warn(f"{file.parent} has no dev_ids.tsv: every pair of {file.name} is train.", stacklevel=3)
+        warn(f"{file.parent} has no dev_ids.tsv: every pair of {file.name} is train.")
         return examples
     dev = {"-".join(line.split()) for _, line in numbered_lines(list_of_dev)}
     return [example for example in examples if (example.id in dev) == (split == "dev")]

@@ -4,14 +4,13 @@ XQuAD and other conversions to the same layout read alike. One article at a time
 """
 
 import re
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.data.json_items import array_items
 from minibert.data.lines import shown
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 
 _WORD = re.compile(r"\S+")
 
@@ -69,10 +68,9 @@ def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
     if not ids:
         raise InputError(f"{path} holds no question; check the file.")
     if lost:
-        warnings.warn(
+        warn(
             f"{path}: {len(lost):,} of {len(ids):,} questions have an answer that is not in the paragraph "
-            f"where the file says, the first is {lost[0]}; they can't be trained on.",
-            stacklevel=2,
+            f"where the file says, the first is {lost[0]}; they can't be trained on."
         )
 
 

@@ -10,7 +10,6 @@ Where only dev and test files are at hand, the test file is taken to train on, a
 measured on dev is then honest, and no score on "test" exists.
 """
 
-import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import NamedTuple
 from minibert.data import glue
 from minibert.data.glue import TextExample, find_file, label_in
 from minibert.data.lines import rows, shown
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 
 STAYS_DEV = 5  # one in so many, where a dev file is divided
 
@@ -120,10 +119,7 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
     if not found:
         raise InputError(f"{file} holds no example; check the file.")
     if dropped:
-        warnings.warn(f"{file}: {dropped:,} pairs have no label and are left out.", stacklevel=3)
+        warn(f"{file}: {dropped:,} pairs have no label and are left out.")
     if damaged:
-        warnings.warn(
-            f"{file}: {damaged:,} pairs hold bytes that are not UTF-8, which are read as U+FFFD.",
-            stacklevel=3,
-        )
+        warn(f"{file}: {damaged:,} pairs hold bytes that are not UTF-8, which are read as U+FFFD.")
     return found

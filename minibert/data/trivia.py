@@ -6,7 +6,6 @@ for, which is what TriviaQA calls distant supervision.
 """
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from os.path import isfile
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from minibert.data.json_items import array_items
 from minibert.data.squad import Answer, Question, article_questions
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.reading import text_pieces
 
 TOKENS = 400  # of a document, from its beginning
@@ -69,10 +68,9 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
             "evidence of TriviaQA and name its folder."
         )
     if absent:
-        warnings.warn(
+        warn(
             f"{path}: {len(absent):,} of {len(absent) + present:,} documents are not there and are left out, "
-            f"the first is {absent[0]}.",
-            stacklevel=2,
+            f"the first is {absent[0]}."
         )
     if not found:
         raise InputError(f"{path} has no document that holds an answer in its first {tokens} tokens.")

@@ -11,17 +11,15 @@ import re
 import sys
 import tempfile
 import textwrap
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from minibert import engines
 from minibert.calls import description, require_known
-from minibert.errors import InputError
+from minibert.errors import InputError, did_you_mean, warn
 from minibert.estimators.inputs import seed_of
 from minibert.files import atomic_text
 from minibert.finetuning.models import Finetuned
@@ -33,13 +31,20 @@ from minibert.reading import byte_pieces
 from minibert.reports.results import Measured, load_report, majority_remark, measured_text, report_of
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.tasks.task import Task
 from minibert.training.runlog import OnLog
 
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model that `save` has written
-# Parameters of an estimator beside the options of a run.
+# Parameters of estimators beside the options of a run, in the order in which docstrings describe them.
 OWN = {
-    "model": "a pre-training run, a BERT of Hugging Face's, or a fine-tuned model to train further.",
+    "model": "what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.",
+    "text": "column of the texts in a table.",
+    "second": "column of the second texts; None for single texts.",
+    "label": "column of the labels.",
+    "words": "column of the words in a table, a list in each row.",
+    "tags": "column of the tags, as many.",
+    "question": "column of the questions in a table.",
+    "context": "column of the paragraphs.",
+    "answer": "column of the answers.",
     "out": "folder for the files of the run (default: a temporary one, until `fit` is done).",
     "verbose": "tell how it goes: a bar in a notebook or terminal, otherwise lines.",
     "random_state": "a whole number; or a generator of NumPy's, which it is drawn from. None is 0.",
@@ -50,22 +55,21 @@ Kind = TypeVar("Kind", bound="type[Estimator]")
 
 
 def documented(kind: Kind) -> Kind:
-    """Describe in the docstring of an estimator each parameter that it does not describe itself."""
-    about, mark, rest = inspect.cleandoc(kind.__doc__ or "").partition("\nParameters\n----------\n")
-    own, gap, rest = rest.partition("\n\n")
-    described = ", ".join(line.partition(" : ")[0] for line in own.splitlines()).split(", ")
-    missing = [one.name for one in fields(kind) if one.name not in described]
-    lines = [f"{name} : {OWN.get(name) or description(FinetuneOptions, name)}" for name in missing]
+    """Describe in the docstring of an estimator each of its parameters."""
+    about, *rest = re.split(r"\n(?=Attributes\n)", inspect.cleandoc(kind.__doc__ or ""), maxsplit=1)
+    names = [one.name for one in fields(kind)]
+    ordered = [name for name in OWN if name in names] + [name for name in names if name not in OWN]
+    lines = (f"{name} : {OWN.get(name) or description(FinetuneOptions, name)}" for name in ordered)
     wrapped = [textwrap.fill(line, 106, subsequent_indent="    ") for line in lines]
+    kind.__doc__ = "\n".join([about.rstrip(), "", "Parameters", "----------", *wrapped, "", *rest])
     initialise = kind.__init__
 
     @functools.wraps(initialise)
     def made(self: Any, *args: Any, **parameters: Any) -> None:
-        require_known(kind.__name__, parameters, [one.name for one in fields(kind)])
+        require_known(kind.__name__, parameters, names)
         initialise(self, *args, **parameters)
 
     type.__setattr__(kind, "__init__", made)
-    kind.__doc__ = f"{about}{mark}{chr(10).join([own, *wrapped])}{gap}{rest}"
     return kind
 
 
@@ -128,7 +132,6 @@ class Estimator(ABC):
 
     KIND: ClassVar[str] = ""  # what scikit-learn calls it
     TASK: ClassVar[str]  # of one's own tables
-    ROLES: ClassVar[tuple[str, ...]]  # parameters that name columns of tables
 
     # What is learnt
 
@@ -139,10 +142,6 @@ class Estimator(ABC):
     @abstractmethod
     def _row(self, example: Any) -> dict[str, Any]:
         """Return an example as a line of a table, by the names of columns that its task expects."""
-
-    def _columns(self, row: dict[str, Any]) -> dict[str, str]:
-        """Return columns by role, as the options of a run have them."""
-        return {name: name for name in row}
 
     @abstractmethod
     def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
@@ -155,10 +154,6 @@ class Estimator(ABC):
     def _require_known(self, dev: Sequence[Any]) -> None:
         """Raise InputError when something is expected in dev that nothing can be learnt of."""
         return
-
-    def _task(self) -> str:
-        """Name the task, which may depend on what is to be learnt."""
-        return self.TASK
 
     # Fitting
 
@@ -204,20 +199,20 @@ class Estimator(ABC):
         }
         folder, resume = self._folder(texts)
         data = folder / "examples"
-        for name, text in texts.items():
-            atomic_text(data / f"{name}.jsonl", text)
         apart = {"task", "data", "model", "columns", "split_dev"}
         own = {field.name for field in fields(FinetuneOptions)} - apart
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name in own}
         options = FinetuneOptions(
-            self._task(),
+            self.TASK,
             str(data if dev is not None else data / "train.jsonl"),
             str(self.model),
-            columns=tuple(self._columns(rows["train"][0]).items()),
+            columns=tuple((name, name) for name in rows["train"][0]),
             split_dev=None if dev is not None else self.split_dev,
             seed=seed_of(self.random_state),
             **given,
         )
+        for name, text in texts.items():
+            atomic_text(data / f"{name}.jsonl", text)
         try:
             report = finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
         except KeyboardInterrupt:
@@ -228,8 +223,9 @@ class Estimator(ABC):
             raise InputError(_of_rows(error.message), **error.arguments) from error
         self._fitted = Finetuned.from_pretrained(folder, self.engine, self.threads, options.dtype)
         self._learn_report(report)
+        self._warned_of_cuts = "truncated" in report
         if remark := majority_remark(report["metric"], report.get("majority"), report["interval"]):
-            warnings.warn(f"{remark} Give more examples, more epochs or another rate.", stacklevel=2)
+            warn(f"{remark} Give more examples, more epochs or another rate.")
         self._asked = y if isinstance(y, str) else None
         vars(self).pop("_scratch", None)
         return self
@@ -258,15 +254,16 @@ class Estimator(ABC):
 
     # Asking
 
-    def _predictions(self, X: Any) -> tuple[list[Any], list[Any]]:
-        """Return the examples of some rows, and what the model says of each."""
-        examples = self._examples(X)
+    def _predictions(self, examples: Sequence[Any]) -> list[Any]:
+        """Return what the model predicts of examples, whatever their labels are."""
         model = self._model
+        bare = [one._replace(**{model.task.label_field: None}) for one in examples]
         cuts = Cuts(model.max_length, long=model.task.long)
         with engines.limited_threads(self.threads, model.ops):
-            found = list(predict_examples([model], examples, cuts=cuts, show=self.verbose))
-        warn_of_cuts({"": cuts}, model.config.P)
-        return examples, found
+            found = list(predict_examples([model], bare, cuts=cuts, show=self.verbose))
+        if not getattr(self, "_warned_of_cuts", False):  # once, also by `fit`, is enough
+            self._warned_of_cuts = bool(warn_of_cuts({"": cuts}, model.config.P))
+        return found
 
     @property
     def _model(self) -> Finetuned:
@@ -286,18 +283,14 @@ class Estimator(ABC):
         `majority`, what the most frequent one would score; `mistakes`, the worst first. Printed, it is a
         table of the metrics.
         """
-        examples = self._examples(X, y, labelled=True)
-        _, predictions = self._predictions(X)
-        model = self._model
-        measured = Measured(model.task, model.labels, examples, predictions)
+        examples, model = self._examples(X, y, labelled=True), self._model
+        measured = Measured(model.task, model.labels, examples, self._predictions(examples))
         return Figures(report_of(measured, measured.mistakes(model.tokenizer, model.max_length)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the metric that models of the task are chosen by, of some rows."""
-        examples = self._examples(X, y, labelled=True)
-        _, predictions = self._predictions(X)
-        task: Task = self._model.task
-        return float(task.score(examples, predictions)[task.metric])
+        examples, task = self._examples(X, y, labelled=True), self._model.task
+        return float(task.score(examples, self._predictions(examples))[task.metric])
 
     # Keeping
 
@@ -383,14 +376,11 @@ class Estimator(ABC):
         InputError
             When there is none of that name.
         """
-        known = self.get_params()
-        for name in parameters:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
-                raise InputError(f"{type(self).__name__} has no parameter {name!r}; {meant}")
-        for name, value in parameters.items():
-            setattr(self, name, value)
+        known = self.get_params().keys()
+        for name in parameters.keys() - known:
+            advice = did_you_mean(name, known, f"there are {', '.join(known)}.")
+            raise InputError(f"{type(self).__name__} has no parameter {name!r}; {advice}")
+        vars(self).update(parameters)
         return self
 
     def __repr__(self) -> str:

@@ -71,11 +71,6 @@ class _OfTexts(Estimator):
 class TextClassifier(_OfTexts):
     """A class for a text or a pair of texts.
 
-    Parameters
-    ----------
-    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
-    text, second, label : columns of tables; `second` None for single texts.
-
     Attributes
     ----------
     classes_ : (K,) the classes in the order of the columns of `predict_proba`.
@@ -173,7 +168,7 @@ class TextClassifier(_OfTexts):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class, (n,K) float64 in the order of `classes_`."""
-        _, found = self._predictions(X)
+        found = self._predictions(self._examples(X))
         names = [str(value) for value in self.classes_.tolist()]
         return np.array([[one["probabilities"][name] for name in names] for one in found])
 
@@ -200,11 +195,6 @@ class MultilabelClassifier(TextClassifier):
 
     A row of y is a list of labels, empty where none applies; or y is a matrix (n,K) of zeros and ones, whose
     columns are the classes 0 to K-1.
-
-    Parameters
-    ----------
-    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
-    text, second, label : columns of tables; `second` None for single texts.
 
     Attributes
     ----------
@@ -241,7 +231,7 @@ class MultilabelClassifier(TextClassifier):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return which classes apply to each text, (n,K) of zeros and ones."""
-        found = [set(one["labels"]) for one in self._predictions(X)[1]]
+        found = [set(one["labels"]) for one in self._predictions(self._examples(X))]
         return np.array([[int(str(name) in one) for name in self.classes_.tolist()] for one in found])
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -252,13 +242,7 @@ class MultilabelClassifier(TextClassifier):
 @documented
 @dataclass(eq=False, repr=False)
 class TextRegressor(_OfTexts):
-    """A number for a text or a pair of texts.
-
-    Parameters
-    ----------
-    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
-    text, second, label : columns of tables; `second` None for single texts.
-    """
+    """A number for a text or a pair of texts."""
 
     KIND: ClassVar[str] = "regressor"
     TASK: ClassVar[str] = "regress"
@@ -274,10 +258,11 @@ class TextRegressor(_OfTexts):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the number of each text, (n,) float64."""
-        return np.array([one["value"] for one in self._predictions(X)[1]], np.float64)
+        return np.array([one["value"] for one in self._predictions(self._examples(X))], np.float64)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return R², the share of the variance of y that is explained: 1 at best, 0 for its mean."""
-        wanted = np.array([example.label for example in self._examples(X, y, labelled=True)], np.float64)
-        rest = np.square(wanted - self.predict(X)).sum()
-        return float(1 - rest / np.square(wanted - wanted.mean()).sum())
+        examples = self._examples(X, y, labelled=True)
+        wanted, found = [one.label for one in examples], [one["value"] for one in self._predictions(examples)]
+        rest = np.square(np.subtract(wanted, found)).sum()
+        return float(1 - rest / np.square(wanted - np.mean(wanted)).sum())

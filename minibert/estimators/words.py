@@ -20,11 +20,6 @@ class TokenTagger(Estimator):
     """A tag for every word: names of persons and places, parts of speech.
 
     Rows of X are lists of words, rows of y lists of as many tags.
-
-    Parameters
-    ----------
-    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
-    words, tags : columns of tables.
     """
 
     words: str = "words"
@@ -60,7 +55,7 @@ class TokenTagger(Estimator):
 
     def predict(self, X: Any) -> list[list[str]]:
         """Return the tags of each row, one for each of its words."""
-        return [list(tags) for tags in self._predictions(X)[1]]
+        return [list(tags) for tags in self._predictions(self._examples(X))]
 
 
 @documented
@@ -71,12 +66,6 @@ class QuestionAnswerer(Estimator):
     Rows of X are pairs of a question and a paragraph, of any length. Rows of y are the answers: a string, ""
     or None where the paragraph has none, a list of several right ones, or an object with "text" and
     "answer_start" as in SQuAD.
-
-    Parameters
-    ----------
-    model : what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.
-    question, context, answer : columns of tables.
-    span_weight : weight of the losses of start and end.
     """
 
     question: str = "question"
@@ -113,4 +102,4 @@ class QuestionAnswerer(Estimator):
 
     def predict(self, X: Any) -> list[str]:
         """Return the answer to each question, "" where the model finds none."""
-        return [one["text"] for one in self._predictions(X)[1]]
+        return [one["text"] for one in self._predictions(self._examples(X))]

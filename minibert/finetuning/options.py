@@ -228,7 +228,7 @@ class FinetuneOptions(RunOptions):
                 )
 
     @staticmethod
-    def _meant(found: dict[str, Any]) -> dict[str, Any]:
+    def _completed(found: dict[str, Any]) -> dict[str, Any]:
         return {"stratified": False} | found  # which no run was whose file does not say so
 
     def resolved(self) -> "FinetuneOptions":

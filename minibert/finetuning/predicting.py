@@ -44,8 +44,8 @@ def predict_examples(
             if cuts is not None:
                 cuts.add(features)
             share = _share(progress, len(part), len(models) * int(lengths(features).sum()))
-            said = [model.outputs(features, budget, share) for model in models]
-            outputs = [np.mean(each, axis=0) for each in zip(*said, strict=True)]
+            each_outputs = [model.outputs(features, budget, share) for model in models]
+            outputs = [np.mean(each, axis=0) for each in zip(*each_outputs, strict=True)]
             yield from first.task.predict(part, features, outputs, first.labels, tuned)
 
 

@@ -28,7 +28,7 @@ from minibert.vocabularies import check_vocabulary, read_tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
-TOLD = ("label", "tags", "answer")  # roles of the columns with what is expected
+ANSWERS = ("label", "tags", "answer")  # roles of the columns with what is expected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,7 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
         try:
             found.append(task.read(data, part))
         except (MissingFile, MissingColumn) as error:  # what is damaged is not passed over
-            if isinstance(error, MissingColumn) and error.role not in TOLD:
+            if isinstance(error, MissingColumn) and error.role not in ANSWERS:
                 raise
             lacking.append(error)
         if data.is_file() and found:
@@ -200,7 +200,7 @@ def asked_examples(
     try:
         return _asked(task, folder, data, split, own)
     except MissingColumn as error:
-        if labelled or error.role not in TOLD:
+        if labelled or error.role not in ANSWERS:
             raise
         return task.read(error.path, "test")  # which may lack it
 

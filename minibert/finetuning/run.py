@@ -243,14 +243,14 @@ def predict(
             )
         folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
         learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
-        said = iter(submissions.majority(learnt, len(examples)))
+        answers = iter(submissions.majority(learnt, len(examples)))
     else:
-        said = asked.predictions(show)
+        answers = asked.predictions(show)
     lines, predictions = out / f"{first.task.name}-{split}.jsonl", []
 
     def write_lines(temporary: Path) -> None:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # as `atomic_text`
-            for example, prediction in zip(examples, said, strict=True):
+            for example, prediction in zip(examples, answers, strict=True):
                 predictions.append(prediction)
                 row = prediction if isinstance(prediction, dict) else {"prediction": prediction}
                 row = first.task.asked(example) | row

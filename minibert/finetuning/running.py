@@ -24,6 +24,7 @@ from minibert.model.params import FlatParameters
 from minibert.reports.page import save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of
 from minibert.tasks.stored import OPTIONS_FILE
+from minibert.terminal import counted
 from minibert.training.checkpoint import Checkpoint, latest
 from minibert.training.loop import Loop, State, train
 from minibert.training.optim import Optimizer, optimizer_for, warmup_linear
@@ -106,8 +107,8 @@ class Run(ABC):
         """How far the run goes, and how fast."""
         o = self.options
         return (
-            f"{o.epochs:g} epochs of {self.epoch_steps:,} steps of {o.batch_size}: {self.total_steps:,} "
-            f"steps, learning rate {o.learning_rate:g}, seed {o.seed}."
+            f"{counted(o.epochs or 0, 'epoch')} of {counted(self.epoch_steps, 'step')} of {o.batch_size}: "
+            f"{counted(self.total_steps, 'step')}, learning rate {o.learning_rate:g}, seed {o.seed}."
         )
 
     def rate(self, step: int) -> float:

@@ -8,7 +8,6 @@ memory.
 
 import json
 import math
-import warnings
 from array import array
 from collections.abc import Iterable, Iterator, Sequence as Many
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.files import write_atomically
 from minibert.inference import Bert, Encoded, unit_rows
 from minibert.model.batch import Batch, Sequence
@@ -290,9 +289,8 @@ def borders_file(out: Path) -> Path:
 
 def _warn_of_cut(extractor: Extractor) -> None:
     if extractor.cut:
-        warnings.warn(
-            f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and have lost their end.",
-            stacklevel=3,
+        warn(
+            f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and have lost their end."
         )
 
 

@@ -1,13 +1,11 @@
 """Checkpoints in and out: Hugging Face folders, and Google's TensorFlow checkpoints without TensorFlow."""
 
-import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.hub.hugging_face import (
     CONFIG_FILE,
     LABELLED,
@@ -103,7 +101,7 @@ def _load_checkpoint(
     path: Path, dtype: Any, head: Head | None, seed: int
 ) -> tuple[BertConfig, Parameters, LoadReport]:
     """Read the model in a checkpoint of a run; optimizer and place in the data are left there."""
-    params = load_checkpoint(path, warn=partial(warnings.warn, stacklevel=4)).params
+    params = load_checkpoint(path, warn=warn).params
     if not isinstance(params, Parameters):
         raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")
     fields = fields_of(params.config, params.head)

@@ -1,6 +1,5 @@
 """From tensors under Hugging Face's names, whatever file they are from, to the parameters of a BERT."""
 
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from reprlib import repr as short
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.errors import InputError, MissingFile
+from minibert.errors import InputError, MissingFile, warn
 from minibert.hub.names import LSTM, POOL_QUERY, REPLACEABLE, SPELLINGS, TIED, head_names, parts, shapes
 from minibert.json_files import fits, read_json
 from minibert.machine import cores
@@ -90,11 +89,10 @@ def load_source(
         list(pool.map(lambda one: _fill(source.path, *one), there))  # errors are raised by what list reads
     reset(params, [ours for ours, _ in missing], seed)
     if beyond := sorted(name for name in tensors if name.startswith("bert.encoder.")):
-        warnings.warn(
+        warn(
             f"{source.path}: {len(beyond):,} tensors of the encoder are in no BERT that "
             f"{source.config_path.name} describes and are left out, the first is {beyond[0]}; without them "
-            "it computes something else.",
-            stacklevel=2,
+            "it computes something else."
         )
     unused = tuple(sorted([*tensors, *other]))
     return config, params, LoadReport(tuple(theirs for _, theirs in missing), unused)

@@ -8,14 +8,13 @@ Metrics are percentages and agree with the scripts to the last bit, for they are
 import json
 import re
 import string
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 
 AUTO, V1, V2 = VERSIONS = ("auto", "1.1", "2.0")
 # Gold: objects with `id`, `answers` (each with `text`) and `impossible`, which is None where it is not known.
@@ -126,10 +125,9 @@ def score(
     version = version_of(questions, version)
     raw = scores = question_scores(questions, predictions, version)
     if missing := [question.id for question in questions if question.id not in predictions]:
-        warnings.warn(
+        warn(
             f"{len(missing):,} of {len(questions):,} questions have no prediction and count as wrong; "
-            f"the first is {missing[0]}.",
-            stacklevel=2,
+            f"the first is {missing[0]}."
         )
     if null_odds is not None:
         if version == V1:

@@ -22,6 +22,7 @@ from minibert.model.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
 from minibert.pretraining.recipes import Timetable
+from minibert.terminal import counted
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
 from minibert.training.step import start
 
@@ -158,7 +159,7 @@ def affordable_steps(task: Pretraining, state: State, began: float, tell: Callab
     steps = max(len(lengths), int((left - share * on_the_way) / per_step))
     fewer = f", on {share:.0%} of the usual targets" if share < 1 else ""
     tell(
-        f"{steps:,} steps of {1000 * per_step:.0f} ms fit into {minutes:g} minutes; "
+        f"{steps:,} steps of {1000 * per_step:.0f} ms fit into {counted(minutes, 'minute')}; "
         f"{share * measuring:.0f} s of these are for measuring held-out text{fewer}."
     )
     return Afforded(steps, left, rates, share)

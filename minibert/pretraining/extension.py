@@ -15,7 +15,6 @@ are what they were.
 
 import dataclasses
 import json
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from minibert.data.lines import numbered_lines
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.files import atomic_text, require_folder, write_folder_atomically
 from minibert.hub import load, save_hf
 from minibert.model.params import Parameters
@@ -112,7 +111,7 @@ def extend(
     longer = extended(tokenizer, pieces)
     if lone := lone_characters(tokenizer):
         some = f"{len(lone):,} characters, such as {printable(lone[0])!r}, have no ## piece of their own"
-        warnings.warn(f"{some}: words in which one follows a new piece become [UNK].", stacklevel=2)
+        warn(f"{some}: words in which one follows a new piece become [UNK].")
     grown = _grown(params, tokenizer, longer, pieces, counted and counted.words)
     heard = counted and counted.held_out
     if measure_on:

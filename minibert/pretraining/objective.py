@@ -1,7 +1,6 @@
 """Masked words and next sentences as a task for the training loop (Devlin et al. 2019, section 3.1)."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -10,7 +9,7 @@ from typing import Any
 from minibert.arrays import Array, Grads, Params
 from minibert.data.instances import BEGINNING, Instances, Position
 from minibert.engines.runtime import runtime_of
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.hub import load
 from minibert.model.batch import Batch, BatchPart
 from minibert.model.bert import pretraining_loss, pretraining_loss_backward
@@ -236,10 +235,9 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
             )
     if new_head := any(name.startswith("cls.predictions") for name in report.missing):
         params["mlm.output_bias"][...] = text.log_unigram()
-        warnings.warn(
+        warn(
             f"{source} has no masked-LM head: a new one begins with the frequencies of the text's "
-            f"pieces as its output bias, and all is trained at a rate of {options.rate_from(True):g}.",
-            stacklevel=2,
+            f"pieces as its output bias, and all is trained at a rate of {options.rate_from(True):g}."
         )
     trained = stored.trained_length and max(stored.trained_length, options.longest)
     fields = {"is_decoder": options.left_to_right, "trained_length": trained}

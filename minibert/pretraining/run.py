@@ -45,6 +45,7 @@ from minibert.training.runlog import Log, NoLog, OnLog, RunLog, say
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
+NO_PICTURE = "left out: pip install '.[plots]' in a checkout, then run the command with --resume"
 N_EXAMPLES = 3  # of gaps in held-out sentences
 MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
@@ -348,7 +349,7 @@ def report_text(report: dict[str, Any]) -> str:
     for example in report["examples"]:
         answer = f" ({example['answer']})" if example["answer"] else ""
         lines.append(f"  {printable(example['text'] + answer)}\n      {guesses_text(example['guesses'])}")
-    picture = report["picture"] or "left out: pip install matplotlib, then run the command with --resume"
+    picture = report["picture"] or NO_PICTURE
     return "\n".join([*lines, f"Run folder: {report['folder']}", f"Picture: {picture}"])
 
 

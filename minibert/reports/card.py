@@ -46,7 +46,7 @@ LIMITS = (  # of all
     "It has no licence of its own: whoever publishes it chooses one that the text and the model before it "
     "allow, and adds `license` above.",
 )
-Told = tuple[list[str], list[str], dict[str, float], list[str]]  # training, results, metrics, limits
+Parts = tuple[list[str], list[str], dict[str, float], list[str]]  # training, results, metrics, limits
 UNFINISHED = "Its training was not finished, and nothing was measured."
 LENGTH = {"steps": int, "tokens": int, "training_seconds": float}
 
@@ -122,7 +122,7 @@ def model_card(run: Path, model: Exported) -> str:
     return printable_text("\n".join(lines)) + "\n"
 
 
-def _pretrained(run: Path, is_step: bool) -> Told:
+def _pretrained(run: Path, is_step: bool) -> Parts:
     paths = dict.fromkeys(("shards", "model", "init_from"), str | None)  # the last in version 0.1
     numbers = {"learning_rate": float, "batch_size": int, "next_sentence": bool}
     options = read_json(run / PRETRAINED, {"corpus": tuple[str, ...], **paths, **numbers})
@@ -152,7 +152,7 @@ def _pretrained(run: Path, is_step: bool) -> Told:
     return training, _table(rows), metrics, limits
 
 
-def _finetuned(run: Path) -> Told:
+def _finetuned(run: Path) -> Parts:
     options = read_json(run / OPTIONS_FILE, {"model": str})
     begun = f"Begun from the weights of {_last(options['model'])}."
     report = results.load_report(run)

@@ -1,14 +1,13 @@
 """What came of a run or a measurement: metrics with intervals, as JSON, as text and as a page to look at."""
 
 import shutil
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert import metrics
-from minibert.errors import InputError, MissingFile
+from minibert.errors import InputError, MissingFile, warn
 from minibert.json_files import misfit, read_json
 from minibert.tasks import submissions
 from minibert.tasks.multilabel import ManyLabels
@@ -181,10 +180,9 @@ def remove_spent(folder: Path) -> None:
             if path.exists():
                 shutil.rmtree(path)
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"{path} could not be removed ({error.strerror or error}); the run needs it no longer, so "
-                "remove it yourself.",
-                stacklevel=2,
+                "remove it yourself."
             )
 
 

@@ -127,8 +127,8 @@ class Answering(Task):
                 starts = [answer.start for answer in question.answers if answer.start >= 0]
                 begin = starts[0] if starts else prediction["begin"] or 0
                 text = f"{question.question}\n{''.join(passage(question.context, begin, begin))}"
-                expected, said = " | ".join(gold) or NO_ANSWER, prediction["text"] or NO_ANSWER
-                yield Mistake(text, expected, said, (1.0 - right) * prediction["probability"], number)
+                expected, given = " | ".join(gold) or NO_ANSWER, prediction["text"] or NO_ANSWER
+                yield Mistake(text, expected, given, (1.0 - right) * prediction["probability"], number)
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
         if not self.may_be_none(examples):

@@ -138,8 +138,8 @@ def outputs(
     for numbers in token_budget_batches(tokens, budget):
         batch = TaskBatch.pack_features([features[i] for i in numbers.tolist()], params.head)
         config.warn_untrained(int(batch.lengths.max()))
-        said = batch_outputs(ops, config, params.head, tree, batch)
-        for number, one in zip(numbers.tolist(), said, strict=True):
+        scores = batch_outputs(ops, config, params.head, tree, batch)
+        for number, one in zip(numbers.tolist(), scores, strict=True):
             found[number] = one
         done(int(tokens[numbers].sum()))
     return found

@@ -137,8 +137,8 @@ class Choices(Task):
             if prediction["choice"] != example.label:
                 chance = max(prediction["probabilities"][example.label], 1e-300)
                 text = f"{example.context} {example.start}".strip()
-                expected, said = (example.endings[one] for one in (example.label, prediction["choice"]))
-                yield Mistake(text, expected, said, -math.log(chance), number)
+                expected, found = (example.endings[one] for one in (example.label, prediction["choice"]))
+                yield Mistake(text, expected, found, -math.log(chance), number)
 
     def as_read(self, mistake: Mistake, example: ChoiceExample, tokenizer: Any, max_length: int) -> Mistake:
         """Return the context as it was read with the right ending, and both endings."""

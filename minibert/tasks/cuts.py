@@ -1,11 +1,11 @@
 """Texts longer than a model reads: how many are cut, how much of them is not read, and where they are cut."""
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from minibert.errors import warn
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Features
 from minibert.tasks.windows import Windows
@@ -80,7 +80,7 @@ def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
         if not long:
             offers = [f"--max-length {n} would cut {_percent((lengths > n).mean())}" for n in longer]
     text += f" When fine-tuning, {', '.join(offers)}." if offers else " The model has no more positions."
-    warnings.warn(text, stacklevel=3)
+    warn(text)
     return {"max_length": max_length, **summaries, "warning": text}
 
 

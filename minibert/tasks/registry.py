@@ -1,10 +1,9 @@
 """The tasks by name. What a task is made of is loaded when it is asked for."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from minibert.errors import InputError
+from minibert.errors import InputError, did_you_mean
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Task
 
@@ -108,9 +107,8 @@ def create(name: str, columns: Columns | None = None, long: LongTexts | None = N
         which have their own.
     """
     if name not in TASKS:
-        near = get_close_matches(name.lower(), TASKS, n=3, cutoff=0.5)
-        meant = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(TASKS)}."
-        raise InputError(f"$task is not known; {meant}", task=name)
+        advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
+        raise InputError(f"$task is not known; {advice}", task=name)
     if columns and name not in OWN_TABLES:
         raise InputError(
             f"$columns are for {', '.join(OWN_TABLES)}; the files of {name} have their own.",

@@ -7,7 +7,6 @@ reads windows of a longer text instead.
 
 import math
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence as Many
 from functools import partial
@@ -20,7 +19,7 @@ import numpy as np
 from minibert import metrics
 from minibert.data import glue, stand_ins as pairs, tables
 from minibert.data.glue import TextExample
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.files import atomic_text
 from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature, Sequence
@@ -103,10 +102,7 @@ class Sentences(Task):
                 yield Feature(sequences, self._label(example, numbers, training), None, number)
             done += len(block)
         if blank:
-            warnings.warn(
-                f"{len(blank):,} of {done:,} examples have an empty sentence, the first is {blank[0]}.",
-                stacklevel=2,
-            )
+            warn(f"{len(blank):,} of {done:,} examples have an empty sentence, the first is {blank[0]}.")
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
         learnt, measured = (Counter(n for one in part for n in self.names(one)) for part in (train, dev))
@@ -123,10 +119,9 @@ class Sentences(Task):
                 f"{label!r} with {learnt[label]:,} to learn from{place} and {measured[label]:,} to measure on"
             )
         more = f"; and {len(rare) - MOST_RARE:,} more" if len(rare) > MOST_RARE else ""
-        warnings.warn(
+        warn(
             f"Too few examples of {len(rare):,} of {len(labels):,} classes: {'; '.join(found)}{more}. The "
-            "metrics say nothing of a class with none to measure on; give more examples, or join classes.",
-            stacklevel=2,
+            "metrics say nothing of a class with none to measure on; give more examples, or join classes."
         )
 
     def place(self, example: TextExample) -> str:
@@ -192,8 +187,8 @@ class Sentences(Task):
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             text = "\n".join(filter(None, (example.first, example.second)))
             if self.kind == "regress":
-                expected, said = float(example.label), prediction["value"]
-                yield Mistake(text, f"{expected:g}", f"{said:.3f}", abs(expected - said), number)
+                expected, found = float(example.label), prediction["value"]
+                yield Mistake(text, f"{expected:g}", f"{found:.3f}", abs(expected - found), number)
             elif prediction["label"] != example.label:
                 chance = max(prediction["probabilities"].get(example.label, 0.0), 1e-300)
                 yield Mistake(text, example.label, prediction["label"], -math.log(chance), number)

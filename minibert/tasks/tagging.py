@@ -5,7 +5,6 @@ There is no CRF: tags are chosen word by word, and one that contradicts its neig
 """
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence as Many
 from itertools import groupby, pairwise
@@ -16,7 +15,7 @@ import numpy as np
 
 from minibert.data import ner, tables
 from minibert.data.ner import TaggedSentence
-from minibert.errors import InputError, MissingFile
+from minibert.errors import InputError, MissingFile, warn
 from minibert.files import atomic_text
 from minibert.metrics import entities
 from minibert.metrics.entities import OUTSIDE
@@ -33,7 +32,7 @@ FILES = {
     "test": ("eng.testb", "test.txt", "test.conll", "test.bio"),
 }
 COLUMNS = ("words", "tags", "layout", "delimiter", "header")  # arguments of `tables.read_tags`
-MOST_TOLD = 8  # kinds of unknown tags that are named
+MOST_NAMED = 8  # kinds of unknown tags that are named
 NOTHING = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
 
 
@@ -133,13 +132,12 @@ class Tagging(Task):
         ]
         if places:
             kinds = Counter(tag for tag, _ in places).most_common()
-            named = ", ".join(f"{tag} ({count:,})" for tag, count in kinds[:MOST_TOLD])
-            more = f" and {len(kinds) - MOST_TOLD:,} others" if len(kinds) > MOST_TOLD else ""
+            named = ", ".join(f"{tag} ({count:,})" for tag, count in kinds[:MOST_NAMED])
+            more = f" and {len(kinds) - MOST_NAMED:,} others" if len(kinds) > MOST_NAMED else ""
             words = sum(len(example.words) for example in examples)
-            warnings.warn(
+            warn(
                 f"{len(places):,} of {words:,} words have a tag that nothing was learnt of: {named}{more}; "
-                f"the first is in sentence {places[0][1]:,}. They count as mistakes.",
-                stacklevel=3,
+                f"the first is in sentence {places[0][1]:,}. They count as mistakes."
             )
 
     def _document(self, numbered: tuple[int, TaggedSentence]) -> int:
@@ -192,8 +190,8 @@ class Tagging(Task):
         for number, (example, *tags) in enumerate(zip(examples, gold, predicted, strict=True)):
             sides = [entities.chunks(one) for one in tags]
             if wrong := set(sides[0]) ^ set(sides[1]):
-                expected, said = (entities_text(example.words, chunks) for chunks in sides)
-                yield Mistake(" ".join(example.words), expected, said, float(len(wrong)), number)
+                expected, found = (entities_text(example.words, chunks) for chunks in sides)
+                yield Mistake(" ".join(example.words), expected, found, float(len(wrong)), number)
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes:
         """Return the types of all words, without B- and I-."""

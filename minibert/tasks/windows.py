@@ -7,7 +7,6 @@ the next, as in Google's run_squad. Nothing lies in memory twice: the pieces of 
 paragraphs stand end to end, a window is two numbers, and a `Feature` is made when one is asked for.
 """
 
-import warnings
 from collections.abc import Iterable, Sequence as Many
 from itertools import islice
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.data.squad import Question
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.model.batch import Feature, Sequence
 from minibert.tokenizer import BatchEncoding
 from minibert.tokenizer.encoding import ranges, whole_number
@@ -262,4 +261,4 @@ def _bounds(lengths: np.ndarray) -> np.ndarray:
 
 def _report(ids: list[str], total: int, what: str) -> None:
     if ids:
-        warnings.warn(f"{len(ids):,} of {total:,} questions {what}; the first is {ids[0]!r}.", stacklevel=4)
+        warn(f"{len(ids):,} of {total:,} questions {what}; the first is {ids[0]!r}.")

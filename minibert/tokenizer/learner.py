@@ -7,13 +7,12 @@ simple.py has the idea in plain Python. Here words become symbols and merges a v
 by `Merger` in merging.py, or by its twin in C behind native.py.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from minibert.arrays import Array
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.tokenizer import native, unicode
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
@@ -205,10 +204,9 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
     if n == 0:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
     if len(kept) == alphabet_limit and n_words - n_kept_words >= WORTH_TELLING * n_words:
-        warnings.warn(
+        warn(
             f"{1 - n_kept_words / n_words:.1%} of the words become [UNK], as alphabet_limit={alphabet_limit} "
-            "leaves out some of their characters; a higher --alphabet-limit of minibert vocab keeps them.",
-            stacklevel=3,
+            "leaves out some of their characters; a higher --alphabet-limit of minibert vocab keeps them."
         )
     symbols = symbols[:n]
     found = np.zeros(2 * 0x110000, bool)

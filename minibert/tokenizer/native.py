@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.arrays import Array
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.machine import cores
 from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
 
@@ -75,10 +75,9 @@ def load() -> Any:
     try:
         return import_module("minibert.tokenizer._wordpiece")
     except ImportError as error:
-        warnings.warn(
+        warn(
             f"the C core of the tokenizer is not available ({error}): its Python twin gives the same "
-            "results, many times slower; install a C compiler and Python's headers, then reinstall minibert.",
-            stacklevel=3,
+            "results, many times slower; install a C compiler and Python's headers, then reinstall minibert."
         )
         return None
 

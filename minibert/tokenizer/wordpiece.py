@@ -4,7 +4,6 @@ The one to read is `GreedyCore` in greedy.py; the one for speed is in C, behind 
 made of their pieces, sequences for the model, is in encoding.py; files are in formats.py.
 """
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import index
@@ -14,7 +13,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEncoding, lay_out, whole_number
 from minibert.tokenizer.greedy import GreedyCore
@@ -212,10 +211,7 @@ class Tokenizer:
         known = (*SPECIAL_TOKENS, *self.additional_special_tokens)
         found = sorted({token for text in texts if isinstance(text, str) for token in known if token in text})
         if found:
-            warnings.warn(
-                f"{' and '.join(found)} in a text is read letter by letter; special=True keeps it whole.",
-                stacklevel=3,
-            )
+            warn(f"{' and '.join(found)} in a text is read letter by letter; special=True keeps it whole.")
 
     def encode_batch(
         self,

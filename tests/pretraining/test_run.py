@@ -736,7 +736,7 @@ def test_the_steps_that_fit_leave_time_for_the_looks_and_the_end(run, monkeypatc
     found = budget.affordable_steps(task, None, 1000.0, said.append)
     left = budget.MARGIN * 50 - 1 - budget.FINISHING_SECONDS
     assert found == (int((left - 3) / 0.2), left, rates, 1.0)
-    assert said[0].endswith("fit into 1 minutes; 4 s of these are for measuring held-out text.")
+    assert said[0].endswith("fit into 1 minute; 4 s of these are for measuring held-out text.")
 
 
 def test_of_the_minutes_held_out_text_takes_no_more_than_its_share(run, monkeypatch):
@@ -1030,7 +1030,7 @@ def test_without_matplotlib_the_picture_is_left_out_and_the_report_says_what_to_
 ):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     report = pretrain(small_options(corpus, steps=2), tmp_path / "run", show=False)
-    assert report["picture"] is None and "pip install matplotlib" in report_text(report)
+    assert report["picture"] is None and "pip install '.[plots]'" in report_text(report)
     assert not (tmp_path / "run" / "loss.png").exists()
 
 

@@ -11,7 +11,9 @@ from minibert.tasks.task import SPLITS
 def add_measured(parser: Any) -> None:
     """Add these flags."""
     parser.add_argument(
-        "--data", metavar="DIR", help="folder of the task's files (default: those it was fine-tuned on)"
+        "--data",
+        metavar="PATH",
+        help="folder of the task's files, or a file (default: those it was fine-tuned on)",
     )
     add_flag(parser, "--split", "which examples", "dev", choices=SPLITS)
     parser.add_argument(

@@ -5,13 +5,12 @@ import functools
 import pkgutil
 import sys
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from minibert import __version__
-from minibert.errors import Arguments, Differences, InputError
+from minibert.errors import Arguments, Differences, InputError, did_you_mean
 from minibert.terminal import emit, printable
 
 FOLDER = Path(__file__).parent.parent
@@ -39,10 +38,19 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs, allow_abbrev=False, formatter_class=HELP)
+        self._words: Sequence[str] = []
         self.set_defaults(parser=self)  # the one that knows the flags of the command
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse words, and remember them: one that is misspelt explains why a flag is missing."""
+        self._words = args or []
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2, as for any other bad input."""
+        flags = [word for word in self._words if word.startswith("--") and "are required: " in message]
+        if strange := [word for word in flags if word.partition("=")[0] not in self._option_string_actions]:
+            self.unknown(strange)
         if "required: --model" in message:
             message += "; until version 0.2 the model was the first word"
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
@@ -52,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         if isinstance(action, argparse._SubParsersAction) and value not in (known := action.choices or ()):
             if value in RENAMED and action.metavar == "COMMAND":
                 self.error(f"{value} is now {RENAMED[value]} (version 0.2)")
-            self.error(f"{value!r} is no {str(action.metavar).lower()}{_meant(value, known)}")
+            self.error(f"{value!r} is no {str(action.metavar).lower()}{_suggestion(value, known)}")
         super()._check_value(action, value)
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
@@ -61,8 +69,8 @@ class Parser(argparse.ArgumentParser):
             flag for one in self._actions if one.help != argparse.SUPPRESS for flag in one.option_strings
         ]
         given = [word.partition("=")[0] for word in words if word.startswith("-")]
-        meant = next(filter(None, (_meant(flag, known) for flag in given)), "")
-        self.error(f"{' '.join(words)} is not known here{meant}")
+        suggestion = next(filter(None, (_suggestion(flag, known) for flag in given)), "")
+        self.error(f"{' '.join(words)} is not known here{suggestion}")
 
     def as_typed(self, error: InputError) -> str:
         """Return what an error says, with arguments as the command has them: `--batch-size 0`, `TASK x`."""
@@ -84,14 +92,14 @@ class Parser(argparse.ArgumentParser):
                 name, wished, stored = "optimizer", *(("paper", "adamw") if is_paper else ("adamw", "paper"))
             return f"{typed(name, wished)} (the run has {shell(stored)})"
 
-        return error.told(typed)
+        return error.formatted(typed)
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
+def _suggestion(word: str, known: Iterable[str]) -> str:
     """Ask whether the nearest of the known words was meant, if one is near."""
     bare = {one.lstrip("-"): one for one in known}  # without what all flags have in common
-    near = get_close_matches(word.lstrip("-"), bare, n=1, cutoff=0.7)
-    return f" (did you mean {bare[near[0]]}?)" if near else ""
+    question = did_you_mean(word.lstrip("-"), bare, cutoff=0.7)
+    return f" ({question})" if question else ""
 
 
 def shell(value: Any) -> str:
