@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         from minibert.errors import did_you_mean
 
-        offer = f"it offers {', '.join(__all__)}; {did_you_mean(name, _HOME)}".rstrip("; ")
+        offer = f"it offers {', '.join(__all__)}; {did_you_mean(name, __all__)}".rstrip("; ")
         raise AttributeError(f"module 'minibert' has no attribute {name!r}; {offer}")
     from importlib import import_module
 

@@ -20,10 +20,8 @@ R = TypeVar("R")
 def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
     """Let a function of one object be called with what the object is made of.
 
-    Parameters
-    ----------
-    arguments : the dataclass of that object. Type checkers, `help` and editors see its fields as arguments of
-        the function, and the docstring gets a section that describes them.
+    `arguments` is the dataclass of that object: type checkers, `help` and editors see its fields as arguments
+    of the function, and the docstring gets a section that describes them.
     """
     signature = inspect.signature(arguments)
 

@@ -175,14 +175,9 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
 
     The folder is made, and is gone again at the end if nothing was put into it. It is the folder itself that
     is locked, so nothing is left behind, and the lock ends with the process however that ends. Where the
-    system has no such locks (Windows, some network drives) nobody is kept out.
-
-    Raises
-    ------
-    InputError
-        When another process writes there; when it is no folder, can't be made, or can't be written into.
-    RunError
-        At the end of the block, when the folder has been removed, moved or replaced meanwhile.
+    system has no such locks (Windows, some network drives) nobody is kept out. Raise InputError when another
+    process writes there; when it is no folder, can't be made, or can't be written into; RunError at the end
+    of the block, when the folder has been removed, moved or replaced meanwhile.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -237,14 +232,11 @@ def _locked(folder: Path) -> Iterator[None]:
 def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
     """Open a file to read its bytes; refuse what is no file, which may block for ever or never end.
 
+    Raise OSError when the file can't be opened, or is a named pipe, a socket or a device: `strerror` says so.
+
     Parameters
     ----------
     streams : open a pipe or a terminal too, for text that is read once, from front to back.
-
-    Raises
-    ------
-    OSError
-        When the file can't be opened, or is a named pipe, a socket or a device: `strerror` says so.
     """
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind not in _SPECIAL or (streams and kind == stat.S_IFIFO):
@@ -278,10 +270,7 @@ def require_intact(folder: Path, checksums: Mapping[str, int]) -> None:
 def read_bytes(path: str | Path) -> bytes:
     """Read a file whole.
 
-    Raises
-    ------
-    OSError
-        As `open_file`, and when the file has more bytes than LARGEST_WHOLE.
+    Raise OSError as `open_file`, and when the file has more bytes than LARGEST_WHOLE.
     """
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size

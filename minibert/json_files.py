@@ -37,19 +37,15 @@ def read_json(
 ) -> dict[str, Any]:
     """Return the object in a JSON file, which may be .gz or .xz.
 
+    Raise MissingFile when it is not there; InputError when it can't be read, is no JSON in UTF-8 as
+    `parse_json` takes it, or no object with these fields.
+
     Parameters
     ----------
     fields : the type of each field that is needed, as `fits` takes it; there may be others.
     advice : what to do where the file is damaged, for the error.
     largest : bytes that it may have.
     streams : read a pipe, too, as a user may name one.
-
-    Raises
-    ------
-    MissingFile
-        When it is not there.
-    InputError
-        When it can't be read, is no JSON in UTF-8 as `parse_json` takes it, or no object with these fields.
     """
     data = bytearray()
     for piece in byte_pieces(Path(path), kept=True, streams=streams):
@@ -68,11 +64,8 @@ def read_json(
 def parse_json(text: str) -> Any:
     """Return the value that a text of JSON stands for, with NaN and infinities as Python writes them.
 
-    Raises
-    ------
-    ValueError
-        When it is no JSON, has a key twice in an object, is nested more than 64 deep, or has a whole number
-        of more than 300 digits.
+    Raise ValueError when it is no JSON, has a key twice in an object, is nested more than 64 deep, or has a
+    whole number of more than 300 digits.
     """
     with suppress(RecursionError):
         value = _DECODER.decode(text)

@@ -169,10 +169,7 @@ class RunOptions:
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote.
 
-        Raises
-        ------
-        InputError
-            When there is no such file or it is not one of these.
+        Raise InputError when there is no such file or it is not one of these.
         """
         try:
             stored = read_json(path, advice="name the folder of a run")
@@ -195,12 +192,8 @@ class RunOptions:
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
         """Return the fields in a JSON file, any of them, with what is given in their place or beside them.
 
-        What has its default value anyway is left out, as if nobody had chosen it.
-
-        Raises
-        ------
-        InputError
-            When the file can't be read, has a name that is no field, or a value that is of another type.
+        What has its default value anyway is left out, as if nobody had chosen it. Raise InputError when the
+        file can't be read, has a name that is no field, or a value that is of another type.
         """
         found = {cls.RENAMED.get(name, name): value for name, value in read_json(path).items()}
         fields = get_type_hints(cls)
@@ -239,10 +232,7 @@ class RunOptions:
     def resumed(cls, path: str | Path, **given: Any) -> Self:
         """Load the stored options of a run, with a new length or other upkeep where the user gives it.
 
-        Raises
-        ------
-        InputError
-            When something given differs from what is stored and the weights depend on it.
+        Raise InputError when something given differs from what is stored and the weights depend on it.
         """
         stored = cls.load(path)
         if given.get("dtype") == "auto":  # what it came to is stored

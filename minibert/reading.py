@@ -47,20 +47,15 @@ def byte_pieces(
 ) -> Iterator[bytes]:
     """Yield a file in pieces of at most `size` bytes, decompressed if it is .gz or .xz; the last is empty.
 
+    Raise MissingFile when there is no such file; InputError when the file can't be read, is a socket or a
+    device, is damaged, begins as a file that is no text, such as a spreadsheet, or gives more than it may.
+
     Parameters
     ----------
     progress : hears how many bytes on the disk are read, compressed ones if they are; of a pipe nothing.
     kept : whether the caller keeps them, or what it makes of them, in memory. A compressed file may then give
         MOST_TIMES its size or LEAST_UNFOLDED bytes, whichever is more, and a pipe LARGEST_WHOLE.
     streams : read a pipe or a terminal, too.
-
-    Raises
-    ------
-    MissingFile
-        When there is no such file.
-    InputError
-        When the file can't be read, is a socket or a device, is damaged, begins as a file that is no text,
-        such as a spreadsheet, or gives more than it may.
     """
     try:
         with open_file(file, streams) as raw:

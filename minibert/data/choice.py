@@ -165,9 +165,7 @@ def _index(label: Any, endings: int, where: str) -> int | None:
 def divide(examples: list[ChoiceExample], split: str) -> list[ChoiceExample]:
     """Divide a labelled file into train and dev by context, so that none is in both.
 
-    Parameters
-    ----------
-    split : "train" for about four fifths, "dev" for the rest (see `minibert.data.stand_ins.stays_dev`).
+    The split "train" gets about four fifths, "dev" the rest (see `stand_ins.stays_dev`).
     """
     if split not in ("train", "dev"):
         raise InputError(f"A divided file has no split {split!r}, only train, dev.")

@@ -142,11 +142,8 @@ def _known(task: str) -> GlueTask:
 def find_file(folder: Path, names: tuple[str, ...], folders: tuple[str, ...], title: str) -> Path:
     """Find the first of some files in a folder or in one inside it; plain, .gz or .xz.
 
-    Parameters
-    ----------
-    names : of the file.
-    folders : of the folder inside; case, hyphens and underscores don't count.
-    title : what is looked for, for the error.
+    It is the first of `names` in the folder or in one inside it that has one of the names `folders`: case,
+    hyphens and underscores don't count. `title` is what errors call it.
     """
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; name the one that holds the files of {title}.")

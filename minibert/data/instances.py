@@ -37,7 +37,8 @@ class InstanceOptions:
 
     Google's way of pairing sentences is made for sequences of 128 tokens and more. In shorter ones a sentence
     often fills the sequence and then always gets a random B: 70% are NotNext at 32 tokens, 90% at 16. There,
-    sentences longer than half a sequence count as several, so that half of the pairs are in order.
+    sentences longer than half a sequence count as several, so that half of the pairs are in order. Raise
+    InputError when a value is out of range.
 
     Parameters
     ----------
@@ -54,11 +55,6 @@ class InstanceOptions:
         question of next sentences then, whatever `next_sentence` says.
     dupe_factor : 0 draws new instances in each epoch; n makes n copies and reads copy `epoch mod n` (Google's
         static masks, n = 10). The order of instances is drawn anew either way.
-
-    Raises
-    ------
-    InputError
-        When a value is out of range.
     """
 
     seq_length: int = 128
@@ -125,7 +121,9 @@ class Instances:
     """Sequences made from some documents of token shards.
 
     An epoch permutes the documents, cuts them into blocks of about 262,144 tokens, and shuffles the instances
-    of each block. To resume at a position only one block has to be made again.
+    of each block. To resume at a position only one block has to be made again. Raise InputError when there is
+    no document; with next sentences, when there is only one document, or none with two sentences; when the
+    tokenizer is not that of the shards.
 
     Parameters
     ----------
@@ -134,12 +132,6 @@ class Instances:
     tokenizer : the vocabulary of the shards.
     options : how instances are made.
     seed : of every draw.
-
-    Raises
-    ------
-    InputError
-        When there is no document; with next sentences, when there is only one document, or none with two
-        sentences; when the tokenizer is not that of the shards.
     """
 
     shards: TokenShards
@@ -307,21 +299,14 @@ def split_documents(
     """Divide documents into those to learn from and those to be measured on, whatever the seed of the run.
 
     The held-out ones lie evenly over the corpus (each 20th by default), so that every book has its share.
+    Raise InputError when there are too few documents, or the share is out of range. Return the numbers of
+    both, ascending int64.
 
     Parameters
     ----------
     n_documents : how many there are.
     held_out : share to hold out, above 0 and below 1; at least one document is, and at least one is not.
     next_sentence : both parts get two documents or more, as random next sentences need another document.
-
-    Returns
-    -------
-    train_ids, held_out_ids : ascending, int64.
-
-    Raises
-    ------
-    InputError
-        When there are too few documents, or the share is out of range.
     """
     if not 0 < held_out < 1:
         raise InputError("$held_out is not possible; give a share above 0 and below 1.", held_out=held_out)

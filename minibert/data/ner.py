@@ -44,10 +44,6 @@ def read(
     entities : tags are O, B-TYPE or I-TYPE, in IOB1 or BIO, and become BIO; a line that begins with # before
         the first word of a sentence and does not end in such a tag is a comment. False takes any tags, such
         as parts of speech, as they are, and knows no comments.
-
-    Returns
-    -------
-    Sentences in the order of the file.
     """
     path = Path(path)
     found: list[TaggedSentence] = []

@@ -127,13 +127,8 @@ def _get(thing: Any, key: str, kind: type | tuple[type, ...], where: str, defaul
 def locate(context: str, text: str, start: int) -> Answer:
     """Return an answer as it stands in its paragraph at, or about, `start`, without white space at its ends.
 
-    Parameters
-    ----------
-    start : characters before the answer, as the file has it.
-
-    Returns
-    -------
-    The answer where it is found by the rule of `stream`; else `text` and -1.
+    It is found by the rule of `stream`, with `start` characters before it, as the file has it; else its place
+    is -1.
 
     Examples
     --------

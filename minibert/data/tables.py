@@ -112,6 +112,9 @@ def read_tags(
 ) -> list[TaggedSentence]:
     """Return words with a tag each: a sentence a row, or a word a line.
 
+    Tags are as they stand in the file. In "sentences" each is a document of its own, in "words" lines that
+    begin with -DOCSTART- part documents.
+
     Parameters
     ----------
     words, tags : columns by name or by number, from 1. By default "words" and "tags" where a row is a
@@ -122,11 +125,6 @@ def read_tags(
     labelled : False when there are no tags, or they are to be passed over.
     delimiter, header : as in `read_texts`, for "sentences".
     labels : the tags that a model knows; any other is refused. None admits all.
-
-    Returns
-    -------
-    Sentences, tags as they stand in the file. In "sentences" each is a document of its own, in "words" lines
-    that begin with -DOCSTART- part documents.
     """
     path = Path(path)
     if layout not in (None, "sentences", "words"):

@@ -32,10 +32,7 @@ def column_names(data: Any) -> list[str] | None:
 def column(data: Any, name: str, role: str) -> list[Any]:
     """Return a column of a table.
 
-    Raises
-    ------
-    InputError
-        When the table has none of that name; `role` is the argument that names it.
+    Raise InputError when the table has none of that name; `role` is the argument that names it.
     """
     names = column_names(data) or []
     if name not in names:
@@ -49,10 +46,7 @@ def column(data: Any, name: str, role: str) -> list[Any]:
 def listed(values: Any, name: str) -> list[Any]:
     """Return what is given one after another as a list: of an array its rows.
 
-    Raises
-    ------
-    InputError
-        When it is a single text, or nothing that can be gone through.
+    Raise InputError when it is a single text, or nothing that can be gone through.
     """
     if isinstance(values, str | bytes):
         raise InputError(f"{name}={short(values)} is one text; give a list of them.")
@@ -76,15 +70,12 @@ def listed(values: Any, name: str) -> list[Any]:
 def text_pairs(data: Any, text: str, second: str | None) -> list[tuple[str, str | None]]:
     """Return texts, each with its second one or None, of a list or of a table.
 
+    Raise InputError when there is no text, or a row is none; it names the row, counted from 0.
+
     Parameters
     ----------
     data : strings, or pairs of strings; or a table.
     text, second : names of its columns; a table of one column needs none.
-
-    Raises
-    ------
-    InputError
-        When there is no text, or a row is none; it names the row, counted from 0.
     """
     names = column_names(data)
     if names is None:
@@ -129,10 +120,7 @@ def _require_text(value: Any, where: str) -> None:
 def word_rows(data: Any, words: str) -> list[list[str]]:
     """Return the words of each row: of a list of lists, or of the column `words` of a table.
 
-    Raises
-    ------
-    InputError
-        As `text_pairs` does.
+    Raise InputError as `text_pairs` does.
     """
     rows = listed(data, "X") if column_names(data) is None else column(data, words, "words")
     if not rows:
@@ -148,14 +136,11 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
 def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
     """Return what is expected of each of `n` rows: `y`, or a column of the table X.
 
+    Raise InputError when there is no such column, there are not as many of them as rows, or one is missing.
+
     Parameters
     ----------
     y : a list; the name of a column of X; or None for the column `name`.
-
-    Raises
-    ------
-    InputError
-        When there is no such column, there are not as many of them as rows, or one is missing.
     """
     if y is None and column_names(X) is None:
         raise InputError("fit requires y to be passed, but the target y is None; give a value for each row.")

@@ -44,17 +44,15 @@ def start_from(
 ) -> tuple[Parameters, list[str]]:
     """Load the parameters that a fine-tuning begins with.
 
+    They have the task's head; the one in the folder is kept if it was trained for the same thing. Return with
+    them what has its initial value: "pooler", "LSTMs" or "output layer".
+
     Parameters
     ----------
     folder : a pre-training run, a BERT of Hugging Face's or Google's, or a fine-tuned model.
     head, task, labels : what it is to be fine-tuned for.
     seed : of the initial values of whatever the folder lacks.
     attention_dropout : of attention probabilities, if it differs from `dropout`.
-
-    Returns
-    -------
-    parameters : with the task's head. The one in the folder is kept if it was trained for the same thing.
-    fresh : what has its initial value, "pooler", "LSTMs" or "output layer".
     """
     config, params, report = hub.load(folder, precision_for(dtype), head, seed)
     parts = {"pooler": "pooler", "lstm": "LSTMs"}
@@ -116,17 +114,15 @@ class Finetuned:
     ) -> "Finetuned":
         """Load the folder of a fine-tuning run.
 
+        Raise InputError when there is no finished fine-tuned model in the folder, or it is for something else
+        than `task`.
+
         Parameters
         ----------
         folder : as `minibert finetune` leaves it.
         engine, threads, dtype : of the engine.
         task : what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a
             table of one's own, which has the columns "text" and, for a model of pairs, "second".
-
-        Raises
-        ------
-        InputError
-            When there is no finished fine-tuned model in the folder, or it is for something else than `task`.
         """
         folder = Path(folder)
         if not folder.is_dir():

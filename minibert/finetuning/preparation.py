@@ -184,6 +184,8 @@ def asked_examples(
 ) -> list[Any]:
     """Read what a fine-tuned model is asked about: never by mistake what it has learnt from.
 
+    Raise InputError when the files can't be read, or a divided file is asked for its test part.
+
     Parameters
     ----------
     folder : of the model.
@@ -191,11 +193,6 @@ def asked_examples(
         the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
     own : the task is that of the model.
     labelled : False where a table of one's own may lack the column of what is expected.
-
-    Raises
-    ------
-    InputError
-        When the files can't be read, or a divided file is asked for its test part.
     """
     try:
         return _asked(task, folder, data, split, own)
@@ -244,16 +241,11 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     """Divide examples in two at random, each part in their order: all but a share, and that share.
 
     The parts are always the same ones. Those of one document, or about one paragraph, come to the same part:
-    what was read is not measured on.
+    what was read is not measured on. Raise InputError when a part would be empty.
 
     Parameters
     ----------
     stratified : of each class the second part has its share, by largest remainder, and never all examples.
-
-    Raises
-    ------
-    InputError
-        When a part would be empty.
     """
     if stratified:
         held = set(_drawn_by_class(strata(examples), share))

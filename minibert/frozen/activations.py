@@ -50,10 +50,7 @@ COMBINATIONS = {
 def numbers_of(name: str, count: int) -> tuple[int, ...]:
     """Return the hidden states that a combination takes of a model with `count` layers.
 
-    Raises
-    ------
-    InputError
-        When there is no such combination, or the model has fewer layers.
+    Raise InputError when there is no such combination, or the model has fewer layers.
 
     Examples
     --------

@@ -39,6 +39,8 @@ Texts = Text | tuple[Text, Text]  # a pair is read as one sequence
 class Extractor:
     """Vectors of texts, by one model.
 
+    Raise InputError when there is no such layer or pool, or the model can't take sequences so long.
+
     Parameters
     ----------
     model, tokenizer : a BERT and its vocabulary.
@@ -50,11 +52,6 @@ class Extractor:
         right of the last token), or every token ("none").
     max_length : longer texts lose their end; the model's positions when left out.
     normalize : make each vector of length 1, so that a product of two is their cosine.
-
-    Raises
-    ------
-    InputError
-        When there is no such layer or pool, or the model can't take sequences so long.
     """
 
     model: Bert
@@ -229,6 +226,10 @@ def features(
 def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:
     """Vectors of texts as a file, which appears when all are there.
 
+    Raise InputError when the file is to be of another kind; RunError when the disk is full; nothing is left
+    behind. Return how many `texts`, `tokens` and numbers in a vector (`width`) there are, and how many texts
+    were `cut`.
+
     Parameters
     ----------
     extractor : makes the vectors.
@@ -236,17 +237,6 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
     out : `.npy`, one array with a row for each text; with pool "none" a row for each token, and beside it
         NAME.cu_seqlens.npy (S+1,): text s is rows cu_seqlens[s]:cu_seqlens[s+1]. Or `.jsonl`, a line for each
         text: {"vector": [...]}, or {"tokens": [...], "vectors": [[...], ...]}.
-
-    Returns
-    -------
-    texts, tokens, width : how many there are; cut : how many texts have lost their end.
-
-    Raises
-    ------
-    InputError
-        When the file is to be of another kind.
-    RunError
-        When the disk is full; nothing is left behind.
     """
     out = Path(out)
     check_format(out)

@@ -62,6 +62,12 @@ def load(
 ) -> tuple[BertConfig, Parameters, LoadReport]:
     """Read a BERT: one of minibert's, of Hugging Face's or of Google's for TensorFlow.
 
+    What the file lacks of the pooler and the head has its initial value. The report says what that is, which
+    tensors of the file were of no use, and which were changed. A warning counts those of no use that lie in
+    the encoder, such as adapters or layers beyond the configuration's. Raise InputError when a file is
+    missing, truncated, hostile or foreign, or a run has not kept that step; when tensors of the encoder are
+    missing, or a shape is not the configuration's; when a weight is not a finite number.
+
     Parameters
     ----------
     source : a folder with `config.json` and `model.safetensors` or `pytorch_model.bin` (or several files and
@@ -71,20 +77,6 @@ def load(
     head : what is to stand on the encoder. Left out, it is what was saved: by the architecture that the
         configuration names or, where it names none, by the tensors.
     seed : of the initial values of what the file lacks.
-
-    Returns
-    -------
-    config : the model's configuration.
-    params : its parameters; what the file lacks of the pooler and the head has its initial value.
-    report : which tensors that were, which of the file's were of no use, and which were changed. A warning
-        counts those of no use that lie in the encoder, such as adapters or layers beyond the configuration's.
-
-    Raises
-    ------
-    InputError
-        When a file is missing, truncated, hostile or foreign, or a run has not kept that step; when tensors
-        of the encoder are missing, or a shape is not the configuration's; when a weight is not a finite
-        number.
     """
     weights = weights_of(source)
     if weights is not None and weights == locate(source).checkpoint:

@@ -41,6 +41,9 @@ def save_hf(
 ) -> None:
     """Write a folder that `transformers` loads as it is: `AutoModelForPreTraining` or the task's own class.
 
+    Raise InputError when the labels are not as many as the outputs, or a weight is beyond the range of
+    float16; RunError when the disk is full or the folder cannot be written.
+
     Parameters
     ----------
     folder : made if it does not exist; a model that is there is replaced, each file in one step.
@@ -51,13 +54,6 @@ def save_hf(
         left out.
     dtype : "float32", which every reader of such folders expects, "float16" or "bfloat16".
     omit : Hugging Face's names of tensors to leave out: what only has its initial value.
-
-    Raises
-    ------
-    InputError
-        When the labels are not as many as the outputs, or a weight is beyond the range of float16.
-    RunError
-        When the disk is full or the folder cannot be written.
     """
     folder = Path(folder)
     fields = fields_of(config, params.head, labels, omit)

@@ -15,17 +15,15 @@ POOLS = ("mean", "cls")  # what it has in common with `minibert features`
 def write_modules(folder: str | Path, length: int, pool: str = "mean", normalize: bool = False) -> None:
     """Write what tells sentence-transformers how to use the model of a folder (any version from 0.3 on).
 
+    Raise InputError when the pool is another one, the folder has no `config.json`, or the model can't read so
+    many tokens.
+
     Parameters
     ----------
     folder : with a BERT as `save_hf` writes it; `config.json` says how wide its vectors are.
     length : most tokens of a text, [CLS] and [SEP] included; longer texts lose their end.
     pool : "mean" of all tokens, [CLS] and [SEP] included, or the last hidden state of "cls".
     normalize : scale each vector to length 1, so that a scalar product is a cosine.
-
-    Raises
-    ------
-    InputError
-        When the pool is another one, the folder has no `config.json`, or the model can't read so many tokens.
     """
     folder = Path(folder)
     if pool not in POOLS:

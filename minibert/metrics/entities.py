@@ -31,9 +31,7 @@ class Chunk(NamedTuple):
 def chunks(tags: Sequence[str]) -> list[Chunk]:
     """Return the chunks of one sentence.
 
-    Parameters
-    ----------
-    tags : one for each word: O, or B, I, E or S with a hyphen and a type.
+    Each word has a tag: O, or B, I, E or S with a hyphen and a type.
 
     Examples
     --------
@@ -80,21 +78,11 @@ def _kind(tag: str) -> str:
 def conlleval(gold: Sentences, predicted: Sentences) -> dict[str, Any]:
     """Compute the metrics of conlleval, in percent.
 
-    Parameters
-    ----------
-    gold, predicted : the tags of each sentence, one for each word; the two need not be of one scheme.
-
-    Returns
-    -------
-    dict
-        accuracy (of tags), precision, recall, f1; words; gold, found, correct: how many chunks there are, how
-        many were found, and rightly; types: the same of each type, without accuracy and words. 0 where a
-        metric would be divided by nothing.
-
-    Raises
-    ------
-    InputError
-        When there is no word, or a sentence has not as many tags on both sides.
+    Both sides have the tags of each sentence, one for each word, and need not be of one scheme. Return
+    `accuracy` (of tags), `precision`, `recall`, `f1`; `words`; `gold`, `found`, `correct`: how many chunks
+    there are, how many were found, and rightly; `types`: the same of each type, without accuracy and words. A
+    metric that would be divided by nothing is 0. Raise InputError when there is no word, or a sentence has
+    not as many tags on both sides.
     """
     _check(gold, predicted)
     counts: list[Counter[str]] = [Counter(), Counter(), Counter()]  # by type: gold, found, correct
@@ -125,10 +113,8 @@ def _rates(gold: int, found: int, correct: int) -> dict[str, Any]:
 def sentence_counts(gold: Sentences, predicted: Sentences) -> np.ndarray:
     """Count what F1 is made of, sentence by sentence, for intervals.
 
-    Returns
-    -------
-    (S,3) int64: chunks that there are, were found, were found rightly; `f1_of` takes any rows of it. So
-    `bootstrap(lambda rows: f1_of(counts[rows]), len(counts))` is the interval over sentences.
+    Return (S,3) int64: chunks that there are, were found, were found rightly; `f1_of` takes any rows of it.
+    So `bootstrap(lambda rows: f1_of(counts[rows]), len(counts))` is the interval over sentences.
     """
     _check(gold, predicted)
     pairs = [(set(chunks(a)), set(chunks(b))) for a, b in zip(gold, predicted, strict=True)]

@@ -15,6 +15,8 @@ def bootstrap(
 ) -> tuple[float, float]:
     """Return the percentile interval of a metric over examples that are drawn anew, with replacement.
 
+    Draws for which the metric is not a number are left out; both ends are not-a-number where it never is one.
+
     Parameters
     ----------
     statistic : the metric of the examples whose numbers it is given, (n,) int64, some of them several times.
@@ -22,11 +24,6 @@ def bootstrap(
     seed : of the draws; the same seed draws the same examples.
     draws : how often all n are drawn.
     level : the share of the draws that lies inside.
-
-    Returns
-    -------
-    (low, high); draws for which the metric is not a number are left out, and both ends are not-a-number where
-    it never is one.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """GLUE's metrics of two sequences, gold and predicted, as scikit-learn and SciPy define them.
 
-Where a metric is undefined it is what those libraries return: 0 for F1 without a positive and for Matthews of
-one class only, not-a-number for a correlation with something constant.
+Both are (n,) labels, numbers or words; a correlation is of numbers, at least two. Where a metric is undefined
+it is what those libraries return: 0 for F1 without a positive and for Matthews of one class only,
+not-a-number for a correlation with something constant.
 """
 
 import math
@@ -20,14 +21,8 @@ TEXT = "USO"  # kinds of arrays that hold words
 def accuracy(gold: Labels, predicted: Labels) -> float:
     """Return the share of examples whose label is right.
 
-    Parameters
-    ----------
-    gold, predicted : (n,) labels, numbers or words.
-
-    Raises
-    ------
-    InputError
-        When there is none, the lengths differ, or only one of the two holds words; so with every metric here.
+    Raise InputError when there is none, the lengths differ, or only one of the two holds words; so with every
+    metric here.
     """
     gold, predicted = _aligned(gold, predicted)
     return float(np.mean(gold == predicted))
@@ -36,14 +31,8 @@ def accuracy(gold: Labels, predicted: Labels) -> float:
 def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
     """Return the harmonic mean of precision and recall of one label.
 
-    Parameters
-    ----------
-    gold, predicted : (n,) labels, numbers or words.
-    positive : the label that counts as found; every other one is the rest.
-
-    Returns
-    -------
-    2 TP / (2 TP + FP + FN), and 0 where there is no positive on either side.
+    It is 2 TP / (2 TP + FP + FN), and 0 where there is no `positive` on either side; every other label is the
+    rest.
     """
     gold, predicted = _aligned(gold, predicted)
     if _is_text(gold) != isinstance(positive, str):
@@ -59,13 +48,7 @@ def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
 def label_f1(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """Return the F1 of each of K classes, any number of which apply to an example.
 
-    Parameters
-    ----------
-    gold, predicted : (n,K) bool, whether a class applies.
-
-    Returns
-    -------
-    (K,) float64, 0 for a class that there is on neither side.
+    Both are bool, whether a class applies; F1 is 0 for a class that there is on neither side.
     """
     marked = gold.sum(axis=0) + predicted.sum(axis=0)
     return 2 * (gold & predicted).sum(axis=0) / np.maximum(1, marked)
@@ -93,22 +76,12 @@ def matthews(gold: Labels, predicted: Labels) -> float:
     return together / math.sqrt(spread) if spread else 0.0
 
 
+# -> (K,K) int64
 def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> np.ndarray:
     """Return how often each label was taken for each.
 
-    Parameters
-    ----------
-    gold, predicted : (n,) labels, numbers or words.
-    labels : (K,) their order; without it, all that occur, sorted.
-
-    Returns
-    -------
-    (K,K) int64: a row for each gold label, a column for each predicted one.
-
-    Raises
-    ------
-    InputError
-        When a label is not among `labels` (or as `accuracy` does).
+    There is a row for each gold label and a column for each predicted one, in the order of `labels` (K,);
+    without these of all that occur, sorted. Raise InputError when one is not among them.
     """
     gold, predicted = _aligned(gold, predicted)
     found, codes = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
@@ -127,12 +100,7 @@ def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> 
 
 
 def pearson(x: Numbers, y: Numbers) -> float:
-    """Compute Pearson's correlation; not-a-number where either is constant or holds what is not finite.
-
-    Parameters
-    ----------
-    x, y : (n,) numbers, at least two.
-    """
+    """Compute Pearson's correlation; not-a-number where either is constant or holds what is not finite."""
     x, y = _numbers(x, y)
     if not (np.isfinite(x).all() and np.isfinite(y).all()) or (x == x[0]).all() or (y == y[0]).all():
         return math.nan

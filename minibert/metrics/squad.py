@@ -101,6 +101,11 @@ def score(
 ) -> dict[str, Any]:
     """Compute the metrics of the official scripts, under the names of evaluate-v2.0.py, in percent.
 
+    Return exact, f1, total; in 2.0 the same of the questions with and without an answer, HasAns_ and NoAns_
+    in front; with null odds best_exact, best_exact_thresh, best_f1, best_f1_thresh as well. Raise InputError
+    when a prediction is no text, null odds are no number, none belongs to any question, or the version does
+    not fit.
+
     Parameters
     ----------
     questions : gold.
@@ -109,18 +114,6 @@ def score(
     null_odds : for each id that has a prediction, how likely it has no answer; 2.0 only.
     threshold : where the null odds are above it, "" is taken for the prediction; 1 in the script as well.
     version : "1.1", "2.0", or "auto": 2.0 where a question has no answer.
-
-    Returns
-    -------
-    dict
-        exact, f1, total; in 2.0 the same of the questions with and without an answer, HasAns_ and NoAns_ in
-        front; with null odds best_exact, best_exact_thresh, best_f1, best_f1_thresh as well.
-
-    Raises
-    ------
-    InputError
-        When a prediction is no text, null odds are no number, none belongs to any question, or the version
-        does not fit.
     """
     version = version_of(questions, version)
     raw = scores = question_scores(questions, predictions, version)

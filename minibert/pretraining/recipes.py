@@ -93,10 +93,8 @@ SCHEDULES = (
 def schedule_for(tokens: Callable[[int], float], positions: int) -> str:
     """Return the lengths of `SCHEDULES` that the tokens of a run pay for.
 
-    Parameters
-    ----------
-    tokens : of the whole run, as a function of its longest length.
-    positions : of the model; a schedule that is longer does not count, unless all are.
+    `tokens` are those of the whole run as a function of its longest length. A schedule that is longer than
+    the model's `positions` does not count, unless all are.
 
     Examples
     --------
@@ -174,13 +172,7 @@ class Timetable:
 def parse_lengths(text: str) -> list[tuple[int, float]]:
     """Read a sequence-length schedule.
 
-    Parameters
-    ----------
-    text : one length, or lengths with their shares of the steps: "128", "16:0.4,32:0.6".
-
-    Returns
-    -------
-    Lengths and shares, in order; the shares sum to one.
+    The text has one length, or lengths with their shares of the steps, which sum to one.
 
     Examples
     --------

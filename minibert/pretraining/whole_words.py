@@ -40,11 +40,7 @@ def score_words(ops: Any, config: BertConfig, params: Any, text: Text, words: in
 
     Words that are [UNK] are read and not guessed; a window that is too long for the model loses its end. The
     draws depend on the numbers of words alone, so that two vocabularies for the same words guess the same.
-
-    Raises
-    ------
-    InputError
-        When there is nothing to guess, or the model reads from left to right.
+    Raise InputError when there is nothing to guess, or the model reads from left to right.
     """
     if config.is_decoder:
         raise InputError("A left-to-right model fills no gaps; whole words are measured with [MASK] models.")

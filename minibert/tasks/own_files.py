@@ -53,14 +53,8 @@ def read_own(
 def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     """Find the table of one split in a folder of one's own; a file is taken as it is.
 
-    Parameters
-    ----------
-    other : further file names that are allowed, beside those of tables.
-
-    Raises
-    ------
-    InputError
-        When there is none, or more than one.
+    Raise InputError when there is none, or more than one. `other` are further file names that are allowed,
+    beside those of tables.
     """
     data = Path(data)
     if data.is_file():

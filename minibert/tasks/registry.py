@@ -93,18 +93,15 @@ def same_answers(one: str, other: str) -> bool:
 def create(name: str, columns: Columns | None = None, long: LongTexts | None = None) -> Task:
     """Make the task of that name.
 
+    Raise InputError when there is no such task, or it has no use for `long`; when columns are named of
+    official files, which have their own.
+
     Parameters
     ----------
     name : one of `TASKS`.
     columns : of your own table, what each column that is wanted is called or its number; "delimiter" and
         "header" (yes or no) too.
     long : how long texts become windows; None: they are cut, or read as the task has it.
-
-    Raises
-    ------
-    InputError
-        When there is no such task, or it has no use for `long`; when columns are named of official files,
-        which have their own.
     """
     if name not in TASKS:
         advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)

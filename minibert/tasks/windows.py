@@ -27,6 +27,9 @@ BLOCK = 4096  # questions that are tokenised together
 class Windows(Many[Feature]):
     """All windows of many questions: a list of features that takes hardly more memory than the pieces.
 
+    Raise InputError when there is no question, or none to train on; when a question leaves no room for its
+    paragraph; when a number is not possible.
+
     Parameters
     ----------
     questions : read once, in order.
@@ -41,12 +44,6 @@ class Windows(Many[Feature]):
     lengths : (W,) int32, tokens of each sequence.
     example : (W,) int32, the number of the question that each window belongs to.
     bounds : (Q+1,) int64: question q has the windows bounds[q]:bounds[q+1], none if it was left out.
-
-    Raises
-    ------
-    InputError
-        When there is no question, or none to train on; when a question leaves no room for its paragraph; when
-        a number is not possible.
     """
 
     def __init__(

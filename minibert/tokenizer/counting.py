@@ -67,10 +67,7 @@ class WordCounts(Mapping[str, int]):
     def of(cls, counts: Mapping[str, int]) -> "WordCounts":
         """Copy the counts of any other mapping; return a WordCounts itself.
 
-        Raises
-        ------
-        InputError
-            When a word is no string or a count no integer of 64 bits.
+        Raise InputError when a word is no string or a count no integer of 64 bits.
         """
         if isinstance(counts, WordCounts):
             return counts

@@ -49,12 +49,9 @@ def read(path: Path) -> Stored:
     In a folder, `vocab.txt` and `tokenizer_config.json` count. What they leave open, a `tokenizer.json`
     beside them decides: pieces that were added to the vocabulary, and how text is normalised. Without
     `vocab.txt` it gives everything. Where neither of the two is there, as in Google's folders, which tell it
-    by their names alone, the pieces tell whether text keeps its case. `added_tokens.json` is read, too.
-
-    Raises
-    ------
-    InputError
-        When a file is missing, is not UTF-8 or JSON, does not hold a BERT's WordPiece, or two contradict.
+    by their names alone, the pieces tell whether text keeps its case. `added_tokens.json` is read, too. Raise
+    InputError when a file is missing, is not UTF-8 or JSON, does not hold a BERT's WordPiece, or two
+    contradict.
     """
     path = locate(path).folder
     if not path.is_dir():
@@ -273,19 +270,10 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     """Write the three files, so that there is never a vocabulary without its options.
 
     `tokenizer_config.json` comes last: where it stands, the folder is complete. Should the work be cut off
-    before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears.
-
-    Parameters
-    ----------
-    vocab, options : of a `Tokenizer`, every option with its value.
-    model_max_length : the number of positions of the model that goes with this vocabulary.
-
-    Raises
-    ------
-    InputError
-        When a piece holds a line end or is no UTF-8, or `folder` is a file.
-    RunError
-        When the operating system refuses; files that were not there before are removed.
+    before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears. Raise
+    InputError when a piece holds a line end or is no UTF-8, or `folder` is a file; RunError when the
+    operating system refuses; files that were not there before are removed. `model_max_length` is the number
+    of positions of the model that goes with this vocabulary.
     """
     check_folder(folder)
     for number, piece in enumerate(vocab):

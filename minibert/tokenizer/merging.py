@@ -47,9 +47,7 @@ class Merger:
     def run(self, n_merges: int) -> tuple[Array, Array]:
         """Make up to `n_merges` more merges; fewer when no pair is left.
 
-        Returns
-        -------
-        lefts, rights : (k,) int32. The k-th merge of all makes the symbol n_symbols + k.
+        Return left and right parts, (k,) int32; the k-th merge of all makes the symbol n_symbols + k.
         """
         merges: list[Array] = []
         while len(merges) < n_merges and (best := self._best_pair()) is not None:

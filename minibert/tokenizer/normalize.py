@@ -49,6 +49,8 @@ class BasicTokenizer:
 
     A text is cleaned, CJK ideographs are set apart, and what stands between spaces is a word. It is
     lower-cased, decomposed (NFD), stripped of accents and split at punctuation marks, each of them a word.
+    Raise InputError when `compat` is unknown, a switch is neither True nor False, or `never_split` is no
+    collection of strings that are not empty.
 
     Parameters
     ----------
@@ -74,12 +76,6 @@ class BasicTokenizer:
     files six others as they were then: U+166D and U+111C9 are punctuation, U+1734 is a mark that goes with
     the accents, U+1885, U+1886 and U+A9BD are none. Beyond that each mode equals its original, except that
     transformers looks for `never_split` once more after lower-casing and after splitting at punctuation.
-
-    Raises
-    ------
-    InputError
-        When `compat` is unknown, a switch is neither True nor False, or `never_split` is no collection of
-        strings that are not empty.
 
     Examples
     --------

@@ -63,17 +63,8 @@ def checkpoint_path(folder: str | Path, step: int) -> Path:
 def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, state: dict[str, Any]) -> None:
     """Write a checkpoint, atomically.
 
-    Parameters
-    ----------
-    path : the file; see `checkpoint_path`.
-    params : saved in their own dtype.
-    optimizer : its `m`, `v` (N,) and `updates`.
-    state : `step`, and more of `STATE`.
-
-    Raises
-    ------
-    RunError
-        When the disk is full or the folder cannot be written; no part of a file is left behind.
+    Parameters keep their dtype. The optimizer has `m`, `v` (N,) and `updates`, the state `step` and more of
+    `STATE`. Raise RunError when the disk is full or the folder cannot be written; no part of a file is left.
     """
     tensors = dict(zip(BUFFERS, map(np.asarray, (params.flat, optimizer.m, optimizer.v)), strict=True))
     header = {
@@ -98,18 +89,15 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Read a checkpoint back, bit for bit.
 
+    Raise InputError when the file is missing, truncated, altered, not a checkpoint of minibert, or of another
+    configuration.
+
     Parameters
     ----------
     path : the file.
     config : when given, the configuration that the checkpoint has to have.
     warn : called with one sentence if the file is of a version that kept no checksum of the header.
     numbers : when given, how many numbers a position in the data has to consist of.
-
-    Raises
-    ------
-    InputError
-        When the file is missing, truncated, altered, not a checkpoint of minibert, or of another
-        configuration.
     """
     path = Path(path)
     header, tensors = _contents(path)
@@ -169,9 +157,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bool:
     """Raise ValueError when a header or a buffer is not what was written.
 
-    Returns
-    -------
-    Whether the header has a checksum of its own; those of the first versions have none.
+    Return whether the header has a checksum of its own; those of the first versions have none.
     """
     if lacking := [name for name, kind in HEADER.items() if not isinstance(header.get(name), kind)]:
         raise ValueError(f"its header lacks {', '.join(lacking)}")
@@ -242,11 +228,7 @@ def latest(
     """Load the newest checkpoint that can be read; None when there is no checkpoint at all.
 
     The arguments are those of `load_checkpoint`; `warn` hears of every damaged file that is passed over, too.
-
-    Raises
-    ------
-    RunError
-        When there are checkpoints and none can be read: better to stop than to start anew unasked.
+    Raise RunError when there are checkpoints and none can be read: better to stop than to start anew unasked.
     """
     paths = checkpoints(folder)
     for path in reversed(paths):

@@ -13,11 +13,8 @@ BAR = "{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {}, {{rate_fmt}}, {{remaining}}
 class Progress:
     """Show how much is done, and how long the rest will take.
 
-    Parameters
-    ----------
-    total : how much there is to do; None where nobody knows.
-    unit : of what, "tokens" perhaps.
-    show : False: say nothing.
+    It is counted in a `unit` such as "tokens"; without a total nobody knows how much there is. `show=False`
+    says nothing.
     """
 
     def __init__(self, total: int | None, unit: str, show: bool = True) -> None:

@@ -94,10 +94,7 @@ class RunLog:
     def record(self, step: int, values: dict[str, float]) -> None:
         """Append one line to `metrics.jsonl`, flushed, so that a crash of this process does not lose it.
 
-        Raises
-        ------
-        RunError
-            When the disk is full.
+        Raise RunError when the disk is full.
         """
         with writing(self._path):
             self._file.write(json.dumps({"step": step, **values}) + "\n")
@@ -110,10 +107,7 @@ class RunLog:
     def keep(self) -> None:
         """Put `metrics.jsonl` on the disk, which a checkpoint that goes on from it must not be ahead of.
 
-        Raises
-        ------
-        RunError
-            When the disk is full, or the file is no longer in its place.
+        Raise RunError when the disk is full, or the file is no longer in its place.
         """
         with writing(self._path):
             os.fsync(self._file.fileno())
@@ -224,10 +218,7 @@ def say(text: str) -> None:
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     """Return the lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out.
 
-    Raises
-    ------
-    InputError
-        When it can't be read; a `MissingFile` when it is not there.
+    Raise InputError when it can't be read; a `MissingFile` when it is not there.
     """
     lines = []
     for line in b"".join(byte_pieces(Path(folder) / METRICS, streams=False)).split(b"\n"):
@@ -242,10 +233,8 @@ class EventFile:
     """Write TensorBoard events at once: SummaryWriter, with a thread and a queue between, waits for ever
     when the disk is full.
 
-    Parameters
-    ----------
-    folder : made if it does not exist.
-    step : TensorBoard forgets what earlier files say of later steps.
+    The folder is made if it does not exist. TensorBoard forgets what earlier files say of later steps than
+    `step`.
     """
 
     def __init__(self, folder: Path, step: int) -> None:

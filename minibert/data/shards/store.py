@@ -46,24 +46,15 @@ def write_shards(stream: Iterable[str | None], tokenizer: Tokenizer, folder: str
     """Tokenize a corpus into a folder of shards. The folder appears when it is complete, or not at all.
 
     Sentences without tokens and documents without sentences are left out. A document of more than 131,072
-    tokens becomes several, cut between sentences.
+    tokens becomes several, cut between sentences. Raise InputError when the corpus holds no token, or
+    `folder` holds something already; RunError when the disk is full or the folder can't be written. Return
+    the shards, opened.
 
     Parameters
     ----------
     stream : sentences with None between documents, as `minibert.data.corpus.sentences` gives them.
     tokenizer : makes the ids, in a thread of its own beside the reading.
     folder : a name that is free, or an empty folder.
-
-    Returns
-    -------
-    The shards, opened.
-
-    Raises
-    ------
-    InputError
-        When the corpus holds no token, or `folder` holds something already.
-    RunError
-        When the disk is full or the folder can't be written.
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -194,7 +185,8 @@ class TokenShards:
     """A folder of shards, memory-mapped: pages come in as they are read.
 
     Opening reads every file once to compare its checksum, some 2 GB a second where the system has them in
-    memory already. Shards of version 0.1 have no checksums and are taken as they are.
+    memory already. Shards of version 0.1 have no checksums and are taken as they are. Raise InputError when
+    the folder is not one of shards, is cut short or damaged, or belongs to another vocabulary.
 
     Parameters
     ----------
@@ -206,11 +198,6 @@ class TokenShards:
     n_documents, n_sentences, n_tokens, vocab_size : counts.
     tokens : (n_tokens,) every token; `sentence_lengths` (n_sentences,) tokens in each sentence.
     token_ends, sentence_ends : (n_documents,) tokens and sentences up to the end of each document.
-
-    Raises
-    ------
-    InputError
-        When the folder is not one of shards, is cut short or damaged, or belongs to another vocabulary.
     """
 
     def __init__(self, folder: str | Path, tokenizer: Tokenizer | None = None):

@@ -134,12 +134,8 @@ def save_tf(
 
     The configuration also says what Google's code passes over: the labels, and which head this is. Whatever
     form of GELU a model has, it is called "gelu" there; `load_tf` finds the form again, and
-    `google_differences` tells what Google's code makes of it.
-
-    Raises
-    ------
-    InputError
-        As `save_hf`, and when the model is causal, which Google's code has no word for.
+    `google_differences` tells what Google's code makes of it. Raise InputError as `save_hf`, and when the
+    model is causal, which Google's code has no word for.
     """
     if config.is_decoder:
         raise InputError(
