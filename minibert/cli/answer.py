@@ -29,7 +29,6 @@ MARKS = ">>", "<<"  # around an answer in its passage
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = "minibert answer --model MODEL QUESTION [TEXT | --file FILE] [--top N] [--json] [...]"
     add_model(parser, "a model fine-tuned for squad1, squad2, triviaqa or qa")
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
@@ -44,7 +43,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Answer, and print."""
     from minibert import engines
     from minibert.finetuning.models import Finetuned
     from minibert.tasks.answering import Answering, answer

@@ -35,7 +35,6 @@ FILES_INSTEAD = (
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     add_model(parser, "a fine-tuned model")
     add_texts(parser, "a text, or the two of a pair", " or two with a tab between them")
     group = parser.add_argument_group("classes of your own")
@@ -48,7 +47,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask, and print."""
     from minibert.finetuning.models import Finetuned
     from minibert.finetuning.run import classify
     from minibert.finetuning.zero_shot import zero_shot

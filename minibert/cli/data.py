@@ -45,7 +45,6 @@ NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = "minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]"
     add_corpus(parser)
     parser.add_argument(
@@ -70,7 +69,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Make shards or a part of them, describe what is there, show some instances."""
     from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
     from minibert.data.instances import InstanceOptions
     from minibert.data.shards.joined import missing_parts

@@ -24,7 +24,6 @@ from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     flags.add_model(parser, "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT")
     masked = parser.add_argument_group("after pre-training")
     text = (
@@ -43,7 +42,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Measure, and print."""
     from minibert.finetuning.models import is_finetuned
 
     if is_finetuned(arguments.model):

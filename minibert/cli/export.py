@@ -52,7 +52,6 @@ FORMATS = ("hugging-face", "tensorflow")
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = "minibert export --model MODEL --out DIR [--format FORMAT] [--dtype TYPE] [...]"
     add_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
     text = "a folder that does not exist yet, or is empty"
@@ -68,7 +67,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, write, and say what was found."""
     from minibert import hub
     from minibert.hub.sentence_transformers import write_modules
     from minibert.model_names import folder_of

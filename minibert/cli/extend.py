@@ -23,7 +23,6 @@ from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = "minibert extend --model MODEL --out DIR (--words FILE | --learn-from CORPUS ...) [...]"
     add_model(parser, "a pre-training run, RUN@STEP, or a Hugging Face BERT")
     text = "a folder that does not exist yet, or is empty"
@@ -41,7 +40,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Extend, and print the report."""
     from minibert.pretraining.extension import extend, report_text
 
     names = ("words", "learn_from", "n", "measure_on", "engine", "threads")

@@ -25,7 +25,6 @@ from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = (
         "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers LAYERS] [...]"
     )
@@ -54,7 +53,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Compute, write, and say what was written."""
     from minibert.engines import limited_threads
     from minibert.frozen.features import Extractor, check_format, load_encoder, write_features
     from minibert.training.progress import Progress

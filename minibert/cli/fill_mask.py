@@ -27,7 +27,6 @@ from minibert.terminal import emit, json_text, printable
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top", "guesses for each [MASK]", 5)
@@ -41,7 +40,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Guess, and print."""
     from minibert.engines import limited_threads
     from minibert.gaps import fill_texts
     from minibert.inference import Bert

@@ -38,7 +38,6 @@ RECIPE_TABLE = "\n".join(
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = (
         "minibert finetune TASK --data DIR --model MODEL --out DIR [--lr RATES] [--restarts N] [...]"
     )
@@ -86,7 +85,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Start a run or a sweep, or go on with one."""
     from minibert.finetuning.run import finetune, report_text
     from minibert.tasks.stored import OPTIONS_FILE
     from minibert.training.runlog import say

@@ -21,7 +21,6 @@ from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     text = "only this operation; repeat the flag for more (default: all)"
     parser.add_argument("--operation", action="append", metavar="NAME", help=text)
     parser.add_argument("--dtype", choices=("float64", "float32"), help="only this precision (default: both)")
@@ -31,7 +30,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, and print the sheet."""
     from minibert.gradcheck import sheet as gradcheck
 
     if arguments.seed < 0:

@@ -46,7 +46,6 @@ EXTRAS = {
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     add_engine(parser, device=False)
     text = "compile the loops of the engine numba, in one precision or (both, the default)"
     parser.add_argument("--warm-up", nargs="?", const="both", choices=("both", *WARMED), help=text)
@@ -54,7 +53,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Look around, and print; or compile."""
     if arguments.warm_up:
         _warm_up(arguments.warm_up, arguments.json)
         return

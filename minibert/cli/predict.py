@@ -21,7 +21,6 @@ from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     text = "a fine-tuned model; repeat the flag for more"
     parser.add_argument("--model", action="append", required=True, metavar="MODEL", help=text)
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for the files")
@@ -32,7 +31,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Predict, and say what was written."""
     from minibert.finetuning.run import predict, predicted_text
 
     more = {"majority": arguments.majority, "show": not arguments.quiet}

@@ -57,7 +57,6 @@ large batches, --optimizer lamb (You et al. 2020):
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = "minibert pretrain [CORPUS ... | --shards DIR] [--out DIR] [--size NAME] [...]"
     defaults = f"defaults by --size:\n{_recipe_table()}\n"
     parser.epilog = f"{defaults}{LARGE_BATCHES}{ACCELERATORS}\n{parser.epilog}"
@@ -100,7 +99,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Start a run, or go on with one."""
     from minibert.pretraining.run import pretrain, report_text
     from minibert.runs import run_folder
 

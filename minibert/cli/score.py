@@ -51,7 +51,6 @@ class Scored(NamedTuple):
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = "minibert score {squad,conll,glue} FILE [...]"
     hidden = argparse.SUPPRESS
     kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=hidden)
@@ -102,7 +101,6 @@ row in GOLD or, where the ids there are others, the number of the row, from 0.
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Score files of the kind that was named, and print."""
     title, official, text, percentages = arguments.score(arguments)
     if arguments.json:
         intervals = {name: [low, high] for name, (_, low, high) in percentages.items()}

@@ -29,7 +29,6 @@ ONE_LINE = "{log_probability:.4f}\t{mean:.4f}\t{perplexity:.2f}\t"
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     add_model(parser, "a run folder, or a Hugging Face BERT")
     add_texts(parser)
     text = "what is masked of a word of several pieces: one piece at a time, or also those to the right of it"
@@ -39,7 +38,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Score, and print."""
     from minibert.engines import limited_threads
     from minibert.inference import Bert
     from minibert.pretraining.scoring import score_texts

@@ -22,7 +22,6 @@ ROWS = ("fine-tuned", "embeddings", "second-to-last", "last", "sum-last-4", "con
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = (
         "minibert table7 --data DIR --model MODEL --out DIR [--width N] [--train-sentences N] [...]"
     )
@@ -46,7 +45,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, and print the table; return 1 when a training has failed."""
     from minibert.experiments.table7 import cells, table7, table_text
     from minibert.finetuning.options import FinetuneOptions
     from minibert.training.runlog import say

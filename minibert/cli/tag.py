@@ -20,7 +20,6 @@ from minibert.terminal import emit, json_text, printable
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = "minibert tag --model MODEL [TEXT ... | --file FILE] [--json] [...]"
     add_model(parser, "a model fine-tuned for ner or tag, feature-based or not")
     add_texts(parser, "a sentence, or more")
@@ -30,7 +29,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Tag, and print."""
     from minibert.engines import limited_threads
     from minibert.finetuning.models import open_model
     from minibert.tasks.words import tag_texts

@@ -56,7 +56,6 @@ class Block(NamedTuple):
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = "minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]"
     parser.add_argument(
         "--vocab",
@@ -89,7 +88,6 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Encode block by block, and print."""
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:

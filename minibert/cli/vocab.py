@@ -39,7 +39,6 @@ LEARNING = {  # what the flags are where they are not given
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.usage = "minibert vocab [CORPUS ...] (--out DIR | --report-on PATH) [--vocab-size N] [...]"
     flags.add_corpus(parser)
     where = parser.add_mutually_exclusive_group(required=True)
@@ -87,7 +86,6 @@ def _fill_in(arguments: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Count, learn, measure, and write down; or measure only."""
     from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
     from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer
     from minibert.tokenizer.formats import check_folder

@@ -60,14 +60,11 @@ _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a nu
 def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     """Find the text files that names of files, folders and globs stand for.
 
-    Raise InputError when a name matches no file or is a pipe, a folder can't be read, or nothing is named.
-    Return the files in the order of `paths`, sorted within a folder or glob, each once.
-
-    Parameters
-    ----------
-    paths : one or many. A file stands for itself, whatever its suffix; a folder for every .txt, .txt.gz and
-        .txt.xz under it, in capitals too, but no hidden one and no vocab.txt, links to folders followed; any
-        other name is a glob (`**` goes down into folders).
+    Return the files in the order of `paths`, sorted within a folder or glob, each once. A file stands for
+    itself, whatever its suffix; a folder for every .txt, .txt.gz and .txt.xz under it, in capitals too, but
+    no hidden one and no vocab.txt, links to folders followed; any other name is a glob (`**` goes down into
+    folders). Raise InputError when a name matches no file or is a pipe, a folder can't be read, or nothing is
+    named.
     """
     names = [paths] if isinstance(paths, str | Path) else list(paths)
     if not names:

@@ -299,14 +299,9 @@ def split_documents(
     """Divide documents into those to learn from and those to be measured on, whatever the seed of the run.
 
     The held-out ones lie evenly over the corpus (each 20th by default), so that every book has its share.
-    Raise InputError when there are too few documents, or the share is out of range. Return the numbers of
-    both, ascending int64.
-
-    Parameters
-    ----------
-    n_documents : how many there are.
-    held_out : share to hold out, above 0 and below 1; at least one document is, and at least one is not.
-    next_sentence : both parts get two documents or more, as random next sentences need another document.
+    Return the numbers of both, ascending int64. At least one document is held out and one is not, two each
+    for `next_sentence`, as random next sentences need another document. Raise InputError when there are too
+    few documents, or the share is out of range.
     """
     if not 0 < held_out < 1:
         raise InputError("$held_out is not possible; give a share above 0 and below 1.", held_out=held_out)

@@ -19,12 +19,8 @@ def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False)
     r"""Yield the lines of a UTF-8 file, counted from 1, without their ends (\n, \r\n or \r).
 
     Only these end a line: a vertical tab or U+2028 within a sentence doesn't. A byte order mark is dropped,
-    .gz and .xz are decompressed.
-
-    Parameters
-    ----------
-    errors : "strict", or "replace" for U+FFFD in the place of bytes that are not UTF-8.
-    ends : with their ends, as they stand in the file.
+    .gz and .xz are decompressed. Bytes that are not UTF-8 are an error or, with errors="replace", U+FFFD;
+    with `ends` lines keep theirs.
     """
     file = Path(file)
     number = 0

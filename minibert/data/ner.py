@@ -4,10 +4,10 @@ The original files are tagged IOB1: an entity begins with I-, and with B- only d
 same type. What is learnt and scored is BIO: every entity begins with B-.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minibert.data.lines import numbered_lines
 from minibert.errors import InputError
@@ -24,11 +24,7 @@ class TaggedSentence(NamedTuple):
 
 
 def read(
-    path: str | Path,
-    words: int = 1,
-    tags: int | None = -1,
-    labels: Collection[str] | None = None,
-    entities: bool = True,
+    path: str | Path, words: int = 1, tags: int | None = -1, entities: bool = True
 ) -> list[TaggedSentence]:
     """Read the sentences of a file with one word a line and a blank line between sentences.
 
@@ -40,21 +36,22 @@ def read(
     ----------
     words, tags : numbers of the columns, from 1, or from -1 at the end; `tags` None when there are none. A
         file of one column has words only.
-    labels : the tags that a model knows, after conversion to BIO; any other is refused. None admits all.
     entities : tags are O, B-TYPE or I-TYPE, in IOB1 or BIO, and become BIO; a line that begins with # before
         the first word of a sentence and does not end in such a tag is a comment. False takes any tags, such
         as parts of speech, as they are, and knows no comments.
     """
     path = Path(path)
     found: list[TaggedSentence] = []
-    sentence: list[tuple[int, str, str | None]] = []  # line, word, tag
+    sentence: list[tuple[str, Any]] = []  # words and their tags, None in a file without
     document = width = 0
     for line, text in chain(numbered_lines(path), [(0, "")]):
         columns = _columns(text)
         starts_document = bool(columns) and columns[0] == DOCUMENT_START
         if not columns or starts_document:
             if sentence:
-                found.append(_sentence(sentence, document, path, labels, entities))
+                words_of, tags_of = zip(*sentence, strict=True)
+                bio = to_bio(tags_of) if entities and None not in tags_of else tags_of
+                found.append(TaggedSentence(words_of, None if None in tags_of else tuple(bio), document))
                 sentence = []
             if starts_document:
                 document = found[-1].document + 1 if found else 0
@@ -73,7 +70,7 @@ def read(
                 f"{path}, line {line}: the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE; check which "
                 "column has the tags."
             )
-        sentence.append((line, _column(columns, words, path, line), tag))
+        sentence.append((_column(columns, words, path, line), tag))
     if not found:
         raise InputError(f"{path} holds no sentence; one word a line is expected.")
     return found
@@ -88,27 +85,6 @@ def _column(columns: list[str], number: int, path: Path, line: int) -> str:
     if not 1 <= abs(number) <= len(columns):
         raise InputError(f"{path}, line {line} has {len(columns)} columns, so there is no column {number}.")
     return columns[number - 1 if number > 0 else number]
-
-
-def _sentence(
-    lines: list[tuple[int, str, str | None]],
-    document: int,
-    path: Path,
-    labels: Collection[str] | None,
-    entities: bool,
-) -> TaggedSentence:
-    words = tuple(word for _, word, _ in lines)
-    tags = tuple(tag for _, _, tag in lines if tag is not None)
-    if not tags:
-        return TaggedSentence(words, None, document)
-    if entities:
-        tags = tuple(to_bio(tags))
-    for (line, _, _), tag in zip(lines, tags, strict=True):
-        if labels is not None and tag not in labels:
-            raise InputError(
-                f"{path}, line {line}: the tag {tag!r} is none of the model's, {', '.join(sorted(labels))}."
-            )
-    return TaggedSentence(words, tags, document)
 
 
 def is_entity_tag(tag: str) -> bool:

@@ -59,13 +59,8 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     Pairs of SNLI on which people did not agree (label "-") are left out, with a warning that counts them.
     Quora's files hold half characters in places, which are read as U+FFFD, with a warning too. "qnli" divides
     QNLI's dev file by question: those whose CRC-32 is a multiple of 5 are "dev", the others "train", so that
-    no question is in both. Scores of SICK are from 1 to 5.
-
-    Parameters
-    ----------
-    name : a key of `STAND_INS`, or "qnli".
-    folder : the folder of the data, or the one above it.
-    split : "train" or "dev", for SICK also "test"; labels are known in all.
+    no question is in both. Scores of SICK are from 1 to 5. The name is a key of `STAND_INS`, or "qnli"; the
+    folder is that of the data, or the one above it. SICK has a split "test", too, with its labels.
     """
     spec = STAND_INS.get(name)
     if spec is None and name != "qnli":

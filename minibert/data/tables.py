@@ -8,7 +8,7 @@ Each may be .gz or .xz besides, and is UTF-8.
 """
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -49,7 +49,6 @@ def read_texts(
     id: Column | None = None,
     delimiter: str | None = None,
     header: bool | str | None = None,
-    labels: Collection[str] | None = None,
     numeric: bool = False,
     several: bool = False,
 ) -> list[TextExample]:
@@ -64,7 +63,6 @@ def read_texts(
         columns may be quoted.
     header : whether the first row names the columns, True or "yes", False or "no"; None means that it does
         when a column is given by name.
-    labels : the classes that a model knows; any other is refused. None admits all.
     numeric : labels are numbers, and are read as such.
     several : a text has any number of labels, none included: in JSON Lines a list, elsewhere names with |
         between them.
@@ -78,9 +76,9 @@ def read_texts(
         other = None if second is None else _text(row["second"], where, second)
         value: Any = None
         if label is not None and several:
-            value = _several(row["label"], where, label, labels, as_list)
+            value = _several(row["label"], where, label, as_list)
         elif label is not None:
-            value = _label(row["label"], where, label, labels, numeric)
+            value = _label(row["label"], where, label, numeric)
         found.append(TextExample(row["id"], first, other, value))
     return found
 
@@ -108,7 +106,6 @@ def read_tags(
     labelled: bool = True,
     delimiter: str | None = None,
     header: bool | str | None = None,
-    labels: Collection[str] | None = None,
 ) -> list[TaggedSentence]:
     """Return words with a tag each: a sentence a row, or a word a line.
 
@@ -124,7 +121,6 @@ def read_tags(
         line between sentences. None takes "sentences" for .csv, .tsv and JSON Lines, else "words".
     labelled : False when there are no tags, or they are to be passed over.
     delimiter, header : as in `read_texts`, for "sentences".
-    labels : the tags that a model knows; any other is refused. None admits all.
     """
     path = Path(path)
     if layout not in (None, "sentences", "words"):
@@ -136,7 +132,7 @@ def read_tags(
         at, tags_at = _number(1 if words is None else words), _number(-1 if tags is None else tags)
         if at is None or tags_at is None:
             raise InputError(f"{path} has a word a line and no header; give its columns by number, from 1.")
-        return ner.read(path, at, tags_at if labelled else None, labels, entities=False)
+        return ner.read(path, at, tags_at if labelled else None, entities=False)
     words = "words" if words is None else words
     tags = ("tags" if tags is None else tags) if labelled else None
     found: list[TaggedSentence] = []
@@ -147,8 +143,6 @@ def read_tags(
         given = _words(row["tags"], where, tags) if labelled else None
         if given is not None and len(given) != len(sentence):
             raise InputError(f"{where} has {len(sentence)} words and {len(given)} tags; give every word one.")
-        for tag in given or ():
-            _known(tag, where, tags, labels)
         found.append(TaggedSentence(sentence, given, len(found)))
     return found
 
@@ -312,22 +306,18 @@ def _text(cell: Any, where: str, column: Column) -> str:
     return cell
 
 
-def _label(
-    cell: Any, where: str, column: Column, labels: Collection[str] | None, numeric: bool
-) -> str | float:
+def _label(cell: Any, where: str, column: Column, numeric: bool) -> str | float:
     if cell is None or not cell.strip():
         raise InputError(f"{where}: the column {column!r} is empty; label every row, or remove the column.")
     cell = cell.strip()
     if not numeric:
-        return _known(cell, where, column, labels)
+        return cell
     if (value := number_in(cell)) is None:
         raise InputError(f"{where}: the column {column!r} is {cell[:60]!r}, expected a number.")
     return value
 
 
-def _several(
-    cell: Any, where: str, column: Column, labels: Collection[str] | None, as_list: bool
-) -> tuple[str, ...]:
+def _several(cell: Any, where: str, column: Column, as_list: bool) -> tuple[str, ...]:
     if as_list != isinstance(cell, list) or (not as_list and cell.strip()[:1] + cell.strip()[-1:] == "[]"):
         wanted = 'a list such as ["sport", "art"]' if as_list else f"names with {SEPARATOR} between them"
         raise InputError(f"{where}: the column {column!r} is {short(cell)}, expected {wanted}.")
@@ -337,19 +327,10 @@ def _several(
             f"{where}: the column {column!r} is {short(cell)}, which holds something that is no name; give "
             f"names that are not empty and have no {SEPARATOR}."
         )
-    names = [_known(name.strip(), where, column, labels) for name in names]
+    names = [name.strip() for name in names]
     if len(set(names)) < len(names):
         raise InputError(f"{where}: the column {column!r} is {short(cell)}; name each label once.")
     return tuple(sorted(names))
-
-
-def _known(name: str, where: str, column: Column | None, labels: Collection[str] | None) -> str:
-    if labels is not None and name not in labels:
-        raise InputError(
-            f"{where}: {name[:60]!r} in the column {column!r} is none of the model's labels, "
-            f"{', '.join(sorted(labels))}."
-        )
-    return name
 
 
 def _words(cell: Any, where: str, column: Column | None) -> tuple[str, ...]:

@@ -26,10 +26,10 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
 
     A token is a word or a mark of punctuation. An answer is any alias, found as whole words whatever the
     case; `answers` has each at its first place, in their order, the longest first where two begin together.
-    The id is "QUESTION--DOCUMENT", as in TriviaQA's own conversion. Raise InputError when a file is not of
-    either layout, has no answers (TriviaQA's test files), names a document outside of the folder, or none of
-    its documents is there. Documents that are missing among others are left out, with a warning that counts
-    them.
+    The id is "QUESTION--DOCUMENT", as in TriviaQA's own conversion. Documents that are missing among others
+    are left out, with a warning that counts them. Raise InputError when a file is not of either layout, has
+    no answers (TriviaQA's test files), names a document outside of the folder, or none of its documents is
+    there.
 
     Parameters
     ----------

@@ -24,10 +24,8 @@ ADVICE = "put an intact copy there and go on with --resume, or start again in an
 def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
     """Write the best epoch so far into a folder, and return the checksums of its files.
 
-    Parameters
-    ----------
-    found : `step`, `epoch`, `scores`, `predictions` and whatever else it takes to deliver the model.
-    save : writes the model into a folder.
+    What was found is `step`, `epoch`, `scores`, `predictions` and whatever else it takes to deliver the
+    model, which `save` writes into a folder.
     """
     text = json.dumps(found, ensure_ascii=False)
     atomic_text(place / BEST_FILE, text + "\n")  # first: from here on the files are those of this step

@@ -62,13 +62,9 @@ def prepare(
 ) -> PreparedVectors:
     """Read and check model and data; nothing is computed or written.
 
-    Raise InputError when the task tags no words, a file is missing or of another task, or model and data
-    don't fit.
-
-    Parameters
-    ----------
-    folder : of the run, or of the runs that share the vectors.
-    combinations : of layers that are read; that of the options when left out.
+    Runs that share the vectors have one folder, and read the `combinations` of layers; without these it is
+    the one of the options. Raise InputError when the task tags no words, a file is missing or of another
+    task, or model and data don't fit.
     """
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):

@@ -189,9 +189,8 @@ class Finetuned:
     def save_pretrained(self, folder: str | Path, columns: Mapping[str, str] | None = None) -> None:
         """Write the model as a folder that the commands, `from_pretrained` and `transformers` load.
 
-        Parameters
-        ----------
-        columns : of tables that the commands are to be given; those that it has learnt from when left out.
+        `columns` are those of tables that the commands are to be given; those that it has learnt from when
+        left out.
         """
         folder = Path(folder)
         hub.save_hf(folder, self.config, self.params, self.labels)

@@ -241,11 +241,8 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     """Divide examples in two at random, each part in their order: all but a share, and that share.
 
     The parts are always the same ones. Those of one document, or about one paragraph, come to the same part:
-    what was read is not measured on. Raise InputError when a part would be empty.
-
-    Parameters
-    ----------
-    stratified : of each class the second part has its share, by largest remainder, and never all examples.
+    what was read is not measured on. Where `stratified`, of each class the second part has its share, by
+    largest remainder, and never all examples. Raise InputError when a part would be empty.
     """
     if stratified:
         held = set(_drawn_by_class(strata(examples), share))

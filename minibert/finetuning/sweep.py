@@ -26,14 +26,9 @@ def sweep(options: FinetuneOptions, run_one: RunOne, out: Path, show: bool, bega
     """Every run in a folder of its own, finished ones as they are; the best one once more at the top.
 
     A run that diverges is noted in its folder, and the others go on; RunError when every run has diverged.
-    Raise InputError when the model of the best run was altered after that run had finished. Return the report
-    of the best run, with `runs`: a few metrics of each, or under `failed` what became of it.
-
-    Parameters
-    ----------
-    options, out : of the whole sweep, and its folder.
-    run_one : trains with the options of one run.
-    began : `time.monotonic()` when the work began.
+    Return the report of the best run, with `runs`: a few metrics of each, or under `failed` what became of
+    it. `began` is `time.monotonic()` when the work began. Raise InputError when the model of the best run was
+    altered after that run had finished.
     """
     if not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)

@@ -183,11 +183,8 @@ def activations(
 ) -> list[WordVectors]:
     """Compute the vectors of several lists of sentences, all in memory if they fit, else on the disk.
 
-    Parameters
-    ----------
-    model, numbers : as for `word_vectors`.
-    parts, bounds : of each list its windows, and (S+1,) where its sentences begin.
-    folder : for what does not fit into `most_memory`, bytes.
+    Of each list there are its windows in `parts`, and in `bounds` (S+1,) where its sentences begin. What does
+    not fit into `most_memory`, in bytes, goes to the folder.
     """
     words, H = sum(int(one[-1]) for one in bounds), model.config.H
     size = words * H * len(numbers) * model.params.flat.itemsize

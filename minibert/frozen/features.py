@@ -226,9 +226,9 @@ def features(
 def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:
     """Vectors of texts as a file, which appears when all are there.
 
-    Raise InputError when the file is to be of another kind; RunError when the disk is full; nothing is left
-    behind. Return how many `texts`, `tokens` and numbers in a vector (`width`) there are, and how many texts
-    were `cut`.
+    Return how many `texts`, `tokens` and numbers in a vector (`width`) there are, and how many texts were
+    `cut`. Raise InputError when the file is to be of another kind; RunError when the disk is full; nothing is
+    left behind.
 
     Parameters
     ----------

@@ -123,11 +123,8 @@ class Timetable:
 
     Rates and lengths are laid out over a number of planned steps. Where the clock shows that there is time
     for more of them, or for fewer, the rest of the schedule is stretched or shortened, and ends with the run.
-
-    Parameters
-    ----------
-    knots : (step, planned step), both ascending from (0, 0) to the end of the run and of the schedule, with
-        straight lines between them.
+    The knots are (step, planned step), both ascending from (0, 0) to the end of the run and of the schedule,
+    with straight lines between them.
 
     Examples
     --------

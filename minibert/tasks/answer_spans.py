@@ -46,13 +46,8 @@ class Answers(NamedTuple):
 def best_spans(starts: np.ndarray, ends: np.ndarray, count: int, longest: int) -> tuple[np.ndarray, ...]:
     """Find the spans of highest score, the best first; of equal ones the first to begin, then the shortest.
 
-    Return the numbers of their first and last tokens, int64.
-
-    Parameters
-    ----------
-    starts, ends : scores of a span's first token and of its last; -inf where it must not be.
-    count : how many spans; there may be fewer.
-    longest : most tokens of a span.
+    Return the numbers of their first and last tokens, int64. Scores of a span's first token and of its last
+    are -inf where it must not be. There are up to `count` spans, of `longest` tokens at most.
     """
     padded = np.concatenate([ends, np.full(longest, -np.inf)])
     behind = np.lib.stride_tricks.sliding_window_view(padded, longest)[: len(starts)]  # (n, longest)

@@ -209,12 +209,8 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
 def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str, Any]:
     """Answer a question about a text of any length: make a prediction, see `Answering`.
 
-    Raise InputError when the model is one of another task, or the question or the text is empty.
-
-    Parameters
-    ----------
-    model : of a task of this module.
-    show : progress on the error stream.
+    The model is one of a task of this module; `show` tells progress on the error stream. Raise InputError
+    when the model is one of another task, or the question or the text is empty.
     """
     if model.head.kind != Answering.kind:
         raise InputError(
@@ -237,11 +233,8 @@ def best_threshold(odds: np.ndarray, answered: np.ndarray, silent: np.ndarray) -
 
     Return the odds of the last question that is answered, as the official script of SQuAD 2.0 has it;
     questions of equal odds are answered together. Just below all of them where it is best to answer none.
-
-    Parameters
-    ----------
-    odds : how much better no answer is than the best one.
-    answered, silent : the score of each question with its best answer, and with none.
+    `odds` tell how much better no answer is than the best one, `answered` and `silent` the score of each
+    question with its best answer, and with none.
     """
     order = np.argsort(odds, kind="stable")
     odds = odds[order]

@@ -57,10 +57,8 @@ SOURCES = {
 class Choices(Task):
     """One of several endings. A prediction is `{"choice": n, "probabilities": [p, ...]}`.
 
-    Parameters
-    ----------
-    name, title : as in `Task`. With "-dev" behind the name the dev file is divided by context, four fifths of
-        it to train on, for data of which there is no train file.
+    With "-dev" behind the name the dev file is divided by context, four fifths of it to train on, for data of
+    which there is no train file.
     """
 
     kind = "choice"

@@ -31,11 +31,8 @@ def longest_word(room: int) -> int:
 def windows(pieces: np.ndarray, ends: np.ndarray, room: int) -> list[Window]:
     """Lay the windows of one document, in order; every word is asked about in one of them.
 
-    Parameters
-    ----------
-    pieces : of each word, from 0 to `longest_word(room)`.
-    ends : of each sentence: the number of the word behind its last one; the last is n.
-    room : most pieces of a window.
+    Each word has from 0 to `longest_word(room)` pieces, a window at most `room`. `ends` of sentences are
+    numbers of the words behind their last ones; the last is n.
 
     Examples
     --------

@@ -33,13 +33,9 @@ def read_own(
 ) -> Any:
     """Read the examples of a split; those of "test" may lack their labels.
 
-    The first row of a table is its header with the column of labels and without it.
-
-    Parameters
-    ----------
-    read : a reader of `minibert.data.tables`, whose arguments `columns` are.
-    data, split, other : as for `own_file`.
-    unlabelled : in "test", if a column named here is missing, these arguments replace those of `columns`.
+    The first row of a table is its header with the column of labels and without it. `read` is a reader of
+    `data.tables` with `columns` as arguments; in "test", those of `unlabelled` replace them if a column named
+    there is missing. See `own_file` for the rest.
     """
     path = own_file(data, split, other)
     try:
@@ -53,8 +49,8 @@ def read_own(
 def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     """Find the table of one split in a folder of one's own; a file is taken as it is.
 
-    Raise InputError when there is none, or more than one. `other` are further file names that are allowed,
-    beside those of tables.
+    `other` are further file names that are allowed, beside those of tables. Raise InputError when there is
+    none, or more than one.
     """
     data = Path(data)
     if data.is_file():

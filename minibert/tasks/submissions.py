@@ -5,24 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from minibert.data.glue import HIGHEST_SCORE, TextExample
+from minibert.data.glue import HIGHEST_SCORE, TASKS, TextExample
 from minibert.errors import InputError
 from minibert.files import atomic_text
 from minibert.tasks.task import Predictions
-
-FILES = {
-    "cola": "CoLA",
-    "sst2": "SST-2",
-    "mrpc": "MRPC",
-    "stsb": "STS-B",
-    "qqp": "QQP",
-    "mnli": "MNLI-m",
-    "mnli-mm": "MNLI-mm",
-    "qnli": "QNLI",
-    "rte": "RTE",
-    "wnli": "WNLI",
-    "ax": "AX",
-}
 
 
 def write(
@@ -33,7 +19,7 @@ def write(
     Below a header stand the official index of each example and its answer: classes are spelled as in the
     training files, scores of STS-B are clipped to 0 .. 5.
     """
-    name = FILES.get(task, task) + ("" if split == "test" else f"-{split}")
+    name = (TASKS[task].title if task in TASKS else task) + ("" if split == "test" else f"-{split}")
     path = Path(folder) / f"{name}.tsv"
     rows = [f"{index}\t{_answer(one)}" for index, one in zip(indices(examples), predictions, strict=True)]
     atomic_text(path, "\n".join(["index\tprediction", *rows]) + "\n")

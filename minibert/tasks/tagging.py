@@ -45,10 +45,8 @@ def create(name: str, _: str, columns: Mapping[str, str]) -> "Tagging":
 class Tagging(Task):
     """A tag for each word; tags of the form O, B-TYPE and I-TYPE are those of named entities.
 
-    Parameters
-    ----------
-    name : as the command line has it; "tag" reads one's own files, any other CoNLL-2003's.
-    by_document : show each sentence with its neighbours in the document; else by itself.
+    The name "tag" is that of one's own files, any other CoNLL-2003's. `by_document` shows each sentence with
+    its neighbours in the document; else it is by itself.
     """
 
     kind = "tag"

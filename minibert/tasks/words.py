@@ -74,15 +74,9 @@ def _behind_word(text: str, parts: list[Span], first: int, before: Span | None) 
 def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Words with their tags, and entities, of each text in order.
 
-    Parameters
-    ----------
-    model : one that tags words, `models.Finetuned` or `feature_tagger.FeatureTagger`.
-    texts : each is a document of its own.
-
-    Yields
-    ------
-    `text`; `words`, each with `word`, `tag`, `begin` and `end` in characters; `entities`, each with `type`,
-    `text`, `begin` and `end`: none where tags are not those of entities.
+    The model is `models.Finetuned` or `feature_tagger.FeatureTagger`; each text is a document of its own.
+    There are `text`; `words`, each with `word`, `tag`, `begin` and `end` in characters; `entities`, each with
+    `type`, `text`, `begin` and `end`: none where tags are not those of entities.
     """
     source = iter(texts)
     while group := list(islice(source, TEXTS_AT_ONCE)):

@@ -29,9 +29,9 @@ class NewPiece(NamedTuple):
 def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> list[NewPiece]:
     """Return words as new pieces.
 
-    Raise InputError when a word is a piece already, comes twice, is too long, or would never be found in a
-    text, as it has a space, or the tokenizer splits it or writes it otherwise; when there is no word. With
-    each word comes where it stands, such as "words.txt, line 3".
+    With each word comes where it stands, such as "words.txt, line 3". Raise InputError when a word is a piece
+    already, comes twice, is too long, or would never be found in a text, as it has a space, or the tokenizer
+    splits it or writes it otherwise; when there is no word.
     """
     found: dict[str, NewPiece] = {}
     for where, word in words:
@@ -62,11 +62,8 @@ def learn_pieces(
 
     Words begin as the pieces that the tokenizer cuts them into, not as characters; then the two neighbours
     are joined whose merge raises the likelihood of the text most, again and again. Words that are [UNK] are
-    left out. Raise InputError when `n` is no positive whole number, or not one piece can be learned.
-
-    Parameters
-    ----------
-    n : how many; fewer come back where no more neighbours occur `min_frequency` times.
+    left out. There are fewer than `n` where no more neighbours occur `min_frequency` times. Raise InputError
+    when `n` is no positive whole number, or not one piece can be learned.
     """
     whole_number("n", n, 1)
     batch = tokenizer.encode_batch(list(words), add_special_tokens=False)

@@ -270,10 +270,10 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     """Write the three files, so that there is never a vocabulary without its options.
 
     `tokenizer_config.json` comes last: where it stands, the folder is complete. Should the work be cut off
-    before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears. Raise
+    before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears.
+    `model_max_length` is the number of positions of the model that goes with this vocabulary. Raise
     InputError when a piece holds a line end or is no UTF-8, or `folder` is a file; RunError when the
-    operating system refuses; files that were not there before are removed. `model_max_length` is the number
-    of positions of the model that goes with this vocabulary.
+    operating system refuses; files that were not there before are removed.
     """
     check_folder(folder)
     for number, piece in enumerate(vocab):

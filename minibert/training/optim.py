@@ -122,15 +122,8 @@ def warmup_linear(step: float, total: int, warmup: int, peak: float, google: boo
 
     Two conventions share the warm-up, in which update 0 has rate 0. Google's code counts the decay from
     update 0, so the rate drops a little where it takes over; Hugging Face's counts it from the end of the
-    warm-up, where it starts from `peak`.
-
-    Parameters
-    ----------
-    step : updates done so far, from 0.
-    total : number of updates of the whole run.
-    warmup : number of updates over which the rate rises.
-    peak : the highest rate.
-    google : decay as Google's code does.
+    warm-up, where it starts from `peak`. Of `total` updates `step` are done so far, and the rate rises over
+    the first `warmup`.
 
     Examples
     --------

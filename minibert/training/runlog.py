@@ -37,16 +37,9 @@ class RunLog:
     """Write down and show how a run goes.
 
     `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a run that goes on
-    from a checkpoint then has one line for every step, as if it had never stopped.
-
-    Parameters
-    ----------
-    folder : the run folder.
-    step : the step the run goes on from.
-    total : the step it ends with.
-    show : False: files only.
-    peak : GFLOP/s of the machine; speeds are shown as shares of it, too.
-    on_log : called with the number of the step and what is recorded of it, named as `grouped` does.
+    from a checkpoint then has one line for every step, as if it had never stopped. Speeds are also shown as
+    shares of the `peak` in GFLOP/s; `on_log` is called with the number of each step and what is recorded of
+    it, named as `grouped` does. Where `show` is False, there are files only.
     """
 
     def __init__(

@@ -135,7 +135,6 @@ def test_other_tags_are_taken_as_they_are(tmp_path):
         ("a O\nb NN\n", {}, r"line 2: the tag 'NN' is neither O nor B-TYPE nor I-TYPE"),
         ("a O\nb B-\n", {}, r"line 2: the tag 'B-' is neither"),
         ("sentence\tlabel\nfine\t1\n", {}, r"line 1: the tag 'label' is neither"),
-        ("a O\n\nb B-X\n", {"labels": {"O", "B-PER"}}, "line 3: the tag 'B-X' is none of the model's, B-PER"),
         ("a O\n", {"words": 3}, r"line 1 has 2 columns, so there is no column 3"),
         ("a O\n", {"tags": 0}, r"line 1 has 2 columns, so there is no column 0"),
         ("\n-DOCSTART- O\n\n# a\n", {}, r"holds no sentence"),

@@ -24,13 +24,8 @@ NAMED = 6  # missing parts that are named one by one
 def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> TokenShards:
     """Open what `write_shards` or `minibert data` made, all its parts, or what `link_shards` points at.
 
-    Raise InputError when there are no shards, a part is missing or damaged, or they belong to another
-    vocabulary.
-
-    Parameters
-    ----------
-    folder : of the shards.
-    tokenizer : when given, checked to be the one that the ids were made with.
+    A `tokenizer` is checked to be the one that the ids were made with. Raise InputError when there are no
+    shards, a part is missing or damaged, or they belong to another vocabulary.
     """
     folder = Path(folder)
     if not os.path.exists(folder):  # unlike `Path.exists` of whatever name a link may hold

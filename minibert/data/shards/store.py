@@ -46,15 +46,10 @@ def write_shards(stream: Iterable[str | None], tokenizer: Tokenizer, folder: str
     """Tokenize a corpus into a folder of shards. The folder appears when it is complete, or not at all.
 
     Sentences without tokens and documents without sentences are left out. A document of more than 131,072
-    tokens becomes several, cut between sentences. Raise InputError when the corpus holds no token, or
-    `folder` holds something already; RunError when the disk is full or the folder can't be written. Return
-    the shards, opened.
-
-    Parameters
-    ----------
-    stream : sentences with None between documents, as `minibert.data.corpus.sentences` gives them.
-    tokenizer : makes the ids, in a thread of its own beside the reading.
-    folder : a name that is free, or an empty folder.
+    tokens becomes several, cut between sentences. Return the shards, opened. Sentences have None between
+    documents, as `data.corpus.sentences` gives them; ids are made in a thread of its own beside the reading.
+    Raise InputError when the corpus holds no token, or `folder` holds something already; RunError when the
+    disk is full or the folder can't be written.
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -185,13 +180,9 @@ class TokenShards:
     """A folder of shards, memory-mapped: pages come in as they are read.
 
     Opening reads every file once to compare its checksum, some 2 GB a second where the system has them in
-    memory already. Shards of version 0.1 have no checksums and are taken as they are. Raise InputError when
-    the folder is not one of shards, is cut short or damaged, or belongs to another vocabulary.
-
-    Parameters
-    ----------
-    folder : what `write_shards` made.
-    tokenizer : when given, checked to be the one that the ids were made with.
+    memory already. Shards of version 0.1 have no checksums and are taken as they are. A `tokenizer` is
+    checked to be the one that the ids were made with. Raise InputError when the folder is not one of shards,
+    is cut short or damaged, or belongs to another vocabulary.
 
     Attributes
     ----------
