@@ -2,7 +2,6 @@
 
 import base64
 import html
-import io
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -25,7 +24,7 @@ from minibert.ops import Ops
 from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
-from minibert.reports.results import load_report, metric_rows
+from minibert.reports.results import load_report, metric_rows, report_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tokenizer import Tokenizer
 from minibert.training.runlog import OnLog, read_metrics, say
@@ -96,7 +95,7 @@ class Run:
         return read_metrics(self.folder)
 
     def __str__(self) -> str:
-        text = finetuning.report_text if is_finetuned(self.folder) else pretraining.report_text
+        text = report_text if is_finetuned(self.folder) else pretraining.report_text
         return text(self.report)
 
     def __repr__(self) -> str:
@@ -111,7 +110,9 @@ class Run:
     def _repr_html_(self) -> str:
         picture = ""
         with suppress(ImportError, InputError):
-            data = base64.b64encode(self._picture()).decode("ascii")
+            from minibert import viz
+
+            data = base64.b64encode(viz.run_picture(self.folder, dpi=100)).decode("ascii")
             picture = (
                 f'<img alt="loss over steps" style="max-width: 48rem" src="data:image/png;base64,{data}">'
             )
@@ -143,17 +144,6 @@ class Run:
                 for one in report["examples"]
             ),
         ]
-
-    def _picture(self) -> bytes:
-        """Draw the curve as a PNG."""
-        from matplotlib.figure import Figure
-
-        from minibert import viz
-
-        figure, file = Figure(figsize=(8, 4.8), dpi=100, layout="constrained"), io.BytesIO()
-        viz.draw_run(self.folder, figure)
-        figure.savefig(file, format="png")
-        return file.getvalue()
 
 
 @dataclass(frozen=True, kw_only=True)

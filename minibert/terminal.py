@@ -58,7 +58,11 @@ def json_text(value: Any, indent: int | None = 2) -> str:
     >>> print(json_text({"é": "\x9b\u202e"}, indent=None))
     {"é": "\u009b\u202e"}
     """
-    return _escaped(json.dumps(value, indent=indent, ensure_ascii=False), _IN_TEXT, _as_in_json)
+    return _escaped(
+        json.dumps(value, indent=indent, ensure_ascii=False),
+        _IN_TEXT,
+        lambda found: json.dumps(found[0])[1:-1],
+    )
 
 
 def counted(count: float, noun: str) -> str:
@@ -81,10 +85,6 @@ def _escaped(text: str, unseen: re.Pattern[str], escape: Callable[[re.Match[str]
 
 def _as_in_python(found: re.Match[str]) -> str:
     return ascii(found[0])[1:-1]
-
-
-def _as_in_json(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1]
 
 
 def _not_encoded(error: UnicodeError) -> tuple[str, int]:

@@ -1,5 +1,6 @@
 """Pictures. matplotlib is imported when one is drawn; without it these functions raise ImportError."""
 
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from minibert.errors import InputError
-from minibert.files import write_atomically
 from minibert.json_files import read_json
 from minibert.training.runlog import read_metrics
 
@@ -44,14 +44,13 @@ def smoothed(values: np.ndarray, window: int) -> np.ndarray:
     return np.where(gaps[high] > gaps[low], np.nan, (sums[high] - sums[low]) / (high - low))
 
 
-def save_run_picture(run: str | Path) -> Path:
-    """Draw a finished run into `loss.png` of its folder."""
+def run_picture(run: str | Path, dpi: int) -> bytes:
+    """Draw the loss curve of a finished pre-training run as a PNG."""
     from matplotlib.figure import Figure  # not pyplot: no window system, no global state
 
-    figure = draw_run(run, Figure(figsize=(8, 4.8), dpi=150, layout="constrained"))
-    path = Path(run) / "loss.png"
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png"))
-    return path
+    file = io.BytesIO()
+    draw_run(run, Figure(figsize=(8, 4.8), dpi=dpi, layout="constrained")).savefig(file, format="png")
+    return file.getvalue()
 
 
 def draw_run(run: str | Path, figure: Any = None) -> Any:

@@ -35,7 +35,7 @@ from minibert.finetuning import sweep
 from minibert.finetuning.best import best_epoch
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.run import finetune, report_text
+from minibert.finetuning.run import finetune
 from minibert.frozen import activations
 from minibert.frozen.activations import stored_vectors
 from minibert.frozen.feature_tagger import FeatureTagger
@@ -44,7 +44,7 @@ from minibert.model.params import Head, initialise
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
-from minibert.reports.results import curve
+from minibert.reports.results import curve, report_text
 from minibert.runs import Run
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.tagging import Tagging, sentence_bounds

@@ -85,7 +85,8 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from minibert.finetuning.run import finetune, report_text
+    from minibert.finetuning.run import finetune
+    from minibert.reports.results import report_text
     from minibert.tasks.stored import OPTIONS_FILE
     from minibert.training.runlog import say
 

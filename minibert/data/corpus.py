@@ -113,8 +113,8 @@ def embedded_corpus() -> Path:
     return Path(__file__).resolve().parent.parent / "corpora" / "books.txt.xz"
 
 
-def sentences(paths: str | Path | Iterable[str | Path], layout: str = "auto") -> "SentenceStream":
-    """Read every sentence of a corpus in order, with None between documents.
+class SentenceStream:
+    """Every sentence of a corpus in order, with None between documents, as often as it is iterated over.
 
     Parameters
     ----------
@@ -136,24 +136,18 @@ def sentences(paths: str | Path | Iterable[str | Path], layout: str = "auto") ->
         than 120 characters, it is prose; else a title between blank lines makes it wikitext; else lines of
         one and a half sentences or more on average are paragraphs; else sentences.
 
+    Attributes
+    ----------
+    bytes_read, bytes_total : how far it is, in bytes on the disk (compressed or not).
+    files, layout : what is read, and how.
+    found : layouts that "auto" found, each with how many files have it; as far as they are read.
+
     Raises
     ------
     InputError
         At once: an unknown layout, a path that matches nothing. While iterating: a file that is not UTF-8
         (with the offset of the byte), a damaged compressed file, or, as `EmptyCorpusError`, a corpus without
         any text.
-    """
-    return SentenceStream(paths, layout)
-
-
-class SentenceStream:
-    """What `sentences` returns: iterate to read the files one after another, as often as you like.
-
-    Attributes
-    ----------
-    bytes_read, bytes_total : how far it is, in bytes on the disk (compressed or not).
-    files, layout : what is read, and how.
-    found : layouts that "auto" found, each with how many files have it; as far as they are read.
     """
 
     def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto"):
@@ -198,6 +192,9 @@ class SentenceStream:
         return _READERS[layout](_lines(pieces))
 
 
+sentences = SentenceStream
+
+
 class EmptyCorpusError(InputError):
     """There is no text where text was to be read."""
 
@@ -209,7 +206,7 @@ def empty_corpus(files: list[Path]) -> EmptyCorpusError:
 
 
 def sniff(head: str) -> str:
-    """Tell the layout of a file from its beginning; the rule is in the docstring of `sentences`."""
+    """Tell the layout of a file from its beginning; the rule is in the docstring of `SentenceStream`."""
     whole, _, _ = head.rpartition("\n")  # the last line may be cut
     lines = [" ".join(line.split()) for line in (whole or head).split("\n")]
     followed = [line for line, after in zip(lines, lines[1:], strict=False) if line and after]

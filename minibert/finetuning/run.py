@@ -29,21 +29,12 @@ from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
 from minibert.machine import cores
 from minibert.ops import Ops
-from minibert.reports.results import (
-    Measured,
-    compared_with_majority,
-    finished_report,
-    measured_text,
-    metric_lines,
-    report_of,
-    report_text,
-)
+from minibert.reports import results
+from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import OnLog, say
-
-__all__ = ["classify", "evaluate", "finetune", "measured_text", "predict", "report_text"]
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
 FOREIGN = ("config.json", "model.safetensors", "vocab.txt", "training.json", "checkpoints")
@@ -64,17 +55,13 @@ def finetune(
     Parameters
     ----------
     options : what to do; what is `None` in them follows the recipe of the task.
-    out : the run folder.
     resume : go on from the last checkpoint of the folder, exactly; of a sweep, finished runs are kept. The
         options have to agree with those stored there.
-    show : tell the person watching how it goes, on the error stream.
-    began : `time.monotonic()` when the command began; now, when left out.
-    ops : an engine of your own, in place of the one that the options name; it computes in their `dtype`.
-    on_log : called with the number of a step and what is recorded of it, by names such as "train/loss".
+    out, show, began, ops, on_log : as of `pretraining.run.pretrain`.
 
     Returns
     -------
-    report : what `report.json` holds; `report_text` makes it readable.
+    report : what `report.json` holds; `reports.results.report_text` makes it readable.
 
     Raises
     ------
@@ -92,7 +79,7 @@ def finetune(
         _check_folder(options, out, resume)
         for one in runs:
             require_own(out if len(runs) == 1 else out / one.run_name)
-        if resume and (report := finished_report(out)) is not None:
+        if resume and (report := results.finished_report(out)) is not None:
             return report
         if ops is None:
             ops, engine = engines.choose(options.engine, options.threads, options.dtype, **options.extras)
@@ -194,7 +181,7 @@ def evaluate(
         )
     with engines.limited_threads(threads, first.ops):
         measured = Measured(first.task, first.labels, asked.examples, list(asked.predictions(show)))
-    report = report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
+    report = results.report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
     return report | asked.truncated() | {"split": split, "models": asked.folders}
 
 
@@ -271,7 +258,7 @@ def predict(
         **asked.truncated(),
     }
     if asked.all_labelled:
-        report |= compared_with_majority(Measured(first.task, first.labels, examples, predictions))
+        report |= results.compared_with_majority(Measured(first.task, first.labels, examples, predictions))
     return report
 
 
@@ -333,5 +320,5 @@ def predicted_text(report: dict[str, Any]) -> str:
     """Say what `predict` did, for a person."""
     lines = [f"{report['title']}, {report['examples']:,} examples of {report['split']}"]
     if report["scores"]:
-        lines += metric_lines(report)
+        lines += results.metric_lines(report)
     return "\n".join([*lines, *report["files"]])

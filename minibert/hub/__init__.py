@@ -31,21 +31,8 @@ from minibert.model.params import Head, Parameters
 from minibert.model_names import locate, no_such_model
 from minibert.training.checkpoint import load_checkpoint
 
-__all__ = [
-    "CONFIG_FILE",
-    "LABELLED",
-    "WEIGHTS_FILE",
-    "LoadReport",
-    "google_differences",
-    "load",
-    "load_hf",
-    "load_labels",
-    "load_tf",
-    "save_hf",
-    "save_tf",
-    "to_hf",
-    "weights_of",
-]
+__all__ = ["CONFIG_FILE", "LABELLED", "WEIGHTS_FILE", "LoadReport", "google_differences", "load", "load_hf"]
+__all__ += ["load_labels", "load_tf", "save_hf", "save_tf", "to_hf", "weights_of"]
 
 
 def weights_of(source: str | Path) -> Path | None:

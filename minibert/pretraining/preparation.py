@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from minibert.data.corpus import (
     SentenceStream,
@@ -26,7 +25,7 @@ from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.wordpiece import can_be_special
-from minibert.training.runlog import say
+from minibert.training.runlog import bar, say
 
 HELD_OUT_SEED = 20181011  # of every held-out masking, whatever the run's seed: the day the paper came out
 UPDATE_LINES = 2000  # between two updates of a progress bar
@@ -151,11 +150,11 @@ def count_corpus(
     `counting` are further arguments of `count_files`.
     """
     files = find_files(list(corpus) or embedded_corpus())
-    with _bar(show, desc="counting words", unit="B", unit_scale=True) as bar:
+    with bar(show, desc="counting words", unit="B", unit_scale=True) as shown:
 
         def progress(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
+            shown.total = total
+            shown.update(done - shown.n)
 
         counted = count_files(files, basic, progress=progress, **counting)
     if not len(counted.words):
@@ -175,9 +174,9 @@ def learn_tokenizer(
     """
     special = special_tokens(learning.get("user_tokens", ()), lower_case)
     desc = "learning pieces" + (f" by {learning['objective']}" if "objective" in learning else "")
-    with _bar(show, total=vocab_size, desc=desc, unit="piece") as bar:
+    with bar(show, total=vocab_size, desc=desc, unit="piece") as shown:
         pieces = learn_vocab(
-            words, vocab_size, progress=lambda found, _: bar.update(found - bar.n), **learning
+            words, vocab_size, progress=lambda found, _: shown.update(found - shown.n), **learning
         )
     return Tokenizer(pieces, lower_case, additional_special_tokens=special, core=learning.get("core", "auto"))
 
@@ -203,13 +202,8 @@ def special_tokens(user_tokens: Iterable[str], lower_case: bool) -> list[str]:
 
 def watched(stream: SentenceStream, what: str, show: bool) -> Iterator[str | None]:
     """Yield the same sentences, with a progress bar over the bytes of the corpus."""
-    with _bar(show, total=stream.bytes_total, desc=what, unit="B", unit_scale=True) as bar:
+    with bar(show, total=stream.bytes_total, desc=what, unit="B", unit_scale=True) as shown:
         for number, sentence in enumerate(stream):
             if number % UPDATE_LINES == 0:
-                bar.update(stream.bytes_read - bar.n)
+                shown.update(stream.bytes_read - shown.n)
             yield sentence
-
-
-def _bar(show: bool, **options: Any) -> tqdm:
-    """Return a progress bar with the time that is left; None hides it where there is no terminal."""
-    return tqdm(disable=None if show else True, leave=False, **options)

@@ -22,7 +22,7 @@ from typing import Any
 from minibert import engines, viz
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, RunError
-from minibert.files import atomic_text, remove_leftovers, require_own, sole_writer
+from minibert.files import atomic_text, remove_leftovers, require_own, sole_writer, write_atomically
 from minibert.gaps import Guess, fill_masks
 from minibert.hub import save_hf
 from minibert.inference import Bert
@@ -311,7 +311,9 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
     }
     atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
     with suppress(ImportError):
-        report["picture"] = str(viz.save_run_picture(run))
+        picture = viz.run_picture(run, dpi=150)
+        write_atomically(run / "loss.png", lambda temporary: temporary.write_bytes(picture))
+        report["picture"] = str(run / "loss.png")
         atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
     return report
 

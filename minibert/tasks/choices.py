@@ -4,7 +4,7 @@ Each ending makes a sequence with the context, `[CLS] context [SEP] start ending
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,8 +64,8 @@ class Choices(Task):
     kind = "choice"
     metric = "accuracy"
 
-    def __init__(self, name: str, title: str) -> None:
-        self.name, self.title = name, title
+    def __init__(self, name: str, title: str, columns: Any = ()) -> None:
+        self.name, self.title = name, title  # official files have their own columns
 
     def read(self, data: Path, split: str) -> list[ChoiceExample]:
         if self.name.endswith(DIVIDED):
@@ -151,9 +151,7 @@ class Choices(Task):
         )
 
 
-def create(name: str, title: str, columns: Mapping[str, Any]) -> Choices:
-    """Make the task of that name, which has no columns."""
-    return Choices(name, title)
+create = Choices
 
 
 def _check(example: ChoiceExample, choices: int, training: bool) -> None:

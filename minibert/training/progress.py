@@ -19,14 +19,8 @@ class Progress:
 
     def __init__(self, total: int | None, unit: str, show: bool = True) -> None:
         self._unit = unit
-        self._bar = bar()(
-            total=total,
-            unit="" if total else f" {unit}",
-            unit_scale=True,
-            bar_format=BAR.format(unit) if total else None,
-            disable=None if show else True,
-            leave=False,
-        )
+        form = {"bar_format": BAR.format(unit)} if total else {"unit": f" {unit}"}
+        self._bar = bar(show, total=total, unit_scale=True, **({"unit": ""} | form))
         self._lines = show and self._bar.disable  # no terminal
         self._total, self._done = total, 0
         self._began = self._shown = time.monotonic()

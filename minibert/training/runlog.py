@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -62,9 +63,7 @@ class RunLog:
             with suppress(ImportError):  # of tensorboardX
                 self._events = EventFile(path.parent / "tensorboard", step)
         self._on_log = on_log
-        self._bar = bar()(
-            total=total, initial=step, bar_format=BAR, disable=None if show else True, leave=False
-        )
+        self._bar = bar(show, total=total, initial=step, bar_format=BAR)
         self._show = show
         self._lines = show and self._bar.disable  # no terminal: lines, now and then
         self._first, self._peak = step, peak
@@ -192,13 +191,13 @@ def grouped(values: dict[str, float]) -> dict[str, float]:
     return named
 
 
-def bar() -> Any:
-    """Return the class of progress bars: tqdm's, or in a notebook that has widgets its widget."""
-    if "ipykernel" not in sys.modules:
-        return tqdm
-    with warnings.catch_warnings(action="ignore"):  # of a notebook without ipywidgets, which gets lines
-        from tqdm.auto import tqdm as widget
-    return widget
+def bar(show: bool, **options: Any) -> Any:
+    """Make a progress bar of tqdm's, in a notebook with widgets a widget; without a terminal it is hidden."""
+    kind: Any = tqdm
+    if "ipykernel" in sys.modules:
+        with warnings.catch_warnings(action="ignore"):  # of a notebook without ipywidgets, which gets lines
+            kind = import_module("tqdm.auto").tqdm
+    return kind(disable=None if show else True, leave=False, **options)
 
 
 def say(text: str) -> None:

@@ -28,15 +28,7 @@ from minibert.finetuning import predicting, running, whole_model
 from minibert.finetuning.models import Finetuned, TaskFile, start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import prepare
-from minibert.finetuning.run import (
-    classify,
-    evaluate,
-    finetune,
-    measured_text,
-    predict,
-    predicted_text,
-    report_text,
-)
+from minibert.finetuning.run import classify, evaluate, finetune, predict, predicted_text
 from minibert.gaps import fill_masks
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters, random_task_batch
 from minibert.inference import Bert
@@ -45,6 +37,7 @@ from minibert.model.params import Head
 from minibert.ops import Ops
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
+from minibert.reports.results import measured_text, report_text
 from minibert.tasks import registry
 from minibert.tasks.batches import epoch_order
 from minibert.tasks.sentences import Sentences

@@ -18,8 +18,8 @@ from minibert.errors import InputError, RunError
 from minibert.finetuning import predicting, run as finetuning, running
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.run import classify, evaluate, finetune, predict, report_text
-from minibert.reports.results import sweep_table
+from minibert.finetuning.run import classify, evaluate, finetune, predict
+from minibert.reports.results import report_text, sweep_table
 from minibert.tasks import registry
 
 

@@ -12,7 +12,7 @@ from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.preparation import prepare
-from minibert.finetuning.run import classify, evaluate, finetune, measured_text, predict
+from minibert.finetuning.run import classify, evaluate, finetune, predict
 from minibert.finetuning.running import Run
 from minibert.finetuning.whole_model import WholeRun
 from minibert.gradcheck.sheet import complex_step
@@ -20,6 +20,7 @@ from minibert.inference import Bert
 from minibert.model.batch import Feature, Sequence, TaskBatch
 from minibert.model.params import Head, initialise
 from minibert.ops import Ops
+from minibert.reports.results import measured_text
 from minibert.tasks import registry, similarity_losses
 from minibert.tasks.similarity import _ranked
 from minibert.tokenizer import Tokenizer
