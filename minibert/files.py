@@ -315,6 +315,11 @@ def atomic_text(path: str | Path, text: str) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8", "backslashreplace"))
 
 
+def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
+    """Write a value as JSON, in the letters of its language, to `path`, whole or not at all."""
+    atomic_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+
+
 def atomic_tensors(path: str | Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
     """Write contiguous arrays, and strings beside them, as safetensors to `path`, whole or not at all.
 

@@ -20,7 +20,7 @@ from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Parameters, precision_for
 from minibert.model_names import folder_of
 from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import check_vocabulary, read_tokenizer
+from minibert.vocabularies import read_tokenizer
 
 
 # x (n,H) -> (n,H)
@@ -215,9 +215,7 @@ class Bert:
                     "This model was made without a vocabulary; give it one, Bert(..., tokenizer=...), or "
                     "encodings in place of texts."
                 )
-            tokenizer = read_tokenizer(self._folder)
-            check_vocabulary(self.config, tokenizer, self._folder)
-            self._tokenizer = tokenizer
+            self._tokenizer = read_tokenizer(self._folder, self.config)
         return self._tokenizer
 
     @property

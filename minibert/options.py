@@ -1,7 +1,6 @@
 """Check, store and compare the options of a run: what all kinds of run have in common."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 import numpy as np
 
 from minibert.errors import Differences, InputError, MissingFile, did_you_mean
-from minibert.files import atomic_text
+from minibert.files import atomic_json
 from minibert.json_files import misfit, misfit_of, read_json
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
@@ -163,7 +162,7 @@ class RunOptions:
 
     def save(self, path: str | Path) -> None:
         """Write as JSON."""
-        atomic_text(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+        atomic_json(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 # Control characters but for line ends and tabs, halves of surrogate pairs, the separators U+2028 and U+2029,
@@ -58,11 +58,14 @@ def json_text(value: Any, indent: int | None = 2) -> str:
     >>> print(json_text({"é": "\x9b\u202e"}, indent=None))
     {"é": "\u009b\u202e"}
     """
-    return _escaped(
-        json.dumps(value, indent=indent, ensure_ascii=False),
-        _IN_TEXT,
-        lambda found: json.dumps(found[0])[1:-1],
-    )
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return _escaped(text, _IN_TEXT, lambda found: json.dumps(found[0])[1:-1])
+
+
+def some_of(names: Sequence[str], most: int = 8) -> str:
+    """Return the first of some names with commas between, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(count: float, noun: str) -> str:

@@ -8,9 +8,15 @@ from minibert.model_names import folder_of
 from minibert.tokenizer import Tokenizer
 
 
-def read_tokenizer(model: str | Path) -> Tokenizer:
-    """Load the tokenizer of a model: from its folder, or beside a checkpoint that is named by a path."""
-    return Tokenizer.from_pretrained(folder_of(model))
+def read_tokenizer(model: str | Path, config: BertConfig | None = None) -> Tokenizer:
+    """Load the tokenizer of a model: from its folder, or beside a checkpoint that is named by a path.
+
+    Raise InputError when it has more pieces than the model with this `config`.
+    """
+    tokenizer = Tokenizer.from_pretrained(folder_of(model))
+    if config is not None:
+        check_vocabulary(config, tokenizer, model)
+    return tokenizer
 
 
 def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path = "") -> None:

@@ -32,9 +32,8 @@ from minibert.errors import InputError
 from minibert.files import write_folder_atomically
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
-from minibert.terminal import emit, json_text, printable
+from minibert.terminal import emit, json_text, printable, some_of
 
-SHOWN = 8  # names of tensors in one line
 # What goes with a vocabulary, in any format.
 TOKENIZER_FILES = (
     "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
@@ -165,14 +164,9 @@ def _text(facts: dict[str, Any], dest: Path) -> str:
         missing = [*(name for name in missing if not name.startswith("cls.")), "the heads of pre-training"]
     rows = [
         ("read", f"{facts['source']}: {sizes.format_map(facts)}; head: {head}"),
-        ("missing", f"{_names(missing)}, left out" if missing else "nothing"),
-        ("unused", _names(facts["unused"]) if facts["unused"] else "nothing"),
+        ("missing", f"{some_of(missing)}, left out" if missing else "nothing"),
+        ("unused", some_of(facts["unused"]) if facts["unused"] else "nothing"),
         *(("note", sentence) for sentence in facts["notes"]),
         *(("written", f"{dest / name}  {size / 1e6:,.1f} MB") for name, size in facts["written"].items()),
     ]
     return "\n".join(f"{title:<9}{printable(text)}" for title, text in rows)
-
-
-def _names(names: list[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")

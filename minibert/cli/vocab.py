@@ -13,13 +13,12 @@ examples:
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from minibert.cli.shared import flags
 from minibert.errors import InputError, warn
-from minibert.files import atomic_text, require_folder, write_folder_atomically
+from minibert.files import atomic_json, require_folder, write_folder_atomically
 from minibert.terminal import emit, json_text
 
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
@@ -167,7 +166,7 @@ def _save(tokenizer: Any, report: dict[str, Any], out: Path) -> None:
 
     def fill(folder: Path) -> None:
         tokenizer.save_pretrained(folder)
-        atomic_text(folder / REPORT, json.dumps(report, indent=2) + "\n")
+        atomic_json(folder / REPORT, report)
 
     if out.exists() and any(out.iterdir()):
         fill(out)

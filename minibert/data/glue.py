@@ -28,32 +28,23 @@ class TextExample(NamedTuple):
 
 @dataclass(frozen=True)
 class GlueTask:
-    """Where a task of GLUE lies and what is in its files.
+    """Where a task of GLUE lies and what is in its files."""
 
-    Attributes
-    ----------
-    name, title : for the command line, and as its makers write it, which is also the name of its folder.
-    sentences, label : names of the columns; one sentence or two.
-    labels : the classes in the order of the outputs; () for a score.
-    metrics : of its leaderboard, the main one first.
-    files : for each split the names of its file; the first that is there counts.
-    ids : names of the columns that make the id; in a file without them "index", or the number of the row.
-    folders : other names of its folder; case, hyphens and underscores don't count.
-    bare : the columns of the train and dev files, which have no header; () where they have one.
-    broken_rows : whether the official files hold rows that lack columns, which everyone leaves out.
-    """
-
-    name: str
-    title: str
-    sentences: tuple[str, ...]
-    label: str
-    labels: tuple[str, ...]
-    metrics: tuple[str, ...]
-    files: Mapping[str, tuple[str, ...]]
-    ids: tuple[str, ...] = ("index",)
-    folders: tuple[str, ...] = ()
-    bare: tuple[str, ...] = ()
-    broken_rows: bool = False
+    name: str  # for the command line
+    title: str  # as its makers write it, which is also the name of its folder
+    sentences: tuple[str, ...]  # names of the columns, one or two
+    label: str  # name of its column
+    labels: tuple[str, ...]  # the classes in the order of the outputs; () for a score
+    metrics: tuple[str, ...]  # of its leaderboard, the main one first
+    files: Mapping[
+        str, tuple[str, ...]
+    ]  # of each split the names of its file; the first that is there counts
+    ids: tuple[str, ...] = (
+        "index",
+    )  # columns that make the id; without them "index", or the number of the row
+    folders: tuple[str, ...] = ()  # other names of its folder; case, hyphens and underscores don't count
+    bare: tuple[str, ...] = ()  # columns of train and dev files without a header
+    broken_rows: bool = False  # whether official files hold rows that lack columns, which everyone leaves out
 
     @property
     def pair(self) -> bool:

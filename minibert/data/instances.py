@@ -39,32 +39,28 @@ class InstanceOptions:
     often fills the sequence and then always gets a random B: 70% are NotNext at 32 tokens, 90% at 16. There,
     sentences longer than half a sequence count as several, so that half of the pairs are in order. Raise
     InputError when a value is out of range.
-
-    Parameters
-    ----------
-    seq_length : most tokens of a sequence, [CLS] and [SEP] included.
-    short_seq_prob : share of instances whose spans are gathered to a random shorter length. (Google's code
-        draws this once for a document; here every instance draws.)
-    masked_lm_prob : share of positions to predict, [CLS] and [SEP] counted in the base; at least one.
-    max_predictions_per_seq : most positions to predict; None: masked_lm_prob of seq_length, rounded up (20
-        at 128, 77 at 512).
-    mask_rates : shares of [MASK], the same token and a random one at these positions.
-    whole_word_mask : predict all pieces of a word or none.
-    next_sentence : pairs of spans with the question whether B follows A; else single contiguous spans.
-    left_to_right : predict every next token of single contiguous spans and mask nothing; there is no
-        question of next sentences then, whatever `next_sentence` says.
-    dupe_factor : 0 draws new instances in each epoch; n makes n copies and reads copy `epoch mod n` (Google's
-        static masks, n = 10). The order of instances is drawn anew either way.
     """
 
-    seq_length: int = 128
+    seq_length: int = 128  # most tokens of a sequence, [CLS] and [SEP] included
+    # Share of instances whose spans are gathered to a random shorter length. (Google's code draws this once
+    # for a document; here every instance draws.)
     short_seq_prob: float = 0.1
-    masked_lm_prob: float = 0.15
+    masked_lm_prob: float = (
+        0.15  # share of positions to predict, [CLS] and [SEP] counted in the base; at least 1
+    )
+    # Most positions to predict; None: masked_lm_prob of seq_length, rounded up (20 at 128, 77 at 512).
     max_predictions_per_seq: int | None = None
-    mask_rates: tuple[float, float, float] = (0.8, 0.1, 0.1)
-    whole_word_mask: bool = False
-    next_sentence: bool = True
+    mask_rates: tuple[float, float, float] = (
+        0.8,
+        0.1,
+        0.1,
+    )  # of [MASK], the same token and a random one there
+    whole_word_mask: bool = False  # predict all pieces of a word or none
+    next_sentence: bool = True  # pairs of spans, with the question whether B follows A; else contiguous spans
+    # Predict every next token of contiguous spans and mask nothing; nothing is asked of next sentences then.
     left_to_right: bool = False
+    # 0 draws new instances in each epoch; n makes n copies and reads copy `epoch mod n` (Google's static
+    # masks, n = 10). The order of instances is drawn anew either way.
     dupe_factor: int = 0
 
     def __post_init__(self) -> None:
@@ -124,21 +120,13 @@ class Instances:
     of each block. To resume at a position only one block has to be made again. Raise InputError when there is
     no document; with next sentences, when there is only one document, or none with two sentences; when the
     tokenizer is not that of the shards.
-
-    Parameters
-    ----------
-    shards : the text.
-    documents : (n,) numbers of the documents to use; random next spans come from them as well.
-    tokenizer : the vocabulary of the shards.
-    options : how instances are made.
-    seed : of every draw.
     """
 
-    shards: TokenShards
-    documents: np.ndarray
-    tokenizer: Tokenizer
+    shards: TokenShards  # the text
+    documents: np.ndarray  # (n,) numbers of those to use; random next spans come from them as well
+    tokenizer: Tokenizer  # of the shards
     options: InstanceOptions = InstanceOptions()
-    seed: int = 0
+    seed: int = 0  # of every draw
 
     def __post_init__(self) -> None:
         self.documents = np.asarray(self.documents, np.int64)

@@ -21,7 +21,7 @@ from minibert import engines
 from minibert.calls import description, require_known
 from minibert.errors import InputError, did_you_mean, warn
 from minibert.estimators.inputs import seed_of
-from minibert.files import atomic_text
+from minibert.files import atomic_json, atomic_text
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
@@ -298,10 +298,10 @@ class Estimator(ABC):
         """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load."""
         folder = Path(folder)
         self._model.save_pretrained(folder, self._columns_of_tables())
-        atomic_text(folder / ESTIMATOR_FILE, json.dumps(self._stored(), indent=2) + "\n")
+        atomic_json(folder / ESTIMATOR_FILE, self._stored())
         if hasattr(self, "report_"):
             report = self.report_ | {"folder": str(folder), "page": ""}
-            atomic_text(folder / "report.json", json.dumps(report, indent=2) + "\n")
+            atomic_json(folder / "report.json", report)
 
     def _columns_of_tables(self) -> dict[str, str]:
         """Return what columns are called in tables of a person's, for those that the commands are given."""

@@ -4,14 +4,13 @@ The plan of the run, which every checkpoint holds, has the checksums of these fi
 anything is delivered, and so before anything is deleted.
 """
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from minibert.errors import InputError
-from minibert.files import atomic_text, crc32_of
+from minibert.files import atomic_json, crc32_of
 from minibert.json_files import read_json
 from minibert.training.loop import State
 
@@ -27,8 +26,7 @@ def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> di
     What was found is `step`, `epoch`, `scores`, `predictions` and whatever else it takes to deliver the
     model, which `save` writes into a folder.
     """
-    text = json.dumps(found, ensure_ascii=False)
-    atomic_text(place / BEST_FILE, text + "\n")  # first: from here on the files are those of this step
+    atomic_json(place / BEST_FILE, found, indent=None)  # first: from here on the files are those of this step
     save(place)
     names = sorted(path.name for path in place.glob("[!.]*"))
     return {name: crc32_of(place / name) for name in names}

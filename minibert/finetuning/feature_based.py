@@ -30,7 +30,7 @@ from minibert.tasks import registry
 from minibert.tasks.batches import Position, drawn, require_finite
 from minibert.tasks.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
 from minibert.training.loop import State
-from minibert.vocabularies import check_vocabulary, read_tokenizer
+from minibert.vocabularies import read_tokenizer
 
 ACTIVATIONS = "activations"
 
@@ -71,8 +71,7 @@ def prepare(
         raise InputError(f"feature_based={options.feature_based!r} tags words, which {task.name} does not.")
     config, params, report = hub.load(options.model, precision_for(options.dtype), PRETRAINING)
     options.check_model(config.L, config.P, options.model)
-    tokenizer = read_tokenizer(options.model)
-    check_vocabulary(config, tokenizer, options.model)
+    tokenizer = read_tokenizer(options.model, config)
     names = combinations or [options.feature_based or ""]
     numbers = tuple(sorted({number for name in names for number in numbers_of(name, config.L)}))
     train, known = read_labelled(task, options)

@@ -24,7 +24,7 @@ from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Features, Task
 from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import check_vocabulary, read_tokenizer
+from minibert.vocabularies import read_tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
@@ -67,8 +67,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
     weights = class_weights(options, task, train, labels)
     config, _, report = hub.load(options.model, head=head)
     options.check_model(config.L, config.P, options.model)
-    tokenizer = read_tokenizer(options.model)
-    check_vocabulary(config, tokenizer, options.model)
+    tokenizer = read_tokenizer(options.model, config)
     keeps_head(report, options.model, head, task.name, labels)  # reads what says so
     max_length = options.max_length or min(task.max_length, config.P)
     task.long = task.long and task.long.settled(max_length)

@@ -5,7 +5,6 @@ and `best/`, the model of the best epoch so far. When it is finished these two a
 model's files, `dev_predictions.json`, `report.html` and, last of all, `report.json`.
 """
 
-import json
 import os
 import time
 from abc import ABC, abstractmethod
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from minibert.errors import InputError
-from minibert.files import atomic_text, crc32_of, remove_leftovers
+from minibert.files import atomic_json, crc32_of, remove_leftovers
 from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, keep
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
@@ -203,7 +202,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
             os.replace(folder / BEST / name, folder / name)
     own = run.deliver(state, best)
     measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"])
-    atomic_text(folder / DEV_PREDICTIONS, json.dumps(measured.predictions, ensure_ascii=False) + "\n")
+    atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
     mistakes = measured.mistakes(data.tokenizer, data.max_length)
     report = report_of(measured, mistakes, best["scores"])
     if baselines := own.pop("baselines", {}):

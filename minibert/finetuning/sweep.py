@@ -1,6 +1,5 @@
 """Several runs of fine-tuning: every learning rate with every seed, the best run on dev kept at the top."""
 
-import json
 import os
 import shutil
 import time
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert.errors import DivergedError, MissingFile, RunError
-from minibert.files import atomic_text, require_intact, write_atomically
+from minibert.files import atomic_json, require_intact, write_atomically
 from minibert.finetuning.options import FinetuneOptions
 from minibert.json_files import read_json
 from minibert.reports.results import REPORT, RUN, finished_report, remove_spent
@@ -46,7 +45,7 @@ def sweep(options: FinetuneOptions, run_one: RunOne, out: Path, show: bool, bega
                 # Resumed, it would diverge again: it is noted, and its checkpoints are dropped.
                 report = {"learning_rate": one.learning_rate, "seed": one.seed, "folder": str(folder)}
                 report["failed"] = str(error)
-                atomic_text(folder / FAILED, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+                atomic_json(folder / FAILED, report)
                 remove_spent(folder)
                 if show:
                     say(f"Given up: {error}")
@@ -68,7 +67,7 @@ def sweep(options: FinetuneOptions, run_one: RunOne, out: Path, show: bool, bega
         "folder": str(out),
         "page": str(out / Path(best["page"]).name),
     }
-    atomic_text(out / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    atomic_json(out / REPORT, report)
     remove_spent(out)
     return report
 

@@ -1,6 +1,5 @@
 """Hugging Face folders in and out: `config.json` beside `model.safetensors` or `pytorch_model.bin`."""
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from minibert.errors import InputError
-from minibert.files import atomic_tensors, atomic_text, require_readable
+from minibert.files import atomic_json, atomic_tensors, require_readable
 from minibert.hub.loading import COPY_AGAIN, LoadReport, Source, Tensors, labels_of, load_source, read_config
 from minibert.hub.names import to_hf
 from minibert.hub.precisions import narrowed, widened
@@ -61,7 +60,7 @@ def save_hf(
     atomic_tensors(folder / WEIGHTS_FILE, stored, {"format": "pt"})
     if dtype != "float32":
         fields["dtype"] = dtype
-    atomic_text(folder / CONFIG_FILE, json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+    atomic_json(folder / CONFIG_FILE, fields)
 
 
 def fields_of(

@@ -14,6 +14,7 @@ from minibert.machine import cores
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import PRETRAINING, Head, Parameters, check_head, parameter_table, reset
+from minibert.terminal import some_of
 
 Tensors = dict[str, np.ndarray]
 
@@ -226,8 +227,7 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
             )
     lost = [theirs for ours, theirs in missing if not ours.startswith(REPLACEABLE)]
     if lost:
-        shown = ", ".join(lost[:8]) + (f" and {len(lost) - 8} more" if len(lost) > 8 else "")
-        raise InputError(f"{path} lacks these weights of the encoder: {shown}; give a complete BERT.")
+        raise InputError(f"{path} lacks these weights of the encoder: {some_of(lost)}; give a complete BERT.")
     return missing
 
 

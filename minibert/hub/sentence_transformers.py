@@ -1,11 +1,9 @@
 """The files by which sentence-transformers makes vectors of texts from a folder of Hugging Face's."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_json
 from minibert.hub.hugging_face import CONFIG_FILE
 from minibert.json_files import read_json
 
@@ -39,14 +37,12 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean", normalize
         {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for at, (path, kind) in enumerate(zip(modules, kinds, strict=False))
     ]
-    _write(folder / "modules.json", listed)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
-    _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    atomic_json(folder / "modules.json", listed)
+    atomic_json(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
+    atomic_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
     for path in modules[1:]:
         (folder / path).mkdir(exist_ok=True)
     pooling = {f"pooling_mode_{one}": one.split("_")[0] == pool for one in ("cls_token", "mean_tokens")}
-    _write(folder / modules[1] / "config.json", {"word_embedding_dimension": config["hidden_size"]} | pooling)
-
-
-def _write(path: Path, value: Any) -> None:
-    atomic_text(path, json.dumps(value, indent=2) + "\n")
+    atomic_json(
+        folder / modules[1] / "config.json", {"word_embedding_dimension": config["hidden_size"]} | pooling
+    )

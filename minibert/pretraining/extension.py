@@ -14,7 +14,6 @@ are what they were.
 """
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 
 from minibert.data.lines import numbered_lines
 from minibert.errors import InputError, warn
-from minibert.files import atomic_text, require_folder, write_folder_atomically
+from minibert.files import atomic_json, require_folder, write_folder_atomically
 from minibert.hub import load, save_hf
 from minibert.model.params import Parameters
 from minibert.pretraining.predict import evaluate_words
@@ -132,7 +131,7 @@ def extend(
             text = tuple(map(str, measure_on))
             losses = [evaluate_words(one, text, engine=engine, threads=threads) for one in (model, folder)]
             report["measured"]["nats_per_byte"] = [loss.nats_per_byte for loss in losses]
-        atomic_text(folder / REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        atomic_json(folder / REPORT, report)
 
     write_folder_atomically(out, fill)
     return report

@@ -8,7 +8,6 @@ what Hugging Face reads besides (`config.json`, `model.safetensors`, `tokenizer_
 """
 
 import dataclasses
-import json
 import shlex
 import shutil
 import time
@@ -22,7 +21,7 @@ from typing import Any
 from minibert import engines, viz
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, RunError
-from minibert.files import atomic_text, remove_leftovers, require_own, sole_writer, write_atomically
+from minibert.files import atomic_json, remove_leftovers, require_own, sole_writer, write_atomically
 from minibert.gaps import Guess, fill_masks
 from minibert.hub import save_hf
 from minibert.inference import Bert
@@ -309,12 +308,12 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
         "folder": str(run),
         "picture": None,
     }
-    atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
+    atomic_json(run / "report.json", report)
     with suppress(ImportError):
         picture = viz.run_picture(run, dpi=150)
         write_atomically(run / "loss.png", lambda temporary: temporary.write_bytes(picture))
         report["picture"] = str(run / "loss.png")
-        atomic_text(run / "report.json", json.dumps(report, indent=2) + "\n")
+        atomic_json(run / "report.json", report)
     return report
 
 

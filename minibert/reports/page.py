@@ -4,7 +4,6 @@ What it looks like stands in `templates/`; here is what it says.
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from minibert import metrics
-from minibert.files import atomic_text
+from minibert.files import atomic_json, atomic_text
 from minibert.reports import results
 from minibert.reports.markup import rendered, shown
 from minibert.reports.pictures import picture
@@ -200,4 +199,4 @@ def save_report(
     )
     report |= {"learning_rate": options.learning_rate, "seed": options.seed}
     report |= {"folder": str(folder), "page": str(write_report(folder, facts))}
-    atomic_text(folder / results.REPORT, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    atomic_json(folder / results.REPORT, report)

@@ -5,7 +5,6 @@ joins tokens to a text again and then looks for that text in the paragraph, whic
 changed its length; with characters there is nothing to look for.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from minibert.data import squad, tables, trivia
 from minibert.data.squad import Question
 from minibert.errors import InputError, MissingFile
-from minibert.files import atomic_text
+from minibert.files import atomic_json
 from minibert.metrics import squad as metrics
 from minibert.metrics.intervals import Statistic
 from minibert.tasks.answer_spans import Answers, Candidate, decode
@@ -116,7 +115,7 @@ class Answering(Task):
         if odds := {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}:
             contents["null_odds.json"] = odds
         for name, content in contents.items():
-            atomic_text(folder / name, json.dumps(content, indent=4, ensure_ascii=False) + "\n")
+            atomic_json(folder / name, content, indent=4)
         return [folder / name for name in contents]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:

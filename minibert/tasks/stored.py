@@ -1,7 +1,6 @@
 """What lies beside a model and says what it is for: `task.json`, or `tagger.json` beside LSTMs."""
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from reprlib import repr as short
 from typing import ClassVar, Self
 
 from minibert.errors import InputError, MissingFile
-from minibert.files import atomic_text
+from minibert.files import atomic_json
 from minibert.json_files import misfit_of, read_json
 from minibert.model.head_kinds import KINDS
 from minibert.tasks import registry
@@ -34,8 +33,7 @@ class Stored:
     def save(self, folder: Path) -> None:
         """Write it."""
         fields = {name: value for name, value in dataclasses.asdict(self).items() if value or name != "long"}
-        text = json.dumps(fields, indent=2, ensure_ascii=False)
-        atomic_text(folder / self.FILE, text + "\n")
+        atomic_json(folder / self.FILE, fields)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

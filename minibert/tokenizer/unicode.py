@@ -43,27 +43,22 @@ _N_SYLLABLES = _N_LEADING * _N_VOWELS * _N_TRAILING
 class UnicodeData:
     """Read the table as the functions below use it, and `unicode_tables.py` does.
 
-    Attributes
-    ----------
-    starts, flags : code points from `starts[i]` up to `starts[i + 1]` have `flags[i]`.
-    combining : code point -> canonical combining class, where that is not 0.
-    lower : code point -> lower case without context, where it is another.
-    decompositions : code point -> full canonical decomposition, without Hangul.
-    compositions : two characters -> the one they are put together to, without Hangul.
+    Code points from `starts[i]` up to `starts[i + 1]` have `flags[i]`; Hangul is in no mapping.
     """
 
     def __init__(self) -> None:
         sections = _read(TABLE)
-        self.combining = {
+        self.combining = {  # code point -> canonical combining class, where that is not 0
             code: int(value)
             for first, last, _, value in sections["Combining_Class"]
             for code in range(first, last + 1)
         }
-        self.lower: dict[int, str] = {}
+        self.lower: dict[int, str] = {}  # code point -> lower case without context, where it is another
         for first, last, step, value in sections["Lowercase"]:
             image = _spell(value)
             for code in range(first, last + 1, step):
                 self.lower[code] = image if code == first else chr(ord(image) + code - first)
+        # Code point -> full canonical decomposition; two characters -> the one they are put together to.
         self.decompositions = {code: _spell(value) for code, _, _, value in sections["Decomposition"]}
         self.compositions = {_spell(value): chr(code) for code, _, _, value in sections["Composition"]}
         toggles: dict[int, int] = defaultdict(int)  # flags that change where a range begins or has ended

@@ -1,6 +1,5 @@
 """Token shards wherever they are and in however many parts, opened as one."""
 
-import json
 import os
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,7 +11,7 @@ import numpy as np
 from minibert.data.shards.parts import MANIFEST, Manifest, Part, parts_in
 from minibert.data.shards.store import META, TokenShards
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_json
 from minibert.json_files import read_json
 from minibert.tokenizer import Tokenizer
 
@@ -156,7 +155,7 @@ def link_shards(folder: Path, shards: TokenShards) -> None:
             return
     elif folder.exists():
         raise InputError(f"{folder} holds token shards of its own, so others can't take their place.")
-    atomic_text(folder / ELSEWHERE, json.dumps(recorded, indent=2) + "\n")
+    atomic_json(folder / ELSEWHERE, recorded)
 
 
 def _linked(folder: Path, tokenizer: Tokenizer | None) -> TokenShards:

@@ -4,7 +4,6 @@ Their linear weights are called kernels and are (inputs, outputs), as ours; what
 of Hugging Face, under whose names everything is checked.
 """
 
-import json
 import re
 from collections.abc import Collection, Sequence
 from glob import escape
@@ -15,7 +14,7 @@ import numpy as np
 
 from minibert.arrays import Array
 from minibert.errors import InputError
-from minibert.files import atomic_text, read_bytes
+from minibert.files import atomic_json, read_bytes
 from minibert.hub.hugging_face import CONFIG_FILE, fields_of
 from minibert.hub.loading import LoadReport, Source, load_source, read_config
 from minibert.hub.names import to_hf
@@ -152,7 +151,7 @@ def save_tf(
             theirs = google_name(name)
             tensors[theirs] = value.T if theirs.endswith("/kernel") else value
     write_bundle(folder / CHECKPOINT, tensors, dtype)
-    atomic_text(folder / TF_CONFIG_FILE, json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+    atomic_json(folder / TF_CONFIG_FILE, fields)
 
 
 def google_differences(config: BertConfig) -> list[str]:
