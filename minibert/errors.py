@@ -28,11 +28,8 @@ class Differences(dict[str, tuple[Any, Any]]):
 class InputError(ValueError):
     """What was given can't be used: a file, an argument, a configuration. The command line exits with 2.
 
-    Parameters
-    ----------
-    message : a sentence. `$name` in it stands for an argument with its value, as `name=value` in Python,
-        as its flag on the command line.
-    arguments : these values, by name.
+    In the message, a sentence, `$name` stands for one of the arguments with its value: as `name=value` in
+    Python, as its flag on the command line.
     """
 
     def __init__(self, message: str = "", /, **arguments: Any) -> None:

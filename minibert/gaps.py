@@ -97,11 +97,6 @@ def fill_texts(
     return [[guesses(ids, gap) for gap in gaps] for ids, gaps in zip(found, places, strict=True)]
 
 
-def fill_masks(model: Any, tokenizer: Tokenizer, text: str, top: int = 5, **asked: Any) -> list[Guesses]:
-    """Predict every [MASK] in one text; arguments and errors are those of `fill_texts`."""
-    return fill_texts(model, tokenizer, [text], top, **asked)[0]
-
-
 def _best(tokenizer: Tokenizer, row: Array, top: int) -> Guesses:
     best = np.argsort(-row, kind="stable")[:top]
     return [Guess(tokenizer.vocab[piece], float(row[piece])) for piece in best]

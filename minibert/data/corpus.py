@@ -116,6 +116,10 @@ def embedded_corpus() -> Path:
 class SentenceStream:
     """Every sentence of a corpus in order, with None between documents, as often as it is iterated over.
 
+    Raise InputError at once for an unknown layout or a path that matches nothing; while iterating for a file
+    that is not UTF-8 (with the offset of the byte), a damaged compressed file, or, as `EmptyCorpusError`, a
+    corpus without any text.
+
     Parameters
     ----------
     paths : what `find_files` takes.
@@ -141,13 +145,6 @@ class SentenceStream:
     bytes_read, bytes_total : how far it is, in bytes on the disk (compressed or not).
     files, layout : what is read, and how.
     found : layouts that "auto" found, each with how many files have it; as far as they are read.
-
-    Raises
-    ------
-    InputError
-        At once: an unknown layout, a path that matches nothing. While iterating: a file that is not UTF-8
-        (with the offset of the byte), a damaged compressed file, or, as `EmptyCorpusError`, a corpus without
-        any text.
     """
 
     def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto"):

@@ -40,26 +40,20 @@ class Extractor:
     """Vectors of texts, by one model.
 
     Raise InputError when there is no such layer or pool, or the model can't take sequences so long.
-
-    Parameters
-    ----------
-    model, tokenizer : a BERT and its vocabulary.
-    layers : which hidden states, side by side in this order: their numbers (0 what leaves the embeddings, 1
-        to L the layers, negative ones from the end), in a list or with commas between; "all", the layers 1
-        to L; "embeddings", number 0.
-    pool : what of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"),
-        their largest numbers ("max"), the pooler's output ("pooled", of the last layer only, and left to
-        right of the last token), or every token ("none").
-    max_length : longer texts lose their end; the model's positions when left out.
-    normalize : make each vector of length 1, so that a product of two is their cosine.
     """
 
     model: Bert
-    tokenizer: Any
+    tokenizer: Any  # its vocabulary
+    # Which hidden states, side by side in this order: their numbers (0 what leaves the embeddings, 1 to L the
+    # layers, negative ones from the end), in a list or with commas between; "all", the layers 1 to L;
+    # "embeddings", number 0.
     layers: str | int | Many[int] = -1
+    # What of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"), their
+    # largest numbers ("max"), the pooler's output ("pooled", of the last layer only, and left to right of the
+    # last token), or every token ("none").
     pool: str = "mean"
-    max_length: int | None = None
-    normalize: bool = False
+    max_length: int | None = None  # longer texts lose their end; the model's positions when left out
+    normalize: bool = False  # make each vector of length 1, so that a product of two is their cosine
     numbers: tuple[int, ...] = field(init=False)  # of the hidden states
     cut: int = field(init=False, default=0)  # how many texts have lost their end so far
 

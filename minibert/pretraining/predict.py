@@ -16,7 +16,7 @@ from minibert.data.instances import split_documents
 from minibert.data.shards.joined import open_shards
 from minibert.data.shards.store import write_shards
 from minibert.errors import InputError
-from minibert.gaps import Guesses, fill_masks, require_masked_lm
+from minibert.gaps import Guesses, require_masked_lm
 from minibert.inference import Bert
 from minibert.model_names import folder_of
 from minibert.pretraining import evaluation
@@ -33,9 +33,8 @@ MOST_PIECES = 24  # in a sentence that is an example
 def fill_mask(
     run: str | Path, text: str, top: int = 5, engine: str = "auto", threads: int | None = None, **asked: Any
 ) -> list[Guesses]:
-    """Run `fill_masks` with the model in a run folder, or in a Hugging Face folder; it raises the same."""
-    model = Bert.from_pretrained(run, engine, threads=threads)
-    return fill_masks(model, Tokenizer.from_pretrained(run), text, top, **asked)
+    """Fill the gaps of a text with the model in a folder, a run or of Hugging Face: see `Bert.fill_mask`."""
+    return Bert.from_pretrained(run, engine, threads=threads).fill_mask(text, top, **asked)
 
 
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:

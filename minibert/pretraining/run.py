@@ -22,7 +22,7 @@ from minibert import engines, viz
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_json, remove_leftovers, require_own, sole_writer, write_atomically
-from minibert.gaps import Guess, fill_masks
+from minibert.gaps import Guess, fill_texts
 from minibert.hub import save_hf
 from minibert.inference import Bert
 from minibert.machine import cores
@@ -326,7 +326,7 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
     gaps: list[tuple[str, str | None]] = [(text, None) for text in (() if own_text else EXAMPLES)]
     gaps += islice(held_out_gaps(task.text, model.config.P), N_EXAMPLES)
     return [
-        {"text": text, "answer": answer, "guesses": fill_masks(model, tokenizer, text)[0]}
+        {"text": text, "answer": answer, "guesses": fill_texts(model, tokenizer, [text])[0][0]}
         for text, answer in gaps
         if len(tokenizer(text, special=True).ids) <= model.config.P
     ]

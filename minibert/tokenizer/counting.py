@@ -186,7 +186,9 @@ def count_files(
 
     Files are read as bytes in pieces that end at white space, so a file needs no memory for its length; a
     stretch without any white space is held whole, up to 64 MiB. About `2 * threads` pieces of 4 MiB are under
-    way at once.
+    way at once. Raise InputError for a file that is missing or damaged, or has a longer stretch without white
+    space; for an argument out of range; under `strict` for bytes that are not UTF-8, with the file and the
+    offset of the first one (after decompression).
 
     Parameters
     ----------
@@ -197,13 +199,6 @@ def count_files(
         on the same side wherever it stands, so text that is repeated is never on both.
     strict : raise at the first byte that is not UTF-8, instead of counting such stretches.
     progress : called from the calling thread with the bytes worked off and their total, both on the disk.
-
-    Raises
-    ------
-    InputError
-        A file that is missing or damaged, or has a longer stretch without white space; an argument out of
-        range; under `strict`, bytes that are not UTF-8, with the file and the offset of the first one (after
-        decompression).
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     if not isinstance(held_out, int | np.integer) or held_out > MAX_MODULUS:

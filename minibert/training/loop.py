@@ -85,6 +85,11 @@ class Loop:
 def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: Loop, log: Log) -> None:
     """Train from `state.step` to `loop.total_steps`, in place.
 
+    Raise DivergedError when the loss or the gradient is not a finite number: the parameters are not touched
+    by it, and the last checkpoint, if there is one, is intact; RunError when a checkpoint or the metrics
+    cannot be written, or a step needs more memory than there is; KeyboardInterrupt after Ctrl-C, or SIGTERM
+    or SIGHUP where they are handled, once the step is finished and a checkpoint is written.
+
     Parameters
     ----------
     ops : the engine.
@@ -93,17 +98,6 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
     objective : what is minimised.
     loop : how far, how fast, and what to do on the way.
     log : where metrics go.
-
-    Raises
-    ------
-    DivergedError
-        When the loss or the gradient is not a finite number: the parameters are not touched by it, and the
-        last checkpoint, if there is one, is intact.
-    RunError
-        When a checkpoint or the metrics cannot be written, or a step needs more memory than there is.
-    KeyboardInterrupt
-        After Ctrl-C, or SIGTERM or SIGHUP where they are handled, once the step is finished and a checkpoint
-        is written.
     """
     runtime = runtime_of(ops)
     if runtime.is_main_process:

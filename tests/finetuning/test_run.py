@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_text import fill_masks
 from small_tasks import (
     report_in,
     reviews,
@@ -29,7 +30,6 @@ from minibert.finetuning.models import Finetuned, TaskFile, start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import prepare
 from minibert.finetuning.run import classify, evaluate, finetune, predict, predicted_text
-from minibert.gaps import fill_masks
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters, random_task_batch
 from minibert.inference import Bert
 from minibert.model import heads

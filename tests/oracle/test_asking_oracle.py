@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from one_text import fill_masks
 
 from minibert import Bert, BertConfig, Tokenizer, hub
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.zero_shot import zero_shot
 from minibert.frozen.features import features
-from minibert.gaps import fill_masks
 from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.pretraining.scoring import score_texts
 from minibert.tasks.stored import TaskFile

@@ -10,11 +10,11 @@ import pytest
 import torch
 import transformers
 from huggingface_hub import ModelCard
+from one_text import fill_masks
 
 from minibert import Bert, Tokenizer, cli
 from minibert.finetuning.run import classify
 from minibert.frozen.features import Extractor, load_encoder
-from minibert.gaps import fill_masks
 
 TEXTS = ["the whale was good", "a poor captain, and a very bad ship", "of the sea"]
 QUICK = (

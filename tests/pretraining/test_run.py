@@ -10,12 +10,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from one_text import fill_masks
 from small_corpus import PLACES, write_corpus
 
 from minibert import cli
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError, RunError
-from minibert.gaps import fill_masks
 from minibert.hub import load_hf
 from minibert.inference import Bert
 from minibert.model.batch import Batch, Sequence

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 from command import ends_badly
+from one_text import fill_masks
 
 from minibert import Bert, BertConfig, Tokenizer, cli, gaps
 from minibert.errors import InputError
-from minibert.gaps import Guess, fill_masks, fill_texts
+from minibert.gaps import Guess, fill_texts
 from minibert.model.batch import Batch, Sequence
 from minibert.model.params import Parameters, initialise
 from minibert.pretraining import scoring
