@@ -661,8 +661,8 @@ def test_data_as_json_has_the_same_counts(corpus, run, tmp_path, capsys):
 def test_quiet_shows_no_progress(command, corpus, tmp_path, monkeypatch, capsys):
     from minibert.pretraining import preparation
 
-    shown, bar = [], preparation._bar
-    monkeypatch.setattr(preparation, "_bar", lambda show, **how: shown.append(show) or bar(show, **how))
+    shown, bar = [], preparation.bar
+    monkeypatch.setattr(preparation, "bar", lambda show, **how: shown.append(show) or bar(show, **how))
     for number, quiet in enumerate(([], ["--quiet"])):
         assert cli.main([command, str(corpus), "--out", str(tmp_path / str(number)), *quiet]) == 0
         assert shown and set(shown) == {not quiet}

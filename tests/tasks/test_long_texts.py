@@ -237,7 +237,7 @@ def test_texts_of_too_many_windows_are_told(model, data, tmp_path):
         prepared = prepare(options(model, data, most_windows=2))
     [text] = [str(one.message) for one in caught if "lose their ends" in str(one.message)]
     assert "do not fit into 2 windows of 12 tokens and lose their ends" in text
-    assert text.endswith("When fine-tuning, --most-windows 4 would read more.")
+    assert text.endswith("When fine-tuning, most_windows=4 would read more.")
     assert prepared.truncated["train"]["cut"] > 0
 
 
