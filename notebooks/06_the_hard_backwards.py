@@ -1,0 +1,1024 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 06 The hard backwards
+#
+# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded.
+#
+# **The question.** A matrix product and a curve you can differentiate on the back of an envelope. But BERT also looks
+# rows up in a table, uses that table twice, adds a layer's input to its output, drops numbers at random, divides a row
+# by a spread that depends on every entry of the row, and lets every token look at every other. These are the backward
+# passes that people copy. Can you *derive* them, so that you never have to look one up again?
+#
+# **After this chapter you can**
+#
+# * turn any "copy" in a forward pass into an "add" in the backward pass, and see why repeated words need care;
+# * explain what a residual connection does for a gradient, with a measurement;
+# * write the backward pass of LayerNorm as two projections, and draw them;
+# * go back through attention, step by step, and say what has to be kept for it and what does not.
+#
+# The judge is the one of chapter 05: the complex step of the forward pass. It knows no formula.
+
+# %%
+# %matplotlib inline
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from minibert import course
+from minibert.data.corpus import embedded_corpus, sentences
+from minibert.ops import Ops
+from minibert.ops.attention import equal_length_groups
+from minibert.ops.primitives import LayerNormSaved, TakeRowsSaved
+
+plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
+lesson = course.begin("06")
+
+
+def derivative(function, x, v):
+    """Differentiate an array-valued function at x along v, by the complex step."""
+    return function(x + 1e-30j * v).imag / 1e-30
+
+
+def jacobian(function, x):
+    """Measure every derivative of every output: one complex step for each input."""
+    columns = [derivative(function, x, one.reshape(x.shape)).ravel() for one in np.eye(x.size)]
+    return np.array(columns).T
+
+
+# %% [markdown]
+# ## 1. Copies come back as sums
+#
+# Start with the easiest operation that people get wrong. BERT's masked positions are rows of a big array: take rows 4,
+# 1 and 4 again out of `x`, and work on with those. In NumPy that is `x[[4, 1, 4]]`. As a formula it is a product with a
+# matrix $S$ of zeros and ones, one row for each row taken:
+#
+# $$ y = S\,x, \qquad S_{mt} = 1 \text{ if row } m \text{ of } y \text{ is a copy of row } t \text{ of } x. $$
+#
+# That is linear, so chapter 05 has already answered: $\mathtt{dx} = S^\top \mathtt{dy}$. Row $t$ of `dx` is the *sum* of
+# the rows of `dy` that were copied from it, and zero if none was. To take rows is to **gather**; to add rows back where
+# they came from is to **scatter**. Neither needs the matrix.
+
+# %%
+rng = np.random.default_rng(6)
+rows = np.array([4, 1, 4])
+x, dy = rng.standard_normal((6, 3)), rng.standard_normal((3, 3))
+S = (rows[:, None] == np.arange(6)) * 1.0
+course.equal("x[rows] = S x", x[rows], S @ x)
+J = jacobian(lambda x: x[rows], x)
+course.equal("J^T dy = S^T dy", (J.T @ dy.ravel()).reshape(6, 3), S.T @ dy)
+
+figure, panels = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained", width_ratios=(6, 3, 3))
+panels[0].imshow(S, cmap="cividis")
+panels[0].set(title="$S$: who is copied", xlabel="row of x", ylabel="row of y", yticks=range(3))
+for ax, matrix, title in ((panels[1], dy, "dy"), (panels[2], S.T @ dy, "dx = $S^T$ dy")):
+    picture = ax.imshow(matrix, cmap="cividis", vmin=-2.5, vmax=2.5, aspect="auto")
+    ax.set(title=title, xticks=[], yticks=range(len(matrix)))
+figure.colorbar(picture, ax=panels[2])
+course.show(
+    figure,
+    "A three by six selection matrix with ones at columns 4, 1 and 4; the gradient dy with three rows; and dx with six "
+    "rows, of which row 1 is the second of dy, row 4 the sum of the first and the third, and the rest is zero.",
+)
+
+# %% [markdown]
+# The trap is in NumPy. `dx[rows] += dy` looks right. It reads row 4 twice, adds to each copy, and writes row 4 twice;
+# the second write wins and one gradient is lost. `np.add.at(dx, rows, dy)` adds every row.
+
+# %%
+with_plus, with_add_at = np.zeros((6, 3)), np.zeros((6, 3))
+with_plus[rows] += dy
+np.add.at(with_add_at, rows, dy)
+print("lost by +=   :", np.round(S.T @ dy - with_plus, 3)[4], "(row 4)")
+print("lost by add.at:", np.round(S.T @ dy - with_add_at, 3)[4])
+print("What these operations save:", TakeRowsSaved._fields, "and, in section 5,", LayerNormSaved._fields)
+
+# %% [markdown]
+# ### Exercise 06.1 (easy): take rows, and put them back
+#
+# `x` is (T, H), `rows` (M,) whole numbers, in any order, repeated or not. The forward keeps `TakeRowsSaved(rows, x)`;
+# of x the backward needs the shape alone.
+
+
+# %%
+# Exercise 06.1
+def take_rows(self, x, rows):
+    """Return the rows of x (T,H) that rows (M,) lists, as (M,H), and TakeRowsSaved(rows, x)."""
+    ...
+
+
+def take_rows_backward(self, dy, saved):
+    """Return dx (T,H), of the dtype of x; dy is (M,H), saved has rows and x."""
+    ...
+
+
+# %%
+lesson.check(take_rows)
+lesson.check(take_rows_backward)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The forward is one indexing. The backward begins with zeros: `np.zeros_like(saved.x)`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# A row that was taken twice has to receive two rows of dy: `np.add.at(total, where, what)`.
+#
+# </details>
+# <details><summary>Solution 06.1</summary>
+#
+# ```python
+# def take_rows(self, x, rows):
+#     return x[rows], TakeRowsSaved(rows, x)
+#
+#
+# def take_rows_backward(self, dy, saved):
+#     dx = np.zeros_like(saved.x)
+#     np.add.at(dx, saved.rows, dy)
+#     return dx
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `np.add.at(dx, saved.rows, dy)` | `dx[saved.rows] += dy` | With `+=` a row that was taken twice keeps only one of its gradients. |
+# | `np.add.at(dx, saved.rows, dy)` | `np.subtract.at(dx, saved.rows, dy)` | The rows of dy are added, with their own sign. |
+# | `dx = np.zeros_like(saved.x)` | `dx = saved.x.copy()` | A gradient begins at zero, not at x. |
+# | `dx = np.zeros_like(saved.x)` | `dx = np.ones_like(saved.x)` | Rows that were not taken have the gradient zero. |
+# | `return x[rows], TakeRowsSaved(rows, x)` | `return x[np.unique(rows)], TakeRowsSaved(rows, x)` | Rows come in the order asked for, and as often. |
+#
+# </details>
+
+# %% [markdown]
+# ## 2. A table whose rows are words
+#
+# The word embedding is a table $E$ of $V$ rows, and a text of $T$ pieces gathers $T$ of them. Its gradient has the shape
+# of the table: for BERT-base 30,522 rows. How many of them are not zero after one batch? We count real words (the books
+# that come with the package) instead of pieces; it makes no difference to the point.
+
+# %%
+touched = lesson.predict(
+    "A batch has 4,096 words in a row from a book. How many different rows of the table get a gradient?", ...
+)
+
+# %%
+words = []
+for line in sentences([embedded_corpus()]):
+    words += (line or "").lower().split()
+    if len(words) >= 4096:
+        break
+words = np.array(words[:4096])
+names, counts = np.unique(words, return_counts=True)
+order = np.argsort(-counts)
+touched.answer(
+    len(names),
+    f"“{names[order[0]]}” alone stands there {counts[order[0]]} times, and its gradient is a sum of as many rows.",
+)
+
+figure, ax = plt.subplots(figsize=(7, 3.2))
+ax.loglog(np.arange(1, len(names) + 1), counts[order], "o", ms=3)
+for place in (0, 1, 3, 9, 30, 100):
+    ax.annotate(
+        names[order[place]], (place + 1, counts[order[place]]), (3, 4), textcoords="offset points", fontsize=8
+    )
+ax.set(
+    xlabel="words of this batch, the most frequent first",
+    ylabel="rows of dy added up",
+    title="One batch, the word table's gradient",
+)
+course.show(
+    figure,
+    "Number of times each word occurs in a batch of 4,096, by rank, on logarithmic axes: a nearly straight fall from "
+    "the most frequent word with hundreds of occurrences to hundreds of words that occur once.",
+)
+once = (counts == 1).sum()
+course.say(
+    f"**{once}** of the {len(names)} rows receive a single gradient. With `+=` instead of a true sum, "
+    f"**{(4096 - len(names)) / 4096:.0%}** of all rows of `dy` would be lost, mostly those of the commonest words. The model "
+    "would still train."
+)
+
+# %% [markdown]
+# `embedding_backward` differs from `take_rows_backward` in one way. It is handed the table's gradient so far, an
+# **accumulator**, and adds to it. There is a reason: a parameter may be used in several places (section 3) and over
+# several smaller batches, and an array of 30,522 × 768 that is mostly zeros should not be made afresh each time. An
+# accumulator is *consumed*: you may change it, and you return it.
+#
+# ### Exercise 06.2 (easy): the gradient of a table
+#
+# `dtable` (V, H) already holds something.
+
+
+# %%
+# Exercise 06.2
+def embedding_backward(self, dy, saved, dtable):
+    """Add dy (T,H) to the rows saved.ids (T,) of dtable (V,H), and return dtable."""
+    ...
+
+
+# %%
+lesson.check(embedding_backward)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The same scatter as in 06.1, but into an array that is given.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `np.add.at` changes its first argument and returns nothing. Return the table yourself.
+#
+# </details>
+# <details><summary>Solution 06.2</summary>
+#
+# ```python
+# def embedding_backward(self, dy, saved, dtable):
+#     np.add.at(dtable, saved.ids, dy)
+#     return dtable
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `np.add.at(dtable, saved.ids, dy)` | `dtable[saved.ids] += dy` | With `+=` a word that occurs twice keeps only one of its gradients. |
+# | `np.add.at(dtable, saved.ids, dy)` | `dtable[saved.ids] = dy` | The gradient is added to what is there, not put in its place. |
+# | `np.add.at(dtable, saved.ids, dy)` | `dtable = np.zeros_like(dtable); np.add.at(dtable, saved.ids, dy)` | The accumulator already holds gradients; do not begin anew. |
+# | `np.add.at(dtable, saved.ids, dy)` | `np.add.at(dtable, saved.ids, -dy)` | The rows of dy are added, with their own sign. |
+# | `np.add.at(dtable, saved.ids, dy)` | `np.add.at(dtable, saved.ids, dy / max(len(dy), 1))` | No mean over the words: the weights of the loss are in dy already. |
+#
+# </details>
+
+# %% [markdown]
+# `np.add.at` is correct and slow. minibert sorts the ids, so that equal ones lie together, and sums each run of equals
+# in one sweep:
+
+# %%
+course.source(Ops.scatter_add)
+
+# %% [markdown]
+# ## 3. What is used twice gets two gradients
+#
+# BERT uses its word table twice: at the bottom, where pieces become vectors, and at the top, where vectors are compared
+# with every row of the table to score every piece. This is a **tied embedding**. Call the copy at the bottom $E_1$ and the
+# one at the top $E_2$. A change of $E$ changes both, so by the chain rule for two arguments
+#
+# $$ \mathcal{L}(E) = \ell(E_1, E_2)\big|_{E_1 = E_2 = E} \quad\Longrightarrow\quad
+#    \frac{\partial \mathcal{L}}{\partial E} = \frac{\partial \ell}{\partial E_1} + \frac{\partial \ell}{\partial E_2}. $$
+#
+# The two parts look very different. Here is the smallest model that has both: look words up, bend them with tanh, score
+# all words against the same table.
+
+# %%
+V, H = 14, 6
+table = 0.7 * rng.standard_normal((V, H))
+ids, labels = np.array([3, 8, 3, 11, 5]), np.array([8, 3, 0, 5, 3])
+ops = Ops()
+
+
+def tied_loss(bottom, top):
+    """Return the sum of the losses, with the table's two uses as two arguments."""
+    hidden = np.tanh(bottom[ids])
+    return ops.softmax_cross_entropy(hidden @ top.T, labels)[0].sum()
+
+
+hidden = np.tanh(table[ids])
+_, saved = ops.softmax_cross_entropy(hidden @ table.T, labels)
+dlogits = ops.softmax_cross_entropy_backward(np.ones(5), saved)
+from_top = dlogits.T @ hidden
+from_bottom = np.zeros_like(table)
+np.add.at(from_bottom, ids, (dlogits @ table) * (1 - hidden * hidden))
+
+measured = jacobian(lambda E: np.asarray(tied_loss(E, E)), table).reshape(V, H)
+course.equal("gradient of the tied table = bottom + top", from_bottom + from_top, measured)
+figure, panels = plt.subplots(1, 3, figsize=(8.5, 3.6), layout="constrained", sharey=True)
+parts = {"from the bottom": from_bottom, "from the top": from_top, "their sum": from_bottom + from_top}
+largest = max(abs(part).max() for part in parts.values())
+for ax, (title, part) in zip(panels, parts.items(), strict=True):
+    picture = ax.imshow(part, cmap="cividis", vmin=-largest, vmax=largest, aspect="auto")
+    ax.set(title=title, xlabel="dimension", xticks=range(H), yticks=range(V))
+panels[0].set_ylabel("word of the table")
+figure.colorbar(picture, ax=panels)
+course.show(
+    figure,
+    "Three heat maps of a gradient with 14 rows. From the bottom only the rows of the four words that occur are not "
+    "zero; from the top every row is; the sum has both.",
+)
+lost = np.linalg.norm(from_bottom) / np.linalg.norm(measured)
+course.say(
+    f"From below, only words that occur; from above, every word of the vocabulary, because every word was compared. "
+    f"Leave one part out and the gradient is off by **{lost:.0%}** (the bottom) or "
+    f"**{np.linalg.norm(from_top) / np.linalg.norm(measured):.0%}** (the top) of its size."
+)
+
+# %% [markdown]
+# ### The residual connection
+#
+# The same rule, one level up. Each half of a BERT layer computes $y = x + f(x)$: the input takes a shortcut round $f$
+# and is added again. This is a **residual connection**. The input is used twice, so its gradient is a sum of two:
+#
+# $$ \mathtt{dx} = \mathtt{dy} + J_f^\top\, \mathtt{dy}. $$
+#
+# The first term is `dy` itself, untouched. Without the shortcut a gradient must pass every $J_f^\top$ on its way down,
+# and each shrinks it a little, or a lot. Let us measure it: 24 layers, $f$ a linear layer and tanh, weights drawn small,
+# as they are before training.
+
+# %%
+shrinks = lesson.predict(
+    "24 layers of tanh(x W), with and without the shortcut. At the lowest layer, how many times larger is the gradient "
+    "with it?",
+    ...,
+    choices=("about 10 times", "about 1,000 times", "more than a million times"),
+)
+
+# %%
+depth, width = 24, 64
+weights = [0.5 * rng.standard_normal((width, width)) / np.sqrt(width) for _ in range(depth)]
+start, d_top = rng.standard_normal((16, width)), rng.standard_normal((16, width))
+
+
+def gradient_norms(shortcut):
+    """Return the norm of the gradient below each layer, the lowest last."""
+    x, kept = start, []
+    for weight in weights:
+        y, saved = ops.tanh(x @ weight)
+        kept.append(saved)
+        x = x + y if shortcut else y
+    dy, norms = d_top, [np.linalg.norm(d_top)]
+    for weight, saved in zip(reversed(weights), reversed(kept), strict=True):
+        dx = ops.tanh_backward(dy, saved) @ weight.T
+        dy = dy + dx if shortcut else dx
+        norms.append(np.linalg.norm(dy))
+    return np.array(norms)
+
+
+with_shortcut, without = gradient_norms(True), gradient_norms(False)
+figure, ax = plt.subplots(figsize=(7, 3.1))
+ax.semilogy(range(depth, -1, -1), with_shortcut, "o-", ms=4, label="$x + f(x)$")
+ax.semilogy(range(depth, -1, -1), without, "s--", ms=4, color="C1", label="$f(x)$ alone")
+ax.set(
+    xlabel="layer (24 is the top, where the gradient starts)",
+    ylabel="norm of the gradient",
+    title="The way down through 24 layers",
+)
+ax.legend()
+course.show(
+    figure,
+    "Norm of the gradient by layer. With the shortcut it stays within a small factor from the top to the bottom; without "
+    "it, it falls by a constant factor at every layer, many powers of ten in all.",
+)
+ratio = with_shortcut[-1] / without[-1]
+shrinks.answer("more than a million times", f"at the bottom the ratio is {ratio:.1e}.")
+
+# %% [markdown]
+# ## 4. Dropout: the same bits again
+#
+# Dropout (chapter 04) multiplies each number by 0 with probability $\rho$ and by $1/(1-\rho)$ otherwise. Given the
+# multipliers $m$, it is the simplest operation of all: $y = m\,x$, so $\mathtt{dx} = m\,\mathtt{dy}$. The only thing to get
+# right is that $m$ must be *the same* on the way back. You can store it. Or you can make sure that the same question
+# always gets the same answer: in minibert every bit is a function of (seed, step, place in the network, sequence,
+# position, column), and of nothing else. Draw it again, and it is the same.
+
+# %%
+places = SimpleNamespace(token_sequences=np.repeat([0, 1], 10), positions=np.tile(np.arange(10), 2))
+rate, columns = 0.25, 40
+
+
+def multipliers(step):
+    drop = ops.dropout(places, rate, rate, seed=1, step=step)
+    return ops.dropout_mask(drop, 2, columns, np.float64)
+
+
+figure, panels = plt.subplots(1, 3, figsize=(9.5, 2.9), layout="constrained")
+for ax, (title, mask) in zip(
+    panels[:2], {"step 7": multipliers(7), "step 8": multipliers(8)}.items(), strict=True
+):
+    ax.imshow(mask, cmap="cividis", vmin=0, vmax=1.4, aspect="auto")
+    ax.set(title=f"dropped (dark) at {title}", xlabel="column", ylabel="token")
+running = np.cumsum([multipliers(step)[:, :4] for step in range(lesson.scale(400, 100))], axis=0)
+running = running / np.arange(1, len(running) + 1)[:, None, None]
+panels[2].plot(running.reshape(len(running), -1)[:, :30], color="C0", lw=0.4)
+panels[2].axhline(1, color="0.2", lw=1)
+panels[2].set(title="mean multiplier of 30 places", xlabel="steps averaged", ylim=(0.6, 1.4))
+course.show(
+    figure,
+    "Two masks of 20 tokens by 40 columns, a quarter of them dropped, quite different at steps 7 and 8. Right, the mean "
+    "multiplier of thirty places settles at one as more steps are averaged.",
+)
+course.equal("step 7, drawn again", multipliers(7), multipliers(7))
+course.equal(
+    "the expectation of a multiplier is 1:  (1 - rho) / (1 - rho)", (1 - rate) * multipliers(7).max(), 1.0
+)
+
+# %% [markdown]
+# This also makes dropout *checkable*. The judge runs the forward again, at a point moved by an imaginary step. If it
+# rolled new dice each time, that would be another function, and there would be nothing to compare.
+#
+# ## 5. LayerNorm: two projections
+#
+# LayerNorm takes each row $x$ of $H$ numbers, removes the mean, divides by the spread, then scales and shifts each column:
+#
+# $$ \mu = \tfrac1H \sum_i x_i, \quad c = x - \mu, \quad r = \frac{1}{\sqrt{\tfrac1H \sum_i c_i^2 + \varepsilon}}, \quad
+#    n = r\,c, \quad y = \gamma\, n + \beta. $$
+#
+# ($\varepsilon$ is tiny. It keeps a constant row from dividing by zero.) The parameters are easy: $y$ is linear in
+# $\gamma$ and $\beta$, used by every row, so $\mathtt{d\gamma} = \sum_t \mathtt{dy}_t\, n_t$ and
+# $\mathtt{d\beta} = \sum_t \mathtt{dy}_t$. And $n$ receives $g = \mathtt{dy}\,\gamma$. What is left is to bring $g$ from $n$
+# back to $x$. This is the step that people look up, because $\mu$ and $r$ each depend on *every* $x_i$.
+#
+# Do it in two steps, and look at each as geometry.
+#
+# **Step one, the mean.** $c = P x$ with $P = I - \tfrac1H \mathbf{1}\mathbf{1}^\top$. A matrix with $P^2 = P$ and
+# $P^\top = P$ is a **projection**: it removes a component, here the one along $\mathbf{1} = (1, \dots, 1)$, and leaves
+# the rest alone. Since $P^\top = P$, the way back removes the same component: $\mathtt{dx} = P\,\mathtt{dc}$, which is
+# "subtract the mean of dc".
+#
+# **Step two, the length.** $n = r c$ is a product, and $r = (c \cdot c / H + \varepsilon)^{-1/2}$. Let $c$ change by
+# $\delta c$:
+#
+# $$ \delta r = -\tfrac12\, r^3 \cdot \tfrac2H\, c \cdot \delta c = -\tfrac{r^3}{H}\, c\cdot\delta c,
+#    \qquad \delta n = r\,\delta c + c\,\delta r = r \left(\delta c - \tfrac1H\, n\,(n \cdot \delta c)\right). $$
+#
+# The matrix is $r\,(I - \tfrac1H n n^\top)$. It is symmetric again, so the way back has the same form:
+# $\mathtt{dc} = r\,(g - n\,\tfrac1H (n \cdot g))$. If $\varepsilon = 0$ then $n \cdot n = H$, and it is a projection too:
+# it removes the component along $n$.
+#
+# **Together.** The mean of $n$ is zero, so the mean of $\mathtt{dc}$ is just $r$ times the mean of $g$:
+#
+# $$ \boxed{\ \mathtt{dx} = r\,\bigl(g - \operatorname{mean}(g) - n\,\operatorname{mean}(g\,n)\bigr)\ } $$
+#
+# Every one of these equations, on both sides:
+
+# %%
+H, eps = 7, 0.3  # an eps that is large on purpose: a term that forgets it shows
+x, dc, g = rng.standard_normal((3, H)) + 0.5
+P = np.eye(H) - np.ones((H, H)) / H
+c = x - x.mean()
+r = 1 / np.sqrt((c * c).mean() + eps)
+n = r * c
+
+
+def spread(c):
+    return 1 / np.sqrt((c * c).mean(keepdims=True) + eps)
+
+
+def normalised(x):
+    c = x - x.mean()
+    return c * spread(c)
+
+
+course.equal("c = P x", c, P @ x)
+course.equal("P² = P", P @ P, P)
+course.equal("δr = -r³/H c·δc", derivative(spread, c, dc)[0], -(r**3) / H * (c @ dc))
+course.equal(
+    "δn = r (δc - n (n·δc)/H)", derivative(lambda c: c * spread(c), c, dc), r * (dc - n * (n @ dc) / H)
+)
+course.equal("J = r (I - n n^T/H) P", jacobian(normalised, x), r * (np.eye(H) - np.outer(n, n) / H) @ P)
+course.equal("n·n = H (1 - eps r²), which is H without eps", n @ n, H * (1 - eps * r**2))
+course.equal(
+    "dx: J^T g = r (g - mean g - n mean(g n))",
+    jacobian(normalised, x).T @ g,
+    r * (g - g.mean() - n * (g * n).mean()),
+)
+
+# %% [markdown]
+# For three numbers ($H = 3$, $\varepsilon = 0$) this can be drawn. The forward pass first drops $x$ onto the plane
+# perpendicular to $(1,1,1)$, then moves it to the circle of radius $\sqrt3$ in that plane. Nothing else can ever come out
+# of LayerNorm: $\mu$ and the length are forgotten. So a change of $x$ along $(1,1,1)$, or towards the centre, changes
+# nothing, and the gradient can't have a component in either direction. What remains is *tangent to the circle*.
+
+# %%
+axis_1, axis_2 = np.array([1, -1, 0]) / np.sqrt(2), np.array([1, 1, -2]) / np.sqrt(6)
+flat = np.stack([axis_1, axis_2])  # coordinates in the plane
+figure, ax = plt.subplots(figsize=(5.6, 5.2))
+angles = np.linspace(0, 2 * np.pi, 200)
+ax.plot(np.sqrt(3) * np.cos(angles), np.sqrt(3) * np.sin(angles), color="0.7", lw=1)
+draws = np.random.default_rng(17)
+for number in range(5):
+    turn = 2 * np.pi * (number + 0.35) / 5
+    point = (
+        flat.T @ (draws.uniform(0.7, 3.3) * np.array([np.cos(turn), np.sin(turn)])) + draws.standard_normal()
+    )
+    centred = point - point.mean()
+    inverse = 1 / np.sqrt((centred * centred).mean())
+    normal, pull = centred * inverse, draws.standard_normal(3)
+    back = (pull - pull.mean() - normal * (pull * normal).mean()) * inverse
+    a, b = flat @ centred, flat @ normal
+    ax.plot(*np.stack([a, b]).T, ":", color="0.5", lw=1)
+    ax.plot(*a, "o", color="0.4", ms=5, label="x, mean removed" if not number else None)
+    ax.plot(*b, "D", color="k", ms=5, label="n" if not number else None)
+    ax.quiver(
+        *b,
+        *(flat @ pull),
+        color="C1",
+        angles="xy",
+        scale_units="xy",
+        scale=1.6,
+        width=0.005,
+        label="g, in the plane" if not number else None,
+    )
+    ax.quiver(
+        *a,
+        *(flat @ back),
+        color="C0",
+        angles="xy",
+        scale_units="xy",
+        scale=1.6,
+        width=0.009,
+        label="dx" if not number else None,
+    )
+ax.set(
+    xlim=(-3.6, 3.6),
+    ylim=(-3.4, 3.4),
+    title="LayerNorm of three numbers, seen along (1, 1, 1)",
+    xlabel="(1, −1, 0)",
+    ylabel="(1, 1, −2)",
+)
+ax.set_aspect("equal")
+ax.legend(fontsize=8, loc="lower right")
+course.show(
+    figure,
+    "The plane perpendicular to (1,1,1) with the circle of radius root three. Five points are moved along rays to the "
+    "circle. At the circle an orange arrow g points anywhere; at the original point the blue arrow dx is always tangent, "
+    "perpendicular to the ray, shorter for points far outside and longer for points inside.",
+)
+
+# %% [markdown]
+# Look at the lengths of the blue arrows, too. A point far out has a long way to its circle, $r$ is small, and so is its
+# gradient. LayerNorm gives the same result for $x$ and $10x$, but a gradient ten times smaller. The same can be read off
+# the Jacobian's singular values (by how much it stretches in each of $H$ perpendicular directions): two of them are
+# zero, all the others are $r$.
+
+# %%
+H = 24
+x = rng.standard_normal(H)
+eps = 0.0
+stretch = {
+    scale: np.linalg.svd(jacobian(normalised, scale * x), compute_uv=False) for scale in (0.5, 1.0, 4.0)
+}
+figure, ax = plt.subplots(figsize=(7, 2.8))
+for (scale, values), marker in zip(stretch.items(), "s^o", strict=True):
+    ax.plot(np.arange(1, H + 1), values, marker, ms=5, label=f"{scale:g} x", fillstyle="none")
+ax.set(
+    xlabel="singular value, the largest first",
+    ylabel="stretch",
+    title=f"LayerNorm of {H} numbers: {H - 2} directions pass, two are gone",
+)
+ax.set(ylim=(-0.1, 3.3))
+ax.legend(loc="upper left", ncols=3)
+course.show(
+    figure,
+    "Singular values of the Jacobian of LayerNorm with 24 numbers: 22 are equal and two are zero. For half of x they are "
+    "twice as large, for four times x a quarter.",
+)
+course.equal("all but two are r", stretch[1.0][:-2], np.full(H - 2, 1 / x.std()))
+course.equal("the last two are 0", 1 + stretch[1.0][-2:], np.ones(2))
+
+# %% [markdown]
+# ### Exercise 06.3 (core): LayerNorm, there and back
+#
+# `x` is (T, H); each row is normalised by itself. Keep `LayerNormSaved(normal, inverse, gamma)`, where `normal` (T, H) is
+# $n$ and `inverse` (T, 1) is $r$. Remember chapter 05: no `abs`, no `var`.
+
+
+# %%
+# Exercise 06.3
+def layer_norm(self, x, gamma, beta, eps):
+    """Return gamma n + beta (T,H) and LayerNormSaved(normal, inverse, gamma); gamma and beta are (H,)."""
+    ...
+
+
+def layer_norm_backward(self, dy, saved):
+    """Return dx (T,H), dgamma (H,) and dbeta (H,); saved has normal, inverse and gamma."""
+    ...
+
+
+# %%
+lesson.check(layer_norm)
+lesson.check(layer_norm_backward)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `mean(-1, keepdims=True)` gives one mean a row, in a shape that can be subtracted from the row.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The box holds for each row with g = dy gamma. The means in it run over the columns of a row; the sums in dgamma and dbeta
+# run over the rows.
+#
+# </details>
+# <details><summary>Solution 06.3</summary>
+#
+# ```python
+# def layer_norm(self, x, gamma, beta, eps):
+#     centred = x - x.mean(-1, keepdims=True)
+#     inverse = 1 / np.sqrt((centred * centred).mean(-1, keepdims=True) + eps)
+#     normal = centred * inverse
+#     return normal * gamma + beta, LayerNormSaved(normal, inverse, gamma)
+#
+#
+# def layer_norm_backward(self, dy, saved):
+#     normal = saved.normal
+#     g = dy * saved.gamma
+#     dx = saved.inverse * (g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True))
+#     return dx, (dy * normal).sum(0), dy.sum(0)
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `g - g.mean(-1, keepdims=True) - normal` | `g - normal` | The mean of g is missing: the gradient of the mean that was subtracted. |
+# | `- normal * (g * normal).mean(-1, keepdims=True)` | `- 0` | The part of g along n is missing: the gradient of the spread. |
+# | `g = dy * saved.gamma` | `g = dy` | gamma is missing: the gradient of n is dy times gamma. |
+# | `saved.inverse * (g` | `(g` | The factor r, one over the spread, is missing. |
+# | `(dy * normal).sum(0)` | `(g * normal).sum(0)` | gamma multiplies n, so its gradient is dy times n, without gamma. |
+# | `(dy * normal).sum(0)` | `(dy * normal).mean(0)` | Every row uses gamma, so its gradient is a sum over rows. |
+# | `(centred * centred).mean(-1, keepdims=True)` | `(centred * centred).sum(-1, keepdims=True) / (x.shape[-1] - 1)` | LayerNorm divides by H, not by H - 1. |
+# | `normal * gamma + beta` | `normal * gamma` | beta is missing. |
+#
+# </details>
+
+# %%
+course.source(Ops.layer_norm_backward)
+
+# %% [markdown]
+# Why two passes over the row, first the mean and then the distances from it, when the variance is also
+# $\operatorname{mean}(x^2) - \operatorname{mean}(x)^2$ in one? It is cancellation again. A row whose numbers lie far from zero, in
+# float32:
+
+# %%
+row = rng.standard_normal(768)
+print(f"{'offset':>8} {'one pass':>14} {'two passes':>14} {'truth':>14}")
+for offset in (0.0, 100.0, 10_000.0):
+    single = (row + offset).astype(np.float32)
+    exact = single.astype(np.float64).var()
+    one_pass = (single * single).mean() - single.mean() * single.mean()
+    two_passes = ((single - single.mean()) ** 2).mean()
+    print(f"{offset:8,.0f} {one_pass:14.6f} {two_passes:14.6f} {exact:14.6f}")
+
+# %% [markdown]
+# ## 6. Attention
+#
+# One head of one sequence of $n$ tokens, with $Q$, $K$, $V$ of shape $(n, D)$ and dropout multipliers $m$:
+#
+# $$ S = \frac{Q K^\top}{\sqrt D}, \qquad P = \operatorname{softmax}(S) \text{ by rows}, \qquad Y = (P \odot m)\, V, $$
+#
+# where $\odot$ multiplies entry by entry. Walk back. Each step is something you have done already.
+#
+# 1. $Y = (P \odot m) V$ is a matrix product: $\mathtt{dV} = (P \odot m)^\top \mathtt{dY}$, and the gradient of the left
+#    factor is $\mathtt{dY}\,V^\top$.
+# 2. Through the multipliers: $\mathtt{dP} = (\mathtt{dY}\,V^\top) \odot m$.
+# 3. Through softmax. Chapter 05 found $J = \operatorname{diag}(p) - p p^\top$ for one row, so
+#    $\mathtt{ds} = J^\top \mathtt{dp} = p \odot \mathtt{dp} - p\,(p \cdot \mathtt{dp}) = p \odot (\mathtt{dp} - p \cdot \mathtt{dp})$.
+#    In each row subtract from dp its mean, weighted by p, and multiply by p.
+# 4. $S = Q K^\top / \sqrt D$ is a matrix product of two *inputs*, so both get a gradient:
+#    $\mathtt{dQ} = \mathtt{dS}\,K / \sqrt D$ and $\mathtt{dK} = \mathtt{dS}^\top Q / \sqrt D$.
+
+# %%
+n, D = 6, 4
+Q, K, V, dY = rng.standard_normal((4, n, D))
+m = (rng.random((n, n)) > 0.3) / 0.7
+
+
+def softmax_rows(S):
+    e = np.exp(S - S.real.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def pulled(Q, K, V):
+    """Return the sum of dY times the result: a scalar whose gradients are dQ, dK and dV."""
+    return np.asarray((dY * ((softmax_rows(Q @ K.T / np.sqrt(D)) * m) @ V)).sum())
+
+
+S = Q @ K.T / np.sqrt(D)
+P = softmax_rows(S)
+dP = (dY @ V.T) * m
+dS = P * (dP - (P * dP).sum(-1, keepdims=True))
+Y = (P * m) @ V
+course.equal("dV = (P m)^T dY", jacobian(lambda V: pulled(Q, K, V), V).reshape(n, D), (P * m).T @ dY)
+course.equal(
+    "dP = (dY V^T) m", jacobian(lambda P: np.asarray((dY * ((P * m) @ V)).sum()), P).reshape(n, n), dP
+)
+course.equal(
+    "dS = P (dP - rowsum(P dP))",
+    jacobian(lambda S: np.asarray((dY * ((softmax_rows(S) * m) @ V)).sum()), S).reshape(n, n),
+    dS,
+)
+course.equal("dQ = dS K / √D", jacobian(lambda Q: pulled(Q, K, V), Q).reshape(n, D), dS @ K / np.sqrt(D))
+course.equal("dK = dS^T Q / √D", jacobian(lambda K: pulled(Q, K, V), K).reshape(n, D), dS.T @ Q / np.sqrt(D))
+course.equal("rows of dS sum to 0", 1 + dS.sum(-1), np.ones(n))
+course.equal("rowsum(P dP) = rowsum(dY Y), even with dropout", (P * dP).sum(-1), (dY * Y).sum(-1))
+
+figure, panels = plt.subplots(1, 4, figsize=(11, 2.9), layout="constrained")
+for ax, (title, matrix, colours, low, high) in zip(
+    panels,
+    [
+        ("$P$", P, "viridis", 0, 1),
+        ("$m$", m, "viridis", 0, 1.5),
+        ("dP", dP, "cividis", -5, 5),
+        ("dS", dS, "cividis", -1.2, 1.2),
+    ],
+    strict=True,
+):
+    picture = ax.imshow(matrix, cmap=colours, vmin=low, vmax=high)
+    ax.set(title=title, xlabel="key", xticks=range(n), yticks=range(n))
+    figure.colorbar(picture, ax=ax, shrink=0.8)
+panels[0].set_ylabel("query")
+course.show(
+    figure,
+    "Four six by six maps: attention probabilities P, dropout multipliers m, dP, which is zero where m is, and dS, which "
+    "is large only where P is and has both signs in every row.",
+)
+
+# %% [markdown]
+# Two lessons are in those lines. Every row of dS sums to zero, because adding a constant to all scores of a query
+# changes nothing. And a score whose probability is nearly zero gets almost no gradient, since dS carries a factor P: a
+# head that is sure of itself learns slowly. A key that causal attention hides has $p = 0$ exactly, so its dS is zero with
+# no special case.
+#
+# The last equation looks like a curiosity and is worth money. In step 3 each row needs the number $p \cdot \mathtt{dp}$.
+# It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations (FlashAttention, Dao et al. 2022) use it
+# to go back through attention block by block, without ever holding an $n \times n$ array. The proof is one line:
+# $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot v_j) = \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.
+#
+# What would holding them cost? In BERT-base one layer keeps, for each sequence, 12 maps of $n \times n$, beside queries,
+# keys and values of $n \times 768$ each:
+
+# %%
+lengths = np.array([64, 128, 256, 512, 1024, 2048])
+maps, inputs = 12 * lengths**2 * 4 / 2**20, 3 * lengths * 768 * 4 / 2**20
+figure, ax = plt.subplots(figsize=(6.5, 3))
+ax.loglog(lengths, maps, "o-", label="probabilities, 12 n²")
+ax.loglog(lengths, inputs, "s--", color="C1", label="q, k and v, 3 · 768 n")
+ax.set(
+    xlabel="length n", ylabel="MiB a layer and sequence", title="Kept for the way back, BERT-base in float32"
+)
+ax.set_xticks(lengths, lengths)
+ax.minorticks_off()
+ax.legend()
+course.show(
+    figure,
+    "Memory kept by one attention layer against sequence length. Probabilities grow with the square of the length, "
+    "queries, keys and values with the length itself; the lines cross near length 192.",
+)
+course.say(
+    f"The lines cross at $n = 3 \\cdot 768 / 12 = {3 * 768 // 12}$. At 512 tokens the maps take "
+    f"**{maps[3]:.0f} MiB** a layer, **{maps[3] * 12 / 1024:.2f} GiB** for 12 layers and eight sequences would take eight times that."
+)
+
+# %% [markdown]
+# ### Exercise 06.4 (core): one head
+#
+# `q`, `k`, `v` and `dy` are (n, D), `m` (n, n). Return the three gradients of the sum of `dy * y`. Compute everything you
+# need yourself.
+
+
+# %%
+# Exercise 06.4
+def head_gradients(q, k, v, m, dy):
+    """Return dq, dk and dv, each (n,D), of sum(dy * ((softmax(q k^T / sqrt(D)) * m) @ v))."""
+    ...
+
+
+# %%
+def head_result(q, k, v, m, dy):
+    return (dy * ((softmax_rows(q @ k.T / np.sqrt(q.shape[-1])) * m) @ v)).sum()
+
+
+def draw_head(rng):
+    n, D = (int(one) for one in rng.permutation(np.arange(2, 8))[:2])
+    q, k, v, dy = rng.standard_normal((4, n, D))
+    return q, k, v, rng.uniform(0.3, 2, (n, n)) * (rng.random((n, n)) > 0.2), dy
+
+
+lesson.check(head_gradients, draw=draw_head, gradient_of=head_result, wrt=(0, 1, 2))
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Begin with the forward as far as P. Then go through the four steps above in their order.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Softmax works along the last axis, and so do its sums: `.sum(-1, keepdims=True)`. `softmax_rows` above is yours to use.
+#
+# </details>
+# <details><summary>Solution 06.4</summary>
+#
+# ```python
+# def head_gradients(q, k, v, m, dy):
+#     root = np.sqrt(q.shape[-1])
+#     p = softmax_rows(q @ k.T / root)
+#     dv = (p * m).T @ dy
+#     dp = (dy @ v.T) * m
+#     ds = p * (dp - (p * dp).sum(-1, keepdims=True))
+#     return ds @ k / root, ds.T @ q / root, dv
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `dv = (p * m).T @ dy` | `dv = p.T @ dy` | The values were mixed with dropped probabilities: p times m. |
+# | `dp = (dy @ v.T) * m` | `dp = dy @ v.T` | A dropped probability has no influence, so dp needs the multipliers, too. |
+# | `ds = p * (dp - (p * dp).sum(-1, keepdims=True))` | `ds = p * dp` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
+# | `(p * dp).sum(-1, keepdims=True)` | `dp.mean(-1, keepdims=True)` | The mean that is subtracted is weighted by p. |
+# | `(p * dp).sum(-1, keepdims=True)` | `(p * dp).sum(0, keepdims=True)` | Softmax runs along each row, over the keys. |
+# | `ds @ k / root` | `ds @ k` | The scores were divided by √D, and so are the gradients of q and k. |
+# | `ds.T @ q / root` | `ds @ q / root` | Row j of dk collects column j of dS: transpose it. |
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 06.5 (hard): attention in a batch
+#
+# Now the real operation, for many sequences and heads at once. `dy` and `saved.q`, `saved.k`, `saved.v` are (T, A, D): all
+# tokens of all sequences in a row, A heads. `equal_length_groups(saved.cu_seqlens)` returns `groups` and something you
+# do not need. Each of the groups is an array of row numbers, (sequences, length), for sequences of the same length. So
+# `saved.q[rows]` is (sequences, length, A, D), and `.swapaxes(1, 2)` makes it (sequences, A, length, D): matrices in the last
+# two dimensions, as many heads side by side as you like. `saved.groups` holds for each group, in the same order, a pair
+# with `p` and `mask`, (sequences, A, length, length). The mask is `None` if nothing was dropped.
+#
+# Every token is in exactly one group, so you may fill arrays with `dq[rows] = …`.
+
+# %%
+three_sequences = np.array([0, 2, 5, 7])  # of 2, 3 and 2 tokens
+groups, _ = equal_length_groups(three_sequences)
+for rows in groups:
+    print(f"{len(rows)} of length {rows.shape[1]}: rows", rows.tolist())
+
+
+# %%
+# Exercise 06.5
+def attention_backward(self, dy, saved):
+    """Return dq, dk and dv, each (T,A,D); saved has q, k, v, cu_seqlens and groups."""
+    ...
+
+
+# %%
+lesson.check(attention_backward)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Loop with `for rows, kept in zip(groups, saved.groups)`. Inside it is 06.4, but p is given, and `.T` becomes
+# `.swapaxes(-1, -2)`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Replace a mask of None by 1 and you need no cases. At the end turn (sequences, A, length, D) round to
+# (sequences, length, A, D) before you assign.
+#
+# </details>
+# <details><summary>Solution 06.5</summary>
+#
+# ```python
+# def attention_backward(self, dy, saved):
+#     groups, _ = equal_length_groups(saved.cu_seqlens)
+#     root = np.sqrt(dy.shape[-1])
+#     dq, dk, dv = np.empty_like(dy), np.empty_like(dy), np.empty_like(dy)
+#     for rows, kept in zip(groups, saved.groups):
+#         q, k, v, d_out = (one[rows].swapaxes(1, 2) for one in (saved.q, saved.k, saved.v, dy))
+#         p, m = kept.p, 1 if kept.mask is None else kept.mask
+#         dp = (d_out @ v.swapaxes(-1, -2)) * m
+#         ds = p * (dp - (p * dp).sum(-1, keepdims=True)) / root
+#         dq[rows] = (ds @ k).swapaxes(1, 2)
+#         dk[rows] = (ds.swapaxes(-1, -2) @ q).swapaxes(1, 2)
+#         dv[rows] = ((p * m).swapaxes(-1, -2) @ d_out).swapaxes(1, 2)
+#     return dq, dk, dv
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `((p * m).swapaxes(-1, -2) @ d_out)` | `(p.swapaxes(-1, -2) @ d_out)` | The values were mixed with dropped probabilities: p times m. |
+# | `(d_out @ v.swapaxes(-1, -2)) * m` | `d_out @ v.swapaxes(-1, -2)` | A dropped probability has no influence, so dp needs the multipliers, too. |
+# | `(dp - (p * dp).sum(-1, keepdims=True)) / root` | `dp / root` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
+# | `keepdims=True)) / root` | `keepdims=True))` | The scores were divided by √D, and so are the gradients of q and k. |
+# | `root = np.sqrt(dy.shape[-1])` | `root = np.sqrt(dy.shape[-2])` | √D is the root of the size of a head, the last dimension; A is how many heads there are. |
+# | `(ds.swapaxes(-1, -2) @ q)` | `(ds @ q)` | Row j of dk collects column j of dS: transpose it. |
+#
+# </details>
+
+# %%
+course.source(Ops.attention_backward)
+
+# %% [markdown]
+# ## 7. The first block, whole
+#
+# Below all layers stands the embedding block (chapter 02): three tables, LayerNorm, dropout.
+#
+# $$ y = m \odot \operatorname{LayerNorm}(E[\text{ids}] + E_{\text{pos}}[\text{positions}] + E_{\text{seg}}[\text{segments}]) $$
+#
+# Its backward puts together what you have: multiply by the mask; go back through LayerNorm; then the same dx goes to all
+# three tables, since a sum hands its gradient to each of its terms. There is no gradient of an input, for the inputs are
+# whole numbers. The gradients of the parameters go into a dictionary of accumulators, and you return a dictionary with
+# the same keys, each with what you found *added*.
+
+# %%
+course.source(Ops.embedding_block)
+
+# %% [markdown]
+# ### Exercise 06.6 (core): the embedding block, backwards
+#
+# `saved` has `word`, `position` and `segment` (each what `embedding` saved), `norm` (what `layer_norm` saved), and
+# `dropout`, which is None or has a `mask`. Call your own operations by `self`. `self.accumulate(total, extra)` adds to an
+# accumulator and returns it. `params` you will not need.
+
+
+# %%
+# Exercise 06.6
+def embedding_block_backward(self, dy, saved, params, grads):
+    """Return grads, a dictionary with word, position, segment, gamma and beta, each with its gradient added."""
+    ...
+
+
+# %%
+lesson.check(embedding_block_backward)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Three steps: the mask, if there is one; `self.layer_norm_backward(dy, saved.norm)`; `self.embedding_backward` three times.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `self.embedding_backward(dx, saved.word, grads["word"])` adds to the accumulator and returns it. gamma and beta need
+# `self.accumulate`.
+#
+# </details>
+# <details><summary>Solution 06.6</summary>
+#
+# ```python
+# def embedding_block_backward(self, dy, saved, params, grads):
+#     if saved.dropout is not None:
+#         dy = dy * saved.dropout.mask
+#     dx, dgamma, dbeta = self.layer_norm_backward(dy, saved.norm)
+#     return {
+#         "word": self.embedding_backward(dx, saved.word, grads["word"]),
+#         "position": self.embedding_backward(dx, saved.position, grads["position"]),
+#         "segment": self.embedding_backward(dx, saved.segment, grads["segment"]),
+#         "gamma": self.accumulate(grads["gamma"], dgamma),
+#         "beta": self.accumulate(grads["beta"], dbeta),
+#     }
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `dy = dy * saved.dropout.mask` | `pass` | What dropout multiplied on the way up is multiplied on the way down. |
+# | `self.accumulate(grads["gamma"], dgamma)` | `dgamma` | The accumulator is replaced instead of added to. |
+# | `self.embedding_backward(dx, saved.position, grads["position"])` | `self.embedding_backward(dx, saved.segment, grads["position"])` | Each table is indexed by its own numbers: positions by `saved.position`. |
+# | `self.embedding_backward(dx, saved.word, grads["word"])` | `self.embedding_backward(dy, saved.word, grads["word"])` | The tables stand below LayerNorm: they get dx, not dy. |
+# | `self.embedding_backward(dx, saved.segment, grads["segment"])` | `self.embedding_backward(dx / 3, saved.segment, grads["segment"])` | A sum hands its whole gradient to each term; nothing is shared out. |
+#
+# </details>
+
+# %% [markdown]
+# ## 8. Your engine so far
+
+# %%
+lesson.sheet()
+
+# %%
+lesson.keep()
+
+# %% [markdown]
+# ## What we saw
+#
+# * A copy comes back as a sum. Rows that repeat need a true sum, which `+=` is not.
+# * What is used twice gets the sum of two gradients: a tied table, and the input of a residual connection.
+# * The shortcut hands dy down untouched; without it a gradient shrinks at every layer.
+# * Dropout's backward multiplies by the same numbers, and numbers that are a function of their place can be drawn again.
+# * LayerNorm forgets a row's mean and its length, so its backward removes these two directions and divides by the spread.
+# * Attention backwards is two matrix products, a mask, softmax's Jacobian, and two matrix products more.
+#
+# ## Words
+#
+# - **gather**: to read the rows of an array that a list of numbers names.
+# - **scatter**: to add rows to those of an array that a list of numbers names; the way back of a gather.
+# - **accumulator**: an array of gradients so far, which a backward pass adds to and returns.
+# - **tied embedding**: one word table that turns words into vectors and scores vectors against all words.
+# - **residual connection**: a shortcut that adds the input of a sublayer to its output.
+# - **projection**: a matrix that removes the component along some direction, and leaves everything else as it is.
+#
+# ## Where to go on
+#
+# * Chapter 07 puts all operations together to a BERT with forward and backward, and finds a fault by looking at its
+#   gradients.
+# * Ba et al., [*Layer normalization*](https://arxiv.org/abs/1607.06450) (2016).
+# * Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), appendix B: this chapter's attention backward,
+#   in blocks.
+# * He et al., [*Deep residual learning*](https://arxiv.org/abs/1512.03385) (2015), where the shortcut comes from.
