@@ -262,7 +262,8 @@ for name, (image, truth) in tempting.items():
 #
 # ### Exercise 05.2 (core): the same values, with derivatives
 #
-# Write three functions that agree with NumPy's for real `x` and carry exact derivatives for complex `x`.
+# Write three functions that agree with `np.var(x)`, `np.linalg.norm(x)` and `np.maximum(x, 0)` for real `x` and carry exact
+# derivatives for complex `x`.
 
 
 # %%
@@ -450,8 +451,8 @@ panels[0].set_ylabel("3 × 5 entries of y")
 figure.colorbar(picture, ax=panels, label="derivative")
 course.show(
     figure,
-    "Two Jacobians of a linear layer. By x: three equal blocks on the diagonal, one for each token, and zero elsewhere. "
-    "By the weight: in every block a diagonal pattern with the numbers of x.",
+    "Two Jacobians of a linear layer. By x: three equal rectangles on the diagonal, one for each token, and zero elsewhere. "
+    "By the weight: in every rectangle a diagonal pattern with the numbers of x.",
 )
 terabytes = (512 * 3072) * (512 * 768) * 4 / 1e12
 jacobian_size.answer(
@@ -459,8 +460,8 @@ jacobian_size.answer(
 )
 
 # %% [markdown]
-# The left picture has the same block three times, once for each token, and zeros everywhere else: tokens do not mix
-# in a linear layer. The block is $W^\top$. The right picture repeats the numbers of $x$. A Jacobian is almost always
+# The left picture has the same rectangle three times, once for each token, and zeros everywhere else: tokens do not mix
+# in a linear layer. The rectangle is $W^\top$. The right picture repeats the numbers of $x$. A Jacobian is almost always
 # this redundant, so a backward pass never builds it. It computes $J^\top \mathtt{dy}$ directly.
 #
 # ### The linear layer
@@ -603,8 +604,8 @@ course.show(
 #    = p_k - \delta_{\ell k} $$
 #
 # The $1/p_\ell$, which explodes when the model is very wrong, meets the $p_\ell$ of the Jacobian and is gone. That is
-# why the two operations are one in every library. Taken apart, a probability of $10^{-320}$ would give infinity times
-# zero. There is a second way to see it: $-\ln p_\ell = \ln S - z_\ell$, and the derivative of $\ln S$ is $p$.
+# why the two operations are one in every library. Taken apart, a probability that underflows to zero would give
+# infinity times zero. There is a second way to see it: $-\ln p_\ell = \ln S - z_\ell$, and the derivative of $\ln S$ is $p$.
 
 # %%
 d_p = np.zeros(6)
@@ -680,7 +681,7 @@ lesson.check(softmax_cross_entropy_backward)
 # ```python
 # def softmax_cross_entropy_backward(self, dnll, saved):
 #     probabilities = saved.probabilities
-#     here = np.arange(probabilities.shape[-1]) == saved.labels[:, None]
+#     here = np.arange(probabilities.shape[1]) == saved.labels[:, None]
 #     return (probabilities - here) * dnll[:, None]
 # ```
 #
@@ -710,7 +711,7 @@ lesson.check(softmax_cross_entropy_backward)
 #
 # $$ \operatorname{gelu}'(x) = \Phi(x) + x\,\Phi'(x), \qquad \Phi'(x) = \frac{1}{\sqrt{2\pi}}\, e^{-x^2/2} $$
 #
-# There is a second form, which Google's later models and GPT-2 use. It replaces $\Phi$ by
+# There is a second form, which BERT's later releases and GPT-2 use. It replaces $\Phi$ by
 #
 # $$ c(x) = \tfrac12 + \tfrac12 \tanh u(x), \qquad u(x) = \sqrt{2/\pi}\,\left(x + 0.044715\,x^3\right). $$
 #
@@ -928,8 +929,7 @@ for name, gradient in gradients.items():
 # %% [markdown]
 # Fifteen digits. If the parts are right and the wiring is right, the whole is.
 #
-# Now the reverse. Below are six ways to get one line wrong. Each of them has been committed to a real repository more
-# than once.
+# Now the reverse. Below are six ways to get one line wrong, each easy to write and easy to overlook.
 #
 # | | planted fault |
 # |---|---|
@@ -1006,7 +1006,8 @@ draw_fingerprints(
 )  # fmt: skip
 
 # %% [markdown]
-# The three rows below "no fault" are three of the six, in an order of my choosing. A fault spoils the gradients that
+# A row of this picture is the **fingerprint** of a fault: which gradients it spoils, and how much. The three rows below
+# "no fault" belong to three of the six, in no particular order. A fault spoils the gradients that
 # are computed *after* it on the way back, and none before it. Which letters are they?
 
 # %%
@@ -1265,12 +1266,13 @@ lesson.keep()
 # - **upstream gradient**: the gradient of the loss by an operation's result, which its backward pass is given.
 # - **Jacobian**: the table of the derivatives of all outputs by all inputs.
 # - **backward pass**: the calculation of the gradients of the inputs from the upstream gradient.
+# - **fingerprint**: of a fault, which gradients it spoils, and how much.
 # - **general position**: said of numbers without accidental zeros, ones, ties or equal sizes.
 #
 # ## Where to go on
 #
 # * Chapter 06: the backward passes that people look up, normalising a row, attention, and tables that are used twice.
 # * `minibert gradcheck` prints this judge's verdict on every operation of every engine that you have installed.
-# * Squire & Trapp, *Using complex variables to estimate derivatives of real functions* (1998): the complex step on two
+# * Squire & Trapp, *Using complex variables to estimate derivatives of real functions* (1998): the complex step on three
 #   pages.
 # * Hendrycks & Gimpel, [*Gaussian error linear units*](https://arxiv.org/abs/1606.08415) (2016).

@@ -506,14 +506,14 @@ figure, ax = plt.subplots(figsize=(5.6, 5.2))
 angles = np.linspace(0, 2 * np.pi, 200)
 ax.plot(np.sqrt(3) * np.cos(angles), np.sqrt(3) * np.sin(angles), color="0.7", lw=1)
 draws = np.random.default_rng(17)
-for number in range(5):
+for number, (radius, angle) in enumerate(((2.9, 40), (1.0, 180), (2.6, 80), (0.8, -60), (1.1, 35))):
     turn = 2 * np.pi * (number + 0.35) / 5
-    point = (
-        flat.T @ (draws.uniform(0.7, 3.3) * np.array([np.cos(turn), np.sin(turn)])) + draws.standard_normal()
-    )
+    point = flat.T @ (radius * np.array([np.cos(turn), np.sin(turn)])) + draws.standard_normal()
     centred = point - point.mean()
     inverse = 1 / np.sqrt((centred * centred).mean())
-    normal, pull = centred * inverse, draws.standard_normal(3)
+    normal = centred * inverse
+    towards = turn + np.deg2rad(angle)
+    pull = 0.8 * flat.T @ np.array([np.cos(towards), np.sin(towards)]) + draws.standard_normal()
     back = (pull - pull.mean() - normal * (pull * normal).mean()) * inverse
     a, b = flat @ centred, flat @ normal
     ax.plot(*np.stack([a, b]).T, ":", color="0.5", lw=1)
@@ -525,7 +525,7 @@ for number in range(5):
         color="C1",
         angles="xy",
         scale_units="xy",
-        scale=1.6,
+        scale=1,
         width=0.005,
         label="g, in the plane" if not number else None,
     )
@@ -535,7 +535,7 @@ for number in range(5):
         color="C0",
         angles="xy",
         scale_units="xy",
-        scale=1.6,
+        scale=1,
         width=0.009,
         label="dx" if not number else None,
     )
@@ -556,7 +556,8 @@ course.show(
 )
 
 # %% [markdown]
-# Look at the lengths of the blue arrows, too. A point far out has a long way to its circle, $r$ is small, and so is its
+# At the top one g points straight along its ray, and nothing of it comes back. Look at the lengths of the blue arrows,
+# too. A point far out has a long way to its circle, $r$ is small, and so is its
 # gradient. LayerNorm gives the same result for $x$ and $10x$, but a gradient ten times smaller. The same can be read off
 # the Jacobian's singular values (by how much it stretches in each of $H$ perpendicular directions): two of them are
 # zero, all the others are $r$.
@@ -612,7 +613,7 @@ lesson.check(layer_norm_backward)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `mean(-1, keepdims=True)` gives one mean a row, in a shape that can be subtracted from the row.
+# `mean(1, keepdims=True)` gives one mean a row, in a shape that can be subtracted from the row.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -625,8 +626,8 @@ lesson.check(layer_norm_backward)
 #
 # ```python
 # def layer_norm(self, x, gamma, beta, eps):
-#     centred = x - x.mean(-1, keepdims=True)
-#     inverse = 1 / np.sqrt((centred * centred).mean(-1, keepdims=True) + eps)
+#     centred = x - x.mean(1, keepdims=True)
+#     inverse = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + eps)
 #     normal = centred * inverse
 #     return normal * gamma + beta, LayerNormSaved(normal, inverse, gamma)
 #
@@ -634,19 +635,19 @@ lesson.check(layer_norm_backward)
 # def layer_norm_backward(self, dy, saved):
 #     normal = saved.normal
 #     g = dy * saved.gamma
-#     dx = saved.inverse * (g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True))
+#     dx = saved.inverse * (g - g.mean(1, keepdims=True) - normal * (g * normal).mean(1, keepdims=True))
 #     return dx, (dy * normal).sum(0), dy.sum(0)
 # ```
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `g - g.mean(-1, keepdims=True) - normal` | `g - normal` | The mean of g is missing: the gradient of the mean that was subtracted. |
-# | `- normal * (g * normal).mean(-1, keepdims=True)` | `- 0` | The part of g along n is missing: the gradient of the spread. |
+# | `g - g.mean(1, keepdims=True) - normal` | `g - normal` | The mean of g is missing: the gradient of the mean that was subtracted. |
+# | `- normal * (g * normal).mean(1, keepdims=True)` | `- 0` | The part of g along n is missing: the gradient of the spread. |
 # | `g = dy * saved.gamma` | `g = dy` | gamma is missing: the gradient of n is dy times gamma. |
 # | `saved.inverse * (g` | `(g` | The factor r, one over the spread, is missing. |
 # | `(dy * normal).sum(0)` | `(g * normal).sum(0)` | gamma multiplies n, so its gradient is dy times n, without gamma. |
 # | `(dy * normal).sum(0)` | `(dy * normal).mean(0)` | Every row uses gamma, so its gradient is a sum over rows. |
-# | `(centred * centred).mean(-1, keepdims=True)` | `(centred * centred).sum(-1, keepdims=True) / (x.shape[-1] - 1)` | LayerNorm divides by H, not by H - 1. |
+# | `(centred * centred).mean(1, keepdims=True)` | `(centred * centred).sum(1, keepdims=True) / (x.shape[1] - 1)` | LayerNorm divides by H, not by H - 1. |
 # | `normal * gamma + beta` | `normal * gamma` | beta is missing. |
 #
 # </details>
@@ -751,7 +752,7 @@ course.show(
 #
 # The last equation looks like a curiosity and is worth money. In step 3 each row needs the number $p \cdot \mathtt{dp}$.
 # It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations (FlashAttention, Dao et al. 2022) use it
-# to go back through attention block by block, without ever holding an $n \times n$ array. The proof is one line:
+# to go back through attention piece by piece, without ever holding an $n \times n$ array. The proof is one line:
 # $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot v_j) = \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.
 #
 # What would holding them cost? In BERT-base one layer keeps, for each sequence, 12 maps of $n \times n$, beside queries,
@@ -776,7 +777,7 @@ course.show(
 )
 course.say(
     f"The lines cross at $n = 3 \\cdot 768 / 12 = {3 * 768 // 12}$. At 512 tokens the maps take "
-    f"**{maps[3]:.0f} MiB** a layer, **{maps[3] * 12 / 1024:.2f} GiB** for 12 layers and eight sequences would take eight times that."
+    f"**{maps[3]:.0f} MiB** a layer and sequence. Twelve layers and a batch of eight make **{maps[3] * 12 * 8 / 1024:.1f} GiB**."
 )
 
 # %% [markdown]
@@ -814,18 +815,18 @@ lesson.check(head_gradients, draw=draw_head, gradient_of=head_result, wrt=(0, 1,
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Softmax works along the last axis, and so do its sums: `.sum(-1, keepdims=True)`. `softmax_rows` above is yours to use.
+# Softmax works along each row, and so do its sums: `.sum(1, keepdims=True)`. `softmax_rows` above is yours to use.
 #
 # </details>
 # <details><summary>Solution 06.4</summary>
 #
 # ```python
 # def head_gradients(q, k, v, m, dy):
-#     root = np.sqrt(q.shape[-1])
+#     root = np.sqrt(q.shape[1])
 #     p = softmax_rows(q @ k.T / root)
 #     dv = (p * m).T @ dy
 #     dp = (dy @ v.T) * m
-#     ds = p * (dp - (p * dp).sum(-1, keepdims=True))
+#     ds = p * (dp - (p * dp).sum(1, keepdims=True))
 #     return ds @ k / root, ds.T @ q / root, dv
 # ```
 #
@@ -833,9 +834,9 @@ lesson.check(head_gradients, draw=draw_head, gradient_of=head_result, wrt=(0, 1,
 # |---|---|---|
 # | `dv = (p * m).T @ dy` | `dv = p.T @ dy` | The values were mixed with dropped probabilities: p times m. |
 # | `dp = (dy @ v.T) * m` | `dp = dy @ v.T` | A dropped probability has no influence, so dp needs the multipliers, too. |
-# | `ds = p * (dp - (p * dp).sum(-1, keepdims=True))` | `ds = p * dp` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
-# | `(p * dp).sum(-1, keepdims=True)` | `dp.mean(-1, keepdims=True)` | The mean that is subtracted is weighted by p. |
-# | `(p * dp).sum(-1, keepdims=True)` | `(p * dp).sum(0, keepdims=True)` | Softmax runs along each row, over the keys. |
+# | `ds = p * (dp - (p * dp).sum(1, keepdims=True))` | `ds = p * dp` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
+# | `(p * dp).sum(1, keepdims=True)` | `dp.mean(1, keepdims=True)` | The mean that is subtracted is weighted by p. |
+# | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum(0, keepdims=True)` | Softmax runs along each row, over the keys. |
 # | `ds @ k / root` | `ds @ k` | The scores were divided by √D, and so are the gradients of q and k. |
 # | `ds.T @ q / root` | `ds @ q / root` | Row j of dk collects column j of dS: transpose it. |
 #
@@ -874,7 +875,7 @@ lesson.check(attention_backward)
 # <details><summary>Hint 1</summary>
 #
 # Loop with `for rows, kept in zip(groups, saved.groups)`. Inside it is 06.4, but p is given, and `.T` becomes
-# `.swapaxes(-1, -2)`.
+# `.swapaxes(2, 3)`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -893,22 +894,22 @@ lesson.check(attention_backward)
 #     for rows, kept in zip(groups, saved.groups):
 #         q, k, v, d_out = (one[rows].swapaxes(1, 2) for one in (saved.q, saved.k, saved.v, dy))
 #         p, m = kept.p, 1 if kept.mask is None else kept.mask
-#         dp = (d_out @ v.swapaxes(-1, -2)) * m
+#         dp = (d_out @ v.swapaxes(2, 3)) * m
 #         ds = p * (dp - (p * dp).sum(-1, keepdims=True)) / root
 #         dq[rows] = (ds @ k).swapaxes(1, 2)
-#         dk[rows] = (ds.swapaxes(-1, -2) @ q).swapaxes(1, 2)
-#         dv[rows] = ((p * m).swapaxes(-1, -2) @ d_out).swapaxes(1, 2)
+#         dk[rows] = (ds.swapaxes(2, 3) @ q).swapaxes(1, 2)
+#         dv[rows] = ((p * m).swapaxes(2, 3) @ d_out).swapaxes(1, 2)
 #     return dq, dk, dv
 # ```
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `((p * m).swapaxes(-1, -2) @ d_out)` | `(p.swapaxes(-1, -2) @ d_out)` | The values were mixed with dropped probabilities: p times m. |
-# | `(d_out @ v.swapaxes(-1, -2)) * m` | `d_out @ v.swapaxes(-1, -2)` | A dropped probability has no influence, so dp needs the multipliers, too. |
+# | `((p * m).swapaxes(2, 3) @ d_out)` | `(p.swapaxes(2, 3) @ d_out)` | The values were mixed with dropped probabilities: p times m. |
+# | `(d_out @ v.swapaxes(2, 3)) * m` | `d_out @ v.swapaxes(2, 3)` | A dropped probability has no influence, so dp needs the multipliers, too. |
 # | `(dp - (p * dp).sum(-1, keepdims=True)) / root` | `dp / root` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
 # | `keepdims=True)) / root` | `keepdims=True))` | The scores were divided by √D, and so are the gradients of q and k. |
 # | `root = np.sqrt(dy.shape[-1])` | `root = np.sqrt(dy.shape[-2])` | √D is the root of the size of a head, the last dimension; A is how many heads there are. |
-# | `(ds.swapaxes(-1, -2) @ q)` | `(ds @ q)` | Row j of dk collects column j of dS: transpose it. |
+# | `(ds.swapaxes(2, 3) @ q)` | `(ds @ q)` | Row j of dk collects column j of dS: transpose it. |
 #
 # </details>
 
@@ -916,9 +917,10 @@ lesson.check(attention_backward)
 course.source(Ops.attention_backward)
 
 # %% [markdown]
-# ## 7. The first block, whole
+# ## 7. The embeddings, whole
 #
-# Below all layers stands the embedding block (chapter 02): three tables, LayerNorm, dropout.
+# A group of operations with parameters of its own is a **block**. The first stands below all layers, and chapter 02
+# built its forward: three tables, LayerNorm, dropout.
 #
 # $$ y = m \odot \operatorname{LayerNorm}(E[\text{ids}] + E_{\text{pos}}[\text{positions}] + E_{\text{seg}}[\text{segments}]) $$
 #
@@ -1012,6 +1014,7 @@ lesson.keep()
 # - **accumulator**: an array of gradients so far, which a backward pass adds to and returns.
 # - **tied embedding**: one word table that turns words into vectors and scores vectors against all words.
 # - **residual connection**: a shortcut that adds the input of a sublayer to its output.
+# - **block**: a group of operations with parameters of its own, such as the embeddings.
 # - **projection**: a matrix that removes the component along some direction, and leaves everything else as it is.
 #
 # ## Where to go on
@@ -1020,5 +1023,5 @@ lesson.keep()
 #   gradients.
 # * Ba et al., [*Layer normalization*](https://arxiv.org/abs/1607.06450) (2016).
 # * Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), appendix B: this chapter's attention backward,
-#   in blocks.
+#   piece by piece.
 # * He et al., [*Deep residual learning*](https://arxiv.org/abs/1512.03385) (2015), where the shortcut comes from.
