@@ -463,7 +463,7 @@ course.equal(
 
 # %%
 H, eps = 7, 0.3  # an eps that is large on purpose: a term that forgets it shows
-x, dc, g = rng.standard_normal((3, H)) + 0.5
+x, dc, g = rng.uniform(-1, 2, (3, H))
 P = np.eye(H) - np.ones((H, H)) / H
 c = x - x.mean()
 r = 1 / np.sqrt((c * c).mean() + eps)
@@ -688,15 +688,17 @@ for offset in (0.0, 100.0, 10_000.0):
 # 4. $S = Q K^\top / \sqrt D$ is a matrix product of two *inputs*, so both get a gradient:
 #    $\mathtt{dQ} = \mathtt{dS}\,K / \sqrt D$ and $\mathtt{dK} = \mathtt{dS}^\top Q / \sqrt D$.
 
+
+# %%
+def softmax_rows(S):
+    e = np.exp(S - S.real.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
 # %%
 n, D = 6, 4
 Q, K, V, dY = rng.standard_normal((4, n, D))
 m = (rng.random((n, n)) > 0.3) / 0.7
-
-
-def softmax_rows(S):
-    e = np.exp(S - S.real.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 def pulled(Q, K, V):
