@@ -126,7 +126,7 @@ course.say(
 # it.
 #
 # Every "=" in this course that can be computed is computed. The terms of the series first: on the left what the
-# formula promises, on the right what the machine does with a step that is large on purpose, so that the terms show.
+# machine finds with a step that is large on purpose, so that the terms show, and on the right what the formula promises.
 
 # %%
 cube = partial(np.polyval, [2.0, -1.0, 0.5, 3.0])  # 2x³ - x² + x/2 + 3, whose series ends
@@ -389,7 +389,7 @@ lesson.check(
 # $J$ is the **Jacobian**: all derivatives of all outputs with respect to all inputs, one row for each output. The
 # calculation $\mathtt{dx} = J^\top \mathtt{dy}$ is the **backward pass** of the operation. Chaining backward passes
 # from the loss down to the first layer is all that is meant by "backpropagation". We go from the loss downwards
-# because $\mathtt{dy}$ is then never larger than an activation. The other direction would carry a Jacobian along.
+# because all we carry is then one $\mathtt{dy}$ of the shape of one result. The other direction would carry a Jacobian.
 #
 # In code each operation is a pair. The forward returns its result and `saved`, a named tuple of the arrays that the
 # backward will need. The backward takes `dy` and `saved`:
@@ -544,7 +544,7 @@ lesson.check(linear_backward)
 
 # %% [markdown]
 # The judge drew shapes you have not seen, asked the complex step of the *forward*, and compared along random
-# directions. It contains no formula for `dx`. This is minibert's own, with the derivation that stands above it:
+# directions. It contains no formula for `dx`. This is minibert's own:
 
 # %%
 course.source(Ops.linear_backward)
@@ -778,7 +778,7 @@ course.show(
 worst_value, worst_slope = abs(x * c - x * cdf).max(), abs(tanh_slope - cdf - x * density).max()
 course.say(
     f"The two forms differ by at most **{worst_value:.1e}** in value and **{worst_slope:.1e}** in slope. Mixing them, "
-    "one form forward and the other backward, trains almost normally. Remember this for section 6."
+    "one form forward and the other backward, is a fault that is easily made. Remember it for section 6."
 )
 
 # %% [markdown]
@@ -892,18 +892,18 @@ arguments = {name: rng.standard_normal(shape) for name, shape in SHAPES.items()}
 labels, row_weights = rng.integers(4, size=7), rng.uniform(0.2, 1.8, size=7) / 7
 
 
-def network(ops, x, W1, b1, W2, b2):
+def network(ops, x, W1, b1, W2, b2, labels=labels, row_weights=row_weights):
     """Return the weighted loss, and what the backward needs."""
     inner, saved_1 = ops.linear(x, W1, b1)
     inner, saved_gelu = ops.gelu(inner, "erf")
     logits, saved_2 = ops.linear(inner, W2, b2)
     nll, saved_loss = ops.softmax_cross_entropy(logits, labels)
-    return (nll * row_weights).sum(), (saved_1, saved_gelu, saved_2, saved_loss)
+    return (nll * row_weights).sum(), (saved_1, saved_gelu, saved_2, saved_loss, row_weights)
 
 
 def network_backward(ops, saved):
     """Return the gradients of the loss by x, W1, b1, W2, b2."""
-    saved_1, saved_gelu, saved_2, saved_loss = saved
+    saved_1, saved_gelu, saved_2, saved_loss, row_weights = saved
     dlogits = ops.softmax_cross_entropy_backward(row_weights, saved_loss)
     dinner, dW2, db2 = ops.linear_backward(dlogits, saved_2)
     dinner = ops.gelu_backward(dinner, saved_gelu, "erf")
@@ -1007,8 +1007,8 @@ draw_fingerprints(
 
 # %% [markdown]
 # A row of this picture is the **fingerprint** of a fault: which gradients it spoils, and how much. The three rows below
-# "no fault" belong to three of the six, in no particular order. A fault spoils the gradients that
-# are computed *after* it on the way back, and none before it. Which letters are they?
+# "no fault" belong to three of the six, in no particular order. A fault spoils gradients that are computed *after* it on
+# the way back, and none before it. Which letters are they?
 
 # %%
 first = lesson.predict("The first fault?", ..., choices=("A", "B", "C", "D", "E", "F"))
@@ -1032,9 +1032,62 @@ draw_fingerprints(
 )  # fmt: skip
 
 # %% [markdown]
-# C and E have the same footprint. Which of them it is you find by asking the suspect operation alone, and that is how
+# C and E spoil the same gradients. Which of them it is you find by asking the suspect operation alone, and that is how
 # the judge works: each operation by itself, in an order such that what it relies on has passed.
 #
+# ### Would training have told you?
+#
+# Train the same small network with each faulty engine: 200 examples, labels chosen by another random network, 400 steps
+# against whatever the engine calls the gradient.
+
+# %%
+still_learn = lesson.predict(
+    "Of the six faults, how many still bring the loss below half of where it started?",
+    ...,
+    choices=tuple(range(7)),
+)
+
+
+# %%
+def train(fault, steps=400):
+    """Return the loss at each step."""
+    draws, engine = np.random.default_rng(4), Planted(fault)
+    examples, weights = draws.standard_normal((200, 5)), draws.uniform(0.2, 1.8, 200) / 200
+    teacher = {name: draws.standard_normal(SHAPES[name]) for name in ("W1", "b1", "W2", "b2")}
+    inner = Ops().gelu(examples @ teacher["W1"] + teacher["b1"], "erf")[0]
+    right = (inner @ teacher["W2"] + teacher["b2"]).argmax(-1)
+    params, losses = {name: 0.3 * draws.standard_normal(one.shape) for name, one in teacher.items()}, []
+    for _ in range(steps):
+        loss, saved = network(engine, examples, **params, labels=right, row_weights=weights)
+        found = network_backward(engine, saved)
+        params = {name: one - 0.5 * found[name] for name, one in params.items()}
+        losses.append(loss)
+    return np.array(losses)
+
+
+curves = {fault: train(fault) for fault in ["none", *"ABCDEF"]}
+figure, ax = plt.subplots(figsize=(7, 3.4))
+styles = ["-", "--", ":", "-.", "--", "-", ":"]
+for number, (fault, curve) in enumerate(curves.items()):
+    label = "no fault" if fault == "none" else fault
+    ax.plot(curve, styles[number], lw=2.5 if fault == "none" else 1.3, color=f"C{number}", label=label)
+ax.set(xlabel="step", ylabel="loss (nats)", yscale="log", title="Training with a wrong gradient")
+ax.legend(fontsize=8, ncols=4)
+course.show(
+    figure,
+    "Training loss against step for the right engine and six faulty ones. All curves but that of fault E fall, and "
+    "several can't be told from the right one.",
+)
+half = sum(curve[-1] < curve[0] / 2 for curve in list(curves.values())[1:])
+still_learn.answer(half, "a wrong gradient that points roughly downhill still goes downhill.")
+apart = abs(curves["B"] / curves["none"] - 1).max()
+course.say(
+    f"After 400 steps the right engine is at **{curves['none'][-1]:.3f}** nats, and the faulty ones at "
+    + ", ".join(f"{name} **{curve[-1]:.3f}**" for name, curve in curves.items() if name != "none")
+    + f". The curve of B is never further than {apart:.0e}, relative, from the right one."
+)
+
+# %% [markdown]
 # ### Why exactness matters
 #
 # Would ordinary differences have found them? In float32, which is what training runs in? In the picture each checker
@@ -1077,7 +1130,7 @@ for at, (name, (*_, colour, hatch)) in enumerate(checkers.items()):
     places = np.arange(len(faults)) + 0.27 * (at - 1)
     ax.bar(places, np.maximum(saw[name], 1e-17), 0.25, color=colour, hatch=hatch, label=name)
 ax.axhline(1e-3, color="0.3", ls="--", lw=1)
-ax.annotate("a tolerance of 0.001", (-0.45, 2e-3), fontsize=8)
+ax.annotate("tolerance 0.001", (-0.5, 2e-3), fontsize=8)
 ax.set(yscale="log", ylim=(1e-17, 1e3), ylabel="error seen", xlabel="planted fault")
 ax.set_xticks(range(len(faults)), ["no fault", *"ABCDEF"])
 ax.legend(fontsize=8, ncols=3, loc="upper center")
@@ -1120,8 +1173,8 @@ course.say(
 # ### Exercise 05.6 (hard): write the judge
 #
 # `f(*arguments)` returns one number, and takes complex arrays. `gradients` holds somebody's gradients, one for each
-# argument. Return the list of the places (0, 1, …, ascending) where they are wrong. A gradient that is off by one part
-# in a million of its size is wrong; a rounding error is not. So is one of the wrong shape. Gradients may be as small
+# argument. Return the list of the places (0, 1, …, ascending) where they are wrong. A gradient of the wrong shape is
+# wrong, and so is one that is off by one part in a million of its size; a rounding error is not. Gradients may be as small
 # as $10^{-6}$ or as large as $10^{6}$, and one that is rightly zero everywhere is right.
 
 
@@ -1251,8 +1304,8 @@ lesson.keep()
 # * A backward pass is $J^\top \mathtt{dy}$, computed without building $J$. The gradient of an array has its shape.
 # * Softmax and cross-entropy together give $p - \text{onehot}$, which is bounded and needs no division.
 # * A curve multiplies by its slope, and both forms of GELU need only $x$ and the factor beside it.
-# * A fault spoils what comes after it on the way back. Errors of one part in a thousand train almost normally, and only
-#   an exact judge on ugly inputs sees them.
+# * A fault spoils what comes after it on the way back. Training hides small errors, and only an exact judge on ugly
+#   inputs sees them.
 #
 # ## Words
 #

@@ -331,7 +331,7 @@ course.say(
 #
 # $$ \mathtt{dx} = \mathtt{dy} + J_f^\top\, \mathtt{dy}. $$
 #
-# The first term is `dy` itself, untouched. Without the shortcut a gradient must pass every $J_f^\top$ on its way down,
+# (In BERT a LayerNorm follows, which section 5 is about.) The first term is `dy` itself, untouched. Without the shortcut a gradient must pass every $J_f^\top$ on its way down,
 # and each shrinks it a little, or a lot. Let us measure it: 24 layers, $f$ a linear layer and tanh, weights drawn small,
 # as they are before training.
 
@@ -552,13 +552,13 @@ course.show(
     figure,
     "The plane perpendicular to (1,1,1) with the circle of radius root three. Five points are moved along rays to the "
     "circle. At the circle an orange arrow g points anywhere; at the original point the blue arrow dx is always tangent, "
-    "perpendicular to the ray, shorter for points far outside and longer for points inside.",
+    "perpendicular to the ray, shorter for points far outside and longer for points inside. Where g points along the ray "
+    "there is no blue arrow.",
 )
 
 # %% [markdown]
 # At the top one g points straight along its ray, and nothing of it comes back. Look at the lengths of the blue arrows,
-# too. A point far out has a long way to its circle, $r$ is small, and so is its
-# gradient. LayerNorm gives the same result for $x$ and $10x$, but a gradient ten times smaller. The same can be read off
+# too. A point far out has a long way to its circle, $r$ is small, and so is its gradient. LayerNorm gives the same result for $x$ and $10x$, but a gradient ten times smaller. The same can be read off
 # the Jacobian's singular values (by how much it stretches in each of $H$ perpendicular directions): two of them are
 # zero, all the others are $r$.
 
