@@ -79,7 +79,7 @@ class Lesson:
 
         Parameters
         ----------
-        function : the answer. With the name of an operation of `Ops` it becomes part of `Mine` when it passes;
+        function : the answer. With the name of an operation of `Ops` it joins `Mine` when it passes;
             where the gradient check knows the operation, nothing else need be given.
         seed : repeats an earlier check, whose line names it; fresh by default.
         **route : how it is judged otherwise; see `Route`.
