@@ -218,20 +218,20 @@ lesson.check(attend, draw=draw_qkv, law=is_attention)
 #
 # ```python
 # def attend(q, k, v):
-#     scores = q @ k.T / np.sqrt(q.shape[-1])
-#     p = np.exp(scores - scores.max(-1, keepdims=True))
-#     p = p / p.sum(-1, keepdims=True)
+#     scores = q @ k.T / math.sqrt(q.shape[-1])
+#     p = np.exp(scores - scores.max(1, keepdims=True))
+#     p = p / p.sum(1, keepdims=True)
 #     return p @ v
 # ```
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `p.sum(-1, keepdims=True)` | `p.sum(0, keepdims=True)` | The softmax runs over the keys of one query, which is the last axis, not over the queries. |
-# | `np.sqrt(q.shape[-1])` | `q.shape[-1]` | The scores are divided by the root of D, not by D. |
-# | `np.sqrt(q.shape[-1])` | `np.sqrt(len(q))` | The root is that of D, the length of a query; `len(q)` counts the queries. |
-# | `q @ k.T / np.sqrt(q.shape[-1])` | `q @ k.T` | The scores are not divided by the root of D. |
-# | `scores - scores.max(-1, keepdims=True)` | `scores` | Without subtracting the largest score first, the exponential of a score in the thousands is infinite. |
-# | `scores - scores.max(-1, keepdims=True)` | `scores.max(-1, keepdims=True) - scores` | The sign is turned round: now the smallest score has the largest weight. |
+# | `p.sum(1, keepdims=True)` | `p.sum(0, keepdims=True)` | The softmax runs over the keys of one query, which is the last axis, not over the queries. |
+# | `math.sqrt(q.shape[-1])` | `q.shape[-1]` | The scores are divided by the root of D, not by D. |
+# | `math.sqrt(q.shape[-1])` | `math.sqrt(len(q))` | The root is that of D, the length of a query; `len(q)` counts the queries. |
+# | `q @ k.T / math.sqrt(q.shape[-1])` | `q @ k.T` | The scores are not divided by the root of D. |
+# | `scores - scores.max(1, keepdims=True)` | `scores` | Without subtracting the largest score first, the exponential of a score in the thousands is infinite. |
+# | `scores - scores.max(1, keepdims=True)` | `scores.max(1, keepdims=True) - scores` | The sign is turned round: now the smallest score has the largest weight. |
 #
 # </details>
 
@@ -673,26 +673,26 @@ lesson.check(attention)
 #     outputs, kept = [], []
 #     for rows in groups:
 #         queries, keys, values = (x[rows].swapaxes(1, 2) for x in (q, k, v))
-#         scores = queries @ keys.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+#         scores = queries @ keys.swapaxes(2, 3) / math.sqrt(q.shape[-1])
 #         if causal:
 #             n = rows.shape[1]
 #             scores = np.where(np.tril(np.ones((n, n), bool)), scores, -np.inf)
 #         p = softmax(scores)
 #         mask = self._probability_mask(p, rows, drop, site)
 #         y = (p if mask is None else p * mask) @ values
-#         outputs.append(y.swapaxes(1, 2).reshape(-1, *q.shape[1:]))
+#         outputs.append(y.swapaxes(1, 2).reshape(rows.size, *q.shape[1:]))
 #         kept.append(GroupSaved(p, mask))
 #     return np.concatenate(outputs)[back], AttentionSaved(q, k, v, cu_seqlens, tuple(kept))
 # ```
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `queries @ keys.swapaxes(-1, -2) / np.sqrt(q.shape[-1])` | `queries @ keys.swapaxes(-1, -2)` | The scores are not divided by the root of D. |
-# | `np.sqrt(q.shape[-1])` | `np.sqrt(q.shape[1] * q.shape[-1])` | D is the size of one head, not the width of all of them. |
-# | `queries @ keys.swapaxes(-1, -2)` | `keys @ queries.swapaxes(-1, -2)` | The scores are transposed: rows have to be queries, columns keys. |
+# | `queries @ keys.swapaxes(2, 3) / math.sqrt(q.shape[-1])` | `queries @ keys.swapaxes(2, 3)` | The scores are not divided by the root of D. |
+# | `math.sqrt(q.shape[-1])` | `math.sqrt(q.shape[1] * q.shape[-1])` | D is the size of one head, not the width of all of them. |
+# | `queries @ keys.swapaxes(2, 3)` | `keys @ queries.swapaxes(2, 3)` | The scores are transposed: rows have to be queries, columns keys. |
 # | `np.tril` | `np.triu` | Causal attention looks ahead instead of back: the lower triangle may be seen. |
 # | `scores, -np.inf)` | `scores, 0)` | A score of 0 still has a weight; what must not be seen needs the score minus infinity. |
-# | `softmax(scores)` | `softmax(scores.swapaxes(-1, -2)).swapaxes(-1, -2)` | The weights of a query sum to one, along the last axis; here those of a key do. |
+# | `softmax(scores)` | `softmax(scores.swapaxes(2, 3)).swapaxes(2, 3)` | The weights of a query sum to one, along the last axis; here those of a key do. |
 # | `(p if mask is None else p * mask) @ values` | `p @ values` | Dropout is drawn but not applied to the weights. |
 # | `GroupSaved(p, mask)` | `GroupSaved(p, None)` | The output is right, but without the multipliers of dropout no gradient can be computed from what is saved. |
 #
