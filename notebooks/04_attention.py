@@ -149,9 +149,10 @@ course.show(
 # not a number. Subtract the largest score of each query first: then the largest exponential is $e^0 = 1$.
 
 # %%
-shifted = np.exp(scores - scores.max(-1, keepdims=True))
+large = scores + 800  # the exponential of these is infinite
+shifted = np.exp(large - large.max(-1, keepdims=True))
 course.equal("ratio of two weights", p[2, 0] / p[2, 1], np.exp(scores[2, 0] - scores[2, 1]))
-course.equal("subtracting the largest score", shifted / shifted.sum(-1, keepdims=True), p)
+course.equal("scores larger by 800, the largest subtracted", shifted / shifted.sum(-1, keepdims=True), p)
 
 # %% [markdown]
 # ### Exercise 04.1 (easy): attention of one sentence, with one head
@@ -391,6 +392,7 @@ def softmax(s):
     return e / e.sum(-1, keepdims=True)
 
 
+# %%
 s, h = rng.standard_normal(5), 1e-30
 slopes = [softmax(s + 1j * h * one)[n].imag / h for n, one in enumerate(np.eye(5))]
 course.equal("slope of each weight along its score", slopes, softmax(s) * (1 - softmax(s)))
@@ -638,6 +640,9 @@ course.say(
 # * Save `AttentionSaved(q, k, v, cu_seqlens, groups)` where `groups` is a tuple with one `GroupSaved(p, mask)` a group,
 #   the weights before dropout and what they were multiplied by. With that, minibert can compute gradients through
 #   your operation until you write that part yourself in chapter 6.
+#
+# Take the root by `math.sqrt`. It gives a plain number, while `np.sqrt` gives one in double precision, and that turns a
+# whole array in single precision into doubles.
 #
 # A loop over sentences instead of groups is right as well, if you save something of your own.
 
