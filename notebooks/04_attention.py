@@ -638,8 +638,8 @@ course.say(
 # * `softmax`, as defined in section 3, works along the last axis of an array of any shape.
 # * `self._probability_mask(p, rows, drop, site)` takes weights of shape (sentences, A, n, n).
 # * Save `AttentionSaved(q, k, v, cu_seqlens, groups)` where `groups` is a tuple with one `GroupSaved(p, mask)` a group,
-#   the weights before dropout and what they were multiplied by. With that, minibert can compute gradients through
-#   your operation until you write that part yourself in chapter 6.
+#   the weights before dropout and what they were multiplied by. With that, minibert can train through your
+#   operation until you write what training needs in chapter 6.
 #
 # Take the root by `math.sqrt`. It gives a plain number, while `np.sqrt` gives one in double precision, and that turns a
 # whole array in single precision into doubles.
@@ -699,7 +699,7 @@ lesson.check(attention)
 # | `scores, -np.inf)` | `scores, 0)` | A score of 0 still has a weight; what must not be seen needs the score minus infinity. |
 # | `softmax(scores)` | `softmax(scores.swapaxes(2, 3)).swapaxes(2, 3)` | The weights of a query sum to one, along the last axis; here those of a key do. |
 # | `(p if mask is None else p * mask) @ values` | `p @ values` | Dropout is drawn but not applied to the weights. |
-# | `GroupSaved(p, mask)` | `GroupSaved(p, None)` | The output is right, but without the multipliers of dropout no gradient can be computed from what is saved. |
+# | `GroupSaved(p, mask)` | `GroupSaved(p, None)` | The output is right, but training can do nothing with what is saved when the multipliers of dropout are missing. |
 #
 # </details>
 
@@ -732,13 +732,13 @@ guess = lesson.predict(
 
 # %% [markdown]
 # We count multiplications. A product of matrices (a, b) and (b, c) takes $abc$ of them. Beside attention, a layer has
-# four projections of $H \times H$ (queries, keys, values and the output) and a feed-forward network that goes from $H$
-# to $F$ and back. Chapter 7 builds it; here only its shape counts.
+# four matrices of $H \times H$ (queries, keys, values and the output) and a **feed-forward network**, one matrix from $H$
+# to $F$ and one back. Chapter 7 builds it; here only its shape counts.
 #
 # ### Exercise 04.5 (core): count the multiplications of a layer
 #
 # Given the lengths of the sentences in a batch, return two whole numbers: the multiplications of the scores and of the
-# means over values, then those of the four projections and the feed-forward network. Division, exponentials and
+# means over values, then those of the four square matrices and the feed-forward network. Division, exponentials and
 # additions do not count. The judge has no formula. It runs minibert's own layer with arrays that count.
 
 
@@ -821,7 +821,7 @@ lesson.check(multiplications, draw=draw_layer, same_as=counted)
 # |---|---|---|
 # | `2 * pairs * H` | `pairs * H` | That is half of it: the scores are one product, the means over values are another. |
 # | `sum(n * n for n in lengths)` | `tokens * tokens` | Tokens attend within their own sentence, so the squares of the lengths add up, not the square of the sum. |
-# | `4 * H * H` | `3 * H * H` | There are four projections: queries, keys, values, and the output. |
+# | `4 * H * H` | `3 * H * H` | There are four square matrices: queries, keys, values, and the output. |
 # | `2 * H * F` | `H * F` | The feed-forward network has two matrices, from H to F and back. |
 # | `2 * H * F` | `2 * F * F` | The two matrices of the feed-forward network are H by F and F by H. |
 # | `sum(n * n for n in lengths)` | `tokens` | Every token looks at all tokens of its sentence: n² pairs for a sentence of n. |
@@ -858,7 +858,7 @@ for n in lengths:
     seconds.append(best)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4))
 n = np.logspace(1.5, 4.3, 50)
-left.loglog(n, n * (4 * H * H + 2 * H * F), "C0-", label="projections and feed-forward")
+left.loglog(n, n * (4 * H * H + 2 * H * F), "C0-", label="square matrices and feed-forward")
 left.loglog(n, 2 * n * n * H, "C1--", label="scores and means")
 left.axvline(512, color="grey", lw=0.8)
 left.axvline(break_even, color="grey", lw=0.8, ls=":")
@@ -911,10 +911,11 @@ lesson.sheet()
 # - **multi-head attention**: all heads of a layer together.
 # - **attention map**: the attention weights of a sentence as a square; row i is what token i attends to.
 # - **causal**: of attention, seeing only the token itself and what stands before it.
+# - **feed-forward network**: the part of a layer that treats each token by itself, from H numbers to F and back.
 # - **dropout**: setting some numbers to zero at random in training, and enlarging the others.
 #
 # ## Where to go on
 #
-# * Chapter 5 turns round: it computes gradients, and proves them.
+# * Chapter 5 turns round: it goes backwards through a model, and proves every step.
 # * `minibert/ops/attention.py` has forward and backward on one page.
 # * Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.

@@ -17,7 +17,7 @@
 # *This notebook needs* `pip install '.[notebooks]'` *from a checkout of minibert.*
 #
 # **The question.** You start to pre-train. For a few minutes the loss falls nicely. Then it stops, at 6 or 7 nats, and
-# stays there for an hour. Nothing crashes. Is the code wrong? Is the text too small, the learning rate too low? This is
+# stays there for an hour. Nothing crashes. Is the code wrong? Is the text too small, are the steps too short? This is
 # the question asked most often in every BERT repository, and the usual answer is "train longer". You deserve a better
 # one.
 #
@@ -257,8 +257,8 @@ lesson.check(best_bias, draw=lambda rng: (rng.integers(1, 50, rng.integers(3, 9)
 # </details>
 
 # %% [markdown]
-# Now to the training loop. You know all of it but one line: the optimizer, which turns a gradient into a step. Chapter 9
-# takes it apart. The learning rate is how far a step goes.
+# Now to the training loop. You know all of it but one line: the **optimizer**, which turns a gradient into a step.
+# Chapter 9 takes it apart. The **learning rate** is how far a step goes.
 #
 # The loop never reads the same window twice, so the loss of a batch, measured before its step, is as honest as one on
 # held-out text. We keep the **gain**: by how much the loss is below that of the best constant guess on the same letters.
@@ -1011,6 +1011,8 @@ lesson.sheet()
 # ## Words
 #
 # - **constant guess**: the same probabilities at every position, whatever the context.
+# - **optimizer**: what turns a gradient into a change of the parameters.
+# - **learning rate**: the factor that says how far a step goes.
 # - **gain**: by how much a loss is below that of the best constant guess on the same tokens.
 # - **plateau**: the level stretch of a loss curve at the entropy of the tokens.
 # - **escape**: the step at which the gain leaves zero for good.
