@@ -54,12 +54,21 @@ class Route(NamedTuple):
         for arguments, answer in self._answers(function, mine, seed):
             if self.same_as:
                 worst = max(worst, compare(answer, self.same_as(*deepcopy(arguments)), self.tolerance))
-            if self.law and isinstance(broken := self.law(answer, *arguments), str):
-                raise Rejected(broken)
+            if self.law:
+                self._obey(answer, arguments)
             if self.gradient_of:
                 worst = max(worst, self._gradient_error(answer, arguments, seed))
         how = "by the complex step" if self.gradient_of else "by a law" if self.law else "by another route"
         return Finding(worst, f"{self.times} fresh questions, {how}")
+
+    def _obey(self, answer: Any, arguments: tuple[Any, ...]) -> None:
+        """Raise Rejected where the law does not hold, or can't be applied to such an answer."""
+        try:
+            broken = self.law(answer, *arguments)  # type: ignore[misc]
+        except Exception as error:
+            raise Rejected(f"the answer, {_short(answer)}, can't be judged: {error}") from None
+        if isinstance(broken, str):
+            raise Rejected(broken)
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
         """Return the answers to all the questions of a seed."""

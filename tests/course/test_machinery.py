@@ -188,6 +188,8 @@ def test_a_plain_function_is_judged_by_another_route_a_law_or_the_complex_step(l
     ):
         assert said(lesson, right, draw=draw, **route)[0] == "passed"
         assert said(lesson, wrong, draw=draw, **route)[0] == "failed"
+    odd = {"draw": draw, "law": lambda answer, x: None if answer.shape == x.shape else "it has another shape"}
+    assert "can't be judged: 'list'" in said(lesson, defined("def f(x): return [1]\n"), **odd)[1]
     both = defined("def f(x, y): return y, x\n")
     pair = {"draw": lambda rng: tuple(rng.standard_normal((2, 3))), "gradient_of": lambda x, y: (x * y).sum()}
     assert said(lesson, both, **pair, wrt=(0, 1))[0] == "passed"
