@@ -10,6 +10,8 @@ from minibert.course.exercises import cells, exercises
 
 PATHS = notebooks()
 AFTER_THE_TOUR = [path for path in PATHS if path.name >= "01"]
+# Terms that are everyday words as well, and the chapters before theirs that mean the everyday word.
+EVERYDAY = {"value": ["01"], "gain": ["01", "02", "03"]}
 CHAPTERS = {*range(11), 12}
 SPOKEN = {"say", "predict", "answer", "claim", "show", "Guess"}  # calls whose strings the reader sees
 WORDS = re.compile(r"^#+ Words$(.*?)(?=^#+ |\Z)", re.M | re.S)
@@ -44,9 +46,9 @@ def spoken(code):
 
 
 def pages(path):
-    """What a notebook says, cell by cell; the list of its words at the end is left out."""
+    """What a notebook says, cell by cell; its title and the list of its words at the end are left out."""
     for is_code, text in cells(path):
-        yield spoken(text) if is_code else prose(WORDS.sub("", text))
+        yield spoken(text) if is_code else prose(WORDS.sub("", re.sub(r"\A# .*", "", text)))
 
 
 def words(path):
@@ -74,7 +76,8 @@ def too_early(paths):
             for where, number, page in every:
                 if bold.search(page):
                     break
-                if used := pattern.search(page):
+                used = pattern.search(page)
+                if used and where.name[:2] not in EVERYDAY.get(term, ()):
                     beside = " ".join(page[max(0, used.start() - 40) : used.end() + 30].split())
                     found.append(f"{term} ({path.name[:2]}) in cell {number} of {where.name}: …{beside}…")
                     break
