@@ -808,12 +808,12 @@ lesson.check(count_parameters, draw=draw_sizes, same_as=counted)
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `(V + P + 2) * H` | `(V + P) * H` | There is a third table, with a row for each of the two segments. |
-# | `2 * H\n` | `0\n` | The embeddings end with a LayerNorm, gamma and beta. |
+# | `embeddings = (V + P + 2) * H + 2 * H` | `embeddings = (V + P + 2) * H` | The embeddings end with a LayerNorm, gamma and beta. |
 # | `(3 * H * H + 3 * H)` | `(3 * H * H)` | The projections to queries, keys and values have biases. |
 # | `(H * F + F)` | `(H * F + H)` | A bias is as wide as what the layer puts out: the inner one has F numbers. |
 # | `(F * H + H) + 2 * H` | `(F * H + H)` | Each block ends with a LayerNorm of its own. |
 # | `L * (attention + feed_forward)` | `L * attention + feed_forward` | Every layer has both blocks. |
-# | `+ H * H + H` | `` | The pooler is a dense layer of its own. |
+# | `(attention + feed_forward) + H * H + H` | `(attention + feed_forward)` | The pooler is a dense layer of its own. |
 #
 # </details>
 

@@ -1,0 +1,918 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 10 Pre-train yours
+#
+# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded. It takes about
+# three minutes on two quiet cores, nearly all of it for one cell.
+#
+# **The question.** Nine chapters ago a BERT was something other people trained. Can you pre-train one on an engine
+# whose every formula, forward and backward, is yours? And how would you convince someone who doubts that it learnt
+# anything?
+#
+# **After this chapter you can**
+#
+# * write a training step and its loop, and prove both equal to the library's, to the last bit;
+# * cut a batch into parts without changing its gradient;
+# * put a learning curve between floors that mean something;
+# * claim that a model has learnt, with an interval and with controls that must fail.
+
+# %%
+# %matplotlib inline
+import json
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from minibert import Bert, Tokenizer, course, viz
+from minibert.data.corpus import embedded_corpus, sentences
+from minibert.data.instances import InstanceOptions, Instances, split_documents
+from minibert.data.shards.store import write_shards
+from minibert.gaps import fill_masks
+from minibert.hub import save_hf
+from minibert.model.batch import Batch
+from minibert.model.bert import pretraining_loss, pretraining_loss_backward
+from minibert.model.config import BertConfig
+from minibert.model.params import Parameters, initialise
+from minibert.ops import AdamRule, Ops
+from minibert.pretraining.evaluation import (
+    evaluation_batches,
+    per_position,
+    scored_positions,
+    shuffle_contexts,
+)
+from minibert.pretraining.objective import MaskedAndNext
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.preparation import Text
+from minibert.pretraining.run import pretrain
+from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
+from minibert.trace import watch
+from minibert.training.optim import AdamW, warmup_linear
+from minibert.training.step import start
+
+plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
+lesson = course.begin("10")
+
+# %% [markdown]
+# ## 1. What is yours
+#
+# The proof sheet of your engine, judged once more on fresh shapes. Everything that a step of pre-training needs stands
+# in it.
+
+# %%
+lesson.sheet()
+
+# %% [markdown]
+# Two engines come out of it. The first takes minibert's operation wherever yours is open, so that this notebook runs to
+# its end in any case. The second has no such net: it is **sealed**, which means that an operation which is neither
+# yours nor on the printed list of **plumbing** raises an error. Plumbing is what holds no mathematics of BERT: type
+# conversion, adding into an accumulator, walking over a list of layers, the bits of dropout.
+
+# %%
+engine, sealed = lesson.engine(), lesson.sealed()
+
+# %% [markdown]
+# ## 2. A corpus, and what can be known without reading it
+#
+# From text to numbers is chapters 01 to 03 in ten lines. **For a corpus of your own**, put the path of a text file, or
+# of a folder of them, in place of `embedded_corpus()`: plain text, blank lines between documents. A few megabytes are
+# plenty. Documents at regular places are **held out**: training never sees them, and all that is measured below is
+# measured on them.
+
+# %%
+corpus = embedded_corpus()
+folder = Path(tempfile.mkdtemp())
+length = 8  # short, as chapter 08 advises a short run: there are few places to look, so they are soon found
+
+counts = count_words((line for line in sentences(corpus) if line), BasicTokenizer())
+tokenizer = Tokenizer(learn_vocab(counts, 2_048))
+tokenizer.save_pretrained(folder / "vocabulary")
+shards = write_shards(sentences(corpus), tokenizer, folder / "shards")
+text = Text(tokenizer, shards, *split_documents(shards.n_documents, next_sentence=False))
+masking = InstanceOptions(seq_length=length, next_sentence=False)
+
+
+def batches(size=128):
+    """Yield batches of freshly masked sequences without end."""
+    stream = Instances(shards, text.train_ids, tokenizer, masking).stream()
+    while True:
+        yield Batch.pack([sequence for sequence, _ in islice(stream, size)])
+
+
+held_out = list(evaluation_batches(text.held_out(length, False), tokenizer.mask_id, lesson.scale(6_000, 300)))
+course.say(
+    f"{shards.n_documents:,} documents of {shards.n_tokens:,} tokens; {len(text.held_out_ids):,} documents are held "
+    f"out. The first batch looks like this:"
+)
+first = next(batches())
+shown = first.input_ids[: 3 * length].reshape(3, length)
+print("\n".join(" ".join(f"{tokenizer.vocab[i]:>9}" for i in row) for row in shown))
+
+# %% [markdown]
+# Before any training we lay **floors**: losses that can be had without understanding. A curve that has no floors drawn
+# under it says nothing.
+#
+# * Equal chances for all pieces: $\ln V$.
+# * The right frequencies, but no look at the context: the entropy of the pieces, the unigram floor. Nothing that
+#   ignores the context can get below it.
+# * One neighbour. Count which piece follows which, and guess from the piece on the left alone.
+#
+# The third needs care. Most pairs of pieces never occur in any corpus, and a guess of probability zero costs an
+# infinite loss. So the counts of pairs are mixed with the frequencies of single pieces:
+#
+# $$ p(v \mid u) = \frac{c(u,v) + \lambda\, p(v)}{c(u) + \lambda}, \qquad p(v) = \frac{c(v) + 1}{N + V} $$
+#
+# where $c(u,v)$ counts how often $v$ follows $u$, $c(u)$ how often $u$ has a follower, $c(v)$ and $N$ count all pieces.
+# After a frequent $u$ the pairs decide, after a rare one the frequencies. That $p(\cdot \mid u)$ sums to one for every
+# $u$ is a line of algebra, and here it is evaluated:
+
+# %%
+toy = np.array([2, 0, 1, 1, 0, 2, 1, 0, 0, 2])
+pairs = np.zeros((3, 3))
+np.add.at(pairs, (toy[:-1], toy[1:]), 1)
+single = (np.bincount(toy, minlength=3) + 1) / (len(toy) + 3)
+mixed = (pairs + 5.0 * single) / (pairs.sum(1, keepdims=True) + 5.0)
+course.equal("probabilities after each piece sum to one", mixed.sum(1), np.ones(3))
+guess = lesson.predict(
+    "How many nats under the unigram floor is the floor of one neighbour, on the held-out text?", ...
+)
+
+# %% [markdown]
+# ### Exercise 10.1 (core): the floor of one neighbour
+# `ids` is a row of pieces, N of them. Return $-\ln p(v \mid u)$ for each pair of `left` and `target`, as an array. The
+# pairs to count are neighbours in `ids`.
+
+
+# %%
+# Exercise 10.1
+def neighbour_losses(ids, left, target, V, strength):
+    """Return -ln p(target | left) for each pair, (n,); strength is lambda."""
+    ...
+
+
+# %%
+def draw_pieces(rng):
+    V, n = (int(one) for one in rng.integers((4, 6), (9, 12)))
+    ids = rng.integers(V - 1, size=int(rng.integers(9, 30)))  # the last piece never occurs
+    return ids, rng.integers(V, size=n), rng.integers(V, size=n), V, float(rng.uniform(0.5, 9))
+
+
+def counted_losses(ids, left, target, V, strength):
+    """Count with dictionaries, pair by pair."""
+    single, pair, before = {}, {}, {}
+    for here in ids:
+        single[here] = single.get(here, 0) + 1
+    for u, v in zip(ids, ids[1:], strict=False):
+        pair[u, v], before[u] = pair.get((u, v), 0) + 1, before.get(u, 0) + 1
+    losses = []
+    for u, v in zip(left, target, strict=True):
+        p = (single.get(v, 0) + 1) / (len(ids) + V)
+        losses.append(-np.log((pair.get((u, v), 0) + strength * p) / (before.get(u, 0) + strength)))
+    return np.array(losses)
+
+
+lesson.check(neighbour_losses, draw=draw_pieces, same_as=counted_losses)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `np.bincount(ids, minlength=V)` counts pieces. The same function counts pairs, if each pair is made one number:
+# `u * V + v`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `pairs = np.bincount(ids[:-1] * V + ids[1:], minlength=V * V).reshape(V, V)` is $c(u,v)$, and `pairs.sum(1)` is $c(u)$.
+#
+# </details>
+# <details><summary>Solution 10.1</summary>
+#
+# ```python
+# def neighbour_losses(ids, left, target, V, strength):
+#     single = (np.bincount(ids, minlength=V) + 1) / (len(ids) + V)
+#     pairs = np.bincount(ids[:-1] * V + ids[1:], minlength=V * V).reshape(V, V)
+#     mixed = pairs[left, target] + strength * single[target]
+#     return -np.log(mixed / (pairs.sum(1)[left] + strength))
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `pairs[left, target]` | `pairs[target, left]` | The pair is (left, target): what stands on the left comes first. |
+# | `pairs.sum(1)[left]` | `pairs.sum(0)[left]` | c(u) counts how often u is on the left of something, not on the right. |
+# | `strength * single[target]` | `strength / V` | The counts are mixed with the frequencies of pieces, not with equal chances. |
+# | `(len(ids) + V)` | `len(ids)` | Each of V pieces was counted once more, so the sum is N + V. |
+# | `-np.log(mixed` | `np.log(mixed` | A loss is minus the logarithm. |
+# | `/ (pairs.sum(1)[left] + strength)` | `/ pairs.sum(1)[left]` | Without lambda below the line the probabilities do not sum to one. |
+#
+# </details>
+
+# %%
+train_ids = np.concatenate([shards.document(int(number))[0] for number in text.train_ids]).astype(np.int64)
+V = tokenizer.vocab_size
+
+
+def targets_of(batch):
+    """Return the rows of a batch that show [MASK]: the ones that are measured."""
+    return batch.masked_rows[scored_positions(batch.input_ids[batch.masked_rows], tokenizer.mask_id)]
+
+
+def original(batch):
+    """Return the pieces of a batch before masking."""
+    ids = batch.input_ids.astype(np.int64)
+    ids[batch.masked_rows] = batch.masked_labels
+    return ids
+
+
+targets = np.concatenate([original(one)[targets_of(one)] for one in held_out])
+lefts = np.concatenate([original(one)[targets_of(one) - 1] for one in held_out])
+rights = np.concatenate([original(one)[targets_of(one) + 1] for one in held_out])
+own_frequencies = np.bincount(targets, minlength=V) / len(targets)
+unigram = -np.log(own_frequencies[targets])  # one value for each target; its mean is their entropy
+neighbour = neighbour_losses if lesson.passed("10.1") else counted_losses
+left_floor = neighbour(train_ids, lefts, targets, V, 100.0)
+right_floor = neighbour(train_ids[::-1], rights, targets, V, 100.0)
+floors = {
+    "equal chances, $\\ln V$": np.log(V),
+    "unigram floor": unigram.mean(),
+    "left neighbour": left_floor.mean(),
+    "right neighbour": right_floor.mean(),
+}
+gain = unigram.mean() - left_floor.mean()
+guess.answer(float(gain), "a single neighbour, looked up in a table of counts, is worth that much.")
+course.say("; ".join(f"{name}: {value:.3f} nats" for name, value in floors.items()) + ".")
+
+# %% [markdown]
+# We have been hard on ourselves twice. The unigram floor uses the frequencies of *exactly these* held-out targets,
+# which nobody could know. And the neighbour tables look at the true neighbour even where the model finds a `[MASK]`
+# there.
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(11, 3.2), layout="constrained")
+frequency = np.sort(np.bincount(train_ids, minlength=V))[::-1]
+axes[0].loglog(np.arange(1, V + 1), np.maximum(frequency, 0.5))
+axes[0].set(title="Pieces by frequency", xlabel="rank", ylabel="occurrences")
+common = [tokenizer.vocab[i] for i in np.argsort(-np.bincount(train_ids, minlength=V))[:6]]
+axes[0].text(1.3, frequency[5] / 30, "first: " + "  ".join(common), fontsize=9, parse_math=False)
+edges = np.linspace(0, 14, 57)
+for (name, values), style in zip(
+    {"unigram": unigram, "left neighbour": left_floor}.items(), ("-", "--"), strict=True
+):
+    axes[1].hist(values, edges, histtype="step", ls=style, lw=1.5, label=f"{name}, mean {values.mean():.2f}")
+axes[1].set(title="Loss of each held-out target", xlabel="nats", ylabel="targets")
+axes[1].legend(fontsize=8)
+course.show(
+    figure,
+    "Left: occurrences of pieces against rank, both logarithmic, falling nearly as a line at first. Right: histograms "
+    "of the loss of held-out targets under the unigram frequencies and under a table of left neighbours, which has "
+    "more targets at low losses.",
+)
+
+# %% [markdown]
+# ## 3. One step
+#
+# A training step turns parameters and moments into new ones: loss, backward, norm, clip, update. Chapter 09 wrote the
+# last three. We ask for it as a *pure* function: it leaves what it is given alone and returns new arrays. That costs a
+# copy, and makes it easy to check.
+#
+# ### Exercise 10.2 (hard): the step
+# `flat`, `m` and `v` are buffers of all parameters and both moments. `Parameters(config, buffer).tree` gives a buffer
+# its names; `params.decayed` are the ranges with weight decay, as `ops.adamw(flat, grads, m, v, decayed, rule)` wants
+# them. The rule is `AdamRule(lr=rate, step=number, clip=…)`, with gradients clipped to a norm of at most 1.
+
+
+# %%
+# Exercise 10.2
+def train_step(ops, config, flat, m, v, batch, number, rate):
+    """Return flat, m, v after update `number` (from 1) at this learning rate, and the loss before it (a float)."""
+    ...
+
+
+# %%
+def small_problem(rng):
+    """Return the arguments of a step in the middle of a run, for a model of a few hundred parameters."""
+    config = BertConfig.from_size("1-6-2", vocab_size=17, max_position_embeddings=length, **NO_DROPOUT)
+    count = Parameters(config).count()
+    few = [one for one, _ in islice(stream_of_small(rng), 5)]
+    flat, m, v = 0.3 * rng.standard_normal((3, count)) * np.array([[1.0], [0.1], [0.1]])
+    rate = 10 ** rng.uniform(-3, -1)
+    return Ops(), config, flat, m, v * v, Batch.pack(few), int(rng.integers(1, 9)), float(rate)
+
+
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def stream_of_small(rng):
+    """Yield sequences over a vocabulary of 17, with one or two pieces to predict and a next-sentence label."""
+    from minibert.model.batch import Sequence
+
+    while True:
+        n = int(rng.integers(3, length + 1))
+        masked = np.sort(rng.permutation(n)[: rng.integers(1, 3)])
+        labels = rng.integers(17, size=len(masked))
+        yield (
+            Sequence(rng.integers(17, size=n), np.arange(n) * 2 // n, masked, labels, int(rng.integers(2))),
+            n,
+        )
+
+
+def library_step(ops, config, flat, m, v, batch, number, rate):
+    """Take the same step by minibert's own HostSteps."""
+    params = Parameters(config, flat.copy())
+    optimizer = AdamW(params.flat, params.decayed)
+    optimizer.m, optimizer.v, optimizer.updates = m.copy(), v.copy(), number - 1
+    metrics = start(ops, params, optimizer, MaskedAndNext(config, seed=0)).step((batch,), number - 1, rate)
+    return params.flat, optimizer.m, optimizer.v, metrics["loss"]
+
+
+lesson.check(train_step, draw=small_problem, same_as=library_step)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `params = Parameters(config, flat.copy())` and `grads = params.zeros_like()`. Then `loss, saved =
+# pretraining_loss(ops, config, params.tree, batch)` and its backward, `pretraining_loss_backward(ops, config, saved,
+# params.tree, grads.tree)`, which fills `grads.flat`. `loss.loss` is the number.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `clip = ops.clip_factor(ops.global_norm(grads.flat), 1.0)`. Give `adamw` copies of both moments, and take what it
+# returns.
+#
+# </details>
+# <details><summary>Solution 10.2</summary>
+#
+# ```python
+# def train_step(ops, config, flat, m, v, batch, number, rate):
+#     params = Parameters(config, flat.copy())
+#     grads = params.zeros_like()
+#     loss, saved = pretraining_loss(ops, config, params.tree, batch)
+#     pretraining_loss_backward(ops, config, saved, params.tree, grads.tree)
+#     clip = ops.clip_factor(ops.global_norm(grads.flat), 1.0)
+#     rule = AdamRule(lr=rate, step=number, clip=clip)
+#     flat, m, v = ops.adamw(params.flat, grads.flat, m.copy(), v.copy(), params.decayed, rule)
+#     return flat, m, v, float(loss.loss)
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `step=number, clip=clip` | `step=number` | The gradient is not clipped: the rule has to know the factor. |
+# | `step=number` | `step=number + 1` | Updates count from 1, and number is that count already; the correction of the moments depends on it. |
+# | `Parameters(config, flat.copy())` | `Parameters(config, flat)` | The update works in place, so what was given changes. Copy it first. |
+# | `params.decayed, rule` | `params.decayed[:0], rule` | Weights decay; the ranges that do are params.decayed. |
+# | `m.copy(), v.copy()` | `0 * m, v.copy()` | The moments go on from where they were. |
+# | `float(loss.loss)` | `float(loss.mlm_loss)` | The loss has two parts, hidden pieces and next sentence. |
+# | `ops.global_norm(grads.flat), 1.0)` | `ops.global_norm(grads.flat), 0.5)` | The limit of the norm is 1. |
+#
+# </details>
+
+# %% [markdown]
+# ## 4. A batch in parts
+#
+# A batch that does not fit into memory is cut into **micro-batches**: forward and backward for one after another,
+# gradients summed, then a single update. It must be the same gradient, and there is a trap. The loss of a batch is the
+# mean over its $M$ hidden pieces. Parts have different numbers of them, $M_i$, so the mean of the parts' means is *not*
+# the mean of the whole:
+#
+# $$ \frac1M \sum_{m} \ell_m = \sum_i \frac{M_i}{M} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr)
+#    \ne \frac1k \sum_{i=1}^{k} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr) $$
+#
+# ### Exercise 10.3 (easy): the gradient of the whole
+# You are given the gradients of $k$ parts, a list of arrays, each that of the mean over its own hidden pieces, and the
+# number of hidden pieces in each. Return the gradient of the mean over all of them. A part without any has a gradient
+# of zeros; if there is none at all, return zeros.
+
+
+# %%
+# Exercise 10.3
+def combined(gradients, counts):
+    """Return the gradient of the whole batch, an array like each of `gradients`."""
+    ...
+
+
+# %%
+def draw_parts(rng):
+    k, n = int(rng.integers(2, 6)), int(rng.integers(3, 8))
+    counts = [int(one) for one in rng.integers(0, 7, size=k)] if rng.random() < 0.85 else [0] * k
+    return [rng.standard_normal(n) * (count > 0) for count in counts], counts
+
+
+def over_all_pieces(gradients, counts):
+    """List the mean's gradient once for each hidden piece, and average."""
+    each = [gradient for gradient, count in zip(gradients, counts, strict=True) for _ in range(count)]
+    return np.mean(each, axis=0) if each else np.zeros_like(gradients[0])
+
+
+lesson.check(combined, draw=draw_parts, same_as=over_all_pieces, times=30)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Multiplied by its count, a part's gradient is that of its *sum*. Sums add.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `sum(g * n for g, n in zip(gradients, counts))` divided by the sum of the counts, and 1 in place of a sum of 0.
+#
+# </details>
+# <details><summary>Solution 10.3</summary>
+#
+# ```python
+# def combined(gradients, counts):
+#     total = sum(gradient * count for gradient, count in zip(gradients, counts, strict=True))
+#     return total / max(1, sum(counts))
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `/ max(1, sum(counts))` | `/ len(counts)` | The sum runs over all hidden pieces, so it is divided by their number, not by that of the parts. |
+# | `gradient * count for` | `gradient for` | A part with more hidden pieces has more weight: give each its count. |
+# | `max(1, sum(counts))` | `max(counts)` | Divide by the number of all hidden pieces. |
+# | `max(1, sum(counts))` | `sum(counts)` | Without any hidden piece this divides by zero. |
+# | `total / max(1, sum(counts))` | `total` | This is the gradient of the sum; asked is that of the mean. |
+#
+# </details>
+
+# %% [markdown]
+# minibert escapes the trap by never taking a mean: each hidden piece carries the weight $1/M$ of the *whole* batch into
+# whatever part it falls, so that losses and gradients of the parts simply add up. Both routes, on the first batch:
+
+# %%
+config = BertConfig.from_size("2-64-4", vocab_size=V, max_position_embeddings=32, **NO_DROPOUT)
+
+
+def new_parameters(dtype=np.float32):
+    """Return the paper's initial values, with the pieces' log-frequencies as the output bias (chapter 08)."""
+    params = initialise(config, 0, dtype)
+    params["mlm.output_bias"][...] = text.log_unigram()
+    return params
+
+
+def loss_and_gradient(ops, params, batch):
+    grads = params.zeros_like()
+    loss, saved = pretraining_loss(ops, config, params.tree, batch)
+    pretraining_loss_backward(ops, config, saved, params.tree, grads.tree)
+    return float(loss.loss), grads.flat
+
+
+exact = new_parameters(np.float64)
+_, whole = loss_and_gradient(engine, exact, first)
+summed = sum(loss_and_gradient(engine, exact, part)[1] for part in first.split(3))
+course.equal("three parts, weights of the whole batch", summed, whole)
+
+# %% [markdown]
+# ## 5. The loop, in 25 lines
+#
+# Here is all of pre-training. The schedule is that of chapter 09: up in a straight line, then down to zero.
+
+
+# %%
+def pretrain_mine(ops, params, stream, total, peak=3e-3, look=None):
+    """Train in place for `total` updates, and return the loss of each; `look(step)` is called now and then."""
+    grads, losses = params.zeros_like(), []
+    m, v = np.zeros_like(params.flat), np.zeros_like(params.flat)
+    for step in range(total):
+        if look and step % max(1, total // 12) == 0:
+            look(step)
+        batch = next(stream)
+        grads.flat[...] = 0
+        loss, saved = pretraining_loss(ops, config, params.tree, batch)
+        pretraining_loss_backward(ops, config, saved, params.tree, grads.tree)
+        clip = ops.clip_factor(ops.global_norm(grads.flat), 1.0)
+        rate = warmup_linear(step, total, round(0.1 * total), peak)
+        rule = AdamRule(lr=rate, step=step + 1, clip=clip)
+        flat, m, v = ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)
+        params.flat[...] = flat
+        losses.append(float(loss.loss))
+    if look:
+        look(total)
+    return np.array(losses)
+
+
+# %% [markdown]
+# Is that really what the library does, with its checkpoints, prefetching threads and run folders? `pretrain` gets the
+# same options, and the same engine, NumPy's. Twenty steps of both, from the same initial weights, on the same batches.
+# Before you look: how far apart will the losses be after twenty steps in single precision?
+
+# %%
+guess = lesson.predict(
+    "The largest difference among 20 losses?", ..., choices=["exactly 0", "about 1e-7", "about 1e-3"]
+)
+options = PretrainOptions(
+    corpus=() if corpus == embedded_corpus() else str(corpus),
+    vocab=str(folder / "vocabulary"), size="2-64-4", max_positions=32, seq_length=str(length), batch_size=128,
+    next_sentence=False, dropout=0.0, learning_rate=3e-3, warmup=0.1, steps=20, evaluations=0,
+)  # fmt: skip
+pretrain(options, folder / "library", show=False, ops=Ops())
+lines = [json.loads(line) for line in (folder / "library" / "metrics.jsonl").read_text().splitlines()]
+library_losses = np.array([line["loss"] for line in lines if "loss" in line])
+loop_losses = pretrain_mine(Ops(), new_parameters(), batches(), 20)
+difference = np.abs(library_losses - loop_losses).max()
+guess.answer(
+    "exactly 0" if difference == 0 else f"{difference:.0e}",
+    "the same operations in the same order give the same bits.",
+)
+
+# %% [markdown]
+# Now the other half of the proof: the loop stays, the engine changes. In double precision, twenty losses of your engine
+# beside twenty of the reference. If all operations are yours, it is the sealed engine that runs here, and nothing but
+# plumbing can have helped.
+
+# %%
+try:
+    loss_and_gradient(sealed, exact, first)
+    sealed.adamw(exact.flat.copy(), whole, 0 * whole, 0 * whole, exact.decayed, AdamRule(lr=1e-3, step=1))
+    sealed.clip_factor(sealed.global_norm(whole), 1.0)
+    mine, whose = sealed, "your sealed engine"
+except NotImplementedError as error:
+    print(f"The sealed engine refuses: {error}")
+    mine, whose = engine, "your engine with minibert's stand-ins"
+ours = pretrain_mine(mine, new_parameters(np.float64), batches(), 20)
+reference = pretrain_mine(Ops(), new_parameters(np.float64), batches(), 20)
+course.equal(f"20 losses of {whose} and of the reference", ours, reference, tolerance=1e-10)
+
+# %% [markdown]
+# What does one step of yours consist of? `watch` lays itself around the operations of any engine and takes the time.
+
+# %%
+params = new_parameters()
+with watch(mine) as seen:
+    pretrain_mine(mine, params, batches(), 3)
+calls = [row for row in seen.rows() if row.calls]
+calls = sorted(calls, key=lambda row: row.seconds)[-14:]
+figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
+owned = [
+    f"{row.op}{'_backward' * (row.direction == 'backward')}" in lesson.mine or row.op in lesson.mine
+    for row in calls
+]
+bars = axes.barh(
+    [f"{row.op} {row.direction}" for row in calls],
+    [1e3 * row.seconds / 3 for row in calls],
+    color=["C0" if one else "0.75" for one in owned],
+    hatch=["" if one else "//" for one in owned],
+    edgecolor="white",
+)
+axes.bar_label(bars, [f" {row.calls // 3} calls" for row in calls], fontsize=8)
+axes.set(
+    xlabel="milliseconds of a step",
+    title="Where the time of a step goes: plain bars are yours, hatched minibert's",
+)
+course.show(
+    figure,
+    "Horizontal bars of the time that the fourteen slowest operations take in one training step, with the number of "
+    "calls at each; plain where the operation is the reader's own.",
+)
+
+# %% [markdown]
+# ## 6. Pre-train
+#
+# This is the cell that takes its time. Two layers, 64 numbers a piece, 128 sequences of eight pieces a step. On the way
+# it looks at the held-out text a dozen times. Commit to a guess first.
+
+# %%
+guess = lesson.predict(
+    "Where will it end?",
+    ...,
+    choices=["above the unigram floor", "between unigram and neighbour", "under the neighbour floor"],
+)
+
+
+def target_losses(params, shown=held_out, ops=mine):
+    """Return the loss of every held-out target."""
+    found = []
+    for batch in shown:
+        (nll, _), _ = per_position(ops, config, params.tree, batch)
+        found.append(nll[scored_positions(batch.input_ids[batch.masked_rows], tokenizer.mask_id)])
+    return np.concatenate(found).astype(np.float64)
+
+
+untrained, params = new_parameters(), new_parameters()
+looks, began = {}, time.perf_counter()
+losses = pretrain_mine(
+    mine, params, batches(), lesson.scale(1_200, 24),
+    look=lambda step: looks.update({step: target_losses(params).mean()}),
+)  # fmt: skip
+seconds = time.perf_counter() - began
+end = looks[len(losses)]
+course.say(
+    f"{len(losses):,} steps of {whose} in {seconds:.0f} seconds, {len(losses) * 128 * length / seconds:,.0f} tokens a "
+    f"second. The held-out loss is {end:.3f} nats, **{abs(unigram.mean() - end):.3f} nats "
+    f"{'under' if end < unigram.mean() else 'over'} the unigram floor** of {unigram.mean():.3f}."
+)
+best = min(left_floor.mean(), right_floor.mean())
+guess.answer(
+    "above the unigram floor"
+    if end > unigram.mean()
+    else "between unigram and neighbour"
+    if end > best
+    else "under the neighbour floor",
+    f"{end:.2f} nats.",
+)
+
+# %%
+figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
+axes.plot(np.arange(1, len(losses) + 1), losses, color="C0", lw=0.4, alpha=0.5)
+axes.plot(
+    np.arange(1, len(losses) + 1),
+    viz.smoothed(losses, max(1, len(losses) // 25)),
+    color="C0",
+    label="training, smoothed",
+)
+axes.plot(*zip(*looks.items(), strict=True), "o", color="C3", label="held out, [MASK] only")
+for (name, value), style in zip(floors.items(), (":", "--", "-.", (0, (6, 2, 1, 2, 1, 2))), strict=True):
+    axes.axhline(value, color="0.3", lw=1, ls=style)
+    at, side = (0, "left") if name == "left neighbour" else (len(losses), "right")  # two lie close together
+    axes.annotate(name, (at, value), (0, 3), textcoords="offset points", ha=side, fontsize=8)
+axes.set(
+    xlabel="step",
+    ylabel="masked-LM loss (nats)",
+    ylim=(min(end, best) - 0.4, np.log(V) + 0.3),
+    title="Your BERT, and what can be had without one",
+)
+axes.legend(loc="center right", fontsize=8)
+course.show(
+    figure,
+    "Training loss of every step with its smoothed curve, and a dozen held-out losses, against horizontal lines for "
+    "equal chances, the unigram floor and the floors of one neighbour. The curve rests on a plateau near the unigram "
+    "floor and then falls below it.",
+)
+
+# %% [markdown]
+# The training curve lies lower than the dots, and that is no sign of overfitting. One training target in five is left
+# in sight or replaced at random, and those in sight are easily copied; the dots count `[MASK]` alone.
+#
+# ## 7. The claim
+#
+# "It learnt to use the context." To believe this you should ask for three things: a baseline that is the best anyone
+# can do *without* it, an interval, and **negative controls**, experiments that must fail if the measurement is honest.
+# We use three. Untrained weights. The right losses for *shuffled labels*: each target is exchanged for that of another
+# place. And *shuffled context*: the trained model, reading the same pieces in another order.
+#
+# ### Exercise 10.4 (core): shuffle the context
+# `ids` (T,) is a batch of sequences laid end to end; sequence $s$ is `ids[cu_seqlens[s]:cu_seqlens[s + 1]]`. Where
+# `movable` is True, pieces change places at random *within their sequence*. Everything else stays where it is. `rng` is
+# a NumPy generator. Return a new array.
+
+
+# %%
+# Exercise 10.4
+def shuffle_context(ids, cu_seqlens, movable, rng):
+    """Return ids (T,) in which the movable pieces of each sequence are in random order."""
+    ...
+
+
+# %%
+def draw_context(rng):
+    lengths = rng.permutation([0, 1, 7, 12, int(rng.integers(20, 30))])
+    T = int(lengths.sum())
+    return np.arange(100, 100 + T), np.concatenate([[0], np.cumsum(lengths)]), rng.random(T) < 0.7, rng
+
+
+def only_shuffled(answer, ids, cu_seqlens, movable, rng):
+    """Say what is wrong with a shuffled context."""
+    if not isinstance(answer, np.ndarray) or answer.shape != ids.shape:
+        return f"the answer is not an array of shape {ids.shape}."
+    if not np.array_equal(answer[~movable], ids[~movable]):
+        return "something has moved that was to stay in its place."
+    for begin, stop in zip(cu_seqlens[:-1], cu_seqlens[1:], strict=True):
+        if not np.array_equal(np.sort(answer[begin:stop]), np.sort(ids[begin:stop])):
+            return "pieces have left their sequence, or were lost."
+    moved = (answer != ids).sum()
+    if moved < 0.4 * movable.sum():
+        return f"only {moved} of {movable.sum()} movable pieces are in another place."
+    rising = (np.diff(answer[movable]) > 0).mean()
+    if rising > 0.85 or rising < 0.15:
+        return "the new order is no random one."
+    return None
+
+
+lesson.check(shuffle_context, draw=draw_context, law=only_shuffled, times=10)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# For each sequence, the places that may move are `places = begin + np.flatnonzero(movable[begin:end])`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `result[places] = ids[rng.permutation(places)]` puts the pieces of these places back in another order. Begin with
+# `result = ids.copy()`.
+#
+# </details>
+# <details><summary>Solution 10.4</summary>
+#
+# ```python
+# def shuffle_context(ids, cu_seqlens, movable, rng):
+#     result = ids.copy()
+#     for begin, end in zip(cu_seqlens[:-1], cu_seqlens[1:], strict=True):
+#         places = begin + np.flatnonzero(movable[begin:end])
+#         result[places] = ids[rng.permutation(places)]
+#     return result
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `result = ids.copy()` | `result = ids` | The array that was given is changed; and pieces that were overwritten are lost. |
+# | `begin + np.flatnonzero(movable[begin:end])` | `begin + np.arange(end - begin)` | Pieces move that were to stay in their places. |
+# | `begin + np.flatnonzero(movable[begin:end])` | `np.flatnonzero(movable[begin:end])` | Places within a sequence are counted from its beginning: add it. |
+# | `begin + np.flatnonzero(movable[begin:end])` | `np.flatnonzero(movable)` | Pieces must not leave their own sequence. |
+# | `rng.permutation(places)` | `rng.choice(places, len(places))` | Drawing with replacement doubles some pieces and loses others. |
+# | `rng.permutation(places)` | `places[::-1]` | To turn the order round is no shuffling: it is always the same order. |
+#
+# </details>
+
+
+# %%
+def shuffled_batches():
+    """Yield the held-out batches with shuffled contexts: [MASK] and special pieces stay."""
+    if not lesson.passed("10.4"):
+        yield from shuffle_contexts(held_out, tokenizer.special_ids)
+        return
+    rng = np.random.default_rng(10)
+    for batch in held_out:
+        movable = ~np.isin(batch.input_ids, list(tokenizer.special_ids))
+        movable[batch.masked_rows] = False
+        yield batch_with(batch, shuffle_context(batch.input_ids, batch.cu_seqlens, movable, rng))
+
+
+def batch_with(batch, input_ids):
+    return type(batch)(**(vars(batch) | {"input_ids": input_ids}))
+
+
+def with_other_labels(batch, rng):
+    """Exchange the labels of the measured places among each other."""
+    here = scored_positions(batch.input_ids[batch.masked_rows], tokenizer.mask_id)
+    labels = batch.masked_labels.copy()
+    labels[here] = rng.permutation(labels[here])
+    return type(batch)(**(vars(batch) | {"masked_labels": labels}))
+
+
+rng = np.random.default_rng(0)
+controls = {
+    "untrained weights": target_losses(untrained),
+    "shuffled context": target_losses(params, shuffled_batches()),
+    "shuffled labels": target_losses(params, [with_other_labels(one, rng) for one in held_out]),
+}
+trained = target_losses(params)
+verdict = lesson.claim("learnt to use the context", trained, unigram, controls, unit="nats")
+# %% [markdown]
+# Each line compares target by target with the unigram floor. The claim holds if our whole interval is on the better
+# side and no control's is. The labels control is the cruellest: a model that has learnt to be *sure* pays dearly when
+# the right answer sits elsewhere.
+#
+# Where does the gain come from? Two cuts through the same numbers: by how often a piece occurs in the training text,
+# and by where the gap stands in its sequence.
+
+# %%
+occurrences = np.bincount(train_ids, minlength=V)[targets]
+classes = np.quantile(occurrences, np.linspace(0, 1, 6)).astype(int)
+figure, axes = plt.subplots(1, 2, figsize=(11, 3.3), layout="constrained")
+place = np.clip(np.searchsorted(classes[1:-1], occurrences, side="right"), 0, 4)
+position = np.concatenate([one.positions[targets_of(one)] for one in held_out])
+cuts = (
+    (
+        axes[0],
+        place,
+        [f"{classes[n]:,}–\n{classes[n + 1]:,}" for n in range(5)],
+        "occurrences in the training text",
+    ),
+    (axes[1], position - 1, [str(n) for n in range(1, length - 1)], "position of the gap"),
+)
+for ax, group, names, label in cuts:
+    every = range(len(names))
+    for values, marker, name in (
+        (unigram, "s", "unigram floor"),
+        (left_floor, "^", "left neighbour"),
+        (trained, "o", "yours"),
+    ):
+        means = [values[group == n].mean() if (group == n).any() else np.nan for n in every]
+        ax.plot(every, means, marker + {"s": "--", "^": ":", "o": "-"}[marker], label=name)
+    ax.set(xlabel=label, ylabel="mean loss (nats)")
+    ax.set_xticks(list(every), names, fontsize=8)
+axes[0].legend(fontsize=8)
+course.show(
+    figure,
+    "Mean loss of the unigram floor, the left neighbour and the reader's model: left by frequency class of the target, "
+    "falling towards frequent pieces; right by position of the gap in its sequence.",
+)
+
+# %% [markdown]
+# ## 8. What it learnt
+#
+# A model of this size in so short a time knows little beyond its neighbours, and it shows. But it is English that it
+# guesses, and where the guess is wrong it is often the right kind of word.
+
+# %%
+model = Bert(config, params)
+clozes = (
+    "and he said unto [MASK],",
+    "she was very [MASK] to see",
+    "in the [MASK] of the",
+    "I do not [MASK] it.",
+)
+figure, axes = plt.subplots(1, 4, figsize=(12, 2.5), layout="constrained")
+for ax, cloze in zip(axes, clozes, strict=True):
+    pieces, probabilities = zip(*reversed(fill_masks(model, tokenizer, cloze, 6)[0]), strict=True)
+    ax.barh(range(6), probabilities)
+    ax.set_yticks(range(6), pieces, parse_math=False)
+    ax.set_title(cloze, fontsize=9)
+course.show(
+    figure, "Bars: the six likeliest pieces that the trained model puts into the gap of four short sentences."
+)
+
+# %%
+sentence = tokenizer("he said unto the king")
+for title, own in (("before training", untrained), ("after training", params)):
+    seen = Bert(config, own).encode([sentence], attentions=True)
+    figure = viz.draw_attention(seen.attentions[0][0], sentence.tokens, f"Layer 1, {title}", darkest=1.0)
+    course.show(
+        figure, f"Attention maps of the four heads of layer 1, {title}: which piece each piece looks at."
+    )
+
+# %% [markdown]
+# Before training every row is nearly level. Afterwards some heads have taken sides: a dark line beside the diagonal is
+# a head that looks at the piece before, or the one after. That is the neighbour head of chapter 08, here grown on
+# gradients of your own.
+#
+# The word table has changed as well. Here it is seen from the direction in which it spreads most: the two main axes of
+# some pieces' vectors.
+
+# %%
+words = "he she they we i you him her them us me said came went saw one two three four five day night king god lord".split()
+known = [word for word in words if word in tokenizer.vocab]
+rows = [tokenizer.vocab.index(word) for word in known]
+figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+for ax, own, title in ((axes[0], untrained, "before training"), (axes[1], params, "after training")):
+    table = own["embeddings.word"][rows].astype(np.float64)
+    table -= table.mean(0)
+    plane = table @ np.linalg.svd(table, full_matrices=False)[2][:2].T
+    ax.plot(*plane.T, ".", color="0.7")
+    for word, at in zip(known, plane, strict=True):
+        ax.annotate(word, at, (3, 2), textcoords="offset points", fontsize=9)
+    ax.set(title=f"The word table, {title}", xticks=[], yticks=[])
+course.show(
+    figure,
+    "Some words in the plane of the word table's two main axes: scattered without order before training; after it, "
+    "pronouns, object forms and verbs lie in groups of their own.",
+)
+
+# %% [markdown]
+# ## 9. Take it with you
+#
+# The artefact of the course is a folder. It holds your weights, the configuration and the vocabulary, in the form that
+# Hugging Face's `transformers` reads; `Bert.from_pretrained` reads it, too, and computes with it what your engine did.
+
+# %%
+mine_folder = Path("my_bert")
+mine_folder.mkdir(exist_ok=True)
+save_hf(mine_folder, config, params)
+tokenizer.save_pretrained(mine_folder, model_max_length=config.P)
+again = Bert.from_pretrained(mine_folder, "numpy")
+back = target_losses(again.params, held_out[:2], Ops())
+course.equal(
+    "losses after writing and reading, minibert's engine", back, trained[: len(back)], tolerance=1e-4
+)
+print(
+    *sorted(f"{path.name}, {path.stat().st_size / 1e3:,.0f} kB" for path in mine_folder.iterdir()), sep="\n"
+)
+
+# %% [markdown]
+# ## 10. What we saw
+#
+# * Pre-training is 25 lines around an engine. Written out, they give the library's losses to the last bit.
+# * Your engine and the reference agree in twenty losses to ten digits. What trained here were your derivatives.
+# * A mean over a batch is not the mean of its parts' means. Weights of the whole batch make parts add up.
+# * A curve means something beside its floors, and a claim beside its controls.
+#
+# ## Words
+#
+# - **sealed**: an engine in which only your operations and plumbing run.
+# - **plumbing**: operations without mathematics of BERT, which stay minibert's.
+# - **held out**: documents that training never sees, for measuring.
+# - **floors**: losses that can be had without the skill that is claimed.
+# - **micro-batches**: parts of a batch whose gradients are summed before one update.
+# - **negative controls**: experiments that must fail if a measurement is honest.
+#
+# ## Where to go on
+#
+# Take the same engine further: `pretrain(options, "run", ops=mine)` trains it with checkpoints and a report. Then use
+# minibert's fast engines on your corpus for an hour, `minibert pretrain my.txt --minutes 60`, and fine-tune the result
+# in [chapter 12](12_fine_tuning.ipynb). And if you found a shorter proof or a sharper check on the way, the project
+# would like to see it.
