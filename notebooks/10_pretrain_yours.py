@@ -645,7 +645,7 @@ axes.set(
     ylim=(min(end, best) - 0.4, np.log(V) + 0.3),
     title="Your BERT, and what can be had without one",
 )
-axes.legend(loc="center right", fontsize=8)
+axes.legend(loc="upper left", fontsize=8)
 course.show(
     figure,
     "Training loss of every step with its smoothed curve, and a dozen held-out losses, against horizontal lines for "
@@ -814,6 +814,15 @@ course.show(
 )
 
 # %% [markdown]
+# The right picture tells what kind of knowledge this is. The table of left neighbours is at a loss in the first place,
+# where only `[CLS]` stands on the left, and is equally good everywhere else. Yours is worst at *both* ends and better
+# in between. It uses what stands on either side, and at an end one side is missing. That is the B in BERT, for
+# bidirectional, seen in a measurement.
+#
+# The left picture is a warning. Most of the gain lies with frequent pieces, for rare ones a small model in a short run
+# has seen too little; and one table of counts over the true neighbour is not yet beaten. Better floors make for more
+# modest claims.
+#
 # ## 8. What it learnt
 #
 # A model of this size in so short a time knows little beyond its neighbours, and it shows. But it is English that it
