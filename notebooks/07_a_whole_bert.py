@@ -58,8 +58,8 @@ lesson = course.begin("07")
 # ## 1. The plan of the house
 #
 # BERT is a stack. A row of vectors, one for each token, enters at the bottom and keeps its shape all the way up. What
-# stands on its way are a few **blocks**, groups of operations that belong together, and the paper names every one of
-# them in section 3. We need not draw the plan from memory. An engine is an object, so we let a real one run and write
+# stands on its way are a few blocks, groups of operations that belong together, and the paper names every one of them
+# in section 3. We need not draw the plan from memory. An engine is an object, so we let a real one run and write
 # down which block is called with what.
 
 # %%
@@ -994,7 +994,7 @@ course.show(
 # right. What lies below has been computed from a wrong gradient, and is wrong. And a fault in the gradient of a
 # parameter alone, not in the dx that is handed down, spoils that tensor and no other.
 #
-# Here are eight faults, and under each its **fingerprint**: the tensors whose gradients it spoils.
+# Here are eight faults, each with its fingerprint, the row of tensors whose gradients it spoils.
 
 
 # %%
@@ -1181,12 +1181,10 @@ lesson.sheet()
 # %% [markdown]
 # ## Words
 #
-# - **blocks**: groups of operations that the paper names, such as attention with its residual path and LayerNorm.
 # - **masked-LM head**: what scores the whole vocabulary at each hidden piece.
 # - **pooler**: a dense layer with tanh on the vector of `[CLS]`, read by the next-sentence question.
 # - **post-norm**: LayerNorm behind the sum of input and branch, as in the paper.
 # - **weight tying**: one array in two places; the word table is also the output layer.
-# - **fingerprint**: which tensors' gradients a fault spoils.
 #
 # ## Where to go on
 #
