@@ -25,7 +25,7 @@
 #
 # * write a training step and its loop, and prove both equal to the library's, to the last bit;
 # * cut a batch into parts without changing its gradient;
-# * put a learning curve between floors that mean something;
+# * lay lines under a learning curve that give it a meaning;
 # * claim that a model has learnt, with an interval and with controls that must fail.
 
 # %%
@@ -568,7 +568,7 @@ bars = axes.barh(
     hatch=["" if one else "//" for one in owned],
     edgecolor="white",
 )
-axes.bar_label(bars, [f" {row.calls // 3} calls" for row in calls], fontsize=8)
+axes.bar_label(bars, [f" {row.calls // 3} call{'s' * (row.calls > 3)}" for row in calls], fontsize=8)
 axes.set(
     xlabel="milliseconds of a step",
     title="Where the time of a step goes: plain bars are yours, hatched minibert's",
