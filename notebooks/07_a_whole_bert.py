@@ -401,8 +401,8 @@ course.equal(
 # ### Exercise 07.3 (hard): the attention block
 # The parameters are "qkv_weight", "qkv_bias", "output_weight", "output_bias", "gamma", "beta". Call
 # `self.attention(q, k, v, cu_seqlens, config.is_decoder, drop, site)`. With `rows`, `drop` is to be narrowed as well:
-# `drop.at(rows)`. Save `AttentionBlockSaved(qkv, attention, rows, output, dropout, norm)`, where `rows` is what
-# `take_rows` saved when it took them from the context, or None.
+# `drop.at(rows)`, unless it is None. Save `AttentionBlockSaved(qkv, attention, rows, output, dropout, norm)`, where
+# `rows` is what `take_rows` saved when it took them from the context, or None.
 
 
 # %%
