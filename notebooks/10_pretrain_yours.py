@@ -43,7 +43,7 @@ from minibert import Bert, Tokenizer, course, viz
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards.store import write_shards
-from minibert.gaps import fill_masks
+from minibert.gaps import fill_texts
 from minibert.hub import save_hf
 from minibert.model.batch import Batch
 from minibert.model.bert import pretraining_loss, pretraining_loss_backward
@@ -838,7 +838,7 @@ clozes = (
 )
 figure, axes = plt.subplots(1, 4, figsize=(12, 2.5), layout="constrained")
 for ax, cloze in zip(axes, clozes, strict=True):
-    pieces, probabilities = zip(*reversed(fill_masks(model, tokenizer, cloze, 6)[0]), strict=True)
+    pieces, probabilities = zip(*reversed(fill_texts(model, tokenizer, [cloze], 6)[0][0]), strict=True)
     ax.barh(range(6), probabilities)
     ax.set_yticks(range(6), pieces, parse_math=False)
     ax.set_title(cloze, fontsize=9)
