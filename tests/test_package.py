@@ -216,6 +216,9 @@ def test_wheel_holds_every_source_the_corpus_and_the_unicode_table(wheel):
     assert sources <= inside
     assert any(name.startswith("minibert/corpora/") for name in inside)
     assert {"minibert/tokenizer/unicode-15.0.0.txt", "minibert/reports/templates/report.html.j2"} <= inside
+    lessons = {path.name for path in (ROOT / "notebooks").glob("[0-9]*.*")}
+    shared = {name.partition("data/share/minibert/notebooks/")[2] for name in inside} - {""}
+    assert "05_gradients_you_can_trust.ipynb" in lessons and shared == lessons  # for `minibert course`
 
 
 def test_wheel_carries_the_licences_and_no_tests(wheel):

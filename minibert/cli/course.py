@@ -17,7 +17,7 @@ from typing import Any
 from minibert.cli.shared.flags import add_json
 from minibert.errors import InputError
 from minibert.files import atomic_text
-from minibert.terminal import emit, json_text
+from minibert.terminal import emit, json_text, some_of
 
 
 def add(parser: Any) -> None:
@@ -35,9 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not sources:
         raise InputError(f"{notebook_folder()} has no notebooks; install minibert anew, from a checkout.")
     if there := [path.name for path in sources if (folder / path.name).exists()]:
-        raise InputError(
-            "$folder has these already: " + ", ".join(there) + "; choose another.", folder=folder
-        )
+        raise InputError(f"{folder} has {some_of(there)} already; choose another folder.")
     for path in sources:
         notebook = json.loads(path.read_text("utf-8"))
         for cell in notebook["cells"]:

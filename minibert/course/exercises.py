@@ -53,7 +53,8 @@ class Cell(NamedTuple):
 def notebook_folder() -> Path:
     """Return where the notebooks are: beside the package in a checkout, with shared data when installed."""
     checkout = Path(minibert.__file__).parents[1] / "notebooks"
-    return checkout if checkout.is_dir() else Path(sysconfig.get_path("data")) / "share/minibert/notebooks"
+    there = (checkout / "00_tour.py").exists()
+    return checkout if there else Path(sysconfig.get_path("data")) / "share/minibert/notebooks"
 
 
 def notebook_source(number: str) -> Path:

@@ -344,4 +344,4 @@ def test_the_command_lays_out_the_notebooks_without_outputs(tmp_path, capsys):
         notebook = json.loads((tmp_path / "mine" / name).read_text("utf-8"))
         assert not any(cell.get("outputs") for cell in notebook["cells"])
     assert main(["course", str(tmp_path / "mine")]) == 2
-    assert "has these already: 00_tour.ipynb" in capsys.readouterr().err
+    assert "has 00_tour.ipynb, 01_word_pieces.ipynb" in capsys.readouterr().err
