@@ -1102,7 +1102,7 @@ def by_rows(errors, bound):
     return names[at], (names + [None])[at + 1], not right[:at].any()
 
 
-lesson.check(locate, draw=draw_errors, same_as=by_rows, times=30)
+lesson.check(locate, draw=draw_errors, same_as=by_rows, times=150)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>

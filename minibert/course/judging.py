@@ -11,7 +11,7 @@ import numpy as np
 from minibert.course.running import Rejected, barred, call, require_parameters
 from minibert.gradcheck.cases import Case, Size, config_of, random_batch, random_parameters
 from minibert.gradcheck.operations import heads, primitives, sublayers
-from minibert.gradcheck.sheet import complex_step, engine_gradients, gradient_errors, split, upstream
+from minibert.gradcheck.sheet import STEP, complex_step, engine_gradients, gradient_errors, split, upstream
 from minibert.ops import Ops
 
 BOUND = 1e-12  # of float64's rounding: a wrong term shows as 1e-3 or more, a finite difference as 1e-9
@@ -127,6 +127,7 @@ class OnSheet:
                 worst = max(
                     worst, (_backward_error if backward else _forward_error)(engine, case, name, seed)
                 )
+                _require_kinds(engine, case, backward, seed)
             except Rejected:
                 raise
             except Exception as error:  # of what was returned, somewhere further on
@@ -243,6 +244,26 @@ def _cases(name: str, rng: np.random.Generator) -> list[Case]:
     every = [*primitives(size, batch, rng), *sublayers(size, batch, parameters, rng)]
     every += heads(size, batch, parameters, rng)
     return [case for case in every if case.operation == name.removesuffix(BACKWARD)]
+
+
+def _require_kinds(engine: Ops, case: Case, backward: bool, seed: int) -> None:
+    """Raise Rejected where single precision is not kept, or a forward loses a derivative on the way."""
+    rng = np.random.default_rng(seed)
+    single = {name: one.astype(np.float32) for name, one in case.arguments.items()}
+    tilted = {name: one + 1j * STEP * rng.standard_normal(one.shape) for name, one in case.arguments.items()}
+    u = upstream(case, rng).astype(np.float32)
+    if backward:
+        found = [engine_gradients(one, case, single, u) for one in (engine, Ops())]
+    else:
+        found = [{"result": case.forward(one, *split(case, single))[0]} for one in (engine, Ops())]
+        ours, theirs = (np.imag(case.forward(one, *split(case, tilted))[0]) / STEP for one in (engine, Ops()))
+        what = "its derivative, which complex numbers carry through it as chapter 05 explains,"
+        compare(ours, theirs, 1e-9, what)
+    for name, one in found[0].items():
+        if np.asarray(one).dtype != np.asarray(found[1][name]).dtype:
+            raise Rejected(
+                f"{name} is {one.dtype} where arguments are float32: is there np.sqrt of a number?"
+            )
 
 
 def _forward_error(engine: Ops, case: Case, name: str, seed: int) -> float:

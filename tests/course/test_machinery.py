@@ -14,6 +14,7 @@ from minibert.cli import main
 from minibert.course.showing import claim
 from minibert.errors import InputError
 from minibert.ops import Ops
+from minibert.ops.attention import Attention
 
 NOTEBOOK = """
 # ---
@@ -113,6 +114,27 @@ def test_wrong_answers_are_told_in_a_sentence(lesson, lines, told):
     assert state == ("open" if lines == ["..."] else "failed")
     assert told in text
     assert not lesson.passed("05.1") and not lesson.mine
+
+
+def test_single_precision_and_derivatives_have_to_come_through(lesson):
+    double = defined(
+        "def attention_backward(self, dy, saved):\n"
+        "    found = Reference.attention_backward(self, dy, saved)\n"
+        "    return tuple(one * np.float64(1) for one in found)\n",
+        Reference=type("Mine", (Ops,), dict(vars(Attention))),
+    )
+    assert "float64 where arguments are float32" in said(lesson, double)[1]
+    variance = "np.var(x, axis=-1, keepdims=True)"
+    for spread, state in ((variance, "failed"), ("(c * c).mean(-1, keepdims=True)", "passed")):
+        norm = defined(
+            "from minibert.ops.primitives import LayerNormSaved\n"
+            "def layer_norm(self, x, gamma, beta, eps):\n"
+            "    c = x - x.mean(-1, keepdims=True)\n"
+            f"    r = 1 / np.sqrt({spread} + eps)\n"
+            "    return c * r * gamma + beta, LayerNormSaved(c * r, r, gamma)\n"
+        )
+        assert said(lesson, norm)[0] == state
+    assert "its derivative" in lesson.verdicts[-2].text
 
 
 def test_other_parameters_and_a_lone_result_are_told(lesson):
@@ -242,7 +264,7 @@ def test_what_cannot_be_kept_is_named(lesson, capsys):
         lesson,
         defined(
             f"def linear_backward(self, dy, saved):\n    {RIGHT.replace('dy.sum', '(dy * one).sum')}\n",
-            one=np.ones(1),
+            one=np.ones(1, np.float32),
         ),
     )
     lesson.keep()
