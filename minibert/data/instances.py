@@ -45,16 +45,11 @@ class InstanceOptions:
     # Share of instances whose spans are gathered to a random shorter length. (Google's code draws this once
     # for a document; here every instance draws.)
     short_seq_prob: float = 0.1
-    masked_lm_prob: float = (
-        0.15  # share of positions to predict, [CLS] and [SEP] counted in the base; at least 1
-    )
+    # Share of positions to predict, [CLS] and [SEP] counted in the base; at least 1.
+    masked_lm_prob: float = 0.15
     # Most positions to predict; None: masked_lm_prob of seq_length, rounded up (20 at 128, 77 at 512).
     max_predictions_per_seq: int | None = None
-    mask_rates: tuple[float, float, float] = (
-        0.8,
-        0.1,
-        0.1,
-    )  # of [MASK], the same token and a random one there
+    mask_rates: tuple[float, float, float] = (0.8, 0.1, 0.1)  # of [MASK], the same token, a random one there
     whole_word_mask: bool = False  # predict all pieces of a word or none
     next_sentence: bool = True  # pairs of spans, with the question whether B follows A; else contiguous spans
     # Predict every next token of contiguous spans and mask nothing; nothing is asked of next sentences then.
