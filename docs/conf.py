@@ -1,12 +1,16 @@
 """The site that `make docs` builds, offline: Markdown, the notebooks with their stored outputs, API pages."""
 
+import hashlib
+import json
 import re
 import shutil
 import sys
+from binascii import a2b_base64
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 
 import minibert
@@ -22,6 +26,7 @@ exclude_patterns = ["_build"]
 
 autodoc_preserve_defaults = True  # as they are written, not a path of this machine
 nb_execution_mode = "off"  # `make notebooks` runs them
+nb_render_markdown_format = "myst"  # what `course.say` says has tables and formulas
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
@@ -41,16 +46,45 @@ highlight_language = "text"  # of a fence that names no language
 pygments_style, pygments_dark_style = "friendly", "monokai"
 
 
+# What LaTeX, Jupyter and GitHub know and docutils does not, and what it knows instead.
+SPELLINGS = [
+    (r"\\dots(?![a-zA-Z])", r"\\ldots"),
+    (r"\\([bB]igg?)(?![a-zA-Z])", r"\\\1l.\\\1r"),
+    (r"(\\[dt]?frac)(\d)(\d)", r"\1{\2}{\3}"),
+]
+
+
 def formula(writer: Any, node: nodes.Element) -> None:
     """Write MathML, which browsers set by themselves."""
-    block = isinstance(node, nodes.math_block)
-    writer.body.append(tex2mathml(node.astext(), as_block=block))
+    text = node.astext()
+    for known, instead in SPELLINGS:
+        text = re.sub(known, instead, text)
+    try:
+        writer.body.append(tex2mathml(text, as_block=isinstance(node, nodes.math_block)))
+    except MathError as wrong:
+        raise RuntimeError(f"{node.source}: {wrong} It stands in {text!r}.") from wrong
     raise nodes.SkipNode
 
 
 def find_notebooks_here(app: Any, page: str, content: list[str]) -> None:
     """Lead links to the notebooks, which are right in the repository, to their copies."""
     content[0] = re.sub(r"\]\(\.\./notebooks/(\w+\.ipynb)\)", r"](notebooks/\1)", content[0])
+
+
+def describe_pictures(app: Any, doctree: nodes.document) -> None:
+    """Give pictures of notebooks the alternative text that their outputs carry; myst_nb leaves it behind."""
+    source = Path(app.env.doc2path(app.env.docname))
+    if source.suffix != ".ipynb":
+        return
+    texts = {}
+    for cell in json.loads(source.read_text("utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            if picture := output.get("data", {}).get("image/png"):
+                name = hashlib.sha256(a2b_base64("".join(picture))).hexdigest()  # as myst_nb names its file
+                texts[name] = output["metadata"].get("image/png", {}).get("alt", "")
+    for node in doctree.findall(nodes.image):
+        if (text := texts.get(Path(node["uri"]).stem)) is not None:
+            node["alt"] = text
 
 
 def say_lines(app: Any, page: str, content: list[str]) -> None:
@@ -95,5 +129,6 @@ def setup(app: Any) -> None:
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("source-read", find_notebooks_here)
     app.connect("source-read", say_lines)
+    app.connect("doctree-read", describe_pictures)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
     app.connect("build-finished", require_nothing_fetched)
