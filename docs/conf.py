@@ -52,6 +52,11 @@ SPELLINGS = [
     (r"\\([bB]igg?)(?![a-zA-Z])", r"\\\1l.\\\1r"),
     (r"(\\[dt]?frac)(\d)(\d)", r"\1{\2}{\3}"),
 ]
+# Where "x log x" wants a space that docutils does not write: before the name; behind it, but for a bracket.
+AROUND_FUNCTIONS = [
+    r"(</m(?:i|n|sub|sup|subsup|frac)>|>\)</mo>)(?=\s*<mi[^>]*>[^<]*</mi>\s*<mo>&ApplyFunction;)",
+    r"(<mo>&ApplyFunction;</mo>)(?!\s*(?:<mrow>\s*)?<mo[^>]*>[(\[])",
+]
 
 
 def formula(writer: Any, node: nodes.Element) -> None:
@@ -60,9 +65,18 @@ def formula(writer: Any, node: nodes.Element) -> None:
     for known, instead in SPELLINGS:
         text = re.sub(known, instead, text)
     try:
-        writer.body.append(tex2mathml(text, as_block=isinstance(node, nodes.math_block)))
+        written = tex2mathml(text, as_block=isinstance(node, nodes.math_block))
     except MathError as wrong:
         raise RuntimeError(f"{node.source}: {wrong} It stands in {text!r}.") from wrong
+    for place in AROUND_FUNCTIONS:
+        written = re.sub(place, r'\1<mspace width="0.1667em"></mspace>', written)
+    written = written.replace("<mo maxsize=", '<mo form="prefix" stretchy="true" maxsize=')  # "|", too, grows
+    behind = node.parent[node.parent.index(node) + 1 :]
+    if isinstance(node, nodes.math_block):
+        written = f'<div class="formula">{written}</div>'  # which scrolls by itself
+    elif re.match(r"[^\s\w]", "".join(each.astext() for each in behind[:1])):
+        written += "&#8288;"  # no line begins with the full stop behind a formula
+    writer.body.append(written)
     raise nodes.SkipNode
 
 
