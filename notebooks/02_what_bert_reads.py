@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 2. What BERT reads
+# # 02 · What BERT reads
 #
 # **The question.** The last notebook cut text into pieces and gave every piece a number. BERT computes with vectors.
 # What exactly goes into the model, and what of the text is lost on the way?

@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 3. Masks and next sentences
+# # 03 · Masks and next sentences
 #
 # **The question.** Nobody labelled the books that BERT learns from. So what is it asked, how is an answer judged, and
 # which part of a good score needs no understanding at all?

@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 4. Attention
+# # 04 · Attention
 #
 # *This notebook needs* `pip install '.[notebooks]'` *from a checkout of minibert.*
 #

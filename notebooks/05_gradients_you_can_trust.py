@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 05 Gradients you can trust
+# # 05 · Gradients you can trust
 #
 # To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded.
 #

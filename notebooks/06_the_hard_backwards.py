@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 06 The hard backwards
+# # 06 · The hard backwards
 #
 # To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded.
 #

@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 07 A whole BERT
+# # 07 · A whole BERT
 #
 # To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded.
 #

@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 8. Why the loss sticks
+# # 08 · Why the loss sticks
 #
 # *This notebook needs* `pip install '.[notebooks]'` *from a checkout of minibert.*
 #

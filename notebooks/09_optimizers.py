@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 9. Optimizers
+# # 09 · Optimizers
 #
 # *This notebook needs* `pip install '.[notebooks]'` *from a checkout of minibert.*
 #

@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 10 Pre-train yours
+# # 10 · Pre-train yours
 #
 # To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded. It takes about
 # three minutes on two quiet cores, nearly all of it for one cell.
