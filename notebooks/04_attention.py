@@ -255,8 +255,8 @@ course.equal("attention of permuted tokens, permuted attention", permuted, outpu
 # %% [markdown]
 # ## 3. Why $\sqrt D$?
 #
-# Let the numbers in queries and keys be independent, with mean 0 and variance 1, as they are about to be at the start
-# of training. A score is then a sum of $D$ products. Before you read on, commit to a guess.
+# Let the numbers in queries and keys be independent, with mean 0 and variance 1, which keeps the sum
+# simple (at BERT's own start their variance is about 0.3; the growth with $D$ is the same). A score is then a sum of $D$ products. Before you read on, commit to a guess.
 
 # %%
 guess = lesson.predict(
@@ -324,7 +324,7 @@ course.show(
 # ### Exercise 04.2 (core): the variance of a score
 #
 # In a trained model the means are not zero. Return the variance of an unscaled score $q \cdot k$ of $D$ independent
-# products. Write it so that no difference is left: expand the formula above.
+# products. Write it without a difference, which loses digits where two numbers are nearly equal: expand the formula above.
 
 
 # %%
@@ -430,7 +430,7 @@ course.say(
 # ## 4. Heads
 #
 # One set of weights makes one mean. A token that wants to know the word on its left *and* the word on its right could
-# give each of them weight ½, but then it cannot tell which was which: a mean has no order. So BERT computes attention
+# give each of them weight ½, but then it cannot tell which was which: with equal weights, a mean has no order. So BERT computes attention
 # several times side by side. Each time is a **head**, with queries, keys and values of its own, and all heads together
 # are **multi-head attention**.
 #
@@ -438,7 +438,7 @@ course.say(
 # $H = 768$, $A = 12$ and $D = 64$.
 #
 # We can build two such heads by hand. Let the key of a token be the unit vector of its position. A head whose query
-# points at the position before looks left; one whose query points at the position behind looks right. A factor of 40
+# points at the position before looks left; one whose query points at the position after it looks right. A factor of 40
 # makes the choice sharp. What a head does is best seen in its **attention map**: row $i$ holds the attention weights of
 # token $i$.
 
@@ -552,7 +552,7 @@ lesson.check(merge_heads, draw=draw_headed, same_as=lambda y: np.concatenate(lis
 # </details>
 
 # %% [markdown]
-# The first mistake in that table is worth a picture, for it raises no error and the shapes are right. Each cell below
+# One mistake in this exercise, a reshape alone, is worth a picture, for it raises no error and the shapes are right. Each cell below
 # says which token a number comes from; the shade says which head it belongs to.
 
 # %%
@@ -624,8 +624,8 @@ course.say(
 
 # %% [markdown]
 # One more thing happens to the weights while a model trains: **dropout** sets some of them to zero at random and makes
-# the others larger, so that the mean stays the same. The mean over values then uses the weights that are left. You do
-# not have to draw them: `self._probability_mask(p, rows, drop, site)` returns what to multiply by, or `None` when there
+# the others larger, so that the expected value stays the same. The weights of a token then no longer sum to exactly 1.
+# You do not have to draw them: `self._probability_mask(p, rows, drop, site)` returns what to multiply by, or `None` when there
 # is no dropout. Chapter 6 has the details.
 #
 # ### Exercise 04.4 (hard): the operation `attention`
@@ -634,10 +634,11 @@ course.say(
 #
 # * `q`, `k`, `v` are (T, A, D), and the result is, too.
 # * `groups, back = equal_length_groups(cu_seqlens)` helps: each of the groups is an array `rows` (sentences, n) with the
-#   row numbers of sentences of one length, and `concatenated[back]` brings the rows of all groups into the batch's order.
+#   row numbers of sentences of one length, and flattened to (sentences n, A, D) and concatenated to (T, A, D), the
+#   results of all groups come into the batch's order by `[back]`.
 # * `softmax`, as defined in section 3, works along the last axis of an array of any shape.
 # * `self._probability_mask(p, rows, drop, site)` takes weights of shape (sentences, A, n, n).
-# * Save `AttentionSaved(q, k, v, cu_seqlens, groups)` where `groups` is a tuple with one `GroupSaved(p, mask)` a group,
+# * Save `AttentionSaved(q, k, v, cu_seqlens, kept)`, where `kept` is a tuple of one `GroupSaved(p, mask)` for each group:
 #   the weights before dropout and what they were multiplied by. With that, minibert can train through your
 #   operation until you write what training needs in chapter 6.
 #
@@ -666,7 +667,7 @@ lesson.check(attention)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# For causal attention put `-np.inf` where the key stands behind the query: `np.tril(np.ones((n, n), bool))` is True
+# For causal attention put `-np.inf` where the key comes after the query: `np.tril(np.ones((n, n), bool))` is True
 # where it may look. After the softmax these weights are exactly zero.
 #
 # </details>
@@ -885,9 +886,9 @@ course.show(
 # ## What we saw
 #
 # * Attention is a weighted mean of values. The weights are a softmax of dot products, so outputs lie between values.
-# * The variance of a dot product of length $D$ is $D$. The root keeps softmax away from saturation at the start.
+# * The variance of a dot product of length $D$ is $D$. The root makes the size of scores independent of $D$.
 # * Attention does not know the order of tokens; positions have to be in the vectors.
-# * A head is one mean. Two neighbours to tell apart need two heads.
+# * A head is one mean. To attend to two neighbours equally, and still tell them apart, takes two heads.
 # * Tokens attend within their sentence. Masking a large square and multiplying small ones are the same function.
 # * Attention is quadratic in the length, and still a small part of BERT's arithmetic at the lengths that it reads.
 #

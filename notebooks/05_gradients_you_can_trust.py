@@ -788,7 +788,7 @@ course.say(
 # ### Exercise 05.5 (core): tanh and GELU
 #
 # `form` is `"erf"` or `"tanh"`. Save `TanhSaved(y)` and `GeluSaved(x, cdf)`, where `cdf` is the factor beside x, $\Phi$
-# or $c$. Arrays may have any shape. `erfc(np, x)` is there for you.
+# or $c$. Arrays may have any shape. `erfc(np, x)` is there for you; its first argument is the array library.
 
 
 # %%
@@ -998,7 +998,7 @@ def draw_fingerprints(faults, names, title, alt):
     course.show(figure, alt)
 
 
-mystery = ["F", "B", "C"]
+mystery = list(bytes([70, 66, 67]).decode())  # three of the letters, not in plain sight
 draw_fingerprints(
     ["none", *mystery], ["no fault", "first", "second", "third"], "Error of each gradient, as a power of ten",
     "Errors of the gradients of x, W1, b1, W2 and b2. Without a fault all are about ten to the minus sixteen. The first "
@@ -1174,7 +1174,8 @@ course.say(
 #
 # `f(*arguments)` returns one number, and takes complex arrays. `gradients` holds somebody's gradients, one for each
 # argument. Return the list of the places (0, 1, …, ascending) where they are wrong. A gradient of the wrong shape is
-# wrong, and so is one that is off by one part in a million of its size; a rounding error is not. Gradients may be as small
+# wrong, and so is one that is off by one part in a million of its largest entry; a rounding error is not, so your tolerance
+# has to be a relative one. Gradients may be as small
 # as $10^{-6}$ or as large as $10^{6}$, and one that is rightly zero everywhere is right.
 
 

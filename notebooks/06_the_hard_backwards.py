@@ -452,8 +452,8 @@ course.equal(
 #    \qquad \delta n = r\,\delta c + c\,\delta r = r \left(\delta c - \tfrac1H\, n\,(n \cdot \delta c)\right). $$
 #
 # The matrix is $r\,(I - \tfrac1H n n^\top)$. It is symmetric again, so the way back has the same form:
-# $\mathtt{dc} = r\,(g - n\,\tfrac1H (n \cdot g))$. If $\varepsilon = 0$ then $n \cdot n = H$, and it is a projection too:
-# it removes the component along $n$.
+# $\mathtt{dc} = r\,(g - n\,\tfrac1H (n \cdot g))$. If $\varepsilon = 0$ then $n \cdot n = H$, and apart from the factor $r$ it is a
+# projection, too: it removes the component along $n$.
 #
 # **Together.** The mean of $n$ is zero, so the mean of $\mathtt{dc}$ is just $r$ times the mean of $g$:
 #
@@ -558,7 +558,7 @@ course.show(
 
 # %% [markdown]
 # At the top one g points straight along its ray, and nothing of it comes back. Look at the lengths of the blue arrows,
-# too. A point far out has a long way to its circle, $r$ is small, and so is its gradient. LayerNorm gives the same result for $x$ and $10x$, but a gradient ten times smaller. The same can be read off
+# too. A point far out has a long way to its circle, $r$ is small, and so is its gradient. With $\varepsilon = 0$ LayerNorm gives the same result for $x$ and $10x$, but a gradient ten times smaller. The same can be read off
 # the Jacobian's singular values (by how much it stretches in each of $H$ perpendicular directions): two of them are
 # zero, all the others are $r$.
 
@@ -1004,7 +1004,7 @@ lesson.keep()
 #
 # * A copy comes back as a sum. Rows that repeat need a true sum, which `+=` is not.
 # * What is used twice gets the sum of two gradients: a tied table, and the input of a residual connection.
-# * The shortcut hands dy down untouched; without it a gradient shrinks at every layer.
+# * The shortcut hands dy down untouched (in BERT a LayerNorm then acts on the sum); without it a gradient shrinks at every layer.
 # * Dropout's backward multiplies by the same numbers, and numbers that are a function of their place can be drawn again.
 # * LayerNorm forgets a row's mean and its length, so its backward removes these two directions and divides by the spread.
 # * Attention backwards is two matrix products, a mask, softmax's Jacobian, and two matrix products more.

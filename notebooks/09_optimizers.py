@@ -178,7 +178,7 @@ kappa = steep / flat
 course.equal("factor of a step", 1 - best * flat, (kappa - 1) / (kappa + 1))
 needed = math.log(1000) / -math.log((spread - 1) / (spread + 1))
 course.say(
-    f"With curvatures as unequal as the gradients above, a factor {spread:,.0f}, even the best rate needs "
+    f"Were curvatures as unequal as the gradients above, a factor {spread:,.0f}, even the best rate needs "
     f"**{needed:,.0f}** steps to come a thousand times closer."
 )
 
@@ -325,8 +325,8 @@ lesson.check(corrected_mean, draw=draw_stream, same_as=weighted_mean)
 #
 # Adam's step is $\eta\, \hat m / (\sqrt{\hat v} + \varepsilon)$. The tiny $\varepsilon = 10^{-6}$ keeps it from dividing by zero;
 # forget it for a moment. Then multiplying all gradients by 1,000 changes nothing at all: numerator and denominator grow
-# alike. And in the first step $\hat m = g$ and $\hat v = g^2$, so every parameter moves by exactly $\eta$, whatever its
-# gradient; only the sign matters.
+# alike. And in the first step $\hat m = g$ and $\hat v = g^2$, so every parameter that has any gradient moves by
+# exactly $\eta$, however large or small it is; only the sign matters.
 
 # %%
 none = np.empty((0, 2), np.int64)
@@ -381,7 +381,7 @@ course.show(
 #        \le \sqrt{\sum_k \frac{a_k^2}{b_k}}\; \sqrt{\sum_k b_k\, g_k^2}
 #        = \sqrt{\sum_k \frac{a_k^2}{b_k}}\; \sqrt v . $$
 #
-# The sum on the right is geometric, with the ratio $\beta_1^2/\beta_2$, so no step is longer than
+# The sum on the right is geometric, with the ratio $\beta_1^2/\beta_2$, which has to be below 1, so no step is longer than
 #
 # $$ \eta\, \frac{1 - \beta_1}{\sqrt{1 - \beta_2}} \cdot \frac{1}{\sqrt{1 - \beta_1^2/\beta_2}} , $$
 #
@@ -398,7 +398,7 @@ course.equal("the geometric sum", math.sqrt((a**2 / b).sum()), longest)
 worst = adam_steps((a / b)[:, None], bias_correction=False)[:, 0]
 course.equal("the longest step", worst[-2] - worst[-1], longest)
 course.say(
-    f"With the paper's numbers no parameter ever moves by more than **{longest:.2f} learning rates** in a step."
+    f"With the paper's numbers no parameter ever moves by more than **{longest:.2f} learning rates** in a step, weight decay aside."
 )
 
 # %% [markdown]

@@ -137,7 +137,8 @@ print("\n".join(" ".join(f"{tokenizer.vocab[i]:>9}" for i in row) for row in sho
 #
 # $$ p(v \mid u) = \frac{c(u,v) + \lambda\, p(v)}{c(u) + \lambda}, \qquad p(v) = \frac{c(v) + 1}{N + V} $$
 #
-# where $c(u,v)$ counts how often $v$ follows $u$, $c(u)$ how often $u$ has a follower, $c(v)$ and $N$ count all pieces.
+# where $c(u,v)$ counts how often $v$ follows $u$, $c(u)$ how often $u$ has a follower, $c(v)$ how often $v$ occurs,
+# and $N$ is the number of all pieces.
 # After a frequent $u$ the pairs decide, after a rare one the frequencies. That $p(\cdot \mid u)$ sums to one for every
 # $u$ is a line of algebra, and here it is evaluated:
 
@@ -479,7 +480,8 @@ course.equal("three parts, weights of the whole batch", summed, whole)
 # %% [markdown]
 # ## 5. The loop, in 25 lines
 #
-# Here is all of pre-training. The schedule is that of chapter 09: up in a straight line, then down to zero.
+# Here is all of pre-training. The schedule is that of chapter 09: up in a straight line, then down to zero. As in
+# the library, the first step has the rate 0 and moves nothing.
 
 
 # %%
