@@ -96,10 +96,12 @@ def describe_pictures(app: Any, doctree: nodes.document) -> None:
         for output in cell.get("outputs", []):
             if picture := output.get("data", {}).get("image/png"):
                 name = hashlib.sha256(a2b_base64("".join(picture))).hexdigest()  # as myst_nb names its file
-                texts[name] = output["metadata"].get("image/png", {}).get("alt", "")
+                texts[name] = output["metadata"].get("image/png", {}).get("alt")
     for node in doctree.findall(nodes.image):
-        if (text := texts.get(Path(node["uri"]).stem)) is not None:
+        if text := texts.get(Path(node["uri"]).stem):
             node["alt"] = text
+        elif not node.get("alt"):
+            raise ValueError(f"{source.name} has a picture without alternative text; show it by course.show.")
 
 
 def say_lines(app: Any, page: str, content: list[str]) -> None:

@@ -1,0 +1,78 @@
+"""What docs/conf.py does to formulas and pictures, where minibert[docs] is installed."""
+
+import base64
+import hashlib
+import importlib.util
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+from paths import ROOT
+
+pytest.importorskip("furo", reason="needs minibert[docs]")
+nodes = pytest.importorskip("docutils.nodes")
+
+
+@pytest.fixture(scope="module")
+def conf():
+    spec = importlib.util.spec_from_file_location("conf", ROOT / "docs" / "conf.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def written(conf, text, behind="", kind=nodes.math):
+    node = kind("", text)
+    nodes.paragraph("", "", node, nodes.Text(behind))
+    writer = SimpleNamespace(body=[])
+    with pytest.raises(nodes.SkipNode):
+        conf.formula(writer, node)
+    return re.sub(r"\s*\n\s*", "", writer.body[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        (r"a \dots b", r"a \ldots b"),
+        (r"\frac12", r"\frac{1}{2}"),
+        (r"\tfrac12 x", r"\tfrac{1}{2} x"),
+        (r"\Big(x\Big)", r"\Bigl.\Bigr(x\Bigl.\Bigr)"),
+        (r"f\big|_{x=1}", r"f\bigl.\bigr|_{x=1}"),
+    ],
+)
+def test_spellings_of_latex_that_docutils_does_not_know(conf, text, same):
+    assert written(conf, text) == written(conf, same)
+
+
+def test_function_names_keep_a_space_but_to_brackets(conf):
+    assert written(conf, r"x\log x").count("<mspace") == 2
+    assert written(conf, r"\log x").count("<mspace") == 1
+    assert "<mspace" not in written(conf, r"\log(x)")
+
+
+def test_punctuation_stays_with_the_formula(conf):
+    assert written(conf, "x", ".").endswith("&#8288;")
+    assert written(conf, "x", " is").endswith("</math>")
+
+
+def test_formula_that_cannot_be_set_is_named(conf):
+    with pytest.raises(RuntimeError, match=r"unheard.*It stands in"):
+        conf.formula(SimpleNamespace(body=[]), nodes.math("", r"\unheard"))
+
+
+@pytest.mark.parametrize("alt", ["a whale", None])
+def test_pictures_have_the_text_of_their_outputs(conf, tmp_path, alt):
+    picture, notebook = b"not quite a picture", tmp_path / "a.ipynb"
+    data = {"image/png": base64.b64encode(picture).decode()}
+    metadata = {"image/png": {"alt": alt}} if alt else {}
+    notebook.write_text(json.dumps({"cells": [{"outputs": [{"data": data, "metadata": metadata}]}]}))
+    app = SimpleNamespace(env=SimpleNamespace(docname="a", doc2path=lambda name: notebook))
+    image = nodes.image(uri=f"_build/{hashlib.sha256(picture).hexdigest()}.png")
+    tree = nodes.section("", image)
+    if alt:
+        conf.describe_pictures(app, tree)
+        assert image["alt"] == "a whale"
+    else:
+        with pytest.raises(ValueError, match="without alternative text"):
+            conf.describe_pictures(app, tree)
