@@ -72,6 +72,7 @@ def formula(writer: Any, node: nodes.Element) -> None:
         written = re.sub(place, r'\1<mspace width="0.1667em"></mspace>', written)
     written = written.replace("<mo maxsize=", '<mo form="prefix" stretchy="true" maxsize=')  # "|", too, grows
     written = re.sub(r"<mo([^>]*)>([|‖∥])</mo>", r'<mo\1 lspace="0" rspace="0">\2</mo>', written)  # as in TeX
+    written = re.sub(r"<mo>([⟨⟩])</mo>", r'<mo stretchy="false">\1</mo>', written)
     behind = node.parent[node.parent.index(node) + 1 :]
     if isinstance(node, nodes.math_block):
         written = f'<div class="formula">{written}</div>'  # which scrolls by itself
