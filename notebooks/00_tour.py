@@ -17,10 +17,10 @@
 # **The question.** What happens between a sentence and a trained language model, and how would you know that each
 # step is right?
 #
-# This is the way from one end to the other in ten minutes of reading: a sentence becomes pieces, pieces become
-# vectors, vectors look at each other, a guess is scored, the score becomes a gradient, and many gradients become a
-# small BERT that we train here, in less than a minute. The chapters after this one go back over each of these steps,
-# slowly, and there you write every operation yourself. Section numbers are those of the paper,
+# This chapter goes all the way in ten minutes of reading: a sentence becomes pieces, pieces become vectors, vectors
+# look at each other, a guess is scored, the score becomes a gradient, and many gradients become a small BERT that we
+# train here, in less than a minute. The chapters after this one go back over each of these steps, slowly, and there you
+# write every operation yourself. Section numbers are those of the paper,
 # [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).
 #
 # **When you have read it, you will be able to** say what each part of BERT is for, read the pictures that the later
@@ -28,8 +28,8 @@
 #
 # **To run it**, install minibert from a checkout with `pip install '.[notebooks]'`. Nothing is downloaded: the text is
 # sixteen old books that come with the package. There are no exercises in this chapter. There are four questions: put
-# your guess in place of the three dots before you run the cell. The guess costs nothing, and what surprises you is
-# what you will remember.
+# your guess in place of the three dots before you run the cell. A wrong guess costs nothing, and an answer that
+# surprises you is easier to remember.
 
 # %%
 # %matplotlib inline
@@ -55,8 +55,8 @@ lesson = course.begin("00")
 # ## 1. A sentence becomes pieces
 #
 # BERT reads neither letters nor words. Its unit is the **piece**: a string from a fixed list, the **vocabulary**. A
-# frequent word is a piece by itself. A rare one is put together from several, and every piece that does not begin a word
-# is marked with `##`. So a few thousand strings are enough to write any word at all.
+# frequent word is a piece by itself. A rare one is put together from several, and every piece that does not begin a
+# word is marked with `##`. So a few thousand strings are enough to write any word in known letters.
 #
 # We learn 8,192 pieces from the books. One sentence goes with us through the whole tour:
 #
@@ -79,15 +79,15 @@ course.show(
 
 # %% [markdown]
 # A colour is a word, a box is a piece, and the small number under it is the piece's **id**: its place in the
-# vocabulary. From here on the model sees ids and nothing else. A whale is frequent enough in these books to be one
-# piece (one of them is *Moby-Dick*). Why does *unforgiving* not fall apart into *un-forgiv-ing*? Because nobody
-# told the vocabulary any grammar. Chapter 1 shows what it maximises instead.
+# vocabulary. From here on the model sees ids and nothing else. *Whale* is frequent enough in these books to be one
+# piece (one of them is *Moby-Dick*). Why does *unforgiving* not fall apart into *un-forgiv-ing*? Because no grammar
+# went into the vocabulary. Chapter 1 shows by what rule its pieces are chosen instead.
 #
 # ## 2. Pieces become vectors
 #
 # Two special pieces frame the input: `[CLS]` opens it and `[SEP]` closes it. BERT may also be given two texts at once,
 # say a question and a passage; then another `[SEP]` stands between them, and every piece says to which **segment**, A
-# or B, it belongs (section 3 and figure 2 of the paper). Here is our sentence, and a second one behind it:
+# or B, it belongs (section 3 and figure 2 of the paper). Here is our sentence, and a second one after it:
 
 # %%
 single = tokenizer(sentence)
@@ -98,10 +98,10 @@ for position, (number, segment, piece) in enumerate(rows):
     print(f"{position:8} {number:5} {'AB'[segment]:>8}  {piece}")
 
 # %% [markdown]
-# Three numbers for each piece, and for each number a table of vectors: one row for each id, one for each position, one
-# for each segment. What enters the network is the **sum of three vectors**. Every number in the tables is a
-# **parameter**: it begins at random and is learnt. The picture has our sentence in a small, untrained model whose vectors
-# have 128 elements, of which it shows 48.
+# Each piece has three numbers, and each number has a table of vectors: the first table has a row for every id, the
+# second for every position, the third for every segment. What enters the network is the **sum of three vectors**. Every
+# number in the tables is a **parameter**: it begins at random and is learnt. The picture shows our sentence in a small,
+# untrained model. Its vectors have 128 elements, of which you see 48.
 
 # %%
 config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
@@ -133,13 +133,14 @@ course.show(
 #
 # ## 3. Vectors look at each other
 #
-# The vectors then pass through layers. A layer has two halves. In the first, **attention**, each piece gathers from
-# the others: it gives every piece of the sequence a probability, and takes the average of what they offer, weighted
-# by these. Each layer does that several times side by side, and one of these times is called a **head**. In the second
-# half each vector is transformed by itself. Our model has 2 layers with 2 heads each; BERT-base has 12 with 12.
+# The vectors then pass through layers. A layer has two halves. In the first, **attention**, each piece gathers from the
+# others: it gives every piece of the sequence a probability, and takes the average of what they offer, weighted by
+# these probabilities. Each layer does that several times side by side, and each of these parallel attentions is called
+# a **head**. In the second half each vector is transformed by itself. Our model has 2 layers with 2 heads each;
+# BERT-base has 12 with 12.
 #
-# In the picture, row *i* says where piece *i* looks. White is probability 0 and the darkest blue is probability 1, here
-# and in the second picture of this kind, after training.
+# In the picture, row *i* says where piece *i* looks. White is probability 0 and the darkest blue is probability 1. The
+# picture after training, further down, uses the same colours.
 
 # %%
 seen = model.encode([single], attentions=True)
@@ -159,10 +160,10 @@ course.say(
 # How do you teach a model to read without telling it anything about the text? Hide a piece behind `[MASK]` and ask
 # which one it was (section 3.1). No one has to label anything; the text is its own answer key.
 #
-# If the model gave the hidden piece the probability $p$, it pays $-\log p$. That is its **loss** on this piece: 0 if
-# it was certain and right, more the more surprised it is. We use the natural logarithm, whose unit is called a
+# If the model gave the hidden piece the probability $p$, it pays $-\log p$. That is its **loss** on this piece: 0 if it
+# was certain and right, and larger the more surprised it is. We use the natural logarithm, whose unit is called a
 # **nat**. There is another question, for two texts at once: did the second one really follow the first, or does it come
-# from somewhere else? It is paid for in the same way.
+# from somewhere else? It is scored in the same way.
 
 # %%
 guess = lesson.predict("An untrained model guesses one of 8,192 pieces. What does it pay, in nats?", ...)
@@ -196,10 +197,10 @@ course.say(
 #
 # ## 5. The score becomes a gradient, and the gradient is checked
 #
-# Training changes every parameter a little, in the direction in which the loss falls. That takes the **gradient**: the
-# derivative of the loss with respect to each of them, $\nabla f$. minibert has no automatic differentiation. The
-# **backward pass**, which computes the gradient, is written by hand for every operation, and in this course you
-# will write it, too. How do you find out whether it is right?
+# Training changes every parameter a little, in the direction in which the loss falls. For that we need the **gradient**
+# $\nabla f$: the derivatives of the loss with respect to all parameters. minibert has no automatic differentiation. The
+# **backward pass**, which computes the gradient, is written by hand for every operation, and in this course you will
+# write it, too. How do you find out whether it is right?
 #
 # The obvious way is to take a step $h$ along some direction $v$, forwards and backwards, and to look at the
 # difference. By Taylor's formula
@@ -215,9 +216,9 @@ course.say(
 #    \quad\Rightarrow\quad
 #    \frac{\operatorname{Im} f(x + i h v)}{h} = \nabla f \cdot v - \frac{h^2}{6} f''' + \dots $$
 #
-# The $h^2$ term is the same, only with the other sign. What has changed is that nothing was subtracted. The real
-# part keeps $f$, the imaginary part keeps the derivative, and no digits cancel. So $h$ may be so tiny that the $h^2$
-# term is gone for all practical purposes. We take $h = 2^{-100} \approx 10^{-30}$; then $h^2$ is $10^{-60}$.
+# The $h^2$ term is the same, only with the other sign. What has changed is that nothing is subtracted. The real part
+# keeps $f$, the imaginary part keeps the derivative, and no digits cancel. So $h$ can be so tiny that the $h^2$ term
+# vanishes for all practical purposes. We take $h = 2^{-100} \approx 10^{-30}$; then $h^2$ is $10^{-60}$.
 
 # %%
 guess = lesson.predict(
@@ -290,13 +291,13 @@ course.show(
 
 # %% [markdown]
 # From the right, both curves come down along the dotted line, which is the $h^2$ term. Then central differences meet
-# the dashed line and climb back up: rounding, divided by $h$. The complex step meets nothing. It lies at the last digit
-# from there on, down to $2^{-100}$ and beyond. (The errors are divided by $|\nabla f|$, the largest slope that any
-# direction has.)
+# the dashed line and climb back up: rounding, divided by $h$. The complex step meets no such line. From there on its
+# error is one of the last digit, down to $2^{-100}$ and beyond. (The errors are divided by $|\nabla f|$, the largest
+# slope that any direction has.)
 #
 # So a single random direction tells whether more than a million derivatives are right: a mistake in any of them would
-# move the result, except by a coincidence of probability zero. `minibert gradcheck` does this for every operation,
-# and in this course it is the judge of what you write. Chapters 5 and 6 are about it.
+# move the result, except by a coincidence of probability zero. `minibert gradcheck` does this for every operation, and
+# in this course it judges what you write. Chapters 5 and 6 are about it.
 #
 # ## 6. Many gradients become a model
 #
@@ -347,15 +348,15 @@ guess.answer(
 #   never used for training. Only pieces that are really hidden behind `[MASK]` count. The **red diamond** at the end
 #   is the same, on a larger sample.
 # * The **dashed line** is the **unigram floor**: what it costs to guess from the frequencies of the pieces alone, the
-#   same answer everywhere, without looking at the words around. Red that lies below this line was learnt from context.
-#   (The picture calls its height the *unigram entropy*. Chapter 3 shows that this entropy is the least that such a guess
-#   can cost.)
-# * Above the picture stands how much was read. A **token** is a piece at one place in a text, so a text of a million
-#   tokens may have only 8,192 different pieces. *Length 10* is the number of tokens in a sequence.
+#   same answer everywhere, without looking at the words around. Where a red dot lies below this line, the model has
+#   learnt something from context. (The picture calls its height the *unigram entropy*. Chapter 3 shows that this
+#   entropy is the least that such a guess can cost.)
+# * The line above the picture says how much was read. A **token** is a piece at one place in a text, so a text of a
+#   million tokens may have only 8,192 different pieces. *Length 10* is the number of tokens in a sequence.
 #
 # The curve does not begin at $\ln V$, but close to the floor. That is a head start: the bias of the output layer began
-# at the logarithms of the frequencies, which cost nothing to count, and save the model the steps in which it would
-# learn nothing else.
+# at the logarithms of the frequencies. They are cheap to count, and the model need not spend its first steps on
+# learning them.
 
 # %%
 course.show(
@@ -373,7 +374,8 @@ course.show(
 #
 # "The loss went down" is a weak argument. A stronger one needs something to compare with. So we ask for the loss of
 # each hidden piece, once with the words around it as they are and once with these words in random order, and we ask an
-# untrained model as well. A claim holds if our model beats the guess from frequencies, and neither of the others does.
+# untrained model as well. Our claim holds if our model beats the guess from frequencies, and neither of the other two
+# does.
 
 # %%
 trained = Bert.from_pretrained(run)
@@ -428,7 +430,7 @@ for ax, cloze in zip(axes, clozes, strict=True):
 course.show(figure, f"Bar charts of the six likeliest pieces for three gaps. {'; '.join(shown)}.")
 
 # %% [markdown]
-# And attention has taken sides. This is the picture of section 3 again, with the same pieces and the same colours.
+# Attention has changed, too. This is the picture of section 3 again, with the same pieces and the same colours.
 
 # %%
 after = trained.encode([single], attentions=True).attentions[0][0]
@@ -483,7 +485,7 @@ course.say(
 )
 
 # %% [markdown]
-# Nobody asked for heads that look at a neighbour. They are simply the first thing about English that pays.
+# Nobody asked for heads that look at a neighbour. They came about because a neighbour helps to guess a hidden piece.
 #
 # ## What we saw
 #
@@ -513,8 +515,8 @@ course.say(
 #
 # ## Where to go on
 #
-# In the next chapters you build all this yourself. What you write becomes an engine of your own, called `Mine`; each
-# operation that passes its check is kept in a file `mine.py`, and the last chapter pre-trains a BERT with it.
+# In the next chapters you build all this yourself. What you write becomes part of an engine of your own, called `Mine`;
+# each operation that passes its check is kept in a file `mine.py`, and the last chapter pre-trains a BERT with it.
 #
 # | | chapter | what you will have afterwards |
 # |---|---|---|

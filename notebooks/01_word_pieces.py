@@ -19,16 +19,16 @@
 #
 # **When you have worked through this chapter, you will be able to**
 #
-# * say why neither letters nor whole words will do, with numbers;
+# * show with numbers why neither letters nor whole words will do;
 # * foresee what happens to accents, ligatures and other scripts on their way into BERT;
 # * derive what joining two pieces does to the likelihood of a text, and choose the best pair;
 # * cut a word into pieces as BERT does, and say when that cut is not the best one.
 #
-# At the end you have a `vocab.txt` of your own, which other libraries load.
+# At the end you have a `vocab.txt` of your own, which other libraries can load.
 #
 # **To run it**, install minibert from a checkout with `pip install '.[notebooks]'`. An exercise is a function whose
-# body is three dots. Replace them and run the cell that follows: it asks your function fresh questions and compares the
-# answers with those of a second way to the same result. Nothing stops when you leave an exercise open. Below each one
+# body is three dots. Replace them and run the cell that follows: it calls your function with fresh inputs and compares
+# the results with those of a second method. If you leave an exercise open, everything else still runs. Below each one
 # are two hints and a solution, folded.
 
 # %%
@@ -103,18 +103,18 @@ course.say(
 )
 
 # %% [markdown]
-# The straight line on the left is the reason. A list of words spends most of its places on words that are hardly ever
+# The straight line on the left is the reason. A list of words spends most of its entries on words that are hardly ever
 # used: names, odd forms, compounds. Yet these are made of familiar parts. So the list should hold **frequent strings**,
-# long where they are frequent and single letters where nothing else is left. That is a middle way, and the rest of
-# this chapter is about which strings to take.
+# long where they are frequent and single letters where nothing else is left. That is a middle way, and the rest of this
+# chapter is about which strings to take.
 #
 # ## 2. First, what is a word?
 #
-# Before anything is cut into pieces, text becomes words. That sounds trivial and is where most surprises come from.
-# To the computer, a text is a sequence of numbers. Unicode gives one to every character: its **code point**, written
-# like U+00E9 for é. The same visible character can have more than one spelling. An é is either U+00E9, or the letter e
-# followed by U+0301, a **combining mark**: a code point that is drawn onto the one before it. The two look alike and are
-# different strings.
+# Before anything is cut into pieces, the text is split into words. That sounds trivial, but most surprises come from
+# this step. To the computer, a text is a sequence of numbers. Unicode gives one to every character: its **code point**,
+# written like U+00E9 for é. The same visible character can have more than one spelling. An é is either U+00E9, or the
+# letter e followed by U+0301, a **combining mark**: a code point that is drawn onto the one before it. The two look
+# alike and are different strings.
 #
 # The uncased BERT, which knows no capitals, settles this in four steps:
 #
@@ -169,7 +169,8 @@ course.show(
 )
 
 # %% [markdown]
-# The hatched boxes are combining marks. In the first row the two É are spelt differently, from the third row on alike.
+# The hatched boxes are combining marks. In the first row the two É are spelt differently; from the third row on they
+# are spelt alike.
 #
 # ### Exercise 01.1 (easy): lower-case and strip accents
 # Steps 2 and 3 for one word. `unicodedata.normalize("NFD", text)` decomposes, and `unicodedata.category(character)` is
@@ -217,8 +218,8 @@ lesson.check(normalise, draw=draw_word, same_as=lambda word: "".join(BasicTokeni
 # |---|---|---|
 # | `"NFD"` | `"NFC"` | NFC composes: an accent that is part of its letter is no code point of its own, and stays. |
 # | `"NFD"` | `"NFKD"` | NFKD also takes ligatures such as ﬁ apart; BERT leaves them whole. |
-# | `word.lower()` | `word.casefold()` | Case folding makes ss of ß; BERT only lower-cases. |
-# | `word.lower()` | `"".join(one.lower() for one in word)` | One character at a time, no Σ knows that it ends the word, where it becomes ς. |
+# | `word.lower()` | `word.casefold()` | Case folding turns ß into ss; BERT only lower-cases. |
+# | `word.lower()` | `"".join(one.lower() for one in word)` | Taken one character at a time, a Σ at the end of a word is not seen to be the last letter, and does not become ς. |
 # | `word.lower()` | `word` | The word was never lower-cased. |
 # | `unicodedata.category(one) != "Mn"` | `not unicodedata.combining(one)` | The combining class is not the category: some vowel signs of Indic scripts are Mn and have class 0. |
 # | `unicodedata.category(one) != "Mn"` | `unicodedata.category(one)[0] != "M"` | Only the nonspacing marks (Mn) go; vowel signs that take up space (Mc) stay. |
@@ -243,12 +244,12 @@ traps = {
     "résumé resume": "two words of English become one",
     "ﬁnd": "a ligature is a letter of its own: no piece of *find* fits",
     "Straße": "ß stays, as lower-casing keeps it",
-    "ΟΔΟΣ": "the last Σ becomes ς, the others σ",
+    "ΣΟΦΟΣ": "the last Σ becomes ς, the other σ",
     "don\u2019t": "a curly apostrophe is punctuation like a straight one, but another piece",
     "soft\u00adware": "an invisible soft hyphen is removed",
     "zero\u200bwidth": "so is a space of no width: the words are glued together",
     "日本語": "three ideographs, three words",
-    "हिन्दी": "in Hindi, nonspacing marks are vowels, and they are lost",
+    "तुम": "in Hindi some vowel signs are nonspacing marks, and these are lost",
     "İstanbul": "a Turkish capital İ becomes a plain i",
 }
 rows = [
@@ -260,9 +261,9 @@ guess.answer("yes" if same else "no", "NFD leaves compatibility characters such 
 course.say("| text | code points | words | |\n|---|---|---|---|\n" + "\n".join(rows))
 
 # %% [markdown]
-# The row of Hindi is no bug of minibert: the published uncased models do the same, and minibert follows them to the
-# letter. It is the reason why the multilingual models are better used cased. If your text comes from PDF files, look
-# for ligatures and soft hyphens before you look for anything deeper.
+# The Hindi row is not a bug in minibert: the published uncased models do the same, and minibert follows them to the
+# letter. This is why one should prefer the cased versions of the multilingual models. If your text comes from PDF
+# files, look for ligatures and soft hyphens before you look for anything deeper.
 #
 # ## 3. Joining neighbours
 #
@@ -270,8 +271,8 @@ course.say("| text | code points | words | |\n|---|---|---|---|\n" + "\n".join(r
 # neighbours. Choose one pair and join it everywhere. Do that again and again until the list is long enough. The list
 # then holds the letters and everything that was ever joined.
 #
-# One detail of the counting: joins can't overlap. From the left, `a ##a ##a` offers the pair (`##a`, `##a`) once, and
-# `##a ##a ##a` does so once as well, because the middle letter can be joined only with one of its neighbours.
+# One detail of the counting: joins can't overlap. Read from the left, `a ##a ##a ##a` offers the pair (`##a`, `##a`)
+# only once, because the middle letter can be joined only with one of its neighbours; `a ##a ##a ##a ##a` offers it twice.
 #
 # ### Exercise 01.2 (easy): count the pairs
 # `text` is a list of words, each a list of its pieces and the number of times that the word occurs. Return a dictionary
@@ -357,8 +358,8 @@ course.source(simple.neighbours)
 # The obvious answer is the most frequent one. That rule is called **byte-pair encoding**. BERT's rule, **WordPiece**,
 # asks for something else: the pair whose joining makes the text most likely. Likely under which model? The simplest
 # there is: every piece is drawn by itself, with a probability $p(u)$ that depends on nothing. Let $c(u)$ be how often
-# piece $u$ occurs, and $N = \sum_u c(u)$. The logarithm of the probability of the whole text, its **log-likelihood**, is
-# one term for every piece that stands in it:
+# piece $u$ occurs, and $N = \sum_u c(u)$. The logarithm of the probability of the whole text, its **log-likelihood**,
+# has one term for every piece in it:
 #
 # $$ L = \sum_{i=1}^{N} \log p(u_i) = \sum_u c(u) \log p(u). $$
 #
@@ -372,7 +373,7 @@ course.source(simple.neighbours)
 #
 # $$ L = \sum_u c(u) \log\frac{c(u)}{N} = \sum_u c(u) \log c(u) - N \log N = \sum_u f(c(u)) - f(N). $$
 #
-# Each of these equations can be evaluated, so we do it, with the letters of the books.
+# Each of these equations can be checked with numbers. We do so with the letters of the books as pieces.
 
 # %%
 letters = [([word[0], *(f"##{one}" for one in word[1:])], n) for word, n in words.items()]
@@ -528,7 +529,7 @@ lesson.check(gain, draw=draw_pair, same_as=gain_by_counting, times=40, tolerance
 # </details>
 
 # %% [markdown]
-# The real one, from minibert's plainest learner, treats equal and different pieces alike:
+# The real function, from minibert's plainest learner, treats equal and different pieces alike:
 
 # %%
 course.source(simple.gain)
@@ -539,10 +540,11 @@ course.source(simple.gain)
 #
 # $$ \Delta L \approx n \left[ \log \frac{n}{c(a)\,c(b)/N} - 1 \right]. $$
 #
-# If neighbours did not care about each other, the pair would occur $c(a)\,c(b)/N$ times. The fraction is how many times
-# more often it really occurs. So a join pays when the pair is more than about $e$ times as frequent as chance would have
-# it, and it pays in proportion to $n$. Many tutorials give WordPiece the rule "highest $n / (c(a)\,c(b))$". That is the fraction
-# alone, without the factor $n$. Two questions remain: how good is the approximation, and what does that rule choose?
+# If neighbours were independent of each other, the pair would occur $c(a)\,c(b)/N$ times. The fraction is how many
+# times more often it really occurs. So a join pays when the pair is more than about $e$ times as frequent as it would
+# be by chance, and it pays in proportion to $n$. Many tutorials state WordPiece's rule as "highest $n / (c(a)\,c(b))$".
+# That is the fraction alone, without the factor $n$. Two questions remain: how good is the approximation, and what does
+# that rule choose?
 
 # %%
 rows = []
@@ -559,7 +561,7 @@ course.say(
 
 # %% [markdown]
 # Where $n$ is small, the two agree. Where a join uses up a piece almost entirely, as `q ##u` does, the true gain is
-# larger still. The sign and the order of size are right.
+# larger still. The sign and the order of magnitude are right.
 
 # %%
 guess = lesson.predict(
@@ -642,15 +644,15 @@ course.show(
 )
 
 # %% [markdown]
-# The grey lines join points of equal gain, as the approximation has it; left of the dotted line, at $e$, a join costs
-# something. Byte-pair encoding takes the highest point. The ratio takes the point furthest to the right, down among the rare pairs of digits. WordPiece
-# takes the one on the highest grey line. It is willing to give up some frequency for a pair that belongs together:
-# `o ##f` comes second. `##e ##r` is more frequent than that, but only because both of its letters are: it lies left of
-# the dotted line.
+# The grey lines join points of equal gain according to the approximation; left of the dotted line, at $e$, a join makes
+# the text less likely. Byte-pair encoding takes the highest point. The ratio takes the point furthest to the right,
+# down among the rare pairs of digits. WordPiece takes the one on the highest grey line. It is willing to give up some
+# frequency for a pair that belongs together: `o ##f` comes second. `##e ##r` is more frequent than that, but only
+# because both of its letters are frequent: it lies left of the dotted line.
 #
 # ## 5. The whole learner
 #
-# That was all. The learner is a loop around a count and a choice:
+# That is all we need. The learner is a loop around a count and a choice:
 
 # %%
 course.source(simple.learn)
@@ -658,7 +660,7 @@ course.source(simple.learn)
 # %% [markdown]
 # (Gains are rounded so that the last bit of a logarithm does not decide between two equal pairs.) It counts the text
 # anew for each join, which is easy to read and slow. The function that minibert really uses makes the same choices, but
-# only visits words that have changed; tests hold it against this one. It learns 8,192 pieces by each rule in a moment.
+# only visits words that have changed; tests compare it with this one. It learns 8,192 pieces by each rule in a moment.
 
 # %%
 vocabularies = {rule: learn_vocab(words, 8_192, objective=rule) for rule in ("likelihood", "frequency")}
@@ -672,8 +674,8 @@ course.say(
 )
 
 # %% [markdown]
-# Joins are listed in the order in which they were made, so the first 256 pieces *are* the vocabulary of size 256. With
-# this we can watch a word grow together. It is the one that puzzled us in the tour.
+# Joins are listed in the order in which they were made, so the first 256 pieces *are* the vocabulary of size 256. So we
+# can watch the parts of a word being joined. We take the word that puzzled us in the tour.
 
 
 # %%
@@ -718,9 +720,9 @@ course.say(
 )
 
 # %% [markdown]
-# Which rule is better? That depends on what you ask for. Two measures on held-out text: the number of pieces in a word,
-# and what the text costs under the simple model, in nats for each byte of it. Nats for each *piece* would be no fair
-# measure, since vocabularies with longer pieces have fewer of them to pay for.
+# Which rule is better? That depends on what you ask for. We take two measures on held-out text: the number of pieces in
+# a word, and what the text costs under the simple model, in nats for each byte of it. Nats for each *piece* would not
+# be a fair measure, since vocabularies with longer pieces have fewer of them to pay for.
 
 # %%
 guess = lesson.predict(
@@ -771,9 +773,10 @@ course.say(
 # %% [markdown]
 # ## 6. Cutting a word
 #
-# Learning is done once. Cutting is done for every word that is ever read, and here BERT does not repeat the joins. It uses
-# **greedy matching**: take the longest piece that the word begins with, then the longest `##` piece that goes on, and
-# so on to the end. If at some place no piece fits, the whole word becomes **[UNK]**, a special piece for what is unknown.
+# Learning is done once. Cutting is done for every word that is ever read, and here BERT does not repeat the joins. It
+# uses **greedy matching**: take the longest piece that the word begins with, then the longest `##` piece that continues
+# it, and so on to the end. If at some place no piece fits, the whole word becomes **[UNK]**, a special piece for what
+# is unknown.
 #
 # ### Exercise 01.4 (core): longest match first
 # Cut a word into pieces. `pieces` is a set of strings. The answer is a list of pieces, or `["[UNK]"]`.
@@ -855,11 +858,11 @@ lesson.check(longest_match, draw=draw_vocabulary, same_as=numbered_match, times=
 course.source(GreedyCore.match)
 
 # %% [markdown]
-# Greedy matching is fast and simple. Is it also good? It can fail in two ways. With the pieces `ab`, `a` and `##bc`, the word
-# *abc* begins with `ab`, no piece `##c` goes on, and the result is [UNK], although `a ##bc` would have done. (A learnt
-# vocabulary has every letter in both forms, so this does not happen to words of known letters.) And it can take a longer
-# piece now and pay for it later. To see how often, try all cuts of a word, and take the one that is most likely under
-# the model of section 4.
+# Greedy matching is fast and simple. Is it also good? It can fail in two ways. With the pieces `ab`, `a` and `##bc`,
+# the word *abc* begins with `ab`, there is no piece `##c` to continue with, and the result is [UNK], although `a ##bc`
+# would have done. (A learnt vocabulary has every letter in both forms, so this does not happen to words of known
+# letters.) And it can take a longer piece now and pay for it later. To see how often, try all cuts of a word, and take
+# the one that is most likely under the model of section 4.
 
 
 # %%
@@ -930,8 +933,8 @@ lesson.check(likeliest_cut, draw=draw_probabilities, law=is_likeliest, times=60)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# The best cut of a word ends with some piece. What stands before this piece is cut in the best way, too; otherwise the
-# whole could be improved. So find the best cut of the first letter, of the first two letters, and so on.
+# The best cut of a word ends with some piece. What stands before this piece must be cut in the best way, too; otherwise
+# the whole could be improved. So find the best cut of the first letter, of the first two letters, and so on.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1044,9 +1047,9 @@ course.say(
 # %% [markdown]
 # ## 8. Keep it
 #
-# A vocabulary is a plain text file, a piece a line, and the number of the line (from 0) is the id. The five special pieces
-# come first. `save_pretrained` writes this `vocab.txt`, and beside it two JSON files which tell Hugging Face's libraries
-# about lower-casing. If `transformers` is installed here, the cell compares its ids with ours.
+# A vocabulary is a plain text file with one piece on each line, and the number of the line (from 0) is the id. The five
+# special pieces come first. `save_pretrained` writes this `vocab.txt`, and beside it two JSON files which tell Hugging
+# Face's libraries about lower-casing. If `transformers` is installed here, the cell compares its ids with ours.
 
 # %%
 folder = Path("vocabulary")
@@ -1075,10 +1078,12 @@ else:
 #
 # ## What we saw
 #
-# * Words have a long tail that no list holds. Letters have none, but say little. Pieces lie between.
+# * Words have a long tail that no list can hold. Letters have no such tail, but a single letter says little. Pieces lie
+#   in between.
 # * Most surprises come before any cutting: decomposition, dropped marks, ligatures, invisible characters.
 # * With $f(x) = x \log x$, a join changes the log-likelihood by a handful of terms, about
-#   $n\,[\log(\text{times chance}) - 1]$. Frequency looks at $n$ alone, the ratio at chance alone.
+#   $n\,[\log(\text{times chance}) - 1]$. Byte-pair encoding looks only at $n$, the ratio only at how far the pair
+#   exceeds chance.
 # * Cutting is greedy. Nearly always that gives the likeliest cut as well, and where it does not, the word is rare.
 #
 # Exercises that are still open, if any:
@@ -1101,5 +1106,5 @@ print(", ".join(still_open) if still_open else "none. All five have passed.")
 #
 # ## Where to go on
 #
-# [Chapter 2](02_what_bert_reads.ipynb) gives the pieces to a model: three tables, one sum, and no padding.
-# `minibert vocab` learns a vocabulary from files of any size, and `minibert vocab --help` lists what else can be set.
+# [Chapter 2](02_what_bert_reads.ipynb) gives the pieces to a model: three tables and one sum. `minibert vocab` learns a
+# vocabulary from files of any size, and `minibert vocab --help` lists what else can be set.

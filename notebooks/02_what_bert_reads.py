@@ -63,15 +63,15 @@ share_guess = lesson.predict(
 # %% [markdown]
 # ## 1. Three numbers for every token
 #
-# BERT reads one text, or a pair of texts: a question and a paragraph, a sentence and the one behind it. The pieces of
+# BERT reads one text, or a pair of texts: a question and a paragraph, a sentence and the one after it. The pieces of
 # the first text are called A, those of the second B, and the model sees
 #
 # `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 #
-# **Special tokens** such as `[CLS]` and `[SEP]` are entries of the vocabulary that no text can contain. `[SEP]` closes a
-# text. `[CLS]` stands in front of everything; it means nothing by itself, and that is the point: it is a free place
+# **Special tokens** such as `[CLS]` and `[SEP]` are entries of the vocabulary that no text can contain. `[SEP]` closes
+# a text. `[CLS]` stands in front of everything; it means nothing by itself, and that is the point: it is a free place
 # where the model can gather what it has to say about the whole input. From here on a **token** is one place in such a
-# sequence, be it a piece or special.
+# sequence, whether it holds a piece of the text or a special token.
 #
 # Every token comes with three whole numbers (section 3 of [the paper](https://arxiv.org/abs/1810.04805), figure 2):
 #
@@ -152,8 +152,8 @@ lesson.check(pair_input, draw=two_texts, same_as=token_by_token, times=12)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The segments are as many zeros as the first list is long and as many ones as the second. The positions know nothing of
-# segments: `np.arange` of the whole length.
+# The segments are as many zeros as the first list is long and as many ones as the second. The positions do not depend
+# on the segments: they are `np.arange` of the whole length.
 #
 # </details>
 # <details><summary>Solution 02.1</summary>
@@ -288,13 +288,13 @@ course.source(Ops.embedding)
 # %% [markdown]
 # ## 3. Three tables, one sum
 #
-# There are three numbers to each token, so there are three tables: $V$ rows for pieces, $P$ rows for positions (512 in
+# There are three numbers for each token, so there are three tables: $V$ rows for pieces, $P$ rows for positions (512 in
 # the paper) and 2 rows for segments. The input vector of a token is the **sum** of its three rows:
 #
 # $$ x_t = E^{\text{word}}_{i_t} + E^{\text{position}}_{t} + E^{\text{segment}}_{s_t}. $$
 #
-# Here is figure 2 of the paper, drawn from a live model. Each column is a vector of the first 12 of its numbers, fresh
-# from the random start.
+# Here is figure 2 of the paper, drawn from a live model. Each column shows the first 12 numbers of a vector, as they
+# are at the random start.
 
 # %%
 config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
@@ -325,10 +325,11 @@ course.show(figure, "Figure 2 of the paper: word, position and segment vectors o
 # In the first row of the picture the two full stops have the same column. In the second row all columns differ, and the
 # third has only two patterns. In the sum no two columns are alike.
 #
-# ### Why add, and not put side by side?
+# ### Why add them, and not put them side by side?
 #
-# Putting the three vectors one behind the other seems tidier: nothing gets mixed. But the first thing that a network
-# does with a vector is to multiply it by a matrix, and then the tidiness is gone. Split such a matrix $W$, with $3H$
+# Putting the three vectors one behind the other seems tidier: nothing gets mixed. But sooner or later a network
+# multiplies a vector by a matrix, and then the tidiness is gone. Suppose that it did so at once (BERT has a step in
+# between, section 5, so this is an argument and no proof). Split such a matrix $W$, with $3H$
 # rows, into three parts of $H$ rows:
 #
 # $$ [\,w \;\; p \;\; s\,]\begin{bmatrix} W_1 \\ W_2 \\ W_3 \end{bmatrix} = wW_1 + pW_2 + sW_3 . $$
@@ -351,9 +352,10 @@ course.equal(
 # %% [markdown]
 # ## 4. Can a sum be taken apart again?
 #
-# The sum of 3 and 4 is 7, and from 7 nobody can tell the 3 and the 4. Are our three vectors lost in their sum, too?
-# Take random tables with $V = 8{,}192$ pieces, 128 positions and 2 segments: over two million possible combinations.
-# Given a sum, look for the piece whose vector is nearest to it, and likewise for position and segment.
+# The sum of 3 and 4 is 7, and nobody who sees only the 7 can tell that it came from a 3 and a 4. Are our three vectors
+# lost in their sum, too? Take random tables with $V = 8{,}192$ pieces, 128 positions and 2 segments: over two million
+# possible combinations. Given a sum, look for the piece whose vector is nearest to it, and likewise for position and
+# segment.
 
 # %%
 width_guess = lesson.predict(
@@ -383,17 +385,17 @@ share, share_of_pieces = np.array([recovered(H, draws, np.random.default_rng(H))
 
 # %% [markdown]
 # Why should it work at all? Two random vectors in many dimensions are almost at right angles, so each of the three
-# vectors disturbs the search for the others only a little. Put numbers on it. All coordinates are independent with mean
-# 0 and variance 1, so $|x|^2 \approx 3H$, and the right piece lies at a squared distance of about $2H$, the length of
-# the two other vectors. A wrong piece $u$ has nothing to do with $x$. With $a$ for one coordinate of $x$ and $b$ for the
-# same one of $u$, and the moments 0, 1, 0, 3 of the normal distribution,
+# vectors disturbs the search for the others only a little. We can put numbers on this. All coordinates are independent
+# with mean 0 and variance 1, so $|x|^2 \approx 3H$, and the right piece lies at a squared distance of about $2H$, the
+# squared length of the other two vectors together. A wrong piece $u$ has nothing to do with $x$. Let $a$ be one
+# coordinate of $x$, and $b$ the same coordinate of $u$. The moments 0, 1, 0, 3 of the normal distribution give
 #
 # $$ \mathbb{E}\,(a-b)^2 = a^2 + 1, \qquad \operatorname{Var}\,(a-b)^2 = 4a^2 + 2 .$$
 #
 # Summed over $H$ coordinates a wrong piece lies at $4H$ on average, with standard deviation $\sqrt{14H}$. The gap of
-# $2H$ grows faster than the spread: it is $\sqrt{2H/7}$ standard deviations wide, and the 8,191 wrong pieces have
-# to stay above it, all of them. The dashed line takes the normal distribution for what they do. It is on the careful
-# side, because a sum of squares strays less far downwards than the normal distribution says.
+# $2H$ grows faster than the spread: it is $\sqrt{2H/7}$ standard deviations wide, and none of the 8,191 wrong pieces
+# may fall short of its average by that much. The dashed line assumes that their distances are normally distributed. It
+# errs on the careful side, because a sum of squares strays less far downwards than the normal distribution says.
 
 # %%
 # The two moments, both sides: expectations over b by Gauss-Hermite quadrature, exact for polynomials.
@@ -434,8 +436,8 @@ width_guess.answer(
 )
 
 # %% [markdown]
-# So a vector is roomy. BERT has no need to search like this, and learnt tables are not random ones. But the experiment
-# shows that adding three vectors need not lose anything, if only they are long enough.
+# So a vector has a lot of room. BERT has no need to search like this, and learnt tables are not random ones. But the
+# experiment shows that adding three vectors need not lose anything, if only they are long enough.
 
 # %% [markdown]
 # ## 5. The same scale for every token
@@ -449,7 +451,7 @@ width_guess.answer(
 #
 # The $\odot$ multiplies number by number, and $\varepsilon$ is tiny: it guards against a division by zero. Afterwards a
 # vector $n = (x-\mu)/\sqrt{\sigma^2+\varepsilon}$ has mean zero and squared length $H\sigma^2/(\sigma^2+\varepsilon)$,
-# and it does not know any more whether $x$ was shifted or scaled. Notebook 6 takes LayerNorm apart.
+# and it no longer shows whether $x$ was shifted or, but for $\varepsilon$, scaled. Notebook 6 takes LayerNorm apart.
 
 # %%
 ops, eps = Ops(), config.layer_norm_eps
@@ -525,7 +527,7 @@ lesson.check(embedding_block)
 # | `batch.positions, params` | `np.arange(len(batch.input_ids)) % len(params["position"]), params` | Positions begin at 0 in every sequence; `batch.positions` has them. |
 # | `params["gamma"], params["beta"]` | `params["beta"], params["gamma"]` | gamma stretches and beta shifts; here they changed places. |
 # | `config.layer_norm_eps` | `1e-2` | The eps of LayerNorm is the configuration's. |
-# | `self._dropout(x, drop, EMBEDDING_SITE)` | `(x, None)` | Dropout is missing; it comes behind LayerNorm. |
+# | `self._dropout(x, drop, EMBEDDING_SITE)` | `(x, None)` | Dropout is missing; it comes after LayerNorm. |
 # | `self._dropout(x, drop, EMBEDDING_SITE)` | `self._dropout(total, drop, EMBEDDING_SITE)` | Dropout takes what LayerNorm gives, not the sum. |
 #
 # </details>
@@ -536,10 +538,10 @@ course.source(Ops.embedding_block)
 # %% [markdown]
 # ## 6. Why order needs positions
 #
-# Is the position table worth its place? What stands above the input is the subject of the next notebooks. One fact about
-# it is enough here: apart from their vectors, **all tokens are treated alike**. The model computes a new vector for each
-# token from its own vector and from sums over all tokens, and a sum does not care about order. In formulas, if $\Pi$ is
-# a matrix that reorders rows, every step $f$ of this computation obeys
+# Is the position table worth its place? What happens to the input next is the subject of the following notebooks. One
+# fact about it is enough here: apart from their vectors, **all tokens are treated alike**. The model computes a new
+# vector for each token from its own vector and from sums over all tokens, and a sum does not care about order. In
+# formulas, if $\Pi$ is a matrix that reorders rows, every step $f$ of this computation obeys
 #
 # $$ f(\Pi X) = \Pi f(X), $$
 #
@@ -596,8 +598,8 @@ course.show(
 )
 
 # %% [markdown]
-# The dog and the cat have changed places and the model cannot notice. The same holds for every other token: its vector
-# moves along with it and stays the same. The table of positions is the only thing that turns a bag into a
+# The dog and the cat have changed places, and the model cannot tell. The same holds for every other token: its vector
+# moves along with it and stays the same. The table of positions is the only thing that turns a bag of words into a
 # sequence.
 #
 # ### Learnt, or computed?
@@ -784,7 +786,7 @@ lesson.check(pack, draw=some_sequences, same_as=one_after_another, times=8)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `return ids, positions, cu_seqlens` | `return ids, positions, cu_seqlens[1:]` | The first sequence begins at 0, and that belongs into the list as well. |
+# | `return ids, positions, cu_seqlens` | `return ids, positions, cu_seqlens[1:]` | The first sequence begins at 0, and that belongs in the list as well. |
 # | `return ids, positions, cu_seqlens` | `return ids, positions, cu_seqlens[:-1]` | The list is closed by T, so that the last sequence has an end. |
 # | `return ids, positions, cu_seqlens` | `return ids, positions, np.concatenate([[0], lengths])` | These are lengths; they have to be added up. |
 # | `np.arange(len(ids)) - np.repeat(cu_seqlens[:-1], lengths)` | `np.arange(len(ids))` | Positions run on through the batch; each sequence has to begin at 0 again. |
@@ -794,8 +796,8 @@ lesson.check(pack, draw=some_sequences, same_as=one_after_another, times=8)
 # </details>
 
 # %% [markdown]
-# Is a packed batch the same as each sequence alone? It had better be, to the last digit or nearly. We send five
-# sentences through a model with random weights, together and one by one.
+# Is a packed batch the same as each sequence alone? It should be, up to rounding. We send five sentences through a
+# model with random weights, together and one by one.
 
 # %%
 five = [encoded[int(n)] for n in order[:5]]
@@ -819,7 +821,7 @@ if lesson.passed("02.4"):
         course.equal(f"your {name} = minibert's", found, expected)
 
 # %% [markdown]
-# ### What about the comparing of tokens?
+# ### Where tokens are compared
 #
 # Only where tokens look at each other does the model have to know which belong together. A token may look at tokens of
 # its own sequence and no others. In a picture of all $T \times T$ pairs that leaves squares along the diagonal.
@@ -848,7 +850,8 @@ course.show(
 
 # %% [markdown]
 # Squares of different sizes do not make a rectangle either. But squares of the *same* size do: minibert gathers all
-# sequences of one length and computes them in one go. This is the harder half of doing without padding, and it is yours.
+# sequences of one length and computes them in one go. This is the harder half of doing without padding, and it is left
+# to you.
 #
 # ### Exercise 02.5 (hard): sequences of equal length
 #
@@ -916,7 +919,7 @@ lesson.check(groups_of_equal_length, draw=some_borders, same_as=by_sorting_seque
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `np.unique(lengths)` | `lengths` | A length that occurs twice must make one group, not two. |
-# | `cu_seqlens[:-1], np.diff` | `cu_seqlens[1:], np.diff` | A sequence begins at cu_seqlens[s]; cu_seqlens[s+1] is the first row behind it. |
+# | `cu_seqlens[:-1], np.diff` | `cu_seqlens[1:], np.diff` | A sequence begins at cu_seqlens[s]; cu_seqlens[s+1] is the first row after it. |
 # | `np.argsort(np.concatenate([rows.ravel() for rows in groups]))` | `np.concatenate([rows.ravel() for rows in groups])` | This is the way from the batch to the groups; the way back is its inverse. |
 # | `rows.ravel()` | `rows.T.ravel()` | The rows of a group follow each other sequence by sequence. |
 # | `np.unique(lengths)]` | `np.unique(lengths)[::-1]]` | The shortest sequences come first. |
@@ -935,7 +938,7 @@ course.source(equal_length_groups)
 #
 # ## 8. What the tables weigh
 #
-# Time for the first guess.
+# Now back to your first guess.
 
 # %%
 base = BertConfig()
@@ -998,10 +1001,10 @@ course.show(
 # * Without the position table a BERT sees a bag of words. We counted: 60 orders, one result.
 # * Laid end to end, texts of any length make one batch in which every token is a real one. The results are the same.
 #
-# What is lost? Whatever the pieces do not spell: where blanks were, accents and capital letters in an uncased model,
-# characters without a piece. And all that stands beyond the last position.
+# What is lost? Whatever the pieces do not spell: where the spaces were, accents and capital letters in an uncased
+# model, characters without a piece. So is everything beyond the last position.
 #
-# The artefact of this notebook is `mine.py` with the operations of yours that have passed.
+# What you take from this notebook is `mine.py`, with those of your operations that have passed.
 
 # %%
 engine = lesson.engine()

@@ -22,8 +22,8 @@
 # * derive the loss from one idea, surprise, and say which part of it no model can ever get rid of;
 # * compute it so that no number overflows;
 # * make the masks of the paper, and say what each of 80%, 10% and 10% does;
-# * compute to the last digit what a model gains that only copies;
-# * tell how far one gets with next sentences by counting words.
+# * compute to the last digit what a model that only copies can gain;
+# * say how well next sentences can be guessed by counting words.
 #
 # You will write the third operation of your engine.
 #
@@ -55,8 +55,8 @@ plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right"
 lesson = course.begin("03")
 
 # %% [markdown]
-# The books of the package as numbers, with the vocabulary of 8,192 pieces that you know. Each chapter is a document whose
-# sentences are in order.
+# Here are the books of the package as numbers, with the vocabulary of 8,192 pieces that you know. Each chapter is a
+# document whose sentences are in order.
 
 # %%
 text = list(sentences([embedded_corpus()]))
@@ -76,8 +76,8 @@ print(
 # A model that has to guess a piece gives a probability to each piece of the vocabulary. Then the piece is revealed. How
 # good was the guess? Only one number matters, the probability $q$ that the model gave to the piece that came. Its
 # **surprise** is $-\ln q$: zero for a certainty, and without limit for what was thought impossible. Surprises of
-# independent events add up as their probabilities multiply, which is why there is a logarithm. With the natural one, the
-# unit is called the *nat*. A *loss* is a number that training makes small, and BERT's losses are mean surprises.
+# independent events add up where their probabilities multiply, which is why there is a logarithm. With the natural one,
+# the unit is called the *nat*. A *loss* is a number that training makes small, and BERT's losses are mean surprises.
 #
 # Let pieces come with the true probabilities $p_y$, and let the model say $q_y$. The mean surprise is the
 # **cross-entropy**
@@ -88,12 +88,14 @@ print(
 #
 # $$ H(p, q) = \underbrace{-\sum_y p_y \ln p_y}_{H(p)} \; + \; \underbrace{\sum_y p_y \ln \frac{p_y}{q_y}}_{\mathrm{KL}(p \,\|\, q)} . $$
 #
-# The first part is the **entropy** of $p$. It is the world's own uncertainty, and no model is in it. The second part is
-# the **Kullback–Leibler divergence**, the price of being wrong about $p$. It is never negative. As
+# The first part is the **entropy** of $p$. It is the uncertainty of the text itself, and does not depend on any model.
+# The second part is the **Kullback–Leibler divergence**, the price of being wrong about $p$. It is never negative. As
 # $\ln u \le u - 1$ for every $u > 0$,
 #
 # $$ -\mathrm{KL}(p\,\|\,q) = \sum_y p_y \ln \frac{q_y}{p_y} \le \sum_y p_y \Big(\frac{q_y}{p_y} - 1\Big)
 #    = \sum_y q_y - \sum_y p_y = 0 , $$
+#
+# where all $p_y > 0$ (otherwise the sums leave some $y$ out, and the second = becomes ≤).
 #
 # and only $q = p$ makes it zero. So the loss has a floor, the entropy, and the one way to reach it is to be right about
 # the probabilities. A guess that is too sure pays for it, and so does one that is too timid.
@@ -195,24 +197,24 @@ lesson.check(three_numbers, draw=two_distributions, same_as=term_by_term, times=
 # | `(p * np.log(q))` | `(q * np.log(p))` | p says how often something comes, q is what the surprise is measured with. |
 # | `-(p * np.log(p)).sum()` | `(p * np.log(p)).sum()` | Entropy is positive: there is a minus in front of the sum. |
 # | `np.log(p)` | `np.log2(p)` | That is the logarithm to the base 2, whose unit is the bit; nats take the natural one. |
-# | `cross - entropy` | `entropy - cross` | The divergence is what the cross-entropy has above the entropy. |
+# | `cross - entropy` | `entropy - cross` | The divergence is what the cross-entropy adds to the entropy. |
 # | `cross - entropy` | `(q * np.log(q / p)).sum()` | This is KL(q \|\| p); the divergence is not symmetric. |
 # | `-(p * np.log(p)).sum()` | `-(p * np.log(p)).mean()` | The terms already have their weights p; they are added, not averaged. |
 #
 # </details>
 
 # %% [markdown]
-# ### What a guess costs that knows nothing of the context
+# ### What a guess without any context costs
 #
 # Over $M$ pieces $y_1 \dots y_M$ of a real text the mean surprise is a cross-entropy again, with the frequencies $\hat p$
 # of the text itself:
 #
 # $$ \frac1M \sum_{m} -\ln q(y_m) = \sum_y \frac{\text{count of } y}{M} \, (-\ln q_y) = H(\hat p, q). $$
 #
-# Take two models that never look at the words around. One gives all of the $V$ pieces the same probability. Its loss
-# is $\ln V$, whatever the text is. The other gives each piece its frequency. Frequencies of single pieces are
-# called the **unigram** distribution, and among all models without context this one is best: its loss is the entropy
-# $H(\hat p)$, the **unigram floor**.
+# Take two models that never look at the words around. One gives all of the $V$ pieces the same probability. Its loss is
+# $\ln V$, whatever the text is. The other gives each piece its frequency. The frequencies of single pieces are called
+# the **unigram** distribution, and among all models without context the one that uses them is best: its loss is the
+# entropy $H(\hat p)$, the **unigram floor**.
 
 # %%
 floor_guess = lesson.predict(
@@ -265,12 +267,12 @@ course.show(
 # %% [markdown]
 # ## 2. From any numbers to surprise
 #
-# A network does not produce probabilities but $V$ arbitrary numbers $z_1 \dots z_V$, one for each piece: its **logits**.
-# The **softmax** makes probabilities of them,
+# A network does not produce probabilities but $V$ arbitrary numbers $z_1 \dots z_V$, one for each piece: its
+# **logits**. The **softmax** turns them into probabilities,
 #
 # $$ q_y = \frac{e^{z_y}}{\sum_k e^{z_k}} , $$
 #
-# all positive, and of sum one. The loss of a row is then
+# which are all positive and sum to one. The loss of a row is then
 #
 # $$ -\ln q_y = \ln \sum_k e^{z_k} - z_y . $$
 #
@@ -279,7 +281,7 @@ course.show(
 #
 # $$ \frac{e^{z_y + c}}{\sum_k e^{z_k + c}} = \frac{e^c\, e^{z_y}}{e^c \sum_k e^{z_k}} = q_y , $$
 #
-# so we may take off the largest logit from all: then the largest exponent is 0, and nothing can overflow.
+# so we may subtract the largest logit from all of them: then the largest exponent is 0, and nothing can overflow.
 
 # %%
 z, c = rng.standard_normal(9), 2.5
@@ -366,8 +368,8 @@ if lesson.passed("03.2"):  # then smaller logits, no rows at all, and what is sa
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `logits.real.max(1, keepdims=True)` has shape (N,1) and can be taken off every row. From there on use the shifted logits
-# only.
+# `logits.real.max(1, keepdims=True)` has shape (N,1) and can be subtracted from every row. From there on use the
+# shifted logits only.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -518,7 +520,7 @@ course.show(
 )
 
 # %% [markdown]
-# The pieces in italics are the answers; the model sees only the line below them. Do the shares come out as ordered? We
+# The pieces in italics are the answers; the model sees only the line below them. Do the shares come out as intended? We
 # count them. Each target falls into one of three kinds at random, so among $M$ targets a share $\pi$ has a standard
 # deviation of $\sqrt{\pi(1-\pi)/M}$.
 
@@ -633,9 +635,9 @@ course.source(visible_tokens)
 # ## 4. What a copier gains
 #
 # Why not `[MASK]` at all targets? Because the model would then learn that only `[MASK]` matters, and in every later use
-# of BERT there is none. With the 20% any piece might be a target, and might be wrong, so the model has to keep a good
-# idea of every place. But this has a side effect, and it misleads many who read their first loss curve: where the right
-# answer stands in plain sight, a model can copy it.
+# of BERT there is none. Because of the other 20%, any piece might be a target, and might be wrong, so the model has to
+# form a good idea of every place. But this has a side effect, and it misleads many who read their first loss curve:
+# where the right answer stands in plain sight, a model can copy it.
 #
 # Take a model that looks at nothing but the one place it has to guess. How low can its loss get? It knows the shares
 # $m, s, r$ of `[MASK]`, same and random, and the frequencies $p$. If it sees `[MASK]`, the best it can do is $p$. If it
@@ -644,7 +646,8 @@ course.source(visible_tokens)
 #
 # $$ k_x = \frac{s\,p_x}{s\,p_x + r/V} . $$
 #
-# The best guess is $k_x$ for $x$ itself, and the rest is spread as $p$:  $q(y \mid x) = k_x [y = x] + (1 - k_x)\, p_y$.
+# The best guess is $k_x$ for $x$ itself, and the rest is spread in proportion to $p$:
+# $q(y \mid x) = k_x [y = x] + (1 - k_x)\, p_y$.
 
 # %%
 copier_guess = lesson.predict(
@@ -740,7 +743,7 @@ lesson.check(copier_loss, draw=frequencies_and_rates, same_as=by_enumeration, ti
 # $$ L = m H(p) - \sum_x a_x \Big[ g_x \ln g_x + (1-k_x) \sum_{y \ne x} p_y \ln\big((1-k_x)\, p_y\big) \Big] . $$
 #
 # The difference $H(p) - L$ has a name of its own: it is the **mutual information** of the answer and what is shown, how
-# much the one tells about the other. It can also be written with the entropies of the two, and of both together:
+# much one tells us about the other. It can also be written with the entropies of the two, and of both together:
 # $I = H(y) + H(x) - H(x, y)$.
 
 
@@ -829,10 +832,10 @@ course.say(
 # %% [markdown]
 # ## 5. Whole words
 #
-# Pieces are hidden one by one, so it may happen that `##mael` is a target while `ish` is in full view before it. How much
-# does the visible part give away? We let two models guess the pieces of the second half of the books that carry on a
-# word, both from counts of the first half. One knows only how frequent such pieces are, the other also sees the piece
-# before.
+# Pieces are hidden one by one, so it may happen that `##mael` is a target while `ish` is in full view before it. How
+# much does the visible part give away? We let two models guess those pieces of the second half of the books that
+# continue a word, both from counts of the first half. One knows only how frequent such pieces are; the other also sees
+# the piece before.
 
 # %%
 carries_on = tokenizer.continuation  # (V,) bool: pieces that begin with ##
@@ -870,9 +873,8 @@ claim = lesson.claim(
 )
 
 # %% [markdown]
-# What can be learnt from it is spelling rather than meaning. In **whole-word masking**,
-# which Google added to BERT half a year after the paper, all pieces of a word are targets or none is. How often does it
-# matter?
+# What can be learnt from such a target is spelling rather than meaning. In **whole-word masking**, which Google added
+# to BERT half a year after the paper, all pieces of a word are targets or none is. How often does it matter?
 
 # %%
 whole = first_sequences(
@@ -1023,7 +1025,7 @@ course.say(
 )
 
 # %% [markdown]
-# Is it a good question? A random B usually comes from another book, with other people in it and other things. One does not
+# Is it a good question? A random B usually comes from another book, about other people and other things. One does not
 # have to understand how sentences follow each other if it is enough to see that *whale* and *harpoon* stand in both. So
 # let us try without any model: count how many of the rarer pieces of B occur in A as well.
 
@@ -1115,9 +1117,9 @@ course.show(
 
 # %% [markdown]
 # Much of the answer lies in the topic. This is the best known criticism of next-sentence prediction: later models
-# (RoBERTa in 2019) left it out and lost nothing by it, or asked for the order of two neighbouring texts instead (ALBERT),
-# where the topic does not help. In the paper it helps with tasks about pairs of sentences, and minibert asks it by
-# default, as BERT does.
+# (RoBERTa in 2019) left it out and lost nothing by it, or asked for the order of two neighbouring texts instead
+# (ALBERT), where the topic does not help. In the paper, next-sentence prediction helps with tasks about pairs of
+# sentences, and minibert trains with it by default, as BERT does.
 #
 # ## 7. The two losses together
 #
@@ -1165,16 +1167,17 @@ course.show(
 # %% [markdown]
 # ## What we saw
 #
-# * The loss is a mean surprise. It is the entropy of the world plus the price of being wrong about it.
-# * Without context nobody gets below the unigram floor, at places that show `[MASK]`.
-# * Targets that are left in sight can be copied. We computed what that brings, and why minibert's measure leaves them out.
+# * The loss is a mean surprise. It is the entropy of the text plus the price of being wrong about its probabilities.
+# * At places that show `[MASK]`, no model without context gets below the unigram floor.
+# * Targets that are left in sight can be copied. We computed how much that gains, which is why minibert's measure
+#   leaves them out.
 # * Masking single pieces leaves parts of words in view; whole-word masking does not.
 # * Next sentences can be guessed well by topic alone.
 #
 # In each case the question was the same: how well can one do without any understanding? Only what goes beyond that was
 # learnt from the context.
 #
-# The artefact of this notebook is `mine.py`, with one operation more.
+# What you take from this notebook is `mine.py`, with one more operation.
 
 # %%
 lesson.keep()
@@ -1185,12 +1188,12 @@ folder.cleanup()
 #
 # - **surprise**: $-\ln q$, in nats, where $q$ is the probability that was given to what came.
 # - **entropy**: the mean surprise of somebody who knows the true probabilities.
-# - **cross-entropy**: the mean surprise of somebody who believes other ones.
+# - **cross-entropy**: the mean surprise of somebody who believes in other probabilities.
 # - **Kullback–Leibler divergence**: the difference of the two, the price of being wrong.
 # - **unigram**: the frequencies of single pieces, without context.
-# - **unigram floor**: the entropy of these, the lowest loss without context.
+# - **unigram floor**: the entropy of these frequencies, the lowest loss without context.
 # - **logits**: the numbers that a network produces before they are made probabilities.
-# - **softmax**: makes probabilities of logits.
+# - **softmax**: turns logits into probabilities.
 # - **masked language model**: a model that guesses hidden pieces from both sides.
 # - **targets**: the places that are to be guessed.
 # - **mutual information**: how many nats knowing one thing takes off the surprise of another.

@@ -21,8 +21,8 @@
 # look?
 #
 # **What you will be able to do.** You will compute attention for three tokens on paper, say why the scores are divided
-# by $\sqrt D$, cut a matrix into heads without mixing up the tokens, and count what attention costs. At the end your
-# own `attention` is part of your engine and agrees with minibert's to twelve digits.
+# by $\sqrt D$, cut a matrix into several parts without mixing up the tokens, and count what attention costs. At the end
+# your own `attention` is part of your engine and agrees with minibert's to twelve digits.
 
 # %%
 # %matplotlib inline
@@ -106,11 +106,11 @@ course.show(
 )
 
 # %% [markdown]
-# The right picture shows the nature of the operation. Weights that are positive and sum to 1 make a mean, and a mean
-# of points lies between them. Attention never invents a direction. It chooses among what the tokens hand over, and it
-# can choose softly.
+# The picture on the right shows what kind of operation this is. Weights that are positive and sum to 1 make a mean, and
+# a mean of points lies between them. Attention invents nothing. It chooses among what the tokens hand over, and the
+# choice can be soft.
 #
-# How softly? Multiply all scores by a number $\beta$. At $\beta = 0$ all weights are equal and the output is the plain
+# How soft? Multiply all scores by a number $\beta$. At $\beta = 0$ all weights are equal and the output is the plain
 # mean. As $\beta$ grows, the largest score takes everything, and attention becomes a look-up in a table.
 
 # %%
@@ -145,7 +145,7 @@ course.show(
 # $$ \frac{p_{ij}}{p_{il}} = e^{s_{ij} - s_{il}}, \qquad
 #    \frac{e^{s_{ij} - c}}{\sum_l e^{s_{il} - c}} = \frac{e^{-c} e^{s_{ij}}}{e^{-c} \sum_l e^{s_{il}}} = p_{ij} . $$
 #
-# The second line is not an idle remark. In double precision $e^{710}$ is infinite, and infinity divided by infinity is
+# The second formula matters in practice. In double precision $e^{710}$ is infinite, and infinity divided by infinity is
 # not a number. Subtract the largest score of each query first: then the largest exponential is $e^0 = 1$.
 
 # %%
@@ -155,10 +155,10 @@ course.equal("ratio of two weights", p[2, 0] / p[2, 1], np.exp(scores[2, 0] - sc
 course.equal("scores larger by 800, the largest subtracted", shifted / shifted.sum(-1, keepdims=True), p)
 
 # %% [markdown]
-# ### Exercise 04.1 (easy): attention of one sentence, with one head
+# ### Exercise 04.1 (easy): attention of one sentence, with one set of weights
 #
-# There are n queries, m keys and m values. Nothing forces n = m, nor values to be as long as keys. Return the (n, E)
-# outputs. Scores may be in the thousands.
+# There are n queries, m keys and m values. n and m may differ, and values need not be as long as keys. Return the (n,
+# E) outputs. Scores may be in the thousands.
 
 
 # %%
@@ -232,7 +232,7 @@ lesson.check(attend, draw=draw_qkv, law=is_attention)
 # | `math.sqrt(q.shape[-1])` | `math.sqrt(len(q))` | The root is that of D, the length of a query; `len(q)` counts the queries. |
 # | `q @ k.T / math.sqrt(q.shape[-1])` | `q @ k.T` | The scores are not divided by the root of D. |
 # | `scores - scores.max(1, keepdims=True)` | `scores` | Without subtracting the largest score first, the exponential of a score in the thousands is infinite. |
-# | `scores - scores.max(1, keepdims=True)` | `scores.max(1, keepdims=True) - scores` | The sign is turned round: now the smallest score has the largest weight. |
+# | `scores - scores.max(1, keepdims=True)` | `scores.max(1, keepdims=True) - scores` | The sign is reversed: now the smallest score has the largest weight. |
 #
 # </details>
 
@@ -255,8 +255,9 @@ course.equal("attention of permuted tokens, permuted attention", permuted, outpu
 # %% [markdown]
 # ## 3. Why $\sqrt D$?
 #
-# Let the numbers in queries and keys be independent, with mean 0 and variance 1, which keeps the sum
-# simple (at BERT's own start their variance is about 0.3; the growth with $D$ is the same). A score is then a sum of $D$ products. Before you read on, commit to a guess.
+# Let the numbers in queries and keys be independent, with mean 0 and variance 1, which keeps the sum simple (at BERT's
+# own start their variance is about 0.3; the growth with $D$ is the same). A score is then a sum of $D$ products. Before
+# you read on, commit to a guess.
 
 # %%
 guess = lesson.predict(
@@ -375,14 +376,15 @@ lesson.check(score_variance, draw=draw_moments, same_as=listed_variance)
 # %% [markdown]
 # ### What large scores would spoil
 #
-# Large scores make a look-up, as you saw above. That may be fine for a trained head. At the start it is not, because
-# the choice is then random, and hard to take back. How much a weight changes when its score changes is the slope
+# Large scores turn attention into a look-up, as you saw above. That may be fine in a trained model. At the start it is
+# not, because the choice is then random, and hard to take back. How much a weight changes when its score changes is the
+# slope
 #
 # $$ \frac{\partial p_j}{\partial s_j} = p_j (1 - p_j) , $$
 #
 # which is zero at $p_j = 0$ and at $p_j = 1$. A softmax whose weights are all near 0 or 1 is **saturated**: training
-# gets hardly any signal through it. The next cell checks the slope by the complex step of the tour. Then we draw what
-# happens to 16 random keys.
+# gets hardly any signal through it. The next cell checks the slope by a tiny imaginary step, as in the tour. Then we
+# draw what happens to 16 random keys.
 
 
 # %%
@@ -429,8 +431,9 @@ course.say(
 # %% [markdown]
 # ## 4. Heads
 #
-# One set of weights makes one mean. A token that wants to know the word on its left *and* the word on its right could
-# give each of them weight ½, but then it cannot tell which was which: with equal weights, a mean has no order. So BERT computes attention
+# One set of weights gives one mean. A token that wants to know the word on its left *and* the word on its right could
+# give each of them weight ½, but then it cannot tell which was which: with equal weights, a mean has no order. So BERT
+# computes attention
 # several times side by side. Each time is a **head**, with queries, keys and values of its own, and all heads together
 # are **multi-head attention**.
 #
@@ -438,7 +441,7 @@ course.say(
 # $H = 768$, $A = 12$ and $D = 64$.
 #
 # We can build two such heads by hand. Let the key of a token be the unit vector of its position. A head whose query
-# points at the position before looks left; one whose query points at the position after it looks right. A factor of 40
+# points at the position before looks left; one whose query points at the position after looks right. A factor of 40
 # makes the choice sharp. What a head does is best seen in its **attention map**: row $i$ holds the attention weights of
 # token $i$.
 
@@ -463,7 +466,7 @@ course.show(
 
 # %% [markdown]
 # Now let "whale" and the second "the" change places around "rams". The two heads see the difference. The single head
-# does not: half of each neighbour is the same whichever stands where.
+# does not: halves of both neighbours add up to the same vector, whichever stands on which side.
 
 # %%
 vectors = {word: rng.standard_normal(n) for word in words}
@@ -484,8 +487,8 @@ course.say(f"With two heads the outputs differ by up to **{difference:.1f}**.")
 # %% [markdown]
 # ### Exercise 04.3 (easy): cut into heads, and put together again
 #
-# Queries come out of the matrix as (T, H): one row a token, and in each row the $D$ columns of head 1, then those of
-# head 2, and so on. Cut them into (A, T, D), and write the way back.
+# Queries come out of the matrix as (T, H): one row for each token, and in each row the $D$ columns of head 1, then
+# those of head 2, and so on. Cut them into (A, T, D), and write the way back.
 
 
 # %%
@@ -584,10 +587,10 @@ course.show(
 # A batch holds the tokens of all sentences one after another, and `cu_seqlens` says where each begins (chapter 2). A
 # token must attend only to its own sentence. Other programs pad all sentences to one length and add a large negative
 # number to the scores of what must not be seen. minibert does neither. It takes sentences of equal length together and
-# multiplies each group by itself, so what must not be seen is never computed.
+# keeps each sentence's product apart, so what must not be seen is never computed.
 #
-# Both ways are the same function. Here is the other one: all scores of the flat batch at once, with $-\infty$ wherever
-# two tokens belong to different sentences.
+# Both ways compute the same function. Here is that of the other programs: all scores of the flat batch at once, with
+# $-\infty$ wherever two tokens belong to different sentences.
 
 # %%
 cu_seqlens = np.array([0, 3, 8, 10, 15])  # sentences of 3, 5, 2 and 5 tokens
@@ -623,16 +626,16 @@ course.say(
 )
 
 # %% [markdown]
-# One more thing happens to the weights while a model trains: **dropout** sets some of them to zero at random and makes
-# the others larger, so that the expected value stays the same. The weights of a token then no longer sum to exactly 1.
-# You do not have to draw them: `self._probability_mask(p, rows, drop, site)` returns what to multiply by, or `None` when there
-# is no dropout. Chapter 6 has the details.
+# One more thing happens to the weights while a model trains: dropout (chapter 2) sets some of them to zero at random
+# and makes the others larger, so that the expected value stays the same. The weights of a token then no longer sum to
+# exactly 1. You do not have to draw them: `self._probability_mask(p, rows, drop, site)` returns what to multiply by, or
+# `None` when there is no dropout. Chapter 6 has the details.
 #
 # ### Exercise 04.4 (hard): the operation `attention`
 #
 # Now put it together: all heads, all sentences, causal or not, with dropout.
 #
-# * `q`, `k`, `v` are (T, A, D), and the result is, too.
+# * `q`, `k`, `v` are (T, A, D), and so is the result.
 # * `groups, back = equal_length_groups(cu_seqlens)` helps: each of the groups is an array `rows` (sentences, n) with the
 #   row numbers of sentences of one length, and flattened to (sentences n, A, D) and concatenated to (T, A, D), the
 #   results of all groups come into the batch's order by `[back]`.
@@ -642,8 +645,8 @@ course.say(
 #   the weights before dropout and what they were multiplied by. With that, minibert can train through your
 #   operation until you write what training needs in chapter 6.
 #
-# Take the root by `math.sqrt`. It gives a plain number, while `np.sqrt` gives one in double precision, and that turns a
-# whole array in single precision into doubles.
+# Take the root with `math.sqrt`. It gives a plain number, while `np.sqrt` gives one in double precision, which turns a
+# whole array in single precision into double precision.
 #
 # A loop over sentences instead of groups is right as well, if you save something of your own.
 
@@ -667,8 +670,8 @@ lesson.check(attention)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# For causal attention put `-np.inf` where the key comes after the query: `np.tril(np.ones((n, n), bool))` is True
-# where it may look. After the softmax these weights are exactly zero.
+# For causal attention put `-np.inf` where the key comes after the query: `np.tril(np.ones((n, n), bool))` is True where
+# it may look. After the softmax these weights are exactly zero.
 #
 # </details>
 # <details><summary>Solution 04.4</summary>
@@ -720,9 +723,9 @@ course.equal("the engine, one masked square", engine.attention(q, k, v, cu_seqle
 # %% [markdown]
 # ## 6. What it costs
 #
-# Every token looks at every other one, so attention grows with the *square* of the length. Everything else in a layer
-# treats tokens one by one. This is where the many remedies for "quadratic attention" begin. But how much of a BERT is
-# it?
+# Every token looks at every other one, so the cost of attention grows with the *square* of the length. Everything else
+# in a layer treats tokens one by one. This is what the many remedies for "quadratic attention" are meant to cure. But
+# how much of a BERT is it?
 
 # %%
 guess = lesson.predict(
@@ -732,15 +735,16 @@ guess = lesson.predict(
 )
 
 # %% [markdown]
-# We count multiplications. A product of matrices (a, b) and (b, c) takes $abc$ of them. Beside attention, a layer has
-# four matrices of $H \times H$ (queries, keys, values and the output) and a **feed-forward network**, one matrix from $H$
-# to $F$ and one back. Chapter 7 builds it; here only its shape counts.
+# We count multiplications. A product of matrices (a, b) and (b, c) takes $abc$ of them. Besides attention, a layer has
+# four matrices of $H \times H$ (queries, keys, values and the output) and a **feed-forward network**, one matrix from
+# $H$ to $F$ and one back. Chapter 7 builds it; here only its shape counts.
 #
 # ### Exercise 04.5 (core): count the multiplications of a layer
 #
 # Given the lengths of the sentences in a batch, return two whole numbers: the multiplications of the scores and of the
 # means over values, then those of the four square matrices and the feed-forward network. Division, exponentials and
-# additions do not count. The judge has no formula. It runs minibert's own layer with arrays that count.
+# additions do not count. The judge has no formula. It runs minibert's own layer with arrays that count their
+# multiplications.
 
 
 # %%
@@ -880,8 +884,8 @@ course.show(
 
 # %% [markdown]
 # There is a second price: memory. The weights of every sentence and head are $n \times n$ numbers, and training has to
-# keep them. In time, attention is a small part of BERT at 128 tokens. In memory it is the part that grows first.
-# This is why FlashAttention, which never stores the whole map, was written.
+# keep them. In time, attention is a small part of BERT at 128 tokens. In memory it is the part that grows fastest. This
+# is why FlashAttention, which never stores the whole map, was written.
 #
 # ## What we saw
 #
@@ -889,7 +893,7 @@ course.show(
 # * The variance of a dot product of length $D$ is $D$. The root makes the size of scores independent of $D$.
 # * Attention does not know the order of tokens; positions have to be in the vectors.
 # * A head is one mean. To attend to two neighbours equally, and still tell them apart, takes two heads.
-# * Tokens attend within their sentence. Masking a large square and multiplying small ones are the same function.
+# * Tokens attend within their sentence. Masking one large square and multiplying many small ones give the same result.
 # * Attention is quadratic in the length, and still a small part of BERT's arithmetic at the lengths that it reads.
 #
 # Row $i$ of an untrained map is nearly even, about $1/n$ everywhere. Chapter 8 shows what follows from this for
@@ -913,7 +917,6 @@ lesson.sheet()
 # - **attention map**: the attention weights of a sentence as a square; row i is what token i attends to.
 # - **causal**: of attention, seeing only the token itself and what stands before it.
 # - **feed-forward network**: the part of a layer that treats each token by itself, from H numbers to F and back.
-# - **dropout**: setting some numbers to zero at random in training, and enlarging the others.
 #
 # ## Where to go on
 #

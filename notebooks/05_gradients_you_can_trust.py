@@ -17,15 +17,15 @@
 # To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded.
 #
 # **The question.** Training BERT needs the derivative of one number, the loss, with respect to more than a hundred
-# million others. You will write that calculation yourself, operation by operation. A wrong derivative does not crash.
-# It trains, a little worse, and nobody notices. So before the first one is written: how will you *know* that a
-# derivative is right, to the last digit, without trusting anybody's answer?
+# million others. You will write that calculation yourself, operation by operation. A wrong derivative does not crash
+# the program. The model still trains, a little worse, and nobody notices. So before the first one is written: how will
+# you *know* that a derivative is right, to the last digit, without trusting anybody's answer?
 #
 # **After this chapter you can**
 #
 # * measure a derivative exactly, by stepping into the complex plane, and say which functions that works for;
-# * push a gradient back through a matrix product, a softmax with cross-entropy, and the curves tanh and GELU;
-# * write a judge that finds a wrong gradient among right ones;
+# * push derivatives back through a matrix product, a softmax with cross-entropy, and the curves tanh and GELU;
+# * write a judge that finds a wrong derivative among right ones;
 # * look at where errors appear, and tell from that which line of a program is broken.
 #
 # From here on every operation you write becomes part of your own engine, and the judge of this chapter checks it.
@@ -54,8 +54,8 @@ lesson = course.begin("05")
 #
 # $$ \frac{f(x+h) - f(x-h)}{2h} $$
 #
-# This is a **central difference**. How small should $h$ be? Commit to a guess before you run on: replace the three
-# dots by one of the choices.
+# This is a **central difference**. How small should $h$ be? Commit to a guess before you go on: replace the three dots
+# by one of the choices.
 
 # %%
 best_step = lesson.predict(
@@ -122,11 +122,12 @@ course.say(
 )
 
 # %% [markdown]
-# The left end of the grey curve lies at $10^{-17}$ because the picture draws zero there: a logarithm has no place for
-# it.
+# The left end of the grey curve lies at $10^{-17}$ because the picture draws zero there: a logarithmic axis has no
+# place for it.
 #
-# Every "=" in this course that can be computed is computed. The terms of the series first: on the left what the
-# machine finds with a step that is large on purpose, so that the terms show, and on the right what the formula promises.
+# Every "=" in this course that a computer can check is checked. First come the terms of the series: on the left what
+# the machine finds with a step that is large on purpose, so that the terms show, and on the right what the formula
+# promises.
 
 # %%
 cube = partial(np.polyval, [2.0, -1.0, 0.5, 3.0])  # 2x³ - x² + x/2 + 3, whose series ends
@@ -184,7 +185,7 @@ lesson.check(
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Python writes the imaginary unit as `1j`. Move `x` by `1j * h * v` with an `h` so small that its square is nothing.
+# Python writes the imaginary unit as `1j`. Move `x` by `1j * h * v` with an `h` so small that its square is negligible.
 #
 # </details>
 # <details><summary>Solution 05.1</summary>
@@ -208,10 +209,10 @@ lesson.check(
 # %% [markdown]
 # ## 2. Where the complex step is blind
 #
-# The series above needs a function that has one, in the complex plane. Such a function is called **holomorphic**:
-# around every point it turns and stretches the plane, equally in all directions. Sums, products, quotients, exp, log,
-# tanh, square roots away from zero, and whatever is put together from them are holomorphic. The absolute value is not.
-# It forgets the imaginary part, and that is where our derivative lives.
+# The series above needs a function that has such a series in the complex plane. Such a function is called
+# **holomorphic**: around every point it turns and stretches the plane, equally in all directions. Sums, products,
+# quotients, exp, log, tanh, square roots away from zero, and whatever is put together from them are holomorphic. The
+# absolute value is not. It forgets the imaginary part, and that is where our derivative lives.
 
 # %%
 side = np.linspace(-0.35, 0.35, 8)
@@ -388,8 +389,8 @@ lesson.check(
 #
 # $J$ is the **Jacobian**: all derivatives of all outputs with respect to all inputs, one row for each output. The
 # calculation $\mathtt{dx} = J^\top \mathtt{dy}$ is the **backward pass** of the operation. Chaining backward passes
-# from the loss down to the first layer is all that is meant by "backpropagation". We go from the loss downwards
-# because all we carry is then one $\mathtt{dy}$ of the shape of one result. The other direction would carry a Jacobian.
+# from the loss down to the first layer is all that is meant by "backpropagation". We go from the loss downwards because
+# then all we carry is one $\mathtt{dy}$ of the shape of one result. The other direction would carry a Jacobian.
 #
 # In code each operation is a pair. The forward returns its result and `saved`, a named tuple of the arrays that the
 # backward will need. The backward takes `dy` and `saved`:
@@ -460,9 +461,9 @@ jacobian_size.answer(
 )
 
 # %% [markdown]
-# The left picture has the same rectangle three times, once for each token, and zeros everywhere else: tokens do not mix
-# in a linear layer. The rectangle is $W^\top$. The right picture repeats the numbers of $x$. A Jacobian is almost always
-# this redundant, so a backward pass never builds it. It computes $J^\top \mathtt{dy}$ directly.
+# The left picture shows the same rectangle three times, once for each token, and zeros everywhere else: tokens do not
+# mix in a linear layer. The rectangle is $W^\top$. The right picture repeats the numbers of $x$. A Jacobian is almost
+# always this redundant, so a backward pass never builds it. It computes $J^\top \mathtt{dy}$ directly.
 #
 # ### The linear layer
 #
@@ -476,8 +477,8 @@ jacobian_size.answer(
 #
 # $$ \mathtt{dW}_{kn} = \sum_t x_{tk}\, \mathtt{dy}_{tn} \quad\Longrightarrow\quad \mathtt{dW} = x^\top \mathtt{dy} $$
 #
-# and $b_n$ is added to every row, so $\mathtt{db}_n = \sum_t \mathtt{dy}_{tn}$. Three equations, three checks. Left the
-# measured Jacobian, right the formula:
+# and $b_n$ is added to every row, so $\mathtt{db}_n = \sum_t \mathtt{dy}_{tn}$. Three equations, three checks. On the
+# left is the measured Jacobian, on the right the formula:
 
 # %%
 course.equal("dx:  J^T dy = dy W^T", (J.T @ dy.ravel()).reshape(T, K), dy @ weight.T)
@@ -543,8 +544,8 @@ lesson.check(linear_backward)
 # </details>
 
 # %% [markdown]
-# The judge drew shapes you have not seen, asked the complex step of the *forward*, and compared along random
-# directions. It contains no formula for `dx`. This is minibert's own:
+# The judge drew shapes you have not seen, took the complex step of the *forward*, and compared along random directions.
+# It contains no formula for `dx`. This is minibert's own:
 
 # %%
 course.source(Ops.linear_backward)
@@ -552,7 +553,7 @@ course.source(Ops.linear_backward)
 # %% [markdown]
 # ## 4. Softmax and cross-entropy
 #
-# The model gives each of $K$ answers a score $z_k$ (a *logit*). Softmax makes probabilities of them,
+# The model gives each of $K$ answers a score $z_k$ (a *logit*). Softmax turns them into probabilities,
 # $p_k = e^{z_k} / \sum_j e^{z_j}$, and the loss of one row is $-\ln p_\ell$, where $\ell$ is the right answer. What
 # comes back?
 #
@@ -603,9 +604,10 @@ course.show(
 # $$ \mathtt{dz}_k = \sum_j \mathtt{dp}_j J_{jk} = -\frac{1}{p_\ell}\left(\delta_{\ell k}\, p_\ell - p_\ell p_k\right)
 #    = p_k - \delta_{\ell k} $$
 #
-# The $1/p_\ell$, which explodes when the model is very wrong, meets the $p_\ell$ of the Jacobian and is gone. That is
-# why the two operations are one in every library. Taken apart, a probability that underflows to zero would give
-# infinity times zero. There is a second way to see it: $-\ln p_\ell = \ln S - z_\ell$, and the derivative of $\ln S$ is $p$.
+# The $1/p_\ell$, which explodes when the model is very wrong, cancels against the $p_\ell$ of the Jacobian. That is why
+# libraries offer the two as one operation. If they were kept apart, a probability that underflows to zero would give
+# infinity times zero. There is a second way to see it: $-\ln p_\ell = \ln S - z_\ell$, and the derivative of $\ln S$ is
+# $p$.
 
 # %%
 d_p = np.zeros(6)
@@ -642,9 +644,9 @@ course.show(
 )
 
 # %% [markdown]
-# The hatched bar is the right answer. Training moves scores *against* the gradient, so it is pushed up and the others
-# are pushed down, in proportion to the probability they were wrongly given. The bars of each picture sum to zero. And
-# no bar is ever larger than 1, however large the loss: one token alone cannot throw the model off its feet.
+# The hatched bar is the right answer. Training moves scores *against* the gradient, so the right answer is pushed up
+# and the others are pushed down, in proportion to the probability they were wrongly given. The bars of each picture sum
+# to zero. And no bar is ever larger than 1, however large the loss: no single token can upset the model.
 #
 # In minibert the losses of a batch are *not* averaged inside the operation. It returns one loss for each row, and each
 # row's weight (such as one over the number of rows) comes back down as the upstream gradient `dnll`.
@@ -668,7 +670,7 @@ lesson.check(softmax_cross_entropy_backward)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Row by row it is p minus a one at the label, times that row's `dnll`. `dnll[:, None]` makes a column of it.
+# Row by row it is p minus a one at the label, times that row's `dnll`. `dnll[:, None]` turns it into a column.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -706,8 +708,8 @@ lesson.check(softmax_cross_entropy_backward)
 # **tanh.** $\tanh = \sinh / \cosh$, and the quotient rule gives
 # $\tanh' = (\cosh^2 - \sinh^2)/\cosh^2 = 1 - \tanh^2$. The result $y$ is all the backward needs: save $y$, not $x$.
 #
-# **GELU** (Hendrycks & Gimpel 2016) lets each number through with the probability that a standard normal number lies
-# below it: $\operatorname{gelu}(x) = x\,\Phi(x)$. The product rule:
+# **GELU** (Hendrycks & Gimpel 2016) multiplies each number by the probability that a standard normal number lies below
+# it: $\operatorname{gelu}(x) = x\,\Phi(x)$. The product rule:
 #
 # $$ \operatorname{gelu}'(x) = \Phi(x) + x\,\Phi'(x), \qquad \Phi'(x) = \frac{1}{\sqrt{2\pi}}\, e^{-x^2/2} $$
 #
@@ -720,8 +722,8 @@ lesson.check(softmax_cross_entropy_backward)
 #
 # $$ c'(x) = 2\,c\,(1 - c)\,u'(x), \qquad u'(x) = \sqrt{2/\pi}\,\left(1 + 3 \cdot 0.044715\,x^2\right). $$
 #
-# So in both forms the backward needs $x$ and the factor ($\Phi$ or $c$), and no tanh is computed twice. Every step of
-# that, on both sides:
+# So in both forms the backward needs $x$ and the factor ($\Phi$ or $c$), and no tanh is computed twice. Here are both
+# sides of every step of that:
 
 # %%
 x = np.linspace(-4, 4, 161)
@@ -782,8 +784,8 @@ course.say(
 )
 
 # %% [markdown]
-# The slope of tanh is zero on both sides: a number that has saturated passes almost nothing back. GELU is open to the
-# right. Its slope is even slightly larger than 1 around $x = 1.5$, and negative around $-1.5$.
+# The slope of tanh is zero on both sides: a number that has saturated passes almost nothing back. GELU stays open on
+# the right. Its slope is even slightly larger than 1 around $x = 1.5$, and negative around $-1.5$.
 #
 # ### Exercise 05.5 (core): tanh and GELU
 #
@@ -927,7 +929,7 @@ for name, gradient in gradients.items():
     print(f"{name:3} by hand {by_hand:+.15f}   measured {truth:+.15f}")
 
 # %% [markdown]
-# Fifteen digits. If the parts are right and the wiring is right, the whole is.
+# They agree to fifteen digits. If the parts are right and the wiring is right, so is the whole.
 #
 # Now the reverse. Below are six ways to get one line wrong, each easy to write and easy to overlook.
 #
@@ -1032,8 +1034,8 @@ draw_fingerprints(
 )  # fmt: skip
 
 # %% [markdown]
-# C and E spoil the same gradients. Which of them it is you find by asking the suspect operation alone, and that is how
-# the judge works: each operation by itself, in an order such that what it relies on has passed.
+# C and E spoil the same gradients. To find out which of them it is, you ask the suspect operation alone, and that is
+# how the judge works: it checks each operation by itself, after everything that this operation relies on has passed.
 #
 # ### Would training have told you?
 #
@@ -1090,9 +1092,9 @@ course.say(
 # %% [markdown]
 # ### Why exactness matters
 #
-# Would ordinary differences have found them? In float32, which is what training runs in? In the picture each checker
-# sees each fault as an error, beside what it sees when nothing is wrong. That first group is the checker's noise: a
-# tolerance has to lie above it. A fault is found only if its bar stands above the tolerance.
+# Would ordinary differences have found them, in float32, which is what training runs in? The picture shows the error
+# that each checker measures for each fault, beside the one that it measures when nothing is wrong. That first group is
+# the checker's noise: a tolerance has to lie above it. A fault is found only if its bar stands above the tolerance.
 
 
 # %%
@@ -1165,10 +1167,10 @@ course.say(
 )
 
 # %% [markdown]
-# One more warning is in fault C. Had all row weights been equal, their mean would be the same number, and C would have
+# Fault C holds one more warning. Had all row weights been equal, their mean would be the same number, and C would have
 # been invisible to *every* checker. The same goes for biases of zero, square matrices, a batch of one, or labels that
-# never repeat. A check is as good as its inputs are ugly. Numbers with no accidental zeros, ones, ties or equal sizes
-# are said to be in **general position**. The judge draws all of its arrays that way.
+# never repeat. A check is only as good as its inputs are irregular. Numbers with no accidental zeros, ones, ties or
+# equal sizes are said to be in **general position**. The judge draws all of its arrays that way.
 #
 # ### Exercise 05.6 (hard): write the judge
 #
@@ -1210,7 +1212,7 @@ def draw_suspects(rng):
         kind, size = rng.integers(4), abs(one).max()
         at = tuple(rng.integers(n) for n in one.shape)
         if kind == 0:
-            one[at] += 1e-5 * size  # a single entry
+            one[at] += rng.choice([1e-5 * size, np.nan])  # a single entry
         elif kind == 1:
             one *= -1
         elif kind == 2 and one.ndim == 2:
@@ -1224,7 +1226,7 @@ def draw_suspects(rng):
 def by_entries(f, arguments, gradients, rng):
     exact = list(elementwise(f, arguments))
     pairs = enumerate(zip(exact, gradients, strict=True))
-    return [n for n, (a, b) in pairs if a.shape != b.shape or abs(a - b).max() > 1e-9 * abs(a).max()]
+    return [n for n, (a, b) in pairs if a.shape != b.shape or not abs(a - b).max() <= 1e-9 * abs(a).max()]
 
 
 lesson.check(wrong_gradients, draw=draw_suspects, same_as=by_entries, times=40)
@@ -1238,7 +1240,7 @@ lesson.check(wrong_gradients, draw=draw_suspects, same_as=by_entries, times=40)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Compare the difference with 1e-12 times the size of the gradient, `np.linalg.norm(gradient)`. Write "greater than", so that zero compared with zero is right. Look at the shape first.
+# Compare the difference with 1e-12 times the size of the gradient, `np.linalg.norm(gradient)`. Count it as right only if the difference is at most that (`not … <= …`): then zero compared with zero is right, and a gradient that is not a number is wrong. Look at the shape first.
 #
 # </details>
 # <details><summary>Solution 05.6</summary>
@@ -1253,7 +1255,7 @@ lesson.check(wrong_gradients, draw=draw_suspects, same_as=by_entries, times=40)
 #         v = rng.standard_normal(x.shape)
 #         moved = [*arguments[:place], x + 1e-30j * v, *arguments[place + 1 :]]
 #         exact = f(*moved).imag / 1e-30
-#         if abs((gradient * v).sum() - exact) > 1e-12 * np.linalg.norm(gradient):
+#         if not abs((gradient * v).sum() - exact) <= 1e-12 * np.linalg.norm(gradient):
 #             wrong.append(place)
 #     return wrong
 # ```
@@ -1262,8 +1264,8 @@ lesson.check(wrong_gradients, draw=draw_suspects, same_as=by_entries, times=40)
 # |---|---|---|
 # | `v = rng.standard_normal(x.shape)` | `v = np.ones(x.shape)` | Along the direction of all ones, errors that sum to zero are invisible; draw v at random. |
 # | `1e-12 * np.linalg.norm(gradient)` | `1e-12` | Gradients have sizes: compare the error with the size of gradient and direction. |
-# | `> 1e-12` | `>= 1e-12` | A gradient that is rightly zero has size zero: zero is not greater than zero, but equal to it. |
-# | `> 1e-12` | `> 1e-2` | An error of one part in a million must be seen; rounding is a million times smaller still. |
+# | `<= 1e-12` | `< 1e-12` | A gradient that is rightly zero has size zero: zero is not smaller than zero, but equal to it. |
+# | `<= 1e-12` | `<= 1e-2` | An error of one part in a million must be seen; rounding is a million times smaller still. |
 # | `abs((gradient * v).sum() - exact)` | `((gradient * v).sum() - exact)` | An error may have either sign: take its absolute value. |
 # | `1e-30j * v` | `1e-30j` | The derivative along v needs a step along v. |
 #
@@ -1287,8 +1289,8 @@ else:
 # %% [markdown]
 # ## 7. Your engine so far
 #
-# The proof sheet judges every operation anew, with shapes and numbers drawn this minute. Its rows are all the
-# operations that one step of pre-training calls. `keep` writes yours to `mine.py`, and the next chapter reads it.
+# The proof sheet judges every operation anew, with shapes and numbers drawn afresh. Its rows are all the operations
+# that one step of pre-training calls. `keep` writes yours to `mine.py`, and the next chapter reads it.
 
 # %%
 lesson.sheet()
@@ -1299,14 +1301,14 @@ lesson.keep()
 # %% [markdown]
 # ## What we saw
 #
-# * A central difference has a best step and is limited there. The complex step subtracts nothing, and is exact to
-#   rounding.
+# * A central difference has a best step, and even there its accuracy is limited. The complex step subtracts nothing,
+#   and is exact to rounding.
 # * It needs holomorphic code: multiply, never `abs`; decide by `.real`.
 # * A backward pass is $J^\top \mathtt{dy}$, computed without building $J$. The gradient of an array has its shape.
 # * Softmax and cross-entropy together give $p - \text{onehot}$, which is bounded and needs no division.
 # * A curve multiplies by its slope, and both forms of GELU need only $x$ and the factor beside it.
-# * A fault spoils what comes after it on the way back. Training hides small errors, and only an exact judge on ugly
-#   inputs sees them.
+# * A fault spoils what comes after it on the way back. Training hides small errors, and only an exact judge on
+#   irregular inputs sees them.
 #
 # ## Words
 #
@@ -1317,16 +1319,17 @@ lesson.keep()
 # - **complex step**: a derivative read off the imaginary part after an imaginary step.
 # - **directional derivative**: how fast a function changes along a direction, the sum of gradient times direction.
 # - **holomorphic**: having a derivative in the complex plane.
-# - **upstream gradient**: the gradient of the loss by an operation's result, which its backward pass is given.
-# - **Jacobian**: the table of the derivatives of all outputs by all inputs.
+# - **upstream gradient**: the gradient of the loss with respect to an operation's result, which its backward pass is
+#   given.
+# - **Jacobian**: the table of the derivatives of all outputs with respect to all inputs.
 # - **backward pass**: the calculation of the gradients of the inputs from the upstream gradient.
 # - **fingerprint**: of a fault, which gradients it spoils, and how much.
 # - **general position**: said of numbers without accidental zeros, ones, ties or equal sizes.
 #
 # ## Where to go on
 #
-# * Chapter 06: the backward passes that people look up, normalising a row, attention, and tables that are used twice.
+# * Chapter 06: the backward passes that people look up: normalising a row, attention, and tables that are used twice.
 # * `minibert gradcheck` prints this judge's verdict on every operation of every engine that you have installed.
-# * Squire & Trapp, *Using complex variables to estimate derivatives of real functions* (1998): the complex step on three
-#   pages.
+# * Squire & Trapp, *Using complex variables to estimate derivatives of real functions* (1998): the complex step in
+#   three pages.
 # * Hendrycks & Gimpel, [*Gaussian error linear units*](https://arxiv.org/abs/1606.08415) (2016).

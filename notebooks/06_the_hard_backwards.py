@@ -16,7 +16,7 @@
 #
 # To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded.
 #
-# **The question.** A matrix product and a curve you can differentiate on the back of an envelope. But BERT also looks
+# **The question.** You can differentiate a matrix product or a curve on the back of an envelope. But BERT also looks
 # rows up in a table, uses that table twice, adds a layer's input to its output, drops numbers at random, divides a row
 # by a spread that depends on every entry of the row, and lets every token look at every other. These are the backward
 # passes that people copy. Can you *derive* them, so that you never have to look one up again?
@@ -24,11 +24,11 @@
 # **After this chapter you can**
 #
 # * turn any "copy" in a forward pass into an "add" in the backward pass, and see why repeated words need care;
-# * explain what a residual connection does for a gradient, with a measurement;
-# * write the backward pass of LayerNorm as two projections, and draw them;
+# * show with a measurement what a shortcut round a layer does for a gradient;
+# * write the backward pass of LayerNorm as two geometric steps, and draw them;
 # * go back through attention, step by step, and say what has to be kept for it and what does not.
 #
-# The judge is the one of chapter 05: the complex step of the forward pass. It knows no formula.
+# The judge is the one of chapter 05: the complex step of the forward pass. It contains no formula.
 
 # %%
 # %matplotlib inline
@@ -109,7 +109,7 @@ print("What these operations save:", TakeRowsSaved._fields, "and, in section 5,"
 # ### Exercise 06.1 (easy): take rows, and put them back
 #
 # `x` is (T, H), `rows` (M,) whole numbers, in any order, repeated or not. The forward keeps `TakeRowsSaved(rows, x)`;
-# of x the backward needs the shape alone.
+# of x the backward needs only shape and dtype.
 
 
 # %%
@@ -158,7 +158,7 @@ lesson.check(take_rows_backward)
 # | `np.add.at(dx, saved.rows, dy)` | `np.subtract.at(dx, saved.rows, dy)` | The rows of dy are added, with their own sign. |
 # | `dx = np.zeros_like(saved.x)` | `dx = saved.x.copy()` | A gradient begins at zero, not at x. |
 # | `dx = np.zeros_like(saved.x)` | `dx = np.ones_like(saved.x)` | Rows that were not taken have the gradient zero. |
-# | `return x[rows], TakeRowsSaved(rows, x)` | `return x[np.unique(rows)], TakeRowsSaved(rows, x)` | Rows come in the order asked for, and as often. |
+# | `return x[rows], TakeRowsSaved(rows, x)` | `return x[np.unique(rows)], TakeRowsSaved(rows, x)` | Rows come in the order asked for, and as often as asked for. |
 #
 # </details>
 
@@ -327,7 +327,7 @@ course.say(
 # ### The residual connection
 #
 # The same rule, one level up. Each half of a BERT layer computes $y = x + f(x)$: the input takes a shortcut round $f$
-# and is added again. This is a **residual connection**. The input is used twice, so its gradient is a sum of two:
+# and is added back. This is a **residual connection**. The input is used twice, so its gradient is a sum of two:
 #
 # $$ \mathtt{dx} = \mathtt{dy} + J_f^\top\, \mathtt{dy}. $$
 #
@@ -433,10 +433,10 @@ course.equal(
 # $$ \mu = \tfrac1H \sum_i x_i, \quad c = x - \mu, \quad r = \frac{1}{\sqrt{\tfrac1H \sum_i c_i^2 + \varepsilon}}, \quad
 #    n = r\,c, \quad y = \gamma\, n + \beta. $$
 #
-# ($\varepsilon$ is tiny. It keeps a constant row from dividing by zero.) The parameters are easy: $y$ is linear in
-# $\gamma$ and $\beta$, used by every row, so $\mathtt{d\gamma} = \sum_t \mathtt{dy}_t\, n_t$ and
-# $\mathtt{d\beta} = \sum_t \mathtt{dy}_t$. And $n$ receives $g = \mathtt{dy}\,\gamma$. What is left is to bring $g$ from $n$
-# back to $x$. This is the step that people look up, because $\mu$ and $r$ each depend on *every* $x_i$.
+# ($\varepsilon$ is tiny. It prevents a division by zero where all numbers of a row are equal.) The parameters are easy:
+# $y$ is linear in $\gamma$ and $\beta$, used by every row, so $\mathtt{d\gamma} = \sum_t \mathtt{dy}_t\, n_t$ and
+# $\mathtt{d\beta} = \sum_t \mathtt{dy}_t$. And $n$ receives $g = \mathtt{dy}\,\gamma$. What is left is to bring $g$
+# from $n$ back to $x$. This is the step that people look up, because $\mu$ and $r$ each depend on *every* $x_i$.
 #
 # Do it in two steps, and look at each as geometry.
 #
@@ -459,7 +459,7 @@ course.equal(
 #
 # $$ \boxed{\ \mathtt{dx} = r\,\bigl(g - \operatorname{mean}(g) - n\,\operatorname{mean}(g\,n)\bigr)\ } $$
 #
-# Every one of these equations, on both sides:
+# Here are both sides of each of these equations:
 
 # %%
 H, eps = 7, 0.3  # an eps that is large on purpose: a term that forgets it shows
@@ -557,10 +557,11 @@ course.show(
 )
 
 # %% [markdown]
-# At the top one g points straight along its ray, and nothing of it comes back. Look at the lengths of the blue arrows,
-# too. A point far out has a long way to its circle, $r$ is small, and so is its gradient. With $\varepsilon = 0$ LayerNorm gives the same result for $x$ and $10x$, but a gradient ten times smaller. The same can be read off
-# the Jacobian's singular values (by how much it stretches in each of $H$ perpendicular directions): two of them are
-# zero, all the others are $r$.
+# The $g$ at the top points straight along its ray, and nothing of it comes back. Look at the lengths of the blue
+# arrows, too. A point far out has a long way to its circle, $r$ is small, and so is its gradient. With $\varepsilon = 0$ LayerNorm gives the
+# same result for $x$ and $10x$, but the gradient at $10x$ is ten times smaller. The same can be read off the Jacobian's
+# singular values (by how much it stretches in each of $H$ perpendicular directions): two of them are zero, all the
+# others are $r$.
 
 # %%
 H = 24
@@ -613,7 +614,7 @@ lesson.check(layer_norm_backward)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `mean(1, keepdims=True)` gives one mean a row, in a shape that can be subtracted from the row.
+# `mean(1, keepdims=True)` gives one mean for each row, in a shape that can be subtracted from the row.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -657,8 +658,8 @@ course.source(Ops.layer_norm_backward)
 
 # %% [markdown]
 # Why two passes over the row, first the mean and then the distances from it, when the variance is also
-# $\operatorname{mean}(x^2) - \operatorname{mean}(x)^2$ in one? It is cancellation again. A row whose numbers lie far from zero, in
-# float32:
+# $\operatorname{mean}(x^2) - \operatorname{mean}(x)^2$ in one? It is cancellation again. Here is a row whose numbers
+# lie far from zero, in float32:
 
 # %%
 row = rng.standard_normal(768)
@@ -673,7 +674,7 @@ for offset in (0.0, 100.0, 10_000.0):
 # %% [markdown]
 # ## 6. Attention
 #
-# One head of one sequence of $n$ tokens, with $Q$, $K$, $V$ of shape $(n, D)$ and dropout multipliers $m$:
+# Take one head and one sequence of $n$ tokens, with $Q$, $K$, $V$ of shape $(n, D)$ and dropout multipliers $m$:
 #
 # $$ S = \frac{Q K^\top}{\sqrt D}, \qquad P = \operatorname{softmax}(S) \text{ by rows}, \qquad Y = (P \odot m)\, V, $$
 #
@@ -747,18 +748,19 @@ course.show(
 )
 
 # %% [markdown]
-# Two lessons are in those lines. Every row of dS sums to zero, because adding a constant to all scores of a query
-# changes nothing. And a score whose probability is nearly zero gets almost no gradient, since dS carries a factor P: a
-# head that is sure of itself learns slowly. A key that causal attention hides has $p = 0$ exactly, so its dS is zero with
-# no special case.
+# Those lines hold two lessons. Every row of dS sums to zero, because adding a constant to all scores of a query changes
+# nothing. And a score whose probability is nearly zero gets almost no gradient, since dS carries a factor P. Nor does
+# one whose probability is nearly one, as the row sums to zero: a head that is sure of itself learns slowly. A key that causal attention hides has $p = 0$ exactly, so its dS is zero with no
+# special case.
 #
-# The last equation looks like a curiosity and is worth money. In step 3 each row needs the number $p \cdot \mathtt{dp}$.
-# It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations (FlashAttention, Dao et al. 2022) use it
-# to go back through attention piece by piece, without ever holding an $n \times n$ array. The proof is one line:
+# The last equation looks like a curiosity, but it saves a great deal of memory. In step 3 each row needs the number
+# $p \cdot \mathtt{dp}$. It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations
+# (FlashAttention, Dao et al. 2022) use it to go back through attention piece by piece, without ever holding an
+# $n \times n$ array. The proof is one line:
 # $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot v_j) = \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.
 #
-# What would holding them cost? In BERT-base one layer keeps, for each sequence, 12 maps of $n \times n$, beside queries,
-# keys and values of $n \times 768$ each:
+# What would holding such arrays cost? In BERT-base one layer keeps, for each sequence, 12 maps of $n \times n$, beside
+# queries, keys and values of $n \times 768$ each:
 
 # %%
 lengths = np.array([64, 128, 256, 512, 1024, 2048])
@@ -919,10 +921,10 @@ lesson.check(attention_backward)
 course.source(Ops.attention_backward)
 
 # %% [markdown]
-# ## 7. The embeddings, whole
+# ## 7. The whole embedding block
 #
-# A group of operations with parameters of its own is a **block**. The first stands below all layers, and chapter 02
-# built its forward: three tables, LayerNorm, dropout.
+# A group of operations with parameters of its own is a **block**. The first block stands below all layers, and chapter
+# 02 built its forward: three tables, LayerNorm, dropout.
 #
 # $$ y = m \odot \operatorname{LayerNorm}(E[\text{ids}] + E_{\text{pos}}[\text{positions}] + E_{\text{seg}}[\text{segments}]) $$
 #
@@ -938,8 +940,8 @@ course.source(Ops.embedding_block)
 # ### Exercise 06.6 (core): the embedding block, backwards
 #
 # `saved` has `word`, `position` and `segment` (each what `embedding` saved), `norm` (what `layer_norm` saved), and
-# `dropout`, which is None or has a `mask`. Call your own operations by `self`. `self.accumulate(total, extra)` adds to an
-# accumulator and returns it. `params` you will not need.
+# `dropout`, which is None or has a `mask`. Call your own operations through `self`. `self.accumulate(total, extra)`
+# adds to an accumulator and returns it. You will not need `params`.
 
 
 # %%
@@ -982,7 +984,7 @@ lesson.check(embedding_block_backward)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `dy = dy * saved.dropout.mask` | `pass` | What dropout multiplied on the way up is multiplied on the way down. |
+# | `dy = dy * saved.dropout.mask` | `pass` | What dropout multiplied on the way up has to be multiplied again on the way down. |
 # | `self.accumulate(grads["gamma"], dgamma)` | `dgamma` | The accumulator is replaced instead of added to. |
 # | `self.embedding_backward(dx, saved.position, grads["position"])` | `self.embedding_backward(dx, saved.segment, grads["position"])` | Each table is indexed by its own numbers: positions by `saved.position`. |
 # | `self.embedding_backward(dx, saved.word, grads["word"])` | `self.embedding_backward(dy, saved.word, grads["word"])` | The tables stand below LayerNorm: they get dx, not dy. |
@@ -1002,17 +1004,17 @@ lesson.keep()
 # %% [markdown]
 # ## What we saw
 #
-# * A copy comes back as a sum. Rows that repeat need a true sum, which `+=` is not.
+# * A copy comes back as a sum. Rows that repeat need a true sum, which `+=` does not give.
 # * What is used twice gets the sum of two gradients: a tied table, and the input of a residual connection.
 # * The shortcut hands dy down untouched (in BERT a LayerNorm then acts on the sum); without it a gradient shrinks at every layer.
 # * Dropout's backward multiplies by the same numbers, and numbers that are a function of their place can be drawn again.
 # * LayerNorm forgets a row's mean and its length, so its backward removes these two directions and divides by the spread.
-# * Attention backwards is two matrix products, a mask, softmax's Jacobian, and two matrix products more.
+# * Attention backwards is two matrix products, a mask, softmax's Jacobian, and two more matrix products.
 #
 # ## Words
 #
 # - **gather**: to read the rows of an array that a list of numbers names.
-# - **scatter**: to add rows to those of an array that a list of numbers names; the way back of a gather.
+# - **scatter**: to add rows to those of an array that a list of numbers names; the reverse of a gather.
 # - **accumulator**: an array of gradients so far, which a backward pass adds to and returns.
 # - **tied embedding**: one word table that turns words into vectors and scores vectors against all words.
 # - **residual connection**: a shortcut that adds the input of a sublayer to its output.
@@ -1021,7 +1023,7 @@ lesson.keep()
 #
 # ## Where to go on
 #
-# * Chapter 07 puts all operations together to a BERT with forward and backward, and finds a fault by looking at its
+# * Chapter 07 puts all operations together into a BERT with forward and backward, and finds a fault by looking at its
 #   gradients.
 # * Ba et al., [*Layer normalization*](https://arxiv.org/abs/1607.06450) (2016).
 # * Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), appendix B: this chapter's attention backward,

@@ -17,7 +17,7 @@
 # To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded.
 #
 # **The question.** You have a drawer full of operations, each with its backward. How do they become a BERT, where do
-# its 109,482,240 parameters sit, and when one of its forty-odd gradients is wrong, how do you find out which line did
+# its 109,482,240 parameters sit, and when one of its many gradients is wrong, how do you find out which line did
 # it?
 #
 # **After this chapter you can**
@@ -57,10 +57,10 @@ lesson = course.begin("07")
 # %% [markdown]
 # ## 1. The plan of the house
 #
-# BERT is a stack. A row of vectors, one for each token, enters at the bottom and keeps its shape all the way up. What
-# stands on its way are a few blocks, groups of operations that belong together, and the paper names every one of them
-# in section 3. We need not draw the plan from memory. An engine is an object, so we let a real one run and write
-# down which block is called with what.
+# BERT is a stack. A row of vectors, one for each token, enters at the bottom and keeps its shape all the way up. On its
+# way it passes through a few blocks, groups of operations that belong together, and the paper names every one of them
+# in section 3. We need not draw the plan from memory. An engine is an object, so we let a real one run and write down
+# which block is called with what.
 
 # %%
 size = Size((5, 9, 2), H=12, A=3, F=29, V=41, M=6)  # a toy: 16 tokens in three sequences
@@ -149,9 +149,10 @@ course.show(
 #
 # $$ y = \mathrm{LN}\bigl(x + f(x)\bigr) $$
 #
-# The LayerNorm stands *behind* the sum. That arrangement is called **post-norm**, and it is the one of the paper;
-# many later models normalise inside the branch instead. To go back through it, call the sum $s$ and write the
-# derivatives as matrices. Row by row, with $J_{LN}$ and $J_f$ the matrices of derivatives of the two functions,
+# The LayerNorm comes *after* the sum. That arrangement is called **post-norm**, and it is the paper's; many later
+# models normalise inside the branch instead. To go back through it, call the sum $s$ and write the derivatives as
+# matrices. With $J_{LN}$ and $J_f$ the matrices of derivatives of the two functions (row by row for the feed-forward
+# block; for attention read $x$ as the $TH$ numbers of all tokens together),
 #
 # $$ \frac{\partial y}{\partial x} = J_{LN}(s)\,\bigl(I + J_f(x)\bigr) . $$
 #
@@ -208,7 +209,7 @@ course.show(
 # The rule for all that follows: **go through the lines of the forward from the last to the first, and replace each
 # operation by its backward.** Where a value was used twice, its gradients add. Where an array of parameters was used,
 # its gradient is added to an accumulator, so that several calls, or several parts of a batch, can share it. You will
-# not need a new derivative in this chapter. You need order.
+# not need a new derivative in this chapter. What you need is the right order.
 #
 # Two small helpers of minibert's do the bookkeeping, and you may use them. Both call *your* backward and add the
 # gradients of the parameters to `grads` under the right names:
@@ -224,8 +225,8 @@ course.source(Ops._norm_backward)
 # network this is: `layer_sites(layer)` returns the three of a layer, for the attention probabilities, the output of
 # the attention block, and the output of the feed-forward block.
 #
-# What your blocks save are named tuples of minibert's, so that each half of a block works with either half of the
-# other author. Their parts are what the operations inside saved, under the names of these operations:
+# What your blocks save are named tuples of minibert's, so that your half of a block works with minibert's other half.
+# Their parts are what the operations inside saved, under the names of these operations:
 
 # %%
 for kind in (PoolerSaved, FeedForwardBlockSaved, AttentionBlockSaved, MaskedLmLogitsSaved, MaskedLmHeadSaved):
@@ -290,7 +291,7 @@ lesson.check(pooler_backward)
 # | `self.take_rows(x, first_rows)` | `self.take_rows(x, first_rows + 1)` | The pooler reads `[CLS]`, the first token of each sequence, not the one after it. |
 # | `y, saved_tanh = self.tanh(y)` | `_, saved_tanh = self.tanh(y)` | The result is what comes out of tanh, not what went in. |
 # | `params["weight"], params["bias"]` | `params["weight"].T, params["bias"]` | Weights are (inputs, outputs): the dense layer needs no transpose. |
-# | `_linear_backward(d_linear,` | `_linear_backward(dy,` | The dense layer gets the gradient behind tanh's backward, not the one from above. |
+# | `_linear_backward(d_linear,` | `_linear_backward(dy,` | The dense layer gets the gradient that comes out of tanh's backward, not the one from above. |
 # | `saved.linear, grads, "weight", "bias")` | `saved.linear, dict(grads, weight=0 * grads["weight"]), "weight", "bias")` | An accumulator is added to; what was in it stays. |
 #
 # </details>
@@ -371,9 +372,9 @@ lesson.check(feed_forward_block_backward)
 # %% [markdown]
 # ## 3. The attention block
 #
-# The same frame, another branch: project every token to a query, a key and a value, attend, project back. There are
-# three projections, and they read the same rows, so nothing keeps us from doing them as one. Put the three matrices
-# side by side, and one product gives all three results side by side:
+# The frame is the same, but the branch is different: project every token to a query, a key and a value, attend, project
+# back. There are three projections, and they read the same rows, so nothing keeps us from doing them as one. Put the
+# three matrices side by side, and one product gives all three results side by side:
 #
 # $$ x\,[\,W_Q \mid W_K \mid W_V\,] = [\,xW_Q \mid xW_K \mid xW_V\,] $$
 
@@ -391,17 +392,17 @@ course.equal(
 )
 
 # %% [markdown]
-# So column $3H$ wide rows become $(T, 3, A, D)$: first query, key or value, then the head, then the place within the
+# So rows of $3H$ numbers become $(T, 3, A, D)$: first query, key or value, then the head, then the place within the
 # head. On the way back the three gradients are laid side by side again, in the same order.
 #
 # The argument `rows` is what made the last layer cheaper above. If it is given, only those rows of the context go on,
-# and only those rows of $x$ enter the sum. Backward, both gradients, that of the context and that of the residual path,
-# are put back among zeros before they go on.
+# and only those rows of $x$ enter the sum. On the way back, both gradients, that of the context and that of the
+# residual path, are put back among zeros before they go on.
 #
 # ### Exercise 07.3 (hard): the attention block
 # The parameters are "qkv_weight", "qkv_bias", "output_weight", "output_bias", "gamma", "beta". Call
-# `self.attention(q, k, v, cu_seqlens, config.is_decoder, drop, site)`. With `rows`, `drop` is to be narrowed as well:
-# `drop.at(rows)`, unless it is None. Save `AttentionBlockSaved(qkv, attention, rows, output, dropout, norm)`, where
+# `self.attention(q, k, v, cu_seqlens, config.is_decoder, drop, site)`; `is_decoder` is True for causal attention, and
+# attention gets the whole `drop`. With `rows`, use `drop.at(rows)` from there on, unless it is None. Save `AttentionBlockSaved(qkv, attention, rows, output, dropout, norm)`, where
 # `rows` is what `take_rows` saved when it took them from the context, or None.
 
 
@@ -430,9 +431,9 @@ lesson.check(attention_block_backward)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Where rows were taken, backward has two gradients with too few rows: `d_context`, behind the output projection, and
+# Where rows were taken, backward has two gradients with too few rows: `d_context`, from the output projection, and
 # `d_sum`, on the residual path. Both go through `self.take_rows_backward(…, saved.rows)`. Attention's backward wants
-# (T, A, D), the shape of the queries it saved, `saved.attention.q.shape`. Behind it,
+# (T, A, D), the shape of the queries it saved, `saved.attention.q.shape`. After it,
 # `self.xp.concatenate([d.reshape(T, H) for d in (dq, dk, dv)], axis=1)` is the gradient of the projections.
 #
 # </details>
@@ -477,7 +478,7 @@ lesson.check(attention_block_backward)
 # | `.reshape(T, 3, config.A, config.D).swapaxes(0, 1)` | `.reshape(T, config.A, 3, config.D).swapaxes(1, 2).swapaxes(0, 1)` | The matrix has all queries first, then all keys, then all values; not a query, a key and a value head by head. |
 # | `return d_sum + dx, grads` | `return d_out + dx, grads` | Dropout stands in the branch alone; the residual path does not go through its mask. |
 # | `drop = None if drop is None else drop.at(rows)` | `drop = None if drop is None else drop.at(rows[::-1])` | Dropout's bits belong to tokens: a row keeps its own, wherever it stands. |
-# | `config.is_decoder, drop, probability_site` | `False, drop, probability_site` | config.is_decoder says whether a token may see those behind it. |
+# | `config.is_decoder, drop, probability_site` | `False, drop, probability_site` | config.is_decoder says whether a token may see those after it. |
 # | `drop, probability_site)` | `drop, output_site)` | Each of a layer's three dropouts has a site of its own; the probabilities have the first. |
 # | `self.layer_norm(x + out,` | `self.layer_norm(out,` | The residual connection is missing: LayerNorm reads the sum of x and the branch. |
 #
@@ -488,15 +489,15 @@ lesson.check(attention_block_backward)
 #
 # Above the last layer, each hidden piece's vector goes through a dense layer, GELU and LayerNorm, and is then compared
 # with *the table of pieces itself*: the score of piece $v$ is the inner product with row $v$ of the word table, plus a
-# bias. Using one array in two places is called **weight tying**. It spares $VH$ parameters, and it makes the word table
+# bias. Using one array in two places is called **weight tying**. It saves $VH$ parameters, and it makes the word table
 # the one tensor of BERT with two gradients:
 #
 # $$ \frac{\partial L}{\partial E} =
 #    \underbrace{\sum_m \delta_m\, h_m^{\mathsf T}}_{\text{as the output layer}} +
 #    \underbrace{\sum_t e_{\mathrm{id}(t)}\, \mathrm{d}x_t^{\mathsf T}}_{\text{as the input}},
-#    \qquad \delta_m = \mathrm{softmax}(z_m) - e_{\mathrm{label}(m)} $$
+#    \qquad \delta_m = w_m \bigl(\mathrm{softmax}(z_m) - e_{\mathrm{label}(m)}\bigr) $$
 #
-# where $e_v$ has a one at $v$ and zeros elsewhere. The two sums could hardly be more different. The second touches only
+# where $e_v$ has a one at $v$ and zeros elsewhere, and $w_m$ is the weight of the hidden piece in the loss. The two sums could hardly be more different. The second touches only
 # pieces that occur in the batch. The first touches *every* row: each piece that was not the answer is pushed away a
 # little, in proportion to the probability it was given.
 
@@ -558,7 +559,7 @@ course.show(
 # ### Exercise 07.4 (hard): the masked-LM head
 # Three functions. `masked_lm_logits` takes `rows` of x, then a dense layer ("weight", "bias"), GELU, LayerNorm ("gamma",
 # "beta"), and the scores against `table` (V,H) with "output_bias"; it saves `MaskedLmLogitsSaved(rows, linear, gelu,
-# norm, decoder)`. `masked_lm_head` turns scores into losses by `self.softmax_cross_entropy` and saves
+# norm, decoder)`, `decoder` being what `self.linear` saves when it scores with `table.T`. `masked_lm_head` turns scores into losses by `self.softmax_cross_entropy` and saves
 # `MaskedLmHeadSaved(logits, loss)`. Its backward adds the gradient of the table to `dtable` by
 # `self.accumulate(dtable, …)`, which returns the accumulator.
 
@@ -673,7 +674,7 @@ lesson.check(masked_lm_head_backward)
 # %% [markdown]
 # ## 5. The whole loss, proved tensor by tensor
 #
-# With the blocks written, the model is a page. This is the code that ran above; you know every word of it now.
+# With the blocks written, the model fits on a page. This is the code that ran above; you know every word of it now.
 
 # %%
 course.source(bert.pretraining_loss_backward)
@@ -741,9 +742,9 @@ course.show(
 # ## 6. Counting to 109,482,240
 #
 # The paper says "110M parameters" for BERT-BASE and "340M" for BERT-LARGE. With what you have written, you can do
-# better than two digits. Embeddings are three tables and a LayerNorm. A layer has five products' worth of weights:
-# $3H^2$ for the projections, $H^2$ for the output, $2 \cdot 4H^2$ for the feed-forward block if $F = 4H$, and then the
-# small change, biases and LayerNorms. The pooler has $H^2 + H$.
+# better than two digits. Embeddings are three tables and a LayerNorm. A layer has its matrices, $3H^2$ for the
+# projections, $H^2$ for the output, $2 \cdot 4H^2$ for the feed-forward block if $F = 4H$, and then the small change:
+# biases and LayerNorms. The pooler has $H^2 + H$.
 #
 # $$ N = \underbrace{(V + P + 2)H + 2H}_{\text{embeddings}}
 #      + L\,\underbrace{(12H^2 + 13H)}_{\text{a layer}}
@@ -879,10 +880,10 @@ course.show(
 )
 
 # %% [markdown]
-# Two rules of thumb drop out. In the small sizes nearly everything is table: for them, the vocabulary is the model.
-# And a training step costs about six operations for each parameter and token: a multiplication and an addition
-# forward, and twice that backward, because each product needs two products to go back, one for each factor. The small
-# models fall below the line, since looking up a row is free.
+# Two rules of thumb follow. In the tiny size nearly everything is table: for them, the vocabulary is the model. And a
+# training step costs about six operations for each parameter and token: a multiplication and an addition forward, and
+# twice that backward, because each product needs two products to go back, one for each factor. The small models fall
+# below the line, since looking up a row is free.
 #
 # ## 7. What the residual path is for
 #
@@ -978,18 +979,18 @@ course.show(
 )
 
 # %% [markdown]
-# Attention averages. A network that can do nothing else averages everything away, and the text is gone before anyone
-# could read it. The residual path is what lets a token stay itself.
+# Attention averages. A network that can do nothing else averages everything away, and the text is gone before a head on
+# top can read it. The residual path is what lets a token stay itself.
 #
 # But look at the triangles: with weights four times as large, the path alone does not save it. LayerNorm gives every
-# block an input of one fixed length, so $x$ and $f(x)$ compete, and if $f$ is large, $x$ loses. Only while the
-# branches are small is a block close to doing nothing, and a stack of them close to a straight line that text and
-# gradient pass unharmed. This is why BERT's weights begin as small as they do.
+# block an input of one fixed length, so $x$ and $f(x)$ compete, and if $f$ is large, $x$ loses. Only while the branches
+# are small is a block close to doing nothing, so that text and gradient pass almost unchanged through a stack of them.
+# This is why BERT's weights begin as small as they do.
 #
 # ## 8. A fault, found from its gradients
 #
 # Someone has changed one line of a backward pass, and the whole gradient is wrong. Which line was it? You could check
-# all operations one by one. But the errors of the forty tensors already say where to look, for a reason that section 2
+# all operations one by one. But the errors of all tensors already say where to look, for a reason that section 2
 # gave: **a gradient travels down**. What lies above the fault has been computed before the fault was reached, and is
 # right. What lies below has been computed from a wrong gradient, and is wrong. And a fault in the gradient of a
 # parameter alone, not in the dx that is handed down, spoils that tensor and no other.
@@ -1055,15 +1056,16 @@ course.show(
 )
 
 # %% [markdown]
-# Read the first row from the right. Heads: right. The whole feed-forward block of layer 1: right. Attention of layer
-# 1, just below it: wrong, and so is all the rest. So the dx that left the feed-forward block was wrong although the
-# block's own parameters were not: the fault sits at the very end of that block's backward, and the last line there is
-# the sum of two paths. In the second row the output projection of attention is right and the projection to queries,
-# keys and values is wrong. Between these two stands one operation, and it is the culprit.
+# Read the first row backwards, from its right-hand end. The heads are correct. The whole feed-forward block of layer 1
+# is correct. The attention of layer 1, just below it, is wrong, and so is all the rest. So the dx that left the
+# feed-forward block was wrong although the block's own parameters were not: the fault sits at the very end of that
+# block's backward, and the last line there is the sum of two paths. In the second row the output projection of
+# attention is correct and the projection to queries, keys and values is wrong. Between these two stands one operation,
+# and it is the culprit.
 #
-# The sixth row shows the other kind: a comb. Biases alone are wrong, nothing is handed down. The seventh is a single
-# tensor. And the last one marks the pooler's own weights, then everything below the fork, but not the masked-LM head,
-# which stands on the other branch.
+# The sixth row shows the other kind: a comb. Only biases are wrong, and no error is handed down. The seventh is a
+# single tensor. And the last one marks the pooler's own weights, then everything below the fork, but not the masked-LM
+# head, which stands on the other branch.
 #
 # ### Exercise 07.6 (core): a detective
 # Write the reading down. You are given the errors of the tensors, a dictionary in forward order, and a bound. Return
@@ -1148,7 +1150,7 @@ lesson.check(locate, draw=draw_errors, same_as=by_rows, times=150)
 mystery = list(FAULTS)[int(np.random.default_rng().integers(len(FAULTS)))]
 if lesson.passed("07.6"):
     highest, above, travels = locate(tensor_errors(faulty(*FAULTS[mystery])), 1e-10)
-    print(f"The highest wrong tensor is {highest}; above it stands {above}, which is right.")
+    print(f"The highest wrong tensor is {highest}; next in the list is {above}, which is right.")
     print(
         "Everything below is wrong: look at what is handed down."
         if travels
@@ -1159,20 +1161,21 @@ else:
     print("Exercise 07.6 is open; with it, this cell reads a fingerprint for you.")
 
 # %% [markdown]
-# This is how to look for a wrong gradient in any network, yours or another: check per tensor, find the border, read
-# the two or three lines of code that stand at the border. It takes minutes where staring at a loss curve takes weeks.
+# This is how to look for a wrong gradient in any network, yours or someone else's: check tensor by tensor, find the
+# border, and read the two or three lines of code that stand at the border. That takes minutes, and staring at a loss
+# curve might never have shown it.
 #
 # ## 9. What we saw
 #
 # * A block is a branch, a sum and a LayerNorm, and its backward is its forward from the end. You needed no new
 #   derivative, only order and one `+`.
-# * The word table is used twice and has two gradients, one for every piece, one for the pieces of the batch.
+# * The word table is used twice and has two gradients: one reaches every piece, the other only the pieces of the batch.
 # * The count of parameters is a formula with $12H^2$ in it, and it comes to 109,482,240 and 335,141,888 exactly.
 # * Residual paths keep tokens apart, as long as the branches beside them are small. That is what small initial weights
 #   are for.
 # * Gradients travel down, so the border between right and wrong ones points at a fault.
 #
-# Your engine has now everything that a loss and its gradient need:
+# Your engine now has everything that a loss and its gradient need:
 
 # %%
 lesson.keep()
@@ -1183,10 +1186,11 @@ lesson.sheet()
 #
 # - **masked-LM head**: what scores the whole vocabulary at each hidden piece.
 # - **pooler**: a dense layer with tanh on the vector of `[CLS]`, read by the next-sentence question.
-# - **post-norm**: LayerNorm behind the sum of input and branch, as in the paper.
+# - **post-norm**: LayerNorm after the sum of input and branch, as in the paper.
 # - **weight tying**: one array in two places; the word table is also the output layer.
 #
 # ## Where to go on
 #
-# Chapter 08 lets this BERT train and watches the loss get stuck, which is the usual fate of a first run.
-# `minibert/ops/blocks.py` holds minibert's own blocks, and `minibert gradcheck` runs today's judge over all of them.
+# Chapter 08 lets this BERT train and watches the loss get stuck, as happens to many a first run.
+# `minibert/ops/blocks.py` holds minibert's own blocks, and `minibert gradcheck` runs this chapter's judge over all of
+# them.

@@ -17,13 +17,12 @@
 # *This notebook needs* `pip install '.[notebooks]'` *from a checkout of minibert.*
 #
 # **The question.** You start to pre-train. For a few minutes the loss falls nicely. Then it stops, at 6 or 7 nats, and
-# stays there for an hour. Nothing crashes. Is the code wrong? Is the text too small, are the steps too short? This is
-# the question asked most often in every BERT repository, and the usual answer is "train longer". You deserve a better
-# one.
+# stays there for an hour. Nothing crashes. Is the code wrong? Is the text too small, are the steps too short? People
+# who pre-train a BERT ask this again and again, and the usual answer is "train longer". You deserve a better one.
 #
 # **What you will be able to do.** You will say in advance where a loss begins and where it will stick, prove why it
-# sticks there, predict how long, and set a stuck run free. You will also be able to tell a model that has learnt
-# something from one that only looks as if it had.
+# sticks there, predict how long, and get a stuck run moving again. You will also be able to tell a model that has
+# learnt something from one that only looks as if it had.
 
 # %%
 # %matplotlib inline
@@ -57,8 +56,8 @@ lesson = course.begin("08")
 #
 # A run that sticks for an hour is a poor thing to experiment with, so we build one that sticks for ten seconds. The
 # text is that of the embedded books, but the tokens are **letters**: 26 of them, the space, and `[CLS]`, `[SEP]` and
-# `[MASK]`. The model is a whole BERT with one layer, 32 hidden numbers and two heads. A window of $n$ tokens, `[CLS]` and
-# `[SEP]` included, has 15% of its letters masked, at least one of them, always by `[MASK]`.
+# `[MASK]`. The model is a whole BERT with one layer, 32 hidden numbers and two heads. A window of $n$ tokens, `[CLS]`
+# and `[SEP]` included, has letters masked with `[MASK]`: 15% of $n$, rounded, and at least one.
 #
 # Everything that follows was first seen with 8,192 word pieces, where it takes minutes instead of seconds.
 
@@ -249,7 +248,7 @@ lesson.check(best_bias, draw=lambda rng: (rng.integers(1, 50, rng.integers(3, 9)
 # |---|---|---|
 # | `np.log(counts / counts.sum())` | `counts / counts.sum()` | These are the probabilities; the bias is their logarithm. |
 # | `np.log(counts / counts.sum())` | `np.full(len(counts), -np.log(len(counts)))` | Equal chances are the guess of a zero bias; they ignore how often each token occurs. |
-# | `np.log(` | `-np.log(` | The sign is turned round: rare tokens would get the largest bias. |
+# | `np.log(` | `-np.log(` | The sign is reversed: rare tokens would get the largest bias. |
 # | `counts / counts.sum()` | `counts` | The softmax is right, but the exponentials do not sum to 1: divide by the number of tokens. |
 # | `np.log(` | `np.log2(` | A softmax undoes the natural logarithm, not the one to the base 2. |
 # | `counts / counts.sum()` | `(counts + 1) / (counts + 1).sum()` | One more of each token is a little too much for those that are rare; here all counts are positive. |
@@ -344,12 +343,12 @@ guess.answer(
 # %% [markdown]
 # (Both begin a little above their line. Random weights add some noise to the guess, and noise costs.)
 #
-# That is the first lesson. The fine fall at the start of so many loss curves is no sign of understanding. All of it
+# That is the first lesson. The steep fall at the start of so many loss curves is no sign of understanding. All of it
 # could be had by counting. A run that begins with the log-shares as its output bias skips it and sits at the entropy
-# from the start, where the other one arrives as well.
+# from the start, which the other run reaches only later.
 #
-# It sits there. The level stretch is the **plateau**, and its height is the entropy of the masked tokens. What that is
-# for word pieces, you can count before you train.
+# It sits there. The level stretch is the **plateau**, and its height is the entropy of the masked tokens. For word
+# pieces, too, you can compute it from counts before you train.
 
 # %%
 figure, axes = plt.subplots(figsize=(7.5, 3))
@@ -390,15 +389,15 @@ course.say(
 #
 # $$ p_j = \frac1n, \qquad y = \frac1n \sum_j v_j, \qquad \frac{\partial y}{\partial v_j} = \frac1n . $$
 #
-# The neighbour's voice is one among $n$. For the conclusions, this means that the gradient which could teach them comes
-# through a factor $1/n$. For the looking it is worse. Let $g$ be the gradient of the loss with respect to $y$. By the
+# The neighbour's voice is one among $n$. For the conclusions, this means that the gradient which could teach them
+# carries a factor $1/n$. For the looking it is worse. Let $g$ be the gradient of the loss with respect to $y$. By the
 # slope of the softmax (chapter 4), the gradient of score $j$ is, for even weights,
 #
 # $$ \frac{\partial L}{\partial s_j} = \frac1n \, (v_j - \bar v) \cdot g , $$
 #
-# where $\bar v$ is the mean value. There is the factor $1/n$ again. And there is another factor, the agreement
-# between the neighbour's value and what the loss would like to have. As long as the model has drawn no conclusions, values
-# are random vectors and that agreement is an accident: over many examples, it averages out.
+# where $\bar v$ is the mean value. There is the factor $1/n$ again. And there is another factor, how well the
+# neighbour's value agrees with what would lower the loss. As long as the model has drawn no conclusions, values are
+# random vectors and that agreement is an accident: over many examples, it averages out.
 #
 # So each of the two waits for the other. Looking is not rewarded before there are conclusions. Conclusions are slow
 # because the looking is spread over $n$ tokens.
@@ -425,8 +424,8 @@ for n in (7, 19):
 # %% [markdown]
 # ### Exercise 08.3 (core): the pull on the scores
 #
-# The formula above is for even weights. Find the one for any weights, and write it. One query has n scores; `values` is (n, E), and `g` is the gradient
-# with respect to the output $y$.
+# The formula above is for even weights. Derive the one for arbitrary weights, and write it as code. One query has n
+# scores; `values` is (n, E), and `g` is the gradient with respect to the output $y$.
 
 
 # %%
@@ -453,7 +452,7 @@ lesson.check(pull_on_scores, draw=draw_query, gradient_of=mix, wrt=(0,))
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `values - y` subtracts the output from every row. A product with `g` makes one number of each row.
+# `values - y` subtracts the output from every row. A product with `g` turns each row into one number.
 #
 # </details>
 # <details><summary>Solution 08.3</summary>
@@ -477,8 +476,8 @@ lesson.check(pull_on_scores, draw=draw_query, gradient_of=mix, wrt=(0,))
 # </details>
 
 # %% [markdown]
-# Does the real, untrained model behave so? Change the letter to the left of a masked one, and see how much of the change
-# in that letter's value arrives at the masked position.
+# Does the real, untrained model behave like this? Change the letter to the left of a masked one, and see how much of
+# the change in that letter's value arrives at the masked position.
 
 # %%
 lengths = [6, 8, 12, 16, 24, 32, 48, 64]
@@ -530,10 +529,10 @@ guess = lesson.predict(
 # %% [markdown]
 # ## 4. A model of two numbers
 #
-# Strip the problem to its bones. There is one neighbour that tells the answer, and $n - 1$ other tokens that tell
-# nothing. The model has two numbers. One is $a$, how strong a conclusion it draws from what arrives. The other is $b$, by
-# how much the neighbour's score is above the others. What arrives is $a$ times the weight of the neighbour, and the loss
-# is that of a guess between two letters:
+# Strip the problem to its bare bones. There is one neighbour that reveals the answer, and $n - 1$ other tokens that
+# reveal nothing. The model has two numbers. One is $a$, how strong a conclusion it draws from what arrives. The other
+# is $b$, by how much the neighbour's score is above the others. What arrives is $a$ times the weight of the neighbour,
+# and the loss is that of a guess between two letters:
 #
 # $$ p(b) = \frac{e^b}{e^b + n - 1}, \qquad L(a, b) = \ln\bigl(1 + e^{-a\,p(b)}\bigr) . $$
 #
@@ -541,7 +540,7 @@ guess = lesson.predict(
 #
 # ### Exercise 08.4 (hard): the gradient of two numbers
 #
-# Find both derivatives by the chain rule, and write them. Numbers go in, and two numbers come out.
+# Find both derivatives by the chain rule, and write them. Three numbers go in, and two come out.
 
 
 # %%
@@ -616,8 +615,8 @@ lesson.check(
 # $$ \frac{da}{dt} = \frac{e^{a^2/2}}{2n} \qquad\Rightarrow\qquad
 #    t = 2n \int_0^\infty e^{-a^2/2}\, da = 2n \sqrt{\frac\pi2} = n \sqrt{2\pi} . $$
 #
-# The integral is finite, so on this path $a$ would become infinite at that time: this is the moment of the fall, and it
-# is exactly proportional to the length. The constant is the one of the bell curve.
+# The integral is finite, so on this path $a$ would become infinite at that time: this is the moment of the fall, and
+# in this approximation it is proportional to the length. The constant $\sqrt{2\pi}$ is that of the bell curve.
 
 # %%
 course.equal("loss at the start, ln 2", two_number_loss(0.0, 0.0, 16), math.log(2))
@@ -752,16 +751,19 @@ course.say(
 
 # %% [markdown]
 # Longer windows wait longer, and chance has its say: two runs of the same length can differ by a factor of two or more.
-# The model of two numbers promised a straight line. It knew no noise. A real gradient comes from a few letters, and to
-# see a signal of size $1/n$ in noise takes about $n^2$ of them. The real runs lie roughly between the two lines.
+# The model of two numbers promised a straight line. It had no noise in it. A real gradient comes from a few letters,
+# and to see a signal of size $1/n$ in noise of the same size at every length would take about $n^2$ of them. In part the noise
+# shrinks with $n$, too. The real runs lie roughly between the two lines.
 #
 # ## 6. The neighbour head appears
 #
-# If the theory is right, something must happen *inside* at the escape: some head must begin to look at a neighbour. That
-# is easy to measure. In an attention map of $n \times n$, the weight from each token to the one on its left is the
-# diagonal beside the main one.
+# If the theory is right, something must happen *inside* the model at the escape: some head must begin to look at a
+# neighbour. That is easy to measure. In an attention map of $n \times n$, the weight from each token to the one on its
+# left is the diagonal beside the main one.
 #
 # ### Exercise 08.5 (core): how much a head looks at its neighbours
+#
+# `maps` holds, for S windows and A heads, in row i and column j the weight of token i on token j.
 
 
 # %%
@@ -948,7 +950,7 @@ course.say(
 #
 # A curve can mislead, so we finish with a proper claim. On held-out text, in windows of 32, the rescued model must beat
 # the strongest trivial baseline, the best constant guess, by more than chance. And what cannot have learnt to use the
-# context must not: an untrained model, and the rescued one when the letters around the gaps are shuffled.
+# context must not beat it: an untrained model, and the rescued one when the letters around the gaps are shuffled.
 
 # %%
 exam = draw_batch(held_out, LONG, lesson.scale(4000, 200), np.random.default_rng(2018))
@@ -983,7 +985,7 @@ course.say(
 # | sits at the entropy even with 8 tokens | looking or concluding is broken, or the rate has killed the heads | lower the rate; check the backward pass of attention (chapter 6) |
 # | is not a number | an overflow | chapter 9 |
 #
-# You can compute both heights, $\ln V$ and the entropy, before you start. Draw them into every loss curve.
+# You can compute both heights, $\ln V$ and the entropy, before you start. Draw both in every picture of a loss curve.
 #
 # ## What we saw
 #
@@ -992,8 +994,8 @@ course.say(
 # * The plateau is the best that anyone can do without context. At its height the model is not broken. It waits.
 # * With even attention a neighbour has the weight $1/n$. What to conclude is learnt through a factor $1/n$, and where to
 #   look is learnt only after that. Two numbers show the same plateau.
-# * The wait for the escape grows with the length of the window: in exact proportion in the model of two numbers, and at
-#   least so in a real one. At the escape a neighbour head appears.
+# * The wait for the escape grows with the length of the window: nearly in proportion in the model of two numbers, and at
+#   least that fast in a real one. At the escape a neighbour head appears.
 # * Short windows first: the same number of steps, and a model that reads.
 
 # %%

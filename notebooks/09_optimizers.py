@@ -18,7 +18,7 @@
 #
 # **The question.** Your gradients are exact now. They say in which direction to change each parameter. They do not say
 # how far. A BERT that is moved too little learns nothing in the time you have; moved too much, it is ruined in twenty
-# steps and never recovers. Who decides, and how?
+# steps and never recovers. What decides how far each one moves?
 #
 # **What you will be able to do.** You will write the whole update of BERT: the norm of the gradient and its limit, the
 # learning rate of each step, and **Adam**, the optimizer of BERT, which divides a running mean of each gradient by its
@@ -57,9 +57,9 @@ reference = Ops()
 # %% [markdown]
 # ## 1. A laboratory
 #
-# We need a BERT that learns something in five seconds. So its tokens are letters, as in chapter 8, and its sequences are
-# four letters of a book between `[CLS]` and `[SEP]`, one of them masked, always by `[MASK]`. It has two layers of 48
-# numbers with two heads. A twentieth of the text is kept apart.
+# We need a BERT that learns something in five seconds. So its tokens are letters, as in chapter 8, and its sequences
+# are four letters of a book between `[CLS]` and `[SEP]`, one of them masked, always with `[MASK]`. It has two layers of
+# 48 numbers with two heads. A twentieth of the text is kept apart.
 
 # %%
 STEPS = lesson.scale(300, 8)
@@ -160,9 +160,9 @@ course.show(
 # $$ x_{t+1} = x_t - \eta\, c\, x_t = (1 - \eta c)\, x_t \quad\Rightarrow\quad x_t = (1 - \eta c)^t\, x_0 . $$
 #
 # This shrinks only while $|1 - \eta c| < 1$, that is $\eta < 2/c$. Beyond that every step lands farther away, on the
-# opposite slope. With two directions of curvature $c_1 < c_2$ the rate must obey the steep one, and the flat one waits.
-# The best compromise makes both equally slow: $1 - \eta c_1 = -(1 - \eta c_2)$, hence $\eta = 2/(c_1 + c_2)$, and
-# the distance shrinks by
+# opposite slope. With two directions of curvature $c_1 < c_2$ the rate must suit the steep one, and along the flat one
+# progress is slow. The best compromise makes both equally slow: $1 - \eta c_1 = -(1 - \eta c_2)$, hence
+# $\eta = 2/(c_1 + c_2)$, and the distance shrinks by
 #
 # $$ 1 - \eta c_1 = \frac{c_2 - c_1}{c_2 + c_1} = \frac{\kappa - 1}{\kappa + 1}, \qquad \kappa = c_2 / c_1 . $$
 
@@ -232,9 +232,10 @@ course.show(
 )
 
 # %% [markdown]
-# The first path is too timid for the flat direction. The second is nearly too bold for the steep one. The third crossed
-# the line and climbs out of the valley. The fourth, Adam, moves about as fast in either direction, although nobody
-# told it the curvatures. That is the one BERT is trained with (appendix A.2 of the paper), and we now take it apart.
+# The first path is too timid for the flat direction. The second is nearly too bold for the steep one. The third has
+# crossed the line and climbs out of the valley. The fourth, Adam, moves about as fast in either direction, although
+# nobody told it the curvatures. That is the one BERT is trained with (appendix A.2 of the paper), and we now take it
+# apart.
 #
 # ## 3. Two running means
 #
@@ -296,7 +297,7 @@ lesson.check(corrected_mean, draw=draw_stream, same_as=weighted_mean)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Correct once, behind the loop. The running mean inside stays as it is.
+# Correct once, after the loop. The running mean inside stays as it is.
 #
 # </details>
 # <details><summary>Solution 09.1</summary>
@@ -441,9 +442,10 @@ course.show(
 )
 
 # %% [markdown]
-# The dotted line is why this does no harm in pre-training. BERT's learning rate rises from zero over its first 10,000 steps, and
-# by then the correction hardly matters. Fine-tune on a small data set, where that rise takes a few dozen steps or is left out,
-# and the first steps are several times too long. Zhang et al. (2021) found in it one cause of runs that fail there.
+# The dotted line is why this does no harm in pre-training. BERT's learning rate rises from zero over its first 10,000
+# steps, and by then the correction hardly matters. Fine-tune on a small data set, where that rise takes a few dozen
+# steps or is left out, and the first steps are several times too long. Zhang et al. (2021) found this to be one cause
+# of failed fine-tuning runs.
 #
 # ## 5. Weight decay, decoupled
 #
@@ -486,7 +488,7 @@ axes.set(
 axes.legend(frameon=False, fontsize=9)
 course.show(
     figure,
-    "What is left of parameters with gradients of different sizes: decoupled decay treats all nearly alike, decay added to the gradient forgets those with large gradients.",
+    "What is left of parameters with gradients of different sizes: decoupled decay treats all nearly alike, decay added to the gradient leaves those with large gradients almost untouched.",
 )
 
 # %% [markdown]
@@ -522,9 +524,10 @@ print("the first ranges of the buffer that decay:", params.decayed[:3].tolist())
 #
 # $$ u = \frac{\hat m}{\sqrt{\hat v} + \varepsilon} + \lambda x , $$
 #
-# the last term only in the ranges [begin, end) that `decayed` lists. `rule.corrections` holds the two factors of bias
-# correction, $1/(1-\beta_1^t)$ and $1/(1-\beta_2^t)$, or twice 1 where there is none. The parameters and both moments are
-# **changed in place** (`m[...] = `, `x -= `) and returned: at the size of BERT nobody wants a second copy.
+# the last term only in the ranges [begin, end) that `decayed` lists. $\beta_1$, $\beta_2$, $\varepsilon$ and $\lambda$ are `rule.beta1`,
+# `rule.beta2`, `rule.eps` and `rule.weight_decay`; `rule.corrections` holds the two factors of bias
+# correction, $1/(1-\beta_1^t)$ and $1/(1-\beta_2^t)$, or 1 and 1 where there is none. The parameters and both moments
+# are **changed in place** (`m[...] = `, `x -= `) and returned: at the size of BERT nobody wants a second copy.
 
 # %%
 course.source(AdamRule.corrections.fget)
@@ -621,7 +624,8 @@ lesson.check(adamw, draw=draw_update, same_as=Ops().adamw, law=in_place, times=6
 course.source(Ops.adamw)
 
 # %% [markdown]
-# Minibert's own does the same in pieces of 65,536 numbers, so that what it computes on the way stays in the processor's cache.
+# The function in minibert does the same in pieces of 65,536 numbers, so that what it computes on the way stays in the
+# processor's cache.
 #
 # ## 6. A limit for the whole gradient
 #
@@ -723,9 +727,9 @@ lesson.check(clip_factor, draw=draw_norm, same_as=Ops().clip_factor, times=10)
 #
 # $$ \eta(s) = \begin{cases} \text{peak} \cdot s / w & s < w \\ \text{peak} \cdot (N - s)/(N - w) & s \ge w . \end{cases} $$
 #
-# This is how Hugging Face reads it. The authors' own code draws the second line from step 0, as $\text{peak} \cdot
-# (N - s)/N$, and jumps down a little where it takes over. At 1% of warm-up
-# the two are hard to tell apart; at 30% they are not. `warmup_linear` of minibert has both.
+# This is how Hugging Face reads it. The authors' own code draws the second line from step 0, as
+# $\text{peak} \cdot (N - s)/N$, and jumps down a little where it takes over. With a warm-up of 1% of the steps the two
+# are hard to tell apart; at 30% they are not. `warmup_linear` of minibert has both.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 2.8))
@@ -804,7 +808,7 @@ lesson.check(learning_rate, draw=draw_step, same_as=on_the_line, times=12)
 # | `peak * step / warmup` | `peak * (step + 1) / warmup` | Steps are counted from 0, and step 0 has the rate 0. |
 # | `peak * step / warmup` | `peak * step / total` | The rise takes warmup steps, not all of them. |
 # | `peak * (total - step) / (total - warmup)` | `peak * (step - warmup) / (total - warmup)` | This rises from 0; it should fall to 0. |
-# | `peak * (total - step) / (total - warmup)` | `peak` | Behind the warm-up the rate falls; it does not stay. |
+# | `peak * (total - step) / (total - warmup)` | `peak` | After the warm-up the rate falls; it does not stay at its peak. |
 # | `(total - step) /` | `(total - step + warmup) /` | At the last step nothing should be left. |
 #
 # </details>
@@ -812,8 +816,8 @@ lesson.check(learning_rate, draw=draw_step, same_as=on_the_line, times=12)
 # %% [markdown]
 # ## 8. Ruined on purpose
 #
-# Now we have everything. `train` is the whole of a training, with the choices of this chapter as arguments; it stops where a
-# number is no longer finite. It uses your engine, as far as you have written it.
+# Now we have everything. `train` is a whole training run, with the choices of this chapter as arguments; it stops as
+# soon as a number is no longer finite. It uses your engine, as far as you have written it.
 
 # %%
 ops = lesson.engine()
@@ -851,8 +855,8 @@ course.say(f"Whoever looks at no context can't get below the unigram floor, **{f
 # %% [markdown]
 # ### Gradient descent
 #
-# First plain gradient descent at a rate of 1, with no limit. Then at a rate of 3, three times as bold, but with the gradient's
-# length limited to 0.3.
+# First comes plain gradient descent at a rate of 1, with no limit, then at a rate of 3, three times as bold, but with
+# the gradient's length limited to 0.3.
 
 # %%
 wild, wild_losses, wild_norms = train("descent", 1.0)
@@ -877,13 +881,13 @@ course.say(
 )
 
 # %% [markdown]
-# This kind of ruin is honest: numbers explode, and `minibert pretrain` stops with a sentence. All that helped was a limit on
-# the length of a step. Not to explode is not yet to learn, as the floor says.
+# This kind of ruin is honest: numbers explode, and `minibert pretrain` stops with a message. All that helped was a
+# limit on the length of a step. But a run that does not explode has not yet learnt anything, as the floor shows.
 #
 # ### Adam
 #
-# Adam can't explode like that, since no step is longer than a few learning rates. Its ruin is silent. Three models, three seeds,
-# at a peak of 0.006 without warm-up; and the same three with a third of the steps as warm-up.
+# Adam can't explode like that, since no step is longer than a few learning rates. Its ruin is silent. We train three
+# models, from three seeds, at a peak of 0.006 without warm-up, and the same three with a third of the steps as warm-up.
 
 # %%
 PEAK, WARMUP = 6e-3, lesson.scale(100, 3)
@@ -953,7 +957,7 @@ course.say(
 )
 
 # %% [markdown]
-# What has happened? In its first steps Adam moves every parameter by a whole learning rate. At the beginning the gradients of
+# What has happened? The most likely story: in its first steps Adam moves every parameter by a whole learning rate. At the beginning the gradients of
 # all tokens agree on one thing, because it helps most: fit the output to the frequencies of the letters. Large steps in that common
 # direction give all tokens the same vector. Once they are alike, attention has nothing left to tell apart, and the gradient that
 # could separate them is nearly zero: the model is stuck for good. With warm-up the frequencies are learnt by small steps, which
@@ -990,23 +994,23 @@ learnt = lesson.claim(
 # %% [markdown]
 # ## 9. LAMB: a step as long as the tensor deserves
 #
-# With thousands of sequences in a batch there are few steps, and each has to go far. Adam moves every number by about $\eta$. That is
-# little for a tensor whose entries are near 1 and a revolution for one whose entries are near 0.02. How large is a step, relative
-# to the tensor it changes?
+# With thousands of sequences in a batch there are few steps, and each has to go far. Adam moves every number by about
+# $\eta$. That is little for a tensor whose entries are near 1 and a great deal for one whose entries are near 0.02. How
+# large is a step, relative to the tensor it changes?
 #
 # LAMB (You et al. 2020) fixes just that ratio. With $u$ as in exercise 09.2 it moves each tensor $x$ by
 #
 # $$ x \leftarrow x - \eta\, \frac{\|x\|}{\|u\|}\, u \quad\Rightarrow\quad
 #    \frac{\|\Delta x\|}{\|x\|} = \eta . $$
 #
-# The factor $\|x\| / \|u\|$ is the **trust ratio**, one for each tensor. Where one of the lengths is zero it is 1, and so it is for
-# biases and LayerNorm, which do not decay either.
+# The factor $\|x\| / \|u\|$ is the **trust ratio**, one for each tensor. Where one of the lengths is zero, the ratio is
+# 1, as it always is for biases and LayerNorm, which do not decay either.
 
 # %% [markdown]
 # ### Exercise 09.5 (hard): LAMB
 #
-# `tensors` has a row `[begin, end, decays]` for each tensor in the buffers. Where `decays` is 0 there is neither weight decay nor a trust
-# ratio, and the tensor takes Adam's step. All else is as in 09.2, in place.
+# `tensors` has a row `[begin, end, decays]` for each tensor in the buffers. Where `decays` is 0 there is neither weight
+# decay nor a trust ratio, and the tensor takes Adam's step. Everything else is as in 09.2, and in place.
 
 
 # %%
@@ -1160,12 +1164,14 @@ course.say(
 )
 
 # %% [markdown]
-# Don't read these curves as a race. Each optimizer had one rate, chosen by hand, and one model; another rate would reorder them.
-# What they do show is that a choice of rate and warm-up makes or ruins the same model, and that the loss alone may not tell you.
+# Don't read these curves as a race. Each optimizer had one rate, chosen by hand, and one model; another rate would
+# reorder them. What they do show is that the choice of rate and warm-up can make or ruin the same model, and that the
+# loss alone may not tell you.
 #
 # ## What we saw
 #
-# - One learning rate for raw gradients fits nobody: their sizes differ by orders of magnitude from tensor to tensor.
+# - One learning rate for raw gradients can't fit all tensors: gradient sizes differ by orders of magnitude from tensor
+#   to tensor.
 # - Adam divides each gradient by its own typical size. The scale cancels, and a step has a length that you can bound in
 #   advance.
 # - Without bias correction, as in the authors' code, early steps are several times too long. Warm-up hides it.
@@ -1194,5 +1200,5 @@ lesson.sheet()
 #
 # ## Where to go on
 #
-# Chapter 10 puts your operations together and pre-trains with them. `minibert/ops/updates.py` has the arithmetic of this chapter, and
-# `minibert/training/optim.py` what lasts from one step to the next.
+# Chapter 10 puts your operations together and pre-trains with them. `minibert/ops/updates.py` has the arithmetic of
+# this chapter, and `minibert/training/optim.py` what is kept from one step to the next.

@@ -71,17 +71,17 @@ lesson = course.begin("10")
 # %% [markdown]
 # ## 1. What is yours
 #
-# The proof sheet of your engine, judged once more on fresh shapes. Everything that a step of pre-training needs stands
-# in it.
+# Here is the proof sheet of your engine, judged once more on fresh shapes. It lists everything that a step of
+# pre-training needs.
 
 # %%
 lesson.sheet()
 
 # %% [markdown]
 # Two engines come out of it. The first takes minibert's operation wherever yours is open, so that this notebook runs to
-# its end in any case. The second has no such net: it is **sealed**, which means that an operation which is neither
-# yours nor on the printed list of **plumbing** raises an error. Plumbing is what holds no mathematics of BERT: type
-# conversion, adding into an accumulator, walking over a list of layers, the bits of dropout.
+# its end in any case. The second has no such safety net: it is **sealed**, which means that an operation which is
+# neither yours nor on the printed list of **plumbing** raises an error. Plumbing is whatever contains none of BERT's
+# mathematics: type conversion, adding into an accumulator, walking over a list of layers, the bits of dropout.
 
 # %%
 engine, sealed = lesson.engine(), lesson.sealed()
@@ -89,10 +89,10 @@ engine, sealed = lesson.engine(), lesson.sealed()
 # %% [markdown]
 # ## 2. A corpus, and what can be known without reading it
 #
-# From text to numbers is chapters 01 to 03 in ten lines. **For a corpus of your own**, put the path of a text file, or
-# of a folder of them, in place of `embedded_corpus()`: plain text, blank lines between documents. A few megabytes are
-# plenty. Documents at regular places are **held out**: training never sees them, and all that is measured below is
-# measured on them.
+# The way from text to numbers is chapters 01 to 03 in ten lines. **For a corpus of your own**, put the path of a text
+# file, or of a folder of them, in place of `embedded_corpus()`: plain text, blank lines between documents. A few
+# megabytes are plenty. Documents at regular intervals are **held out**: training never sees them, and all that is
+# measured below is measured on them.
 
 # %%
 corpus = embedded_corpus()
@@ -124,8 +124,8 @@ shown = first.input_ids[: 3 * length].reshape(3, length)
 print("\n".join(" ".join(f"{tokenizer.vocab[i]:>9}" for i in row) for row in shown))
 
 # %% [markdown]
-# Before any training we lay **floors**: losses that can be had without understanding. A curve that has no floors drawn
-# under it says nothing.
+# Before any training we lay **floors**: losses that can be reached without understanding. A curve that has no floors
+# drawn under it says nothing.
 #
 # * Equal chances for all pieces: $\ln V$.
 # * The right frequencies, but no look at the context: the entropy of the pieces, the unigram floor. Nothing that
@@ -137,10 +137,9 @@ print("\n".join(" ".join(f"{tokenizer.vocab[i]:>9}" for i in row) for row in sho
 #
 # $$ p(v \mid u) = \frac{c(u,v) + \lambda\, p(v)}{c(u) + \lambda}, \qquad p(v) = \frac{c(v) + 1}{N + V} $$
 #
-# where $c(u,v)$ counts how often $v$ follows $u$, $c(u)$ how often $u$ has a follower, $c(v)$ how often $v$ occurs,
-# and $N$ is the number of all pieces.
-# After a frequent $u$ the pairs decide, after a rare one the frequencies. That $p(\cdot \mid u)$ sums to one for every
-# $u$ is a line of algebra, and here it is evaluated:
+# where $c(u,v)$ counts how often $v$ follows $u$, $c(u)$ how often $u$ has a follower, $c(v)$ how often $v$ occurs at
+# all, and $N$ is the number of all pieces. After a frequent $u$ the pairs decide, after a rare one the frequencies. It
+# takes a line of algebra to see that $p(\cdot \mid u)$ sums to one for every $u$, and here it is checked with numbers:
 
 # %%
 toy = np.array([2, 0, 1, 1, 0, 2, 1, 0, 0, 2])
@@ -286,9 +285,9 @@ course.show(
 # %% [markdown]
 # ## 3. One step
 #
-# A training step turns parameters and moments into new ones: loss, backward, norm, clip, update. Chapter 09 wrote the
-# last three. We ask for it as a *pure* function: it leaves what it is given alone and returns new arrays. That costs a
-# copy, and makes it easy to check.
+# A training step turns parameters and moments into new ones: loss, backward, norm, clip, update. You wrote the last
+# three in chapter 09. We ask for the step as a *pure* function: it leaves its arguments alone and returns new arrays.
+# That costs a copy, and makes it easy to check.
 #
 # ### Exercise 10.2 (hard): the step
 # `flat`, `m` and `v` are buffers of all parameters and both moments. `Parameters(config, buffer).tree` gives a buffer
@@ -394,9 +393,9 @@ lesson.check(train_step, draw=small_problem, same_as=library_step)
 #    \ne \frac1k \sum_{i=1}^{k} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr) $$
 #
 # ### Exercise 10.3 (easy): the gradient of the whole
-# You are given the gradients of $k$ parts, a list of arrays, each that of the mean over its own hidden pieces, and the
-# number of hidden pieces in each. Return the gradient of the mean over all of them. A part without any has a gradient
-# of zeros; if there is none at all, return zeros.
+# You are given the gradients of $k$ parts, a list of arrays, each the gradient of the mean over its own hidden pieces,
+# and the number of hidden pieces in each. Return the gradient of the mean over all of them. A part without any has a
+# gradient of zeros; if there is none at all, return zeros.
 
 
 # %%
@@ -446,13 +445,14 @@ lesson.check(combined, draw=draw_parts, same_as=over_all_pieces, times=30)
 # | `gradient * count for` | `gradient for` | A part with more hidden pieces has more weight: give each its count. |
 # | `max(1, sum(counts))` | `max(counts)` | Divide by the number of all hidden pieces. |
 # | `max(1, sum(counts))` | `sum(counts)` | Without any hidden piece this divides by zero. |
-# | `total / max(1, sum(counts))` | `total` | This is the gradient of the sum; asked is that of the mean. |
+# | `total / max(1, sum(counts))` | `total` | This is the gradient of the sum; the one of the mean is asked for. |
 #
 # </details>
 
 # %% [markdown]
 # minibert escapes the trap by never taking a mean: each hidden piece carries the weight $1/M$ of the *whole* batch into
-# whatever part it falls, so that losses and gradients of the parts simply add up. Both routes, on the first batch:
+# whichever part it falls, so that losses and gradients of the parts simply add up. Here are both routes on the first
+# batch:
 
 # %%
 config = BertConfig.from_size("2-64-4", vocab_size=V, max_position_embeddings=32, **NO_DROPOUT)
@@ -509,8 +509,8 @@ def pretrain_mine(ops, params, stream, total, peak=3e-3, look=None):
 
 # %% [markdown]
 # Is that really what the library does, with its checkpoints, prefetching threads and run folders? `pretrain` gets the
-# same options, and the same engine, NumPy's. Twenty steps of both, from the same initial weights, on the same batches.
-# Before you look: how far apart will the losses be after twenty steps in single precision?
+# same options, and the same engine, NumPy's. We run twenty steps of both, from the same initial weights, on the same
+# batches. Before you look: how far apart will the losses be after twenty steps in single precision?
 
 # %%
 guess = lesson.predict(
@@ -550,7 +550,7 @@ reference = pretrain_mine(Ops(), new_parameters(np.float64), batches(), 20)
 course.equal(f"20 losses of {whose} and of the reference", ours, reference, tolerance=1e-10)
 
 # %% [markdown]
-# What does one step of yours consist of? `watch` lays itself around the operations of any engine and takes the time.
+# What does one step of yours consist of? `watch` wraps the operations of any engine and times them.
 
 # %%
 params = new_parameters()
@@ -584,8 +584,9 @@ course.show(
 # %% [markdown]
 # ## 6. Pre-train
 #
-# This is the cell that takes its time. Two layers, 64 numbers a piece, 128 sequences of eight pieces a step. On the way
-# it looks at the held-out text a dozen times. Commit to a guess first.
+# This is the cell that takes its time. The model has two layers and 64 numbers for each piece, and each step reads 128
+# sequences of eight pieces. On the way, the loss on the held-out text is measured a dozen times. Commit to a guess
+# first.
 
 # %%
 guess = lesson.predict(
@@ -776,11 +777,11 @@ trained = target_losses(params)
 verdict = lesson.claim("learnt to use the context", trained, unigram, controls, unit="nats")
 # %% [markdown]
 # Each line compares target by target with the unigram floor. The claim holds if our whole interval is on the better
-# side and no control's is. The labels control is the cruellest: a model that has learnt to be *sure* pays dearly when
-# the right answer sits elsewhere.
+# side and no control's is. The control with shuffled labels is the harshest: a model that has learnt to be *sure* pays
+# dearly when the right answer sits elsewhere.
 #
-# Where does the gain come from? Two cuts through the same numbers: by how often a piece occurs in the training text,
-# and by where the gap stands in its sequence.
+# Where does the gain come from? We divide the same numbers in two ways: by how often a piece occurs in the training
+# text, and by where the gap stands in its sequence.
 
 # %%
 occurrences = np.bincount(train_ids, minlength=V)[targets]
@@ -816,14 +817,14 @@ course.show(
 )
 
 # %% [markdown]
-# The right picture tells what kind of knowledge this is. The table of left neighbours is at a loss in the first place,
-# where only `[CLS]` stands on the left, and is equally good everywhere else. Yours is worst at *both* ends and better
-# in between. It uses what stands on either side, and at an end one side is missing. That is the B in BERT, for
-# bidirectional, seen in a measurement.
+# The picture on the right tells what kind of knowledge this is. The table of left neighbours does badly at the first
+# position, where only `[CLS]` stands on the left, and is equally good everywhere else. Your model is worst at *both*
+# ends and better in between. It uses what stands on either side, and at an end one side is missing. That is the B in
+# BERT, for bidirectional, seen in a measurement.
 #
-# The left picture is a warning. Most of the gain lies with frequent pieces, for rare ones a small model in a short run
-# has seen too little; and one table of counts over the true neighbour is not yet beaten. Better floors make for more
-# modest claims.
+# The picture on the left is a warning. Most of the gain comes from frequent pieces; of the rare ones, a small model has
+# seen too little in a short run. And one table of counts, which looks at the true neighbour, is not yet beaten. Better
+# floors make for more modest claims.
 #
 # ## 8. What it learnt
 #
@@ -858,12 +859,11 @@ for title, own in (("before training", untrained), ("after training", params)):
     )
 
 # %% [markdown]
-# Before training every row is nearly level. Afterwards some heads have taken sides: a dark line beside the diagonal is
-# a head that looks at the piece before, or the one after. That is the neighbour head of chapter 08, here grown on
-# gradients of your own.
+# Before training every row is nearly level. Afterwards some heads show a dark line beside the diagonal: they look at
+# the piece before, or the one after. That is the neighbour head of chapter 08, here grown on gradients of your own.
 #
-# The word table has changed as well. Here it is seen from the direction in which it spreads most: the two main axes of
-# some pieces' vectors.
+# The word table has changed as well. Here are the vectors of some pieces, drawn along the two directions in which they
+# spread most.
 
 # %%
 words = "he she they we i you him her them us me said came went saw one two three four five day night king god lord".split()
@@ -887,8 +887,9 @@ course.show(
 # %% [markdown]
 # ## 9. Take it with you
 #
-# The artefact of the course is a folder. It holds your weights, the configuration and the vocabulary, in the form that
-# Hugging Face's `transformers` reads; `Bert.from_pretrained` reads it, too, and computes with it what your engine did.
+# What you take from the course is a folder. It holds your weights, the configuration and the vocabulary, in the form
+# that Hugging Face's `transformers` reads; `Bert.from_pretrained` reads it, too, and computes from it what your engine
+# computed.
 
 # %%
 mine_folder = Path("my_bert")
@@ -908,16 +909,16 @@ print(
 # ## 10. What we saw
 #
 # * Pre-training is 25 lines around an engine. Written out, they give the library's losses to the last bit.
-# * Your engine and the reference agree in twenty losses to ten digits. What trained here were your derivatives.
-# * A mean over a batch is not the mean of its parts' means. Weights of the whole batch make parts add up.
-# * A curve means something beside its floors, and a claim beside its controls.
+# * Your engine and the reference agree in twenty losses to ten digits. What trained the model were your derivatives.
+# * A mean over a batch is not the mean of its parts' means. With the weights of the whole batch, the parts add up.
+# * A curve means something only beside its floors, and a claim only beside its controls.
 #
 # ## Words
 #
 # - **sealed**: an engine in which only your operations and plumbing run.
-# - **plumbing**: operations without mathematics of BERT, which stay minibert's.
+# - **plumbing**: operations without any of BERT's mathematics, which stay minibert's.
 # - **held out**: documents that training never sees, for measuring.
-# - **floors**: losses that can be had without the skill that is claimed.
+# - **floors**: losses that can be reached without the skill that is claimed.
 # - **micro-batches**: parts of a batch whose gradients are summed before one update.
 # - **negative controls**: experiments that must fail if a measurement is honest.
 #

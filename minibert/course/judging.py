@@ -204,7 +204,7 @@ def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
 def require_unchanged(now: Any, before: Any) -> None:
     """Raise Rejected where an array is not what it was."""
     for one, old in zip(_leaves(now), _leaves(before), strict=True):
-        if isinstance(old, np.ndarray) and not np.array_equal(one, old):
+        if isinstance(old, np.ndarray) and not np.array_equal(one, old, equal_nan=old.dtype.kind in "fc"):
             raise Rejected("it changes an array that it was given; make a new one.")
 
 
