@@ -19,7 +19,7 @@ from minibert.course.judging import (
     is_operation,
     keeps_reference_residual,
 )
-from minibert.course.running import Rejected, TooLong, is_open, limits
+from minibert.course.running import Plain, Rejected, is_open, limits
 from minibert.course.showing import Claim, Guess, Sheet, Verdict, claim
 from minibert.errors import InputError
 from minibert.ops import Ops
@@ -103,9 +103,7 @@ class Lesson:
                     self.mine[name] = function
             except Rejected as wrong:
                 likely = (
-                    ""
-                    if isinstance(wrong, TooLong)
-                    else self._likely_mistake(function, exercise, judge, seed)
+                    "" if isinstance(wrong, Plain) else self._likely_mistake(function, exercise, judge, seed)
                 )
                 state, text = "failed", f"{wrong}{likely} (seed={seed})"
         self.verdicts.append(Verdict(exercise.number if exercise else self.number, name, state, text))

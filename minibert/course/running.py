@@ -20,8 +20,8 @@ class Rejected(Exception):
     """An answer is wrong; the argument is a sentence that says how."""
 
 
-class TooLong(Rejected):
-    """An answer has no end."""
+class Plain(Rejected):
+    """An answer is wrong in a way that the sentence names: no likelier mistake is looked for."""
 
 
 class _TimeOver(BaseException):
@@ -42,7 +42,7 @@ class _Capped(io.StringIO):
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """Raise TooLong after `SECONDS`, where there is such a timer; print at most `SHOWN` characters."""
+    """Raise Plain after `SECONDS`, where there is such a timer; print at most `SHOWN` characters."""
 
     def over(*_: Any) -> None:
         raise _TimeOver
@@ -56,7 +56,7 @@ def limits() -> Iterator[None]:
                 signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
             yield
     except _TimeOver:
-        raise TooLong(f"it has no end after {SECONDS:g} seconds; is there an endless loop?") from None
+        raise Plain(f"it has no end after {SECONDS:g} seconds; is there an endless loop?") from None
     finally:
         if timed:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

@@ -16,7 +16,7 @@ from minibert.errors import InputError
 from minibert.metrics import bootstrap
 
 MARKS = {"passed": "✓", "failed": "✗", "open": "·"}
-COLOURS = {"passed": "#1a7f37", "failed": "#b35900", "open": "inherit"}
+COLOURS = {"passed": "#22863a", "failed": "#b85c00", "open": "inherit"}
 
 
 def say(markdown: str) -> None:
