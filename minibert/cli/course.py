@@ -1,4 +1,4 @@
-"""Lay out the course: notebooks in which you write an engine and train a BERT with it.
+"""Lay out the course: notebooks in which you write a BERT of your own.
 
 Copies the notebooks into a folder, without their outputs. Open them in order with
 Jupyter; the first cell of each says what it needs. What you write is judged at
@@ -6,17 +6,18 @@ once, and kept in mine.py beside the notebooks.
 
 examples:
   minibert course my-course
+  minibert course my-course --json
   jupyter lab my-course
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from minibert.cli.shared.flags import add_json
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_json
+from minibert.json_files import read_json
 from minibert.terminal import emit, json_text, some_of
 
 
@@ -37,11 +38,11 @@ def run(arguments: argparse.Namespace) -> None:
     if there := [path.name for path in sources if (folder / path.name).exists()]:
         raise InputError(f"{folder} has {some_of(there)} already; choose another folder.")
     for path in sources:
-        notebook = json.loads(path.read_text("utf-8"))
+        notebook = read_json(path)
         for cell in notebook["cells"]:
             if cell["cell_type"] == "code":
                 cell |= {"outputs": [], "execution_count": None}
-        atomic_text(folder / path.name, json.dumps(notebook, ensure_ascii=False, indent=1) + "\n")
+        atomic_json(folder / path.name, notebook, indent=1)
     if arguments.json:
         emit(json_text({"folder": str(folder), "notebooks": [path.name for path in sources]}))
     else:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import minibert
 from minibert.errors import InputError
+from minibert.files import read_bytes
 
 _CELL = re.compile(r"^# %%(.*)\n", re.M)
 _NUMBER = re.compile(r"# Exercise (\d\d\.\d+)")
@@ -68,7 +69,7 @@ def notebook_source(number: str) -> Path:
 
 def cells(path: Path) -> list[Cell]:
     """Read the cells of a notebook in the percent format."""
-    _, *parts = _CELL.split(path.read_text("utf-8"))
+    _, *parts = _CELL.split(read_bytes(path).decode("utf-8"))
     found = [
         Cell("[markdown]" not in kind, text.strip("\n"))
         for kind, text in zip(*[iter(parts)] * 2, strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from minibert.course.judging import is_operation
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, read_bytes
 
 FILE = Path("mine.py")
 VERSION = "minibert course, version 1"
@@ -47,7 +47,7 @@ def read() -> dict[str, FunctionType]:
         return {}
     module: dict[str, Any] = {"__name__": "mine"}
     try:
-        text = FILE.read_text("utf-8")
+        text = read_bytes(FILE).decode("utf-8")
         tree = ast.parse(text)
         if VERSION not in (ast.get_docstring(tree) or ""):
             raise InputError(f"it is not of {VERSION}")

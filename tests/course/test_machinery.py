@@ -151,19 +151,14 @@ def test_other_parameters_and_a_lone_result_are_told(lesson):
 
 
 DIFFERENCES = """
-x_, w_ = saved.x, saved.weight
-f = lambda x, weight, bias: ((x @ weight + bias) * dy).sum()
-def slope(array, among):
-    found = np.zeros_like(array)
-    for place in np.ndindex(array.shape):
-        for sign in (1, -1):
-            moved = array.copy()
-            moved[place] += sign * 1e-5
-            found[place] += sign * among(moved) / 2e-5
-    return found
-bias = np.zeros(dy.shape[1])
-dx, dw = slope(x_, lambda x: f(x, w_, bias)), slope(w_, lambda w: f(x_, w, bias))
-return dx, dw, slope(bias, lambda b: f(x_, w_, b))
+import math
+from minibert.ops.erf import erfc
+def gelu_backward(self, dy, saved, form):
+    def f(x):
+        if form == "erf":
+            return x * 0.5 * erfc(np, -x * math.sqrt(0.5))
+        return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    return dy * (f(saved.x + 1e-5) - f(saved.x - 1e-5)) / 2e-5
 """
 
 
@@ -174,20 +169,19 @@ return dx, dw, slope(bias, lambda b: f(x_, w_, b))
         ["return Ops().linear_backward(dy, saved)"],
         ["return Ops.linear_backward(self, dy, saved)"],
         ["from minibert.engines.numba.ops import NumbaOps", "return NumbaOps().linear_backward(dy, saved)"],
-        DIFFERENCES.strip().splitlines(),
         ["return np.ones_like(saved.x), np.ones_like(saved.weight), np.ones(dy.shape[1])"],
         ["if dy.shape == (5, 4):", f"    {RIGHT}", "return 0 * saved.x, 0 * saved.weight, 0 * dy[0]"],
     ],
-    ids=["super", "another engine", "by its class", "compiled", "differences", "constants", "shapes"],
+    ids=["super", "another engine", "by its class", "compiled", "constants", "shapes"],
 )
 def test_cheats_are_rejected(lesson, lines):
     assert said(lesson, linear_backward(*lines))[0] == "failed"
 
 
 def test_differences_fail_by_their_error_alone(lesson):
-    text = said(lesson, linear_backward(*DIFFERENCES.strip().splitlines()))[1]
-    error = float(text.split("is off by ")[1].split(",")[0])
-    assert 1e-12 < error < 1e-4
+    state, text = said(lesson, defined(DIFFERENCES))
+    assert state == "failed"
+    assert 1e-12 < float(text.split("is off by ")[1].split(",")[0]) < 1e-7
 
 
 def test_a_flood_of_output_is_cut(lesson, capsys):
