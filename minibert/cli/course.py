@@ -1,8 +1,8 @@
 """Lay out the course: notebooks in which you write a BERT of your own.
 
-Copies the notebooks into a folder, without their outputs. Open them in order with
-Jupyter; the first cell of each says what it needs. What you write is judged at
-once, and kept in mine.py beside the notebooks.
+Copies the notebooks into a folder, without their outputs. Open them in order
+with Jupyter; the first cell of each says what it needs. What you write is
+judged at once, and kept in mine.py beside the notebooks.
 
 examples:
   minibert course my-course
