@@ -1,4 +1,4 @@
-"""What docs/conf.py does to formulas and pictures, where minibert[docs] is installed."""
+"""What docs/conf.py does to formulas and pictures, where the libraries of `make docs` are installed."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from paths import ROOT
 
-pytest.importorskip("furo", reason="needs minibert[docs]")
+pytest.importorskip("furo")
 nodes = pytest.importorskip("docutils.nodes")
 
 
