@@ -491,6 +491,9 @@ READING = {
 }
 OF_NO_USER = {
     "__main__.py": "the null device",
+    "cli/course.py": "notebooks of the package",
+    "course/exercises.py": "notebooks of the package",
+    "course/mine.py": "the reader's own Python, which is run; tests/course has broken ones",
     "engines/numba/jit.py": "sources of the package",
     "engines/jax/cluster.py": "what the processes of a run tell each other",
     "machine.py": "the kernel's files",
