@@ -62,15 +62,16 @@ class Lesson:
         self.verdicts: list[Verdict] = []
         self.claims: list[Claim] = []
         self.mine: dict[str, FunctionType] = {}
-        self._readable = True
+        self._set_aside = False  # whether mine.py holds what `keep` would lose
         try:
             self.mine = mine.read()
         except InputError as error:
-            self._readable = False
+            self._set_aside = True
             print(f"{error} It stays as it is, and this notebook goes on without it.")
         for wrong in [one for one in self.sheet() if one.state == "failed"]:
             print(f"{mine.FILE}: {wrong.function} is left out: {wrong.text}")
             del self.mine[wrong.function]
+            self._set_aside = True
         if self.mine:
             print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
 
@@ -177,11 +178,11 @@ class Lesson:
 
     def keep(self) -> None:
         """Write the operations that have passed to mine.py, which the next notebook reads."""
-        if not self._readable:
+        if self._set_aside:
             names = (mine.FILE.with_name(f"mine-unreadable-{n}.py") for n in itertools.count(1))
             aside = mine.FILE.rename(next(name for name in names if not name.exists()))
-            print(f"{mine.FILE} could not be read, and is {aside} now.")
-            self._readable = True
+            print(f"The {mine.FILE} that was there is {aside} now.")
+            self._set_aside = False
         try:
             mine.write(self.mine)
             print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
@@ -205,12 +206,16 @@ class Lesson:
         self, function: FunctionType, exercise: Exercise | None, judge: Any, seed: int
     ) -> str:
         """Return the sentence of the mistake that gives the same wrong answers, if there is one."""
+        try:
+            with limits():
+                ours = judge.outputs(function, self.mine, seed)
+        except Exception:  # it raises, or returns what can't be compared
+            return ""
         for mistake in exercise.mistakes if exercise else ():
             try:
                 with limits():
                     namespace = dict(function.__globals__)
                     exec(exercise.mistaken(mistake), namespace)  # type: ignore[union-attr]
-                    ours = judge.outputs(function, self.mine, seed)
                     compare(ours, judge.outputs(namespace[function.__name__], self.mine, seed), 1e-9)
             except Exception:
                 continue

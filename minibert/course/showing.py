@@ -109,9 +109,10 @@ class Claim(NamedTuple):
             f"{'':24}{'mean':>9}    gain and its 95% interval  better?",
             f"{'baseline':24}{self.baseline:9.3f}",
         ]
-        for who, mean, gain, low, high in self.lines:
-            verdict = "yes" if low > 0 else "no"
-            rows.append(f"{who:24}{mean:9.3f}  {gain:+8.3f} [{low:+.3f}, {high:+.3f}]  {verdict}")
+        for line in self.lines:
+            who, mean, gain, low, high = line
+            better = "yes" if line.better else "no"
+            rows.append(f"{who:24}{mean:9.3f}  {gain:+8.3f} [{low:+.3f}, {high:+.3f}]  {better}")
         return "\n".join([head, *rows])
 
 

@@ -36,12 +36,10 @@ class GlueTask:
     label: str  # name of its column
     labels: tuple[str, ...]  # the classes in the order of the outputs; () for a score
     metrics: tuple[str, ...]  # of its leaderboard, the main one first
-    files: Mapping[
-        str, tuple[str, ...]
-    ]  # of each split the names of its file; the first that is there counts
-    ids: tuple[str, ...] = (
-        "index",
-    )  # columns that make the id; without them "index", or the number of the row
+    # Of each split the names of its file; the first that is there counts.
+    files: Mapping[str, tuple[str, ...]]
+    # Columns that make the id; without them "index", or the number of the row.
+    ids: tuple[str, ...] = ("index",)
     folders: tuple[str, ...] = ()  # other names of its folder; case, hyphens and underscores don't count
     bare: tuple[str, ...] = ()  # columns of train and dev files without a header
     broken_rows: bool = False  # whether official files hold rows that lack columns, which everyone leaves out

@@ -292,6 +292,8 @@ def test_a_kept_operation_that_is_wrong_now_is_left_out(lesson, capsys, tmp_path
     file.write_text(file.read_text("utf-8").replace("dy.sum(0)", "dy.sum(1)"), "utf-8")
     assert course.begin("05").mine == {}
     assert "linear_backward is left out" in capsys.readouterr().out
+    course.begin("05").keep()  # what was left out is somebody's work
+    assert "dy.sum(1)" in (tmp_path / "mine-unreadable-1.py").read_text("utf-8")
 
 
 def test_a_forward_alone_is_used_only_if_minibert_can_go_back_through_it(lesson):
