@@ -1,9 +1,10 @@
-"""Files as pieces of bytes or of text, plain, .gz or .xz: a file needs no memory for its length.
+"""Files as pieces of bytes or of text, compressed or not: a file needs no memory for its length.
 
 What a small compressed file unfolds to, and what a pipe gives, is bounded where it is kept in memory; so is a
 line wherever lines are read one by one.
 """
 
+import bz2
 import codecs
 import gzip
 import io
@@ -13,17 +14,18 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from minibert.errors import InputError, MissingFile
 from minibert.files import LARGEST_WHOLE, open_file
 
 PIECE_BYTES = 1 << 16  # read at once
-XZ_MEMORY = 1 << 27  # bytes to decompress with, twice what `xz -9` asks for
+WINDOW_BITS = 27  # bytes to decompress with, as a power of 2: twice what `xz -9` asks for, all of `zstd -22`
 LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one string
-# What is kept of a .gz or .xz has at most so many times its bytes, or so many: text becomes 3 to 20 times as
-# long, and a file made to fill the memory 1,000 to 7,000 times.
+# What is kept of a compressed file has at most so many times its bytes, or so many: text becomes 3 to 20
+# times as long, and a file made to fill the memory 1,000 to 7,000 times.
 MOST_TIMES, LEAST_UNFOLDED = 100, 1 << 26
 # How files begin that hold no UTF-8, what they are, and what to do.
 _OTHERWISE = {
@@ -33,6 +35,8 @@ _OTHERWISE = {
     b"PAR1\x15": "a Parquet file; save it as CSV or JSON Lines",
     b"\x1f\x8b": "compressed by gzip; let its name end in .gz",
     b"\xfd7zXZ\0": "compressed by xz; let its name end in .xz",
+    b"BZh91AY&SY": "compressed by bzip2; let its name end in .bz2",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd; let its name end in .zst",
     b"\xff\xfe": "UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8",
 }
@@ -45,7 +49,7 @@ def byte_pieces(
     kept: bool = False,
     streams: bool = True,
 ) -> Iterator[bytes]:
-    """Yield a file in pieces of at most `size` bytes, decompressed if it is .gz or .xz; the last is empty.
+    """Yield a file in pieces of at most `size` bytes, decompressed by its suffix; the last is empty.
 
     Raise MissingFile when there is no such file; InputError when the file can't be read, is a socket or a
     device, is damaged, begins as a file that is no text, such as a spreadsheet, or gives more than it may.
@@ -59,7 +63,7 @@ def byte_pieces(
     """
     try:
         with open_file(file, streams) as raw:
-            packed = _PACKED.get(file.suffix.lower())
+            packed = PACKED.get(file.suffix.lower())
             most = _most_kept(raw, packed is not None) if kept else math.inf
             given = 0
             for data in (packed or _plain)(raw, size):
@@ -72,10 +76,13 @@ def byte_pieces(
                     raise InputError(f"{file} is {what}.")
                 yield data
             yield b""
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        needs_memory = "limit" in str(error)  # lzma's word: "Memory usage limit was exceeded"
-        what = f"needs over {XZ_MEMORY >> 20} MiB to unfold" if needs_memory else "is damaged or cut short"
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        needs_memory = "memory" in str(error).lower()  # "Memory usage limit", or zstd's "too much memory"
+        most = 1 << WINDOW_BITS - 20
+        what = f"needs over {most} MiB to unfold" if needs_memory else "is damaged or cut short"
         raise InputError(f"{file} {what} ({error}); fetch or compress it again.") from error
+    except ImportError as error:
+        raise InputError(f"{file} needs backports.zstd to be read; pip install backports.zstd.") from error
     except OSError as error:
         kind = MissingFile if isinstance(error, FileNotFoundError) else InputError
         raise kind(f"{file} can't be read: {error.strerror or error}; check the file.") from error
@@ -110,16 +117,24 @@ def _of_gz(raw: BinaryIO, size: int) -> Iterator[bytes]:
         yield from _plain(stream, size)
 
 
-def _of_xz(raw: BinaryIO, size: int) -> Iterator[bytes]:
-    """Decompress streams end to end, with zeros between them or without.
+def _of_streams(
+    raw: BinaryIO, size: int, decompressor: Callable[[], Any], padding: bytes = b""
+) -> Iterator[bytes]:
+    """Decompress streams end to end, with padding between them or without.
 
-    `lzma.LZMAFile` lets a file of 90 kB take 500 MB, and silently ends where such zeros begin.
+    `lzma.LZMAFile` lets a file of 90 kB take 500 MB, and silently ends where zeros stand between streams;
+    `bz2.BZ2File` ends where anything else does.
     """
     data, found = raw.read(size), b""
     while True:
-        decoder = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+        decoder = decompressor()
         while not decoder.eof:
-            found += decoder.decompress(data, size - len(found))
+            try:
+                found += decoder.decompress(data, size - len(found))
+            except MemoryError:
+                raise
+            except Exception as error:  # of OSError, LZMAError and ZstdError each library has its own
+                raise EOFError(str(error)) from error
             if len(found) == size:
                 yield found
                 found = b""
@@ -127,16 +142,35 @@ def _of_xz(raw: BinaryIO, size: int) -> Iterator[bytes]:
                 data = raw.read(size) if decoder.needs_input else b""
                 if decoder.needs_input and not data:
                     raise EOFError("it ends in the middle")
-        data = decoder.unused_data.lstrip(b"\0")
+        data = decoder.unused_data.lstrip(padding)
         while not data and (more := raw.read(size)):
-            data = more.lstrip(b"\0")
+            data = more.lstrip(padding)
         if not data:
             break
     if found:
         yield found
 
 
-_PACKED = {".gz": _of_gz, ".xz": _of_xz}
+def _zstd() -> Any:
+    try:
+        from compression import zstd  # of Python 3.14
+    except ImportError:
+        from backports import zstd
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: WINDOW_BITS})
+
+
+_xz = partial(lzma.LZMADecompressor, memlimit=1 << WINDOW_BITS)
+PACKED: dict[str, Callable[[BinaryIO, int], Iterator[bytes]]] = {
+    ".gz": _of_gz,
+    ".xz": partial(_of_streams, decompressor=_xz, padding=b"\0"),
+    ".bz2": partial(_of_streams, decompressor=bz2.BZ2Decompressor),
+    ".zst": partial(_of_streams, decompressor=_zstd),
+}
+
+
+def suffix_of(file: Path) -> str:
+    """Return the suffix of a file in small letters, whether it is compressed or not."""
+    return next((end for end in reversed([one.lower() for one in file.suffixes]) if end not in PACKED), "")
 
 
 def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = True) -> Iterator[bytes]:
@@ -155,10 +189,8 @@ def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = Tru
         waiting.append(piece[cut:])
         size += len(piece) - cut
         if size > LONGEST_LINE:
-            raise InputError(
-                f"{source}, line {number} has more than {LONGEST_LINE >> 20} MiB; a file of lines is "
-                "expected: break it into lines, e.g. with fold -s."
-            )
+            advice = "a file of lines is expected: break it into lines, e.g. with fold -s."
+            raise InputError(f"{source}, line {number} has more than {LONGEST_LINE >> 20} MiB; {advice}")
     if last := b"".join(waiting):
         yield last
 

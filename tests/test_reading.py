@@ -1,6 +1,7 @@
 """What a file may ask for: bounded memory, linear time, and no waiting for what is no file."""
 
 import ast
+import bz2
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -66,6 +68,62 @@ def test_xz_cut_short_or_followed_by_something_else_is_damaged(tmp_path):
         file.write_bytes(damaged)
         with pytest.raises(InputError, match=r"a\.xz is damaged or cut short \(.*\); fetch or compress it"):
             list(byte_pieces(file))
+
+
+def zstd():
+    try:
+        from compression import zstd
+    except ImportError:
+        zstd = pytest.importorskip("backports.zstd")
+    return zstd
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".zst"])
+def test_bz2_and_zst_are_read_in_pieces_and_damaged_ones_told(suffix, tmp_path):
+    compress = bz2.compress if suffix == ".bz2" else zstd().compress
+    file, content = tmp_path / f"a{suffix}", os.urandom(300_000)
+    first, second = compress(content), compress(b"more" * 100_000)
+    file.write_bytes(first + compress(b"") + second)
+    *found, last = byte_pieces(file, 1000)
+    assert b"".join(found) == content + b"more" * 100_000 and last == b""
+    assert all(len(piece) == 1000 for piece in found[:-1])
+    for damaged in (
+        b"",
+        first[:-1],
+        first[:5000],
+        first + b"no stream",
+        first[:4] + b"\xff" * 99 + first[103:],
+    ):
+        file.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"a\.\w+ is damaged or cut short \(.*\); fetch or compress it"):
+            list(byte_pieces(file))
+    file.write_bytes(compress(bytes(LEAST_UNFOLDED + 1)))
+    with pytest.raises(InputError, match="gives more than 67,108,864 bytes"):
+        list(byte_pieces(file, kept=True))
+
+
+def test_zst_that_asks_for_much_memory_is_refused(tmp_path):
+    """By its header, whatever is in it: windows of 128 MiB, as `zstd --ultra -22` has, and of 256 MiB."""
+    zst, file = zstd(), tmp_path / "a.zst"
+    for bits, is_read in ((27, True), (28, False)):
+        options = {zst.CompressionParameter.window_log: bits, zst.CompressionParameter.content_size_flag: 0}
+        packer = zst.ZstdCompressor(options=options)
+        file.write_bytes(packer.compress(b"text") + packer.flush())
+        if is_read:
+            assert b"".join(byte_pieces(file)) == b"text"
+        else:
+            with pytest.raises(
+                InputError, match="a.zst needs over 128 MiB to unfold .*; fetch or compress it"
+            ):
+                list(byte_pieces(file))
+
+
+def test_without_its_library_a_zst_says_what_to_install(tmp_path, monkeypatch):
+    for name in ("compression", "backports"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "a.txt.zst").write_bytes(b"")
+    with pytest.raises(InputError, match=r"a\.txt\.zst needs backports\.zstd to be read; pip install backp"):
+        list(byte_pieces(tmp_path / "a.txt.zst"))
 
 
 def test_xz_that_asks_for_much_memory_is_refused(tmp_path):
@@ -347,6 +405,7 @@ def in_time(seconds=60):
 
 # Who opens a file without `files.open_file`, and why nobody else can have put something in its place.
 OWN = {
+    "explorer/page": "scripts and styles of the package's",
     "machine": "files of the system's",
     "tokenizer/unicode": "a table of the package's",
     "engines/numba/jit": "the package's own sources",

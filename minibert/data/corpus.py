@@ -1,4 +1,4 @@
-"""Plain text in any of four layouts, read as one stream of sentences with a mark between documents.
+"""Text in any of several layouts, read as one stream of sentences with a mark between documents.
 
 Next-sentence prediction and long spans need documents whose sentences are in order (section 3.1 and
 appendix A.2 of the paper). Files are read in pieces, so memory doesn't grow with a file, nor with a line.
@@ -14,8 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
+from minibert.data.documents import DOCUMENTS, format_of, text_of
 from minibert.errors import InputError
-from minibert.reading import text_pieces
+from minibert.reading import PACKED, decoded
 
 LAYOUTS = {
     "auto": "found from the text of each file",
@@ -24,7 +25,7 @@ LAYOUTS = {
     "prose": "paragraphs over several lines, two blank lines between documents",
     "wikitext": "one paragraph a line, documents under titles such as = Title =",
 }
-FOLDER_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")
+FOLDER_SUFFIXES = (".txt", *(f".txt{packed}" for packed in PACKED))
 VOCABULARY = "vocab.txt"  # lies in every run folder, and a run folder may lie beside the text
 
 LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is worked off in parts of this size
@@ -61,8 +62,8 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     """Find the text files that names of files, folders and globs stand for.
 
     Return the files in the order of `paths`, sorted within a folder or glob, each once. A file stands for
-    itself, whatever its suffix; a folder for every .txt, .txt.gz and .txt.xz under it, in capitals too, but
-    no hidden one and no vocab.txt, links to folders followed; any other name is a glob (`**` goes down into
+    itself, whatever its suffix; a folder for every .txt under it, compressed too, and in capitals, but no
+    hidden one and no vocab.txt, links to folders followed; any other name is a glob (`**` goes down into
     folders). Raise InputError when a name matches no file or is a pipe, a folder can't be read, or nothing is
     named.
     """
@@ -79,7 +80,7 @@ def _files_of(path: Path) -> list[Path]:
     if path.is_dir():
         files = [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]
         if not files:
-            raise InputError(f"The folder {path} holds no .txt, .txt.gz or .txt.xz; name files one by one.")
+            raise InputError(f"The folder {path} holds no {', '.join(FOLDER_SUFFIXES)}; name its files.")
         return sorted(files)
     if path.exists():
         raise InputError(f"{path} is a pipe or a device, and a corpus is read more than once; name a file.")
@@ -103,9 +104,8 @@ def _under(folder: Path) -> Iterator[Path]:
 
 
 def _unreadable(error: OSError) -> NoReturn:
-    raise InputError(
-        f"{error.filename} can't be read ({error.strerror}); open it to you, or name files one by one."
-    ) from error
+    advice = "open it to you, or name files one by one."
+    raise InputError(f"{error.filename} can't be read ({error.strerror}); {advice}") from error
 
 
 def embedded_corpus() -> Path:
@@ -140,6 +140,10 @@ class SentenceStream:
         than 120 characters, it is prose; else a title between blank lines makes it wikitext; else lines of
         one and a half sentences or more on average are paragraphs; else sentences.
 
+        JSON lines and dumps of Wikipedia, by their suffixes (see `documents.text_of`), tell where documents
+        end; their lines are paragraphs, or with "sentences" sentences.
+    column : of JSON lines, where the text is.
+
     Attributes
     ----------
     bytes_read, bytes_total : how far it is, in bytes on the disk (compressed or not).
@@ -147,11 +151,12 @@ class SentenceStream:
     found : layouts that "auto" found, each with how many files have it; as far as they are read.
     """
 
-    def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto"):
+    def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto", column: str = "text"):
         if layout not in LAYOUTS:
             raise InputError(f"layout={layout!r} is unknown; choose from {', '.join(LAYOUTS)}.")
         self.files = find_files(paths)
         self.layout = layout
+        self.column = column
         self.bytes_total = sum(file.stat().st_size for file in self.files)
         self.bytes_read = 0
         self.found: Counter[str] = Counter()
@@ -179,9 +184,12 @@ class SentenceStream:
         def progress(position: int) -> None:
             self.bytes_read = finished + position
 
-        pieces = text_pieces(file, progress)
+        pieces = decoded(text_of(file, progress=progress, column=self.column, tells=True), file)
         layout = self.layout
-        if layout == "auto":
+        if form := format_of(file):
+            self.found[form] += 1
+            layout = "sentences" if layout == "sentences" else "paragraphs"
+        elif layout == "auto":
             head, pieces = _peek(pieces)
             layout = sniff(head)
             if head.strip():
@@ -228,7 +236,7 @@ def layouts_text(found: Mapping[str, int]) -> str:
     for layout in sorted(found, key=lambda layout: -found[layout]):
         count = found[layout]
         files = f"{count:,} file{'s' * (count > 1)} with " if len(found) > 1 else ""
-        ways.append(f"{files}{LAYOUTS[layout]} ({layout})")
+        ways.append(f"{files}{(LAYOUTS | DOCUMENTS)[layout]} ({layout})")
     return f"Read as {'; '.join(ways)}; --layout reads the text otherwise."
 
 

@@ -14,10 +14,7 @@ _DECODER = json.JSONDecoder()
 
 
 def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield the items of those top-level arrays whose key is one of `names`, each with that key.
-
-    Other keys may stand before and after, and are passed over. Needs memory for a few times the longest item.
-    """
+    """Yield the items of those top-level arrays whose key is one of `names`, each with that key."""
     text = _Text(Path(file))
     others: list[str] = []
     found = False
@@ -94,10 +91,8 @@ class _Text:
                 may_be_cut = error.msg.startswith("Unterminated") or error.pos + 16 > len(self.buffer)
                 if may_be_cut and self._more():
                     continue
-                raise InputError(
-                    f"{self.file} is not JSON or cut short: {error.msg} at character {place:,}; fetch it "
-                    "again."
-                ) from error
+                what = f"{error.msg} at character {place:,}"
+                raise InputError(f"{self.file} is not JSON or cut short: {what}; fetch it again.") from error
             except ValueError as error:
                 raise InputError(f"{self.file} is not JSON that can be read: {error}.") from error
             # A number may go on behind the buffer: 1 | 2, 1. | 5, 1e | 9.
@@ -106,10 +101,7 @@ class _Text:
                 return value
 
     def _more(self) -> bool:
-        """Look further ahead, twice as far as now; False at the end of the file.
-
-        Twice: an item that is decoded anew each time then costs a small multiple of its length.
-        """
+        """Look twice as far ahead, so that decoding anew stays cheap; False at the end of the file."""
         parts = [self.buffer[self.place :]]
         wanted = max(LOOKED_AHEAD, len(parts[0]))
         for piece in self.pieces:
@@ -126,7 +118,5 @@ class _Text:
     def broken(self, expected: str) -> InputError:
         """Return the error for anything else than what is expected here."""
         found = repr(self.peek()) if self.peek() else "its end"
-        return InputError(
-            f"{self.file} is broken or another kind of file: at character {self.passed + self.place:,} "
-            f"{expected} is expected and {found} was found; fetch it again or check its name."
-        )
+        what = f"at character {self.passed + self.place:,} {expected} is expected and {found} was found"
+        return InputError(f"{self.file} is broken or no such file: {what}; fetch it again or check its name.")

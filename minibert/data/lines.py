@@ -11,20 +11,23 @@ from minibert.errors import InputError
 from minibert.json_files import parse_json
 from minibert.reading import byte_pieces, whole_lines
 
+JSON_LINES = (".jsonl", ".ndjson", ".json")
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
 LARGEST = sys.float_info.max
 
 
-def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False) -> Iterator[tuple[int, str]]:
+def numbered_lines(
+    file: str | Path, errors: str = "strict", ends: bool = False, kept: bool = True, **reading: Any
+) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 file, counted from 1, without their ends (\n, \r\n or \r).
 
-    Only these end a line: a vertical tab or U+2028 within a sentence doesn't. A byte order mark is dropped,
-    .gz and .xz are decompressed. Bytes that are not UTF-8 are an error or, with errors="replace", U+FFFD;
-    with `ends` lines keep theirs.
+    A vertical tab or U+2028 ends none. A byte order mark is dropped, a compressed file decompressed. Bytes
+    that are not UTF-8 are an error or, with errors="replace", U+FFFD; `ends` keeps the ends. `kept` and
+    `reading` are further arguments of `byte_pieces`.
     """
     file = Path(file)
     number = 0
-    for lines in whole_lines(byte_pieces(file, kept=True), file):
+    for lines in whole_lines(byte_pieces(file, kept=kept, **reading), file):
         for line in lines.splitlines(keepends=True):
             number += 1
             if number == 1:
@@ -32,10 +35,8 @@ def numbered_lines(file: str | Path, errors: str = "strict", ends: bool = False)
             try:
                 text = line.decode(errors=errors)
             except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{file}, line {number} is not UTF-8 (byte 0x{error.object[error.start]:02x}); "
-                    "convert the file, e.g. by iconv -f CP1252 -t UTF-8."
-                ) from error
+                what = f"{file}, line {number} is not UTF-8 (byte 0x{error.object[error.start]:02x})"
+                raise InputError(f"{what}; convert it, e.g. by iconv -f CP1252 -t UTF-8.") from error
             yield number, text if ends else text.rstrip("\r\n")
 
 
@@ -67,21 +68,38 @@ def _quoted_rows(file: str | Path, delimiter: str, errors: str) -> Iterator[tupl
         ) from error
 
 
-def json_lines(file: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the object on every line of a JSON Lines file with the line's number, but no blank lines."""
-    for number, line in numbered_lines(file):
+    for number, line in numbered_lines(file, **reading):
         if not line.strip():
             continue
         try:
             value = parse_json(line)
         except ValueError as error:
-            raise InputError(
-                f"{file}, line {number} is not JSON ({error}); one object a line is expected."
-            ) from error
+            what = f"{file}, line {number} is not JSON ({error})"
+            raise InputError(f"{what}; one object a line is expected.") from error
         if not isinstance(value, dict):
             kind = type(value).__name__
             raise InputError(f"{file}, line {number} is a JSON {kind}; one object a line is expected.")
         yield number, value
+
+
+_NEEDED = object()
+
+
+def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, default: Any = _NEEDED) -> Any:
+    """Return `thing[key]`, of an object of JSON, if it is of the kind that is expected there."""
+    if not isinstance(thing, dict):
+        raise InputError(f"{where} is a JSON {type(thing).__name__}, expected an object with {key!r}.")
+    value = thing.get(key)
+    if value is None and default is not _NEEDED:
+        return default
+    if value is None:
+        raise InputError(f"{where} has no {key!r}, its keys are {shown(list(thing))}; check the layout.")
+    if not isinstance(value, kind):
+        expected = kind[0] if isinstance(kind, tuple) else kind
+        raise InputError(f"{where}: {key!r} is of type {type(value).__name__}, expected {expected.__name__}.")
+    return value
 
 
 def number_in(text: str, lowest: float = -LARGEST, highest: float = LARGEST) -> float | None:

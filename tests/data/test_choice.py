@@ -136,7 +136,7 @@ def test_commonsense_qa_in_its_original_layout(tmp_path):
 @pytest.mark.parametrize(
     "read, item, sentence",
     [
-        (choice.read_hellaswag, {"premise": "a"}, "line 1 has no text 'ctx_a', its keys are premise"),
+        (choice.read_hellaswag, {"premise": "a"}, "line 1 has no 'ctx_a', its keys are premise"),
         (choice.read_hellaswag, {"ctx_a": "a", "ctx_b": "", "endings": ["x"]}, "no list of texts 'endings'"),
         (
             choice.read_hellaswag,
@@ -144,8 +144,8 @@ def test_commonsense_qa_in_its_original_layout(tmp_path):
             "line 1: the label '2' is not a number from 0 to 1",
         ),
         (choice.read_copa, {"question": "why"}, "line 1 asks for 'why', expected cause or effect"),
-        (choice.read_commonsense_qa, {"question": 3}, "line 1 has no text 'question'"),
-        (choice.read_commonsense_qa, {"question": "a?"}, "no list of texts 'label'"),
+        (choice.read_commonsense_qa, {"question": 3}, "line 1: 'question' is of type int, expected str"),
+        (choice.read_commonsense_qa, {"question": "a?"}, "line 1 has no 'choices', its keys are question"),
         (
             choice.read_commonsense_qa,
             {

@@ -1,5 +1,6 @@
 """Corpus readers: every layout, every kind of file, bounded memory, and sentences for bad input."""
 
+import bz2
 import gzip
 import itertools
 import lzma
@@ -168,7 +169,8 @@ def test_compressed_files_read_like_plain_ones(tmp_path):
     plain = write(tmp_path / "a.txt", PROSE)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(PROSE.encode()))
     (tmp_path / "a.txt.xz").write_bytes(lzma.compress(PROSE.encode()))
-    for packed in ("a.txt.gz", "a.txt.xz"):
+    (tmp_path / "a.txt.bz2").write_bytes(bz2.compress(PROSE.encode()))
+    for packed in ("a.txt.gz", "a.txt.xz", "a.txt.bz2"):
         assert list(sentences(tmp_path / packed)) == list(sentences(plain))
 
 

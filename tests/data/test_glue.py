@@ -195,7 +195,7 @@ def test_compressed_files_and_odd_line_ends_read_alike(tmp_path):
     [
         ("sst2", QUESTIONS + "0|a|b|entailment\n", r"line 2: the label of SST-2 is one of 0, 1"),
         ("rte", "sentence|label\nfine|1\n", "not the dev file of RTE: it lacks sentence1, "
-         "sentence2, its header is sentence, label; check the task and the folder"),
+         "sentence2, its header is sentence, label; check task and folder"),
         ("qnli", SENTENCES + "0|a|b|entailment\n", r"lacks question, sentence, its header"),
         ("wnli", SENTENCES + "0|a|b|entailment\n", r"line 2.*one of 0, 1, not 'entailment'"),
         ("cola", "sentence|label\nfine|1\n", r"line 1 has 2 columns between tabs and not the 4 of CoLA"),

@@ -474,7 +474,7 @@ def test_texts_that_give_no_instances_are_refused(shards, tmp_path):
     assert list(one_epoch(made_from(shards, [3], left_to_right=True), 0))
     with pytest.raises(InputError, match="gives no instance"):
         made_from(shards, [])
-    with pytest.raises(InputError, match="are not all there; the shards hold 0 to 39"):
+    with pytest.raises(InputError, match="are not all there; shards hold 0 to 39"):
         made_from(shards, [0, 40])
     lines = write_shards(numbered_text([5], [6], [7]), NUMBERED, tmp_path / "lines")
     with pytest.raises(InputError, match="No document has two sentences"):

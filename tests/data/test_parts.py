@@ -289,7 +289,7 @@ def test_missing_and_foreign_parts_are_named(corpus, vocabulary, thirds, tmp_pat
         InputError, match="part.json is of another format or version; remove .* and make that"
     ):
         open_shards(out)
-    with pytest.raises(InputError, match="holds no token shards with their vocabulary; make them with"):
+    with pytest.raises(InputError, match="holds no token shards with a vocabulary; make them with"):
         vocabulary_of(tmp_path / "nowhere")
 
 

@@ -173,8 +173,7 @@ def test_answers_in_the_wrong_place_are_marked_counted_and_kept(tmp_path):
         ({"data": []}, "holds no question"),
         ({"data": [{"title": "T", "paragraphs": []}]}, "holds no question"),
         ({"data": ["T"]}, r"article 1 is a JSON str, expected an object with 'title'"),
-        ({"data": [{"id": 1, "context": "c"}]}, r"article 1 has no 'paragraphs', its keys are id, context; a "
-         "file in the layout of SQuAD is expected"),
+        ({"data": [{"id": 1, "context": "c"}]}, r"article 1 has no 'paragraphs', its keys are id, context"),
         (one_question(id=[]), r"paragraph 1, question 1: 'id' is of type list, expected str"),
         (one_question(question=None), r"question 1 has no 'question'"),
         (one_question(answers={"text": []}), r"'answers' is of type dict, expected list"),
@@ -355,7 +354,7 @@ def test_trivia_without_its_evidence_or_with_a_part_of_it(tmp_path):
     "item, sentence",
     [
         (trivia_item(Answer=None), "has no 'Answer'; the test files of TriviaQA can't be trained on"),
-        (trivia_item(QuestionId=None), "has no 'Question' or no 'QuestionId'"),
+        (trivia_item(QuestionId=None), "has no 'QuestionId', its keys are Question, Answer"),
         (trivia_item(EntityPages=None), "item 1 has none of EntityPages, SearchResults"),
         (trivia_item(EntityPages=[{"Title": "A"}]), "a page without 'Filename'"),
         (trivia_item(EntityPages=[{"Filename": "../../secret.txt"}]), r"'../../secret.txt' outside of"),

@@ -1,0 +1,158 @@
+"""The text passages of Wikipedia, "ignoring lists, tables, and headers" (section 3.1 of the paper).
+
+A dump is read by expat in pieces, in memory for one page; mwparserfromhell finds the markup of its articles.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+from minibert.errors import InputError, warn
+from minibert.reading import LONGEST_LINE, byte_pieces
+from minibert.terminal import counted
+
+LONGEST = 1 << 22  # characters of an article: twice what Wikipedia allows in bytes
+# mwparserfromhell reads to the end for each bracket that nothing closes, of which an article has up to three.
+MOST_WORK = 10_000_000  # such brackets times characters, about a second
+DROPPED = frozenset(
+    "ref references math chem ce gallery timeline score syntaxhighlight source pre table ul ol dl imagemap "
+    "hiero graph mapframe maplink templatestyles templatedata section inputbox categorytree style".split()
+)
+LIST = "\0"  # stands in a line that belongs to a list, or is indented
+_BRACKET = re.compile(r"</?(?:br|hr|li|wbr|d[dt]|t[rdh])\b[^<>]*>|[{}\[\]]|<!--|-->|</?[a-z]|/>", re.I)
+_OPENS = {"}": "{", "]": "[", "--": "<", "</": "<", "/>": "<"}
+_NO_ARTICLE = re.compile(
+    r"\A\s*#redirect|\{\{(?:dab\b|hndis|geodis|begriffskl|homonym|desambig|[^{}|]*disambig(?!\w* needed))",
+    re.I,
+)
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+){0,2}|simple")  # of a link to another Wikipedia
+_LEFT = re.compile(r"\{[{|]|[|}]\}|\[\[|\]\]")  # markup that is broken
+_STYLE = re.compile(r"''+|__[A-Z]+__|\([\s,;]*\)|(?<=\()[\s,;]+")  # and what templates leave in parentheses
+
+
+def articles(file: Path, progress: Callable[[int], None] | None = None, tells: bool = False) -> Iterator[str]:
+    """Yield the passages of each article, one a line; with `tells`, warn of articles that can't be parsed.
+
+    Redirects, disambiguations and pages that are not in namespace 0 are none.
+    """
+    try:
+        from mwparserfromhell import parse
+    except ImportError as error:
+        message = f"{file} needs mwparserfromhell to be read; pip install mwparserfromhell."
+        raise InputError(message) from error
+    hidden, broken, first = {"file", "image", "category"}, 0, ""  # hidden before the colon of a link
+    for page in _pages(file, hidden, progress):
+        text, title = page.get("text", ""), page.get("title", "")
+        elsewhere = page.get("ns", "0") != "0" or page.get("model", "wikitext") != "wikitext"
+        if elsewhere or "redirect" in page or "(disambiguation)" in title or _NO_ARTICLE.search(text):
+            continue
+        try:
+            if len(text) > LONGEST or _unclosed(text) * len(text) > MOST_WORK:
+                raise ValueError("too long, or too many brackets that nothing closes")
+            yield "\n".join(passages(parse(text, skip_style_tags=True), hidden))
+        except Exception as error:  # whatever a parser makes of one article among millions
+            broken, first = broken + 1, first or f"{title!r} ({error or type(error).__name__})"
+    if broken and tells:
+        warn(f"{file}: {counted(broken, 'article')} could not be parsed and left out, first {first}.")
+
+
+def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, str]]:
+    """Yield each page, of its elements the last; add to `hidden` what files and categories are called."""
+    parser = expat.ParserCreate()
+    parser.buffer_text, parser.buffer_size = True, 1 << 14
+    page: dict[str, str] = {}
+    inside: list[str] = []
+    parts: list[str] = []
+    done: list[dict[str, str]] = []
+
+    def refuse(*_: Any) -> None:
+        raise InputError(f"{file} is XML, but no dump of a Wikipedia; give that, or plain text.")
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        inside.append("hidden" if name == "namespace" and attributes.get("key") in ("6", "14") else name)
+        parts.clear()
+        if inside[0] != "mediawiki" or len(inside) > 16:
+            refuse()
+
+    def text(data: str) -> None:
+        if len(parts) <= LONGEST >> 12:  # of 8 to 16 KiB each
+            parts.append(data)
+
+    def end(_: str) -> None:
+        if (name := inside.pop()) == "hidden":
+            hidden.add("".join(parts).lower())
+        elif name == "page":
+            done.append(page.copy())
+            page.clear()
+        elif name in ("title", "ns", "redirect", "model", "text"):
+            page[name] = "".join(parts)
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = text, refuse  # which defines entities
+    given = 0
+    for data in byte_pieces(file, progress=progress):
+        try:
+            parser.Parse(data, not data)
+        except expat.ExpatError as error:
+            raise InputError(f"{file} is damaged or no XML: {error}; fetch it again.") from error
+        given += len(data)
+        if given - parser.CurrentByteIndex > LONGEST_LINE:  # of one tag, which expat keeps whole
+            refuse()
+        yield from done
+        done.clear()
+
+
+def _unclosed(text: str) -> int:
+    """Count brackets and tags that are not closed, or close nothing."""
+    waiting, lost = [""], -1
+    for bracket in _BRACKET.findall(text):
+        if bracket[0] == "<" and bracket[-1] == ">":  # a whole <br>, which needs no end
+            continue
+        if (opens := _OPENS.get(bracket[:2])) is None:
+            waiting.append(bracket[0])
+        elif waiting[-1] == opens:
+            waiting.pop()
+        else:
+            lost += 1
+    return lost + len(waiting)
+
+
+def passages(code: Any, hidden: set[str]) -> list[str]:
+    """Return the paragraphs of a page of wikitext, as mwparserfromhell parsed it."""
+    found: list[str] = []
+    paragraph = ""
+    for line in [*_flat(code, hidden).split("\n"), ""]:
+        if line.strip() and LIST not in line:
+            paragraph += f" {line}"
+            continue
+        text, paragraph = _STYLE.sub("", unescape(paragraph)), ""
+        if any(map(str.isalpha, text)) and not _LEFT.search(text):
+            found.append(" ".join(text.split()))
+    return found
+
+
+def _flat(code: Any, hidden: set[str]) -> str:
+    """Return what a reader of the page sees in running text."""
+    return "".join(_seen(node, type(node).__name__, hidden) for node in (code.nodes if code else ()))
+
+
+def _seen(node: Any, kind: str, hidden: set[str]) -> str:
+    if kind in ("Text", "HTMLEntity"):
+        return str(node)
+    if kind == "ExternalLink":
+        return _flat(node.title, hidden)
+    if kind == "Wikilink":
+        place, colon, _ = str(node.title).strip().partition(":")
+        shown = not colon or not (place.strip().lower() in hidden or _LANGUAGE.fullmatch(place))
+        return _flat(node.text or node.title, hidden).removeprefix(":") if shown else ""
+    if kind != "Tag":  # a template, its argument, or a comment
+        return "\n\n" if kind == "Heading" else ""
+    name = str(node.tag).strip().lower()
+    if name in DROPPED:
+        return "\n\n" if name == "table" else ""
+    if node.wiki_markup and node.wiki_markup[0] in "*#:;":
+        return LIST
+    return " " if name == "br" else _flat(node.contents, hidden)

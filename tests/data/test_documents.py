@@ -1,0 +1,249 @@
+"""JSON lines and dumps of Wikipedia as a corpus, and what `preparation.watched` says of repeated lines."""
+
+import bz2
+import json
+import sys
+import tracemalloc
+import warnings
+
+import pytest
+from paths import TESTS
+
+from minibert import cli
+from minibert.data import wikipedia
+from minibert.data.corpus import find_files, sentences
+from minibert.data.documents import format_of, text_of
+from minibert.errors import InputError
+from minibert.pretraining.preparation import count_corpus, watched
+from minibert.tokenizer import BasicTokenizer
+
+FIXTURES = TESTS / "fixtures" / "corpora"
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+# JSON lines
+
+
+def test_each_line_of_json_is_a_document_and_its_lines_are_paragraphs(tmp_path):
+    rows = [
+        {"text": "He came. She went.\n\nThey\r\rmet."},
+        {"text": None, "id": 1},
+        {"text": "Next \ud800one."},
+    ]
+    for name in ("a.jsonl", "a.ndjson", "train.00-of-01.json"):
+        stream = sentences(write(tmp_path / name, *rows))
+        assert list(stream) == ["He came.", "She went.", "They", "met.", None, "Next ?one."]
+        assert stream.found == {"jsonl": 1} and stream.bytes_read == stream.bytes_total
+    assert list(sentences(tmp_path / "a.jsonl", "sentences"))[0] == "He came. She went."
+    (tmp_path / "b.jsonl.bz2").write_bytes(bz2.compress((tmp_path / "a.jsonl").read_bytes()))
+    assert list(sentences(tmp_path / "b.jsonl.bz2")) == list(sentences(tmp_path / "a.jsonl"))
+
+
+def test_a_vocabulary_counts_the_texts_and_not_the_json(tmp_path):
+    rows = [{"body": f"one two{' three' * number}", "text": "other"} for number in range(3000)]
+    file = write(tmp_path / "a.jsonl", *rows)
+    counted = count_corpus([file], BasicTokenizer(), show=False, column="body", strict=True)
+    assert dict(counted.words) == {"one": 3000, "two": 3000, "three": 3000 * 2999 // 2}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"txt": "a", "id": 1}, "line 2 has no column 'text', but txt, id; did you mean txt?"),
+        (
+            {"body": "a"},
+            "line 2 has no column 'text', but body; name the one that has the text with --column.",
+        ),
+        ({"text": ["a"]}, "line 2: 'text' is ['a'], expected a text or null."),
+    ],
+)
+def test_a_line_without_a_text_says_what_it_has(row, said, tmp_path):
+    file = write(tmp_path / "a.jsonl", {"text": "a"}, row)
+    with pytest.raises(InputError) as caught:
+        list(sentences(file))
+    assert str(caught.value) == f"{file}, {said}"
+
+
+def test_a_line_that_is_no_json_is_told_by_its_number(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\nplain text\n')
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2 is not JSON \(.*\); one object a line"):
+        list(sentences(tmp_path / "a.jsonl"))
+
+
+def test_a_folder_gives_no_json_and_no_dump_but_a_glob_does(tmp_path):
+    for name in ("a.txt", "b.jsonl", "c.xml.bz2", "d.txt.zst", "e.txt.bz2"):
+        (tmp_path / name).touch()
+    assert [file.name for file in find_files(tmp_path)] == ["a.txt", "d.txt.zst", "e.txt.bz2"]
+    assert find_files(tmp_path / "*.jsonl") == [tmp_path / "b.jsonl"]
+
+
+def test_every_command_finds_the_text_in_its_column(tmp_path, capsys):
+    rows = [{"body": f"The cat sees {number} dogs. A dog runs.", "text": 1} for number in range(60)]
+    file = str(write(tmp_path / "news.jsonl", *rows))
+    vocab, shards, run = (str(tmp_path / name) for name in ("vocab", "shards", "run"))
+    body = ["--column", "body"]
+    assert cli.main(["vocab", file, *body, "--out", vocab, "--vocab-size", "60", "--quiet"]) == 0
+    assert cli.main(["data", file, *body, "--vocab", vocab, "--out", shards, "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "60 documents, 120 sentences" in said and "Read as a document on each line, in JSON (jsonl)" in said
+    )
+    assert cli.main(["data", file, "--column", "txt", "--vocab", vocab, "--out", shards]) == 2
+    assert "was made with --layout auto --column body instead of auto --column txt" in capsys.readouterr().err
+    model = [
+        "--size",
+        "1-16-1",
+        "--vocab-size",
+        "60",
+        "--seq-length",
+        "16",
+        "--batch-size",
+        "4",
+        "--steps",
+        "1",
+    ]
+    assert cli.main(["pretrain", file, *body, "--out", run, "--engine", "numpy", "--quiet", *model]) == 0
+    assert json.loads((tmp_path / "run" / "training.json").read_text())["column"] == "body"
+    assert cli.main(["evaluate", "--model", run, file, *body, "--targets", "9", "--engine", "numpy"]) == 0
+
+
+# Wikipedia
+
+
+@pytest.fixture(autouse=True)
+def needs_parser():
+    pytest.importorskip("mwparserfromhell")
+
+
+def dump(path, *texts):
+    """A dump of pages "0", "1", ... with these texts."""
+    pages = (
+        f"<page><title>{number}</title><ns>0</ns><revision><text>{text}</text></revision></page>\n"
+        for number, text in enumerate(texts)
+    )
+    path.write_text(f"<mediawiki>{''.join(pages)}</mediawiki>", encoding="utf-8")
+    return path
+
+
+def test_a_dump_gives_the_passages_of_its_articles_and_nothing_else(tmp_path):
+    expected = (FIXTURES / "wiki.txt").read_text(encoding="utf-8")
+    data = (FIXTURES / "wiki.xml").read_bytes()
+    (tmp_path / "wiki.xml-p1p20.bz2").write_bytes(bz2.compress(data[:999]) + bz2.compress(data[999:]))
+    for file in (FIXTURES / "wiki.xml", tmp_path / "wiki.xml-p1p20.bz2"):
+        stream = sentences(file)
+        assert "".join(f"{sentence or ''}\n" for sentence in stream) == expected
+        assert stream.found == {"wikipedia": 1} and stream.bytes_read == file.stat().st_size
+        words = count_corpus([file], BasicTokenizer(), show=False).words
+        assert sum(words.values()) == len(BasicTokenizer().tokenize(expected))
+
+
+HOSTILE = {
+    "unclosed": "{{a|" * 20_000,
+    "mismatched": "{{a|[[b|}}]]" * 4_000,
+    "attributes": "&lt;a b=" * 20_000,
+    "comments": "&lt;!--" * 20_000,
+    "braces": "{{" * 10_000,
+    "long": "a " * wikipedia.LONGEST,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_bad_article_is_left_out_and_told_of(kind, tmp_path):
+    file = dump(tmp_path / "a.xml", "One.", HOSTILE[kind], "Two.", HOSTILE["braces"])
+    with pytest.warns(
+        UserWarning, match=r"a\.xml: 2 articles could not be parsed and left out, first '1' \("
+    ):
+        assert list(sentences(file)) == ["One.", None, "Two."]
+
+
+def test_whatever_the_parser_raises_ends_no_run(tmp_path, monkeypatch):
+    def fails(code, hidden):
+        if "bad" in str(code):
+            raise RecursionError("too deep")
+        return [str(code)]
+
+    monkeypatch.setattr(wikipedia, "passages", fails)
+    with pytest.warns(
+        UserWarning, match=r"1 article could not be parsed and left out, first '1' \(too deep\)"
+    ):
+        assert list(sentences(dump(tmp_path / "a.xml", "One.", "bad", "Two."))) == ["One.", None, "Two."]
+
+
+def test_deep_nesting_that_is_closed_is_parsed(tmp_path):
+    text = "{{a|" * 5_000 + "}}" * 5_000 + "\n\nA passage."
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(sentences(dump(tmp_path / "a.xml", text))) == ["A passage."]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<mediawiki><page>", "is damaged or no XML: no element found"),
+        ("plain text", "is damaged or no XML: syntax error"),
+        ("<html><page/></html>", "is XML, but no dump of a Wikipedia"),
+        ('<!DOCTYPE m [<!ENTITY a "aaaa">]><mediawiki>&a;</mediawiki>', "is XML, but no dump of a Wikipedia"),
+        ("<mediawiki>" + "<a>" * 99, "is XML, but no dump of a Wikipedia"),
+        ('<mediawiki><page a="' + "a" * (1 << 25), "is XML, but no dump of a Wikipedia"),
+    ],
+)
+def test_other_xml_is_refused(text, said, tmp_path):
+    (tmp_path / "a.xml").write_text(text)
+    with pytest.raises(InputError, match=f"a.xml {said}"):
+        list(sentences(tmp_path / "a.xml"))
+
+
+def test_memory_does_not_grow_with_the_dump(tmp_path):
+    def peak(pages):
+        file = dump(tmp_path / f"{pages}.xml", *["A passage of some words. " * 2000] * pages)
+        tracemalloc.start()
+        assert sum(map(len, text_of(file))) > 49_000 * pages
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(1)  # what is made once
+    assert peak(64) < 2 * peak(8)
+
+
+def test_without_the_parser_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
+    with pytest.raises(InputError, match=r"a\.xml needs mwparserfromhell to be read; pip install mwparserf"):
+        list(sentences(dump(tmp_path / "a.xml", "One.")))
+
+
+def test_the_suffix_tells_the_format(tmp_path):
+    names = {"a.jsonl.gz": "jsonl", "a.XML.zst": "wikipedia", "a.xml-p1p2.bz2": "wikipedia", "a.txt.xz": ""}
+    assert {name: format_of(tmp_path / name) for name in names} == names
+
+
+# Repeated lines
+
+
+def told(tmp_path, lines):
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert list(watched(sentences(tmp_path / "a.txt", "sentences"), "reading", show=False)) == lines
+    return [str(one.message) for one in caught]
+
+
+def test_many_repeated_lines_are_told_of_with_one_of_them(tmp_path):
+    lines = [f"line {number:05}" for number in range(2000)]
+    assert told(tmp_path, lines) == []
+    assert told(tmp_path, [*lines, *lines[:80]]) == []  # 4%
+    assert told(tmp_path, [*lines, *["line 00007"] * 200, *lines[:50]]) == [
+        "11% of the text or more are lines that stood before, one of them 202 times: 'line 00007'. "
+        "Duplicates teach nothing new."
+    ]
+
+
+def test_lines_beyond_those_that_are_kept_cost_no_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("minibert.pretraining.preparation.DIFFERENT_LINES", 1000)
+    lines = [f"line {number:05}" for number in range(3000)]
+    (said,) = told(tmp_path, lines * 2)
+    assert said.startswith("17% of the text or more")  # a third of one half
