@@ -1,0 +1,82 @@
+"""Rerun the paper's ablations small: Tables 1, 5, 6, 7, 8, Figure 5.
+
+Pre-trains and fine-tunes what a table of the paper compares, at a declared
+scale and with several seeds, and judges each ordering that the paper reads from
+it: yes, no, undecided or at the floor, with its interval. The tables are
+printed, and written to tables.txt and index.html; results.jsonl has every
+result. What tables share is trained once. The same command goes on where it was
+stopped, and runs only what is missing. A training that diverges is marked, and
+the exit status is 1.
+
+examples:
+  minibert reproduce all --scale smoke --out runs/smoke
+  minibert reproduce table5 figure5 --scale laptop --data data --text enwiki.txt.xz --out runs/laptop
+  minibert reproduce table7 --model all-MiniLM-L6-v2 --data conll2003 --scale day --out runs/table7
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from minibert.cli.shared import flags
+from minibert.errors import InputError
+from minibert.terminal import emit, json_text
+
+NAMES = ("table1", "table5", "table6", "table7", "table8", "figure5")
+SIZES = ("smoke", "laptop", "day")
+
+
+def add(parser: Any) -> None:
+    parser.usage = "minibert reproduce TABLE [TABLE ...] --out DIR [--scale NAME] [--seeds N] [...]"
+    text = f"{', '.join(NAMES)} or all"
+    parser.add_argument("tables", nargs="+", choices=(*NAMES, "all"), metavar="TABLE", help=text)
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder of results and models")
+    text = "smoke: all in minutes, to see that it runs; laptop: a night; day: for many cores"
+    flags.add_flag(parser, "--scale", text, "smoke", choices=SIZES)
+    flags.add_number(parser, "--seeds", "trainings of every cell (default: those of the scale)")
+    text = "folder with the files of tasks, in glue, squad, ner, pairs or itself; tasks whose files are "
+    parser.add_argument("--data", metavar="DIR", help=text + "missing are replaced by others, or are made")
+    text = "text to pre-train on, as pretrain reads it; repeat the flag for more (default: the books)"
+    parser.add_argument("--text", metavar="CORPUS", action="append", default=[], help=text)
+    text = "a trained BERT in place of the one that would be pre-trained (table1, table7)"
+    parser.add_argument("--model", metavar="MODEL", help=text)
+    flags.add_number(parser, "--minutes", "don't begin what would take longer", type=float)
+    flags.add_switches(parser, quiet="show no progress")
+    flags.add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from minibert.experiments import page
+    from minibert.experiments.cells import Plan
+    from minibert.experiments.judged import judge
+    from minibert.experiments.runner import reproduce
+    from minibert.experiments.scales import SCALES
+    from minibert.experiments.tables import TABLES
+    from minibert.training.runlog import say
+
+    names = list(NAMES) if "all" in arguments.tables else list(dict.fromkeys(arguments.tables))
+    scale, out, data = SCALES[arguments.scale], Path(arguments.out), arguments.data
+    if arguments.seeds is not None and arguments.seeds < 1:
+        raise InputError(f"--seeds {arguments.seeds} leaves nothing to train; give at least 1.")
+    if arguments.model and (others := set(names) - {"table1", "table7"}):
+        raise InputError(
+            f"--model stands for a pre-training, and {', '.join(sorted(others))} compares several; give it "
+            "with table1 and table7 only."
+        )
+    if data and not Path(data).is_dir():
+        raise InputError(f"--data {data} is no folder; name the one with the files of tasks.")
+    plan = Plan(out, scale, data and Path(data), tuple(arguments.text), arguments.model)
+    seeds, tables = range(arguments.seeds or scale.seeds), [TABLES[name] for name in names]
+    try:
+        results = reproduce(plan, tables, seeds, minutes=arguments.minutes, show=not arguments.quiet)
+    except KeyboardInterrupt:
+        if not arguments.quiet:
+            say("The same command goes on where it was stopped.")
+        raise
+    judged = [judge(plan, one, results, seeds) for one in tables]
+    path = page.write(out, plan, results, judged)
+    if arguments.json:
+        emit(json_text([one.to_json() for one in judged]))
+    else:
+        emit("\n\n".join(map(page.table_text, judged)) + f"\n\nPage: {path}")
+    return int(any(one.failed for one in judged))

@@ -1,0 +1,312 @@
+"""What an experiment consists of: pre-trainings, fine-tunings and baselines, each a cell with its result.
+
+A `Plan` lists the cells of some tables, each once and what others need first; `Cell.run` returns the result.
+"""
+
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert import hub
+from minibert.data.corpus import embedded_corpus, find_files, sentences
+from minibert.data.glue import TASKS as GLUE
+from minibert.data.shards.joined import vocabulary_of
+from minibert.data.shards.parts import Manifest, Part, finished_part, plan_part, write_part
+from minibert.errors import MissingFile
+from minibert.experiments.baselines import strongest
+from minibert.experiments.outcomes import outcomes
+from minibert.experiments.scales import COLUMNS, MADE, Scale, Source, find_source
+from minibert.experiments.tables import BERT, MODELS, SHARES, UNTRAINED, Column, Row, Table
+from minibert.experiments.verdicts import Outcomes
+from minibert.finetuning.models import open_model
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.predicting import predict_examples
+from minibert.finetuning.preparation import read_examples, subset
+from minibert.finetuning.run import finetune, predict
+from minibert.model.config import BertConfig
+from minibert.model.flops import encoder_operations, step_operations
+from minibert.model.params import initialise
+from minibert.options import RunOptions
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.preparation import learn_vocabulary, watched
+from minibert.pretraining.run import pretrain
+from minibert.tasks import registry
+from minibert.tasks.stored import OPTIONS_FILE
+
+TEXT = "text"  # the folder of vocabulary and shards, which all pre-trainings share
+WITH_TEST = ("ner-sentences",)  # sources whose test files have labels
+SUBMISSION = "submission"  # the folder of answers for GLUE's server
+TEST_SETS = {"mnli": ("mnli", "mnli-mm", "ax")}  # test sets of the task, where these are several
+CHECKPOINTS = (BERT, "ltr")  # models that are looked at on the way
+Result = dict[str, Any]
+
+
+class Cell(NamedTuple):
+    """One training or baseline."""
+
+    name: str
+    kind: str  # "pre-training", "fine-tuning" or "baseline"
+    settings: Mapping[str, Any]  # what the result is a function of
+    work: float  # floating-point operations, roughly
+    run: Callable[[bool], Result]  # tells how it goes, where it is asked to
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all cells of an experiment share."""
+
+    out: Path
+    scale: Scale
+    data: Path | None = None  # the folder of all tasks' files
+    text: tuple[str, ...] = ()  # the corpus; none: the books in the package
+    model: str | None = None  # a trained BERT in place of the one that would be pre-trained
+
+    def prepare_text(self, show: bool = True) -> None:
+        """Learn the vocabulary and write the shards, if they are not there already."""
+        files, layout = find_files(self.text or embedded_corpus()), "auto" if self.text else "sentences"
+        there = (self.out / TEXT / "vocab.txt").exists()
+        size = self.scale.pretraining["vocab_size"]
+        tokenizer = vocabulary_of(self.out / TEXT) if there else learn_vocabulary(self.text, size, show=show)
+        planned, own = plan_part(files, Part(), layout, tokenizer)
+        if not finished_part(self.out / TEXT, planned):
+            stream = watched(sentences(own, layout), "writing shards", show)
+            write_part(stream, tokenizer, self.out / TEXT, planned)
+
+    def pretraining(self, model: str, seed: int) -> PretrainOptions:
+        """Return the options of a pre-training; all read the same shards."""
+        given = {**self.scale.pretraining, **MODELS[model]}
+        size, steps = self.scale.shapes[given.pop("shape", "12-768-12")], given["steps"]
+        given["vocab_size"] = PretrainOptions.vocab_size  # the shards bring one
+        if model in CHECKPOINTS:
+            given |= {"keep": 0, "checkpoint_steps": max(1, round(min(SHARES) * steps))}
+        return PretrainOptions(size=size, seed=seed, shards=str(self.out / TEXT), **given).resolved()
+
+    def folder(self, model: str, seed: int) -> Path:
+        """Return where a model of `MODELS` is pre-trained."""
+        return self.out / "models" / f"{model}-seed{seed}"
+
+    def start_of(self, row: Row, seed: int) -> str:
+        """Name the BERT that a row is fine-tuned from."""
+        if self.model and row.model == BERT:
+            return self.model
+        step = f"@{round(row.share * self.scale.pretraining['steps'])}" if row.share < 1 else ""
+        return f"{self.folder(row.model, seed)}{step}"
+
+    def source(self, column: Column) -> Source | None:
+        """Return where a column's task is; None where its files are missing and nothing stands in."""
+        return None if column.held_out else self._source(column.task)
+
+    @cached_property
+    def _source(self) -> Callable[[str], Source | None]:
+        @cache
+        def found(role: str) -> Source | None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the training that reads them warns
+                return find_source(role, self.data, self.out / MADE)
+
+        return found
+
+    def finetuning(self, row: Row, column: Column, seed: int) -> FinetuneOptions:
+        """Return the options of a fine-tuning."""
+        source = self.source(column)
+        assert source  # or the column would have been left out
+        own = {**self.scale.finetuning(column.task), **row.finetuning, **column.finetuning}
+        own["columns"] = COLUMNS.get(source.key, ())
+        if own.get("feature_based"):  # its own recipe
+            own |= {"learning_rates": None, "epochs": None}
+        return FinetuneOptions(source.task, str(source.data), self.start_of(row, seed), seed=seed, **own)
+
+    def columns(self, table: Table) -> list[Column]:
+        """Return the columns of a table that there are files for; of those with the same files the first."""
+        found: dict[Any, Column] = {}
+        for one in table.columns:
+            if one.held_out or self.source(one):
+                if one.split == "test" and self._key(one) not in WITH_TEST:
+                    continue
+                found.setdefault((self._key(one), one.split, *one.finetuning.items()), one)
+        return list(found.values())
+
+    def cells(self, tables: Iterable[Table], seeds: Sequence[int]) -> list[Cell]:
+        """List the cells of some tables, each once, a seed after the other."""
+        found: dict[str, Cell] = {}
+        for seed in seeds:
+            for table in tables:
+                for row in table.rows:
+                    for cell in self._of_row(row, self.columns(table), seed):
+                        found.setdefault(cell.name, cell)
+        return list(found.values())
+
+    def _of_row(self, row: Row, columns: Sequence[Column], seed: int) -> Iterator[Cell]:
+        if not (self.model and row.model == BERT):
+            yield self._pretraining_cell(row.model, seed)
+        for column in columns:
+            if not column.held_out:
+                yield self._baseline_cell(column)
+                yield self._finetuning_cell(row, column, seed)
+
+    def finetuning_name(self, row: Row, column: Column, seed: int) -> str:
+        """Name the cell of a fine-tuning by what makes it differ from others."""
+        own = {**row.finetuning, **column.finetuning}
+        how = "".join(f"+{name}" if value is True else f"+{value}" for name, value in own.items())
+        share = f"@{row.share:.0%}" if row.share < 1 else ""
+        return f"{row.model}{share}{how}/{self._key(column)}/seed{seed}"
+
+    def baseline_name(self, column: Column) -> str:
+        """Name the cell of what needs no model."""
+        return f"baseline/{self._key(column)}"
+
+    def title(self, column: Column) -> str:
+        """Say what the examples of a column are."""
+        source = self.source(column)
+        return source.title if source else "masked words of documents that were held out"
+
+    def _key(self, column: Column) -> str:
+        source = self.source(column)
+        return source.key if source else column.task
+
+    def _fingerprint(self, column: Column) -> int:
+        source = self.source(column)
+        return source.fingerprint if source else 0
+
+    def _settings_of(self, model: str, seed: int) -> dict[str, Any]:
+        made = Manifest.read(self.out / TEXT)
+        text = made.corpus_sha256, made.tokenizer_sha256
+        return _settings(self.pretraining(model, seed), "corpus", "shards") | {"model": model, "text": text}
+
+    def _pretraining_cell(self, model: str, seed: int) -> Cell:
+        options, folder = self.pretraining(model, seed), self.folder(model, seed)
+        settings, work = self._settings_of(model, seed), 0.0
+        if model == UNTRAINED:
+            return Cell(
+                pretraining_name(model, seed),
+                "pre-training",
+                settings,
+                work,
+                lambda show: _untrained(options, folder),
+            )
+        config = options.model_config(self.scale.pretraining["vocab_size"])
+        for stage in options.stages(options.steps or 0):
+            lengths = np.full(options.tokens_per_step // stage.seq_length, stage.seq_length)
+            masked = lengths if options.left_to_right else lengths * options.masked_lm_prob
+            work += (stage.end - stage.begin) * step_operations(config, lengths, masked)
+        return Cell(
+            pretraining_name(model, seed),
+            "pre-training",
+            settings,
+            work,
+            lambda show: _pretrained(options, folder, show),
+        )
+
+    def _finetuning_cell(self, row: Row, column: Column, seed: int) -> Cell:
+        options, name = self.finetuning(row, column, seed), self.finetuning_name(row, column, seed)
+        start = self.model if self.model and row.model == BERT else self._settings_of(row.model, seed)
+        settings = _settings(options.resolved(), "data", "model") | {"start": start, "share": row.share}
+        settings["examples"] = self._fingerprint(column)
+        length, examples = (options.max_length or 128) // 2, options.train_examples or 10_000
+        size = self.pretraining(row.model, seed).size if not self.model else "6-384-12"
+        once = encoder_operations(BertConfig.from_size(size or "tiny"), np.full(examples, length))
+        folder = self.out / "cells" / name.replace("/", "-")
+        whole = row.model == BERT and row.share == 1 and not row.finetuning
+        submission = self.out / SUBMISSION / f"seed{seed}" if whole else None
+
+        def run(show: bool) -> Result:
+            if start is not self.model and not (self.folder(row.model, seed) / "model.safetensors").exists():
+                self._pretraining_cell(row.model, seed).run(show)  # its result alone was kept
+            return _finetuned(options, folder, self._key(column) in WITH_TEST, submission, show)
+
+        epochs: Any = options.resolved().epochs  # one number: a cell is no sweep
+        return Cell(name, "fine-tuning", settings, once * (1 + 3 * (epochs or 1)), run)
+
+    def _baseline_cell(self, column: Column) -> Cell:
+        blank = Row("", BERT)
+        options = self.finetuning(blank, column._replace(finetuning={}), 0)
+        keys = ("task", "train_examples", "dev_examples", "columns")
+        settings = {key: getattr(options, key) for key in keys} | {"examples": self._fingerprint(column)}
+        return Cell(
+            self.baseline_name(column),
+            "baseline",
+            settings,
+            0.0,
+            lambda show: _baseline(options, self._key(column) in WITH_TEST),
+        )
+
+
+def pretraining_name(model: str, seed: int) -> str:
+    """Name the cell of a pre-training."""
+    return f"{model}/seed{seed}"
+
+
+def _settings(options: Any, *places: str) -> dict[str, Any]:
+    """Return what a training is a function of, without where its files are."""
+    free = RunOptions.FREE | RunOptions.MACHINE | set(places)
+    return {name: value for name, value in asdict(options).items() if name not in free}
+
+
+def _untrained(options: PretrainOptions, folder: Path) -> Result:
+    """Write a BERT with its initial values."""
+    tokenizer = vocabulary_of(options.shards or "")
+    config = options.model_config(tokenizer.vocab_size)
+    params = initialise(config, options.seed)
+    hub.save_hf(folder, config, params)
+    tokenizer.save_pretrained(folder, config.P)
+    return {"parameters": params.count(), "tokens": 0}
+
+
+def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
+    stored = folder / "training.json"
+    report = pretrain(options, folder, resume=stored.exists(), show=show)
+    names = ("loss", "text_unigram", "accuracy", "next_accuracy", "next_majority")
+    found = {name: report["held_out"][name] for name in names}
+    found |= {name: report[name] for name in ("parameters", "tokens", "steps")}
+    return found | {"dtype": PretrainOptions.load(stored).dtype}  # what auto came to
+
+
+def _finetuned(
+    options: FinetuneOptions, folder: Path, with_test: bool, submission: Path | None, show: bool
+) -> Result:
+    """Fine-tune, keep what the metric is computed from and GLUE's answers, and nothing else."""
+    report = finetune(options, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
+    model = open_model(folder)
+    result = {"task": report["task"], "metric": report["metric"], "best_epoch": report["best_epoch"]}
+    for split in ("dev", "test")[: 1 + with_test]:
+        examples = _measured_on(model.task, options, split)
+        predictions = list(predict_examples([model], examples))
+        result[split] = _outcomes(model.task, examples, predictions)
+    if submission and options.task in GLUE:
+        for asked in TEST_SETS.get(options.task, (options.task,)):
+            with suppress(MissingFile):
+                predict([folder], options.data, "test", submission, task=asked)
+    shutil.rmtree(folder)
+    return result
+
+
+def _baseline(options: FinetuneOptions, with_test: bool) -> Result:
+    """Answer without a model."""
+    task = registry.create(options.task, dict(options.columns))
+    train, _ = read_examples(task, options)
+    result: Result = {}
+    for split in ("dev", "test")[: 1 + with_test]:
+        examples = _measured_on(task, options, split)
+        result["baseline"], predictions = strongest(task, train, examples, task.labels(train))
+        result[split] = _outcomes(task, examples, predictions)
+    return result
+
+
+def _measured_on(task: Any, options: FinetuneOptions, split: str) -> list[Any]:
+    if split == "dev":
+        return read_examples(task, options)[1]
+    return subset(task.read(Path(options.data), split), options.dev_examples)
+
+
+def _outcomes(task: Any, examples: Sequence[Any], predictions: Sequence[Any]) -> Result:
+    kind, values = outcomes(task, examples, predictions)
+    if not kind:  # a correlation has no value of a single example
+        kind, values = "mean", [task.score(examples, predictions)[task.metric]]
+    return Outcomes(kind, np.asarray(values)).to_json()

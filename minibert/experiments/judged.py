@@ -1,0 +1,100 @@
+"""From results to what a table says: a mean with its interval for each row and column, and the verdicts."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.experiments.cells import Plan, pretraining_name
+from minibert.experiments.runner import Results
+from minibert.experiments.tables import Column, Ordering, Row, Table
+from minibert.experiments.verdicts import Estimate, Judge, Outcomes, Verdict
+
+
+class Judged(NamedTuple):
+    """A table with what was found."""
+
+    table: Table
+    columns: list[Column]  # that there is data for
+    titles: dict[str, str]  # by column, what its examples are: "SNLI, in place of MNLI"
+    estimates: dict[tuple[str, str], Estimate]  # by titles of rows and names of columns
+    baselines: dict[str, tuple[str, float]]  # by column, the strongest trivial one and its score
+    verdicts: list[tuple[Ordering, Verdict]]  # of orderings whose column is there
+    failed: dict[str, str]  # by cell, why its training was given up
+    seeds: tuple[int, ...]
+
+    def paper(self, ordering: Ordering) -> tuple[float, float] | None:
+        """Return the paper's figures for the better row and the worse; None where it has none."""
+        rows = {row.title: row for row in self.table.rows}
+        figures = [rows[title].paper.get(ordering.column) for title in (ordering.better, ordering.worse)]
+        return None if None in figures else (figures[0] or 0.0, figures[1] or 0.0)
+
+    def average(self) -> str:
+        """Say what rows come to on average over the columns, where the table asks for it."""
+        if not self.table.averaged or not self.estimates:
+            return ""
+        names = dict.fromkeys(name for _, name in self.estimates)
+        rows = {
+            row.title: [self.estimates[row.title, name].value for name in names]
+            for row in self.table.rows
+            if all((row.title, name) in self.estimates for name in names)
+        }
+        rows["trivial baseline"] = [self.baselines[name][1] for name in names if name in self.baselines]
+        found = (f"{title} {100 * np.mean(values):.1f}" for title, values in rows.items() if values)
+        return f"Average of {', '.join(names)}: {', '.join(found)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return estimates, baselines and verdicts for JSON."""
+        cells = [{"row": row, "column": name, **one._asdict()} for (row, name), one in self.estimates.items()]
+        verdicts = [one._asdict() | verdict._asdict() for one, verdict in self.verdicts]
+        facts: dict[str, Any] = {"baselines": self.baselines, "failed": self.failed, "seeds": self.seeds}
+        facts |= {"table": self.table.name, "columns": self.titles}
+        return facts | {"cells": cells, "verdicts": verdicts}
+
+
+def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> Judged:
+    """Compute what a table says from the cells that there are.
+
+    The held-out column is judged by the loss in nats, turned round so that more is better; its estimates are
+    perplexities.
+    """
+    found = Judged(table, plan.columns(table), {}, {}, {}, [], {}, tuple(seeds))
+    for column in found.columns:
+        found.titles[column.name], floor = plan.title(column), None
+        if (name := plan.baseline_name(column)) in results:
+            floor = Outcomes.from_json(results[name][column.split])
+            found.baselines[column.name] = results[name]["baseline"], floor.score()
+        rows = {row.title: _of_row(found, plan, row, column, results) for row in table.rows}
+        if not (rows := {title: seen for title, seen in rows.items() if seen}):
+            continue  # every training of it was given up
+        judged = Judge(rows, floor)
+        for title in rows:
+            estimate = judged.estimate(title)
+            found.estimates[title, column.name] = _perplexity(estimate) if column.held_out else estimate
+        for ordering in table.orderings:
+            if ordering.column == column.name and {ordering.better, ordering.worse} <= rows.keys():
+                found.verdicts.append((ordering, judged.compare(ordering.better, ordering.worse)))
+    return found
+
+
+def _of_row(found: Judged, plan: Plan, row: Row, column: Column, results: Results) -> dict[int, Outcomes]:
+    seen = {}
+    for seed in found.seeds:
+        name = plan.finetuning_name(row, column, seed)
+        if column.held_out:
+            name = pretraining_name(row.model, seed)
+        if name not in results:
+            continue
+        result = results[name]
+        if "failed" in result:
+            found.failed[name] = result["failed"]
+        elif column.held_out and "loss" in result and row.share == 1.0:
+            seen[seed] = Outcomes("mean", np.array([-result["loss"]]))
+        elif column.split in result:
+            seen[seed] = Outcomes.from_json(result[column.split])
+    return seen
+
+
+def _perplexity(estimate: Estimate) -> Estimate:
+    value, high, low = (float(np.exp(-one)) for one in (estimate.value, estimate.low, estimate.high))
+    return Estimate(value, low, high, tuple(float(np.exp(-one)) for one in estimate.seeds))

@@ -1,0 +1,194 @@
+"""Run the cells that are not done yet, and keep their results in one file that grows.
+
+A folder of experiments holds `text/` (vocabulary and shards), `models/` (what was pre-trained),
+`submission/` (answers to GLUE's test sets, zipped for each seed), `results.jsonl` (a line for each cell),
+`times.jsonl` (their seconds), and the tables as `tables.txt` and `index.html`.
+"""
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from minibert import engines
+from minibert.errors import DivergedError, InputError
+from minibert.experiments import smoke_tasks
+from minibert.experiments.cells import SUBMISSION, Cell, Plan, Result
+from minibert.experiments.scales import MADE
+from minibert.experiments.tables import Table
+from minibert.experiments.verdicts import Outcomes
+from minibert.files import atomic_text, read_bytes, sole_writer
+from minibert.json_files import parse_json
+from minibert.machine import cores
+from minibert.tasks import submissions
+from minibert.training.runlog import say
+
+RESULTS, TIMES = "results.jsonl", "times.jsonl"
+SHARE = {"pre-training": 0.3, "fine-tuning": 0.15, "baseline": 1.0}  # of the peak, until times are known
+BASELINE_SECONDS, USUAL_GFLOPS = 2.0, 50.0
+LONG = 60.0  # seconds of a cell from which on it tells how it goes
+
+
+def reproduce(
+    plan: Plan,
+    tables: Sequence[Table],
+    seeds: Sequence[int],
+    *,
+    minutes: float | None = None,
+    show: bool = True,
+) -> "Results":
+    """Run what is missing of some tables, and return the results; see `page.write` for what is made of them.
+
+    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call goes on.
+
+    Parameters
+    ----------
+    plan : scale, data, text and folder.
+    tables : those of `TABLES`, or others made like them.
+    seeds : a training of every cell for each.
+    minutes : raise InputError, before anything is trained, where more time would be needed.
+    show : tell the person watching how it goes.
+
+    Raises
+    ------
+    InputError
+        When files are missing or damaged, the folder holds results of other settings, or another process
+        writes there.
+    """
+    with sole_writer(plan.out):
+        if not (plan.out / MADE).exists():
+            smoke_tasks.make(plan.out / MADE)
+        tell = say if show else lambda text: None
+        _tell_sources(plan, tables, tell)
+        plan.prepare_text(show)
+        cells = plan.cells(tables, seeds)
+        results = Results(plan.out, cells)
+        missing = [cell for cell in cells if cell.name not in results]
+        left = results.estimate(missing)
+        tell(f"{len(missing)} of {len(cells)} cells are to be run: about {left / 60:.0f} minutes.")
+        if minutes is not None and left > 60 * minutes:
+            raise InputError(
+                f"$minutes are too few for {', '.join(one.name for one in tables)} at the scale "
+                f"{plan.scale.name}: about {left / 60:.0f} would be needed; give more, fewer tables or "
+                "seeds, or a smaller scale.",
+                minutes=minutes,
+            )
+        for number, cell in enumerate(missing, start=1):
+            began = time.monotonic()
+            try:
+                result = cell.run(show and results.estimate([cell]) > LONG)
+            except DivergedError as error:
+                result = {"failed": str(error)}
+            seconds = time.monotonic() - began
+            results.add(cell, result, seconds)
+            left = results.estimate(missing[number:])
+            tell(
+                f"{number} of {len(missing)}  {cell.name}: {_outcome(result)} ({seconds:.0f} s; about "
+                f"{left / 60:.0f} minutes left)"
+            )
+        for folder in sorted((plan.out / SUBMISSION).glob("seed*")):
+            submissions.pack(folder, sorted(folder.glob("*.tsv")))
+        return results
+
+
+def _tell_sources(plan: Plan, tables: Iterable[Table], tell: Callable[[str], None]) -> None:
+    """Say what stands in for a column's task, and what is left out."""
+    columns = {column.task: column for table in tables for column in table.columns if not column.held_out}
+    for role, column in columns.items():
+        source = plan.source(column)
+        if source is None:
+            tell(f"No files of {role.upper()}, nor of what could stand in: its column is left out.")
+        elif source.key != role:
+            tell(f"{role.upper()}: {source.title}.")
+
+
+class Results:
+    """What was found so far, by the names of cells."""
+
+    def __init__(self, out: Path, cells: Sequence[Cell]) -> None:
+        self.out, self.order = out, [cell.name for cell in cells]
+        self.lines: dict[str, dict[str, Any]] = {}
+        self.times: dict[str, dict[str, Any]] = {}
+        wanted = {cell.name: digest(cell.settings) for cell in cells}
+        for name, lines in ((RESULTS, self.lines), (TIMES, self.times)):
+            for number, text in enumerate(_lines(out / name), start=1):
+                if found := _checked(text):
+                    lines[found["cell"]] = found
+                else:
+                    say(f"{out / name}, line {number} is damaged: {text[:60]!r}; its cell is run again.")
+        for name, line in self.lines.items():
+            if line["settings"] != wanted.get(name, line["settings"]):
+                raise InputError(
+                    f"{out / RESULTS} holds {name} of other settings (scale, text, data or model); choose "
+                    "another --out, or the same settings to go on with it."
+                )
+
+    def __getitem__(self, cell: str) -> Result:
+        """Return the result of a cell; KeyError where it has none yet."""
+        result: Result = self.lines[cell]["result"]
+        return result
+
+    def __contains__(self, cell: str) -> bool:
+        return cell in self.lines
+
+    def add(self, cell: Cell, result: Result, seconds: float) -> None:
+        """Keep a result, and how long it took."""
+        facts = {"kind": cell.kind, "work": cell.work, "seconds": round(seconds, 1), "cores": cores()}
+        self.times[cell.name] = {"cell": cell.name, **facts}
+        self.lines[cell.name] = {"cell": cell.name, "settings": digest(cell.settings), "result": result}
+        for file, lines in ((TIMES, self.times), (RESULTS, self.lines)):
+            names = sorted(lines, key=lambda name: self.order.index(name) if name in self.order else -1)
+            summed = (lines[name] | {"crc32": digest(lines[name])} for name in names)
+            text = "".join(json.dumps(line) + "\n" for line in summed)
+            atomic_text(self.out / file, text)
+
+    def estimate(self, cells: Iterable[Cell]) -> float:
+        """Return how many seconds some cells will take: as others did, else by the peak of the machine."""
+        seconds = 0.0
+        for cell in cells:
+            known = [one for one in self.times.values() if one["kind"] == cell.kind]
+            if work := sum(one["work"] for one in known):
+                seconds += cell.work * sum(one["seconds"] for one in known) / work
+            elif known or not cell.work:
+                seconds += BASELINE_SECONDS
+            else:
+                seconds += cell.work / (SHARE[cell.kind] * self._peak)
+        return seconds
+
+    @cached_property
+    def _peak(self) -> float:
+        """Floating-point operations a second."""
+        return 1e9 * (engines.peak(cores(), "float32") or USUAL_GFLOPS)
+
+
+def digest(value: Any) -> int:
+    """Return a checksum of what JSON can say."""
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    return read_bytes(path).decode("utf-8", "replace").splitlines()
+
+
+def _checked(text: str) -> dict[str, Any] | None:
+    """Return what a line says; None where it is damaged."""
+    with suppress(ValueError):
+        found = parse_json(text)
+        if isinstance(found, dict) and found.pop("crc32", None) == digest(found):
+            return found
+    return None
+
+
+def _outcome(result: Result) -> str:
+    if "failed" in result:
+        return f"given up. {result['failed']}"
+    if "dev" in result:
+        score = 100 * Outcomes.from_json(result["dev"]).score()
+        return f"{score:.1f} on dev" + (f" by {result['baseline']}" if "baseline" in result else "")
+    return f"held-out loss {result['loss']:.3f}" if "loss" in result else "done"

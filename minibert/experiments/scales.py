@@ -1,0 +1,119 @@
+"""How large the experiments are: the model, its text, the tasks and their examples, and how many seeds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibert.errors import MissingFile
+from minibert.experiments.tables import SHAPES
+from minibert.finetuning.preparation import fingerprint
+from minibert.tasks import registry
+
+MADE = "made-tasks"  # the folder of tasks that are made from the books
+# Tasks that can fill a column, the paper's first; what stands in last is made from the books in the package.
+ROLES = {
+    "mnli": ("mnli", "snli", "sick", "pair"),
+    "qqp": ("qqp", "quora", "pair"),
+    "qnli": ("qnli", "qnli-dev", "pair"),
+    "mrpc": ("mrpc", "pair"),
+    "rte": ("rte", "pair"),
+    "sst2": ("sst2", "sentence"),
+    "cola": ("cola", "sentence"),
+    "stsb": ("stsb", "sick-score"),
+    "squad": ("squad1", "spans"),
+    "ner": ("ner-sentences", "names"),
+}
+OF_BOOKS = {"pair": "classify", "sentence": "classify", "spans": "squad1", "names": "ner-sentences"}
+COLUMNS = {"pair": (("second", "second"),)}  # of tables, beside those that are found by themselves
+PLACES = ("", "glue", "pairs", "squad", "ner")  # in the folder of all data
+
+
+class Scale(NamedTuple):
+    """A declared size of every experiment."""
+
+    name: str
+    about: str
+    pretraining: Mapping[str, Any]  # options
+    shapes: Mapping[str, str]  # of the paper -> layers, hidden size and heads here
+    tasks: Mapping[str, Mapping[str, Any]]  # options of fine-tuning by column's task; "": of all
+    seeds: int
+
+    def finetuning(self, role: str) -> dict[str, Any]:
+        """Return the options of a column's task."""
+        return {**self.tasks[""], **self.tasks.get(role, {})}
+
+
+def _shrunk(*shapes: str) -> dict[str, str]:
+    return dict(zip(SHAPES, shapes, strict=True))
+
+
+SCALES = {
+    one.name: one
+    for one in (
+        Scale(
+            "smoke",
+            "To see that everything runs; nothing is learnt",
+            {"steps": 40, "seq_length": "16:0.5,32:0.5", "batch_size": 8, "vocab_size": 1000,
+             "max_positions": 128, "evaluations": 1},
+            _shrunk("1-16-2", "2-16-1", "2-16-2", "4-32-2", "4-48-2", "6-48-2"),
+            {"": {"train_examples": 64, "dev_examples": 64, "epochs": 1.0, "max_length": 48,
+                  "batch_size": 16, "learning_rates": 1e-3, "width": 16},
+             "squad": {"max_length": 96}},
+            2,
+        ),
+        Scale(
+            "laptop",
+            "Meant for two cores and a night",
+            {"steps": 8000, "batch_size": 32, "vocab_size": 8192, "max_positions": 256, "evaluations": 2,
+             "seq_length": "10:0.06,16:0.04,32:0.2,64:0.7", "dtype": "auto"},
+            _shrunk("1-96-3", "2-96-1", "2-96-3", "4-96-3", "4-128-4", "8-128-4"),
+            {"": {"train_examples": 10000, "epochs": 8.0, "max_length": 64, "batch_size": 32,
+                  "learning_rates": 5e-4, "width": 128, "dtype": "auto"},
+             "squad": {"max_length": 192, "dev_examples": 2000},
+             "ner": {"learning_rates": 1e-3}},
+            3,
+        ),
+        Scale(
+            "day",
+            "Four times the width and thirteen times the tokens of laptop, on a machine with many cores",
+            {"steps": 40000, "batch_size": 64, "vocab_size": 16384, "max_positions": 512, "evaluations": 5,
+             "seq_length": "16:0.06,32:0.14,64:0.3,128:0.5"},
+            _shrunk("1-384-12", "2-384-3", "2-384-12", "4-384-12", "4-512-16", "8-512-16"),
+            {"": {"epochs": 3.0, "max_length": 128, "batch_size": 32, "learning_rates": 1e-4, "width": 384},
+             "squad": {"max_length": 384}},
+            5,
+        ),
+    )
+}  # fmt: skip
+
+
+class Source(NamedTuple):
+    """Where the examples of a column's task are."""
+
+    key: str  # its name in the results
+    task: str  # of the registry
+    data: Path
+    title: str  # for people; what stands in says so
+    fingerprint: int = 0  # of the examples; 0 of those that are made
+
+
+def find_source(role: str, data: Path | None, made: Path) -> Source | None:
+    """Return the first task of a role whose files are there; what stands in is `made` from the books.
+
+    None where there is none. Raise InputError where a file is damaged.
+    """
+    for name in ROLES[role]:
+        if name in OF_BOOKS:
+            return Source(name, OF_BOOKS[name], made / name, f"{name} (made from the books)")
+        task = registry.create(name)
+        for folder in [data / place for place in PLACES] if data else []:
+            if not folder.is_dir():
+                continue
+            try:
+                examples = [task.read(folder, split) for split in ("train", "dev")]
+            except MissingFile:
+                continue
+            title = registry.TASKS[name].about.split(":")[0].split(", in place")[0]
+            stands = "" if name == ROLES[role][0] else f", in place of {role.upper()}"
+            return Source(name, name, folder, title + stands, fingerprint(*examples))
+    return None

@@ -1,0 +1,170 @@
+"""The tables of the experiments for people: figures, verdicts, and nothing of the data that acts."""
+
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from minibert.experiments import page
+from minibert.experiments.cells import Plan
+from minibert.experiments.judged import Judged
+from minibert.experiments.runner import Results
+from minibert.experiments.scales import SCALES
+from minibert.experiments.tables import TABLES
+from minibert.experiments.verdicts import Estimate, Verdict
+
+HOSTILE = "<script>alert(1)</script> | & \"'\x1b[31m"
+ANSWERS = ("yes", "no", "undecided", "at the floor")
+INF = math.inf
+
+
+def estimate(row, place, held_out):
+    """One seed for the last row, a missing result now and then, intervals for the rest."""
+    value = 9.5 - 0.4 * row if held_out else 0.45 + 0.03 * row + 0.01 * place
+    half = (0.31 if held_out else 0.013) * (1 + row % 3)
+    return Estimate(value, value - half, value + half, (value - half / 2, value + half / 2))
+
+
+def judged_of(name):
+    table = TABLES[name]
+    found = Judged(
+        table, list(table.columns), {}, {}, {}, [], {"ltr+bilstm/names/seed1": "It diverged."}, (0, 1)
+    )
+    for place, column in enumerate(table.columns):
+        held_out = column.held_out
+        found.titles[column.name] = f"{column.name} (made from the books)"
+        if not held_out:
+            found.baselines[column.name] = "always 'O'", 0.42
+        for row, one in enumerate(table.rows):
+            if (row, place) != (1, 1):  # no result
+                found.estimates[one.title, column.name] = estimate(row, place, held_out)
+    one = Estimate(0.612, -INF, INF, (0.612,))
+    found.estimates[table.rows[-1].title, table.columns[-1].name] = one
+    for place, ordering in enumerate(table.orderings):
+        found.verdicts.append((ordering, Verdict(ANSWERS[place % 4], 0.0712, 0.051, 0.09, 0.033)))
+    ordering = found.verdicts[-1][0]
+    found.verdicts[-1] = ordering, Verdict("undecided", -0.01, -INF, INF, INF)
+    return found
+
+
+@pytest.fixture
+def plan(tmp_path):
+    return Plan(tmp_path, SCALES["smoke"])
+
+
+def results_of(plan, seconds=90.0):
+    found = Results(plan.out, [])
+    trained = {"parameters": 1234567, "tokens": 10240, "steps": 40, "loss": 6.5}
+    dev = {"baseline": "always 'O'", "dev": {"kind": "mean", "values": "0110"}}
+    for cell, kind, result in (
+        ("bert/seed0", "pre-training", trained),
+        ("ltr/seed0", "pre-training", {"failed": "It diverged."}),
+        ("baseline/pair", "baseline", dev),
+    ):
+        found.lines[cell] = {"cell": cell, "settings": 1, "result": result}
+        found.times[cell] = {"cell": cell, "kind": kind, "work": 1.0, "seconds": seconds, "cores": 2}
+    return found
+
+
+class Read(HTMLParser):
+    """Tags, text and where pages lead."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.words = [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.words += data
+
+
+def test_the_table_of_a_terminal():
+    lines = page.table_text(judged_of("table5")).splitlines()
+    assert max(map(len, lines)) <= 110
+    bert = next(at for at, line in enumerate(lines) if line.startswith("BERT "))
+    assert lines[bert].split()[1:5] == ["45.0", "±1.3", "46.0", "±1.3"]
+    assert lines[bert + 1].split() == ["(84.4)", "(88.4)", "(86.7)", "(92.7)", "(88.5)"]
+    assert lines[bert + 2].split()[2:6] == ["48.0", "±2.6", "-", "50.0"]  # no result
+    untrained = next(line for line in lines if line.startswith("Untrained"))
+    assert untrained.split()[-1] == "61.2"  # of one seed
+    assert next(line for line in lines if line.startswith("Trivial")).split()[2:] == ["42.0"] * 6
+    text = "\n".join(lines)
+    assert "BERT > No NSP on MNLI-m (paper 84.4 > 83.9): yes, +7.1 [5.1, 9.0]" in text
+    assert "Given up: ltr+bilstm/names/seed1. It diverged." in text
+    assert "mnli: mnli" not in text and "MNLI-m (acc): mnli (made from the books)" in text
+
+
+def test_perplexities_are_no_percentages():
+    text = page.table_text(judged_of("table6"))
+    assert "9.50 ±0.31" in text and "(5.84)" in text
+    assert "3 × 768, 12 heads on LM (paper 4.68 < 5.84, ours in nats): yes, +0.071 [0.051, 0.090]" in text
+
+
+def test_orderings_as_markdown():
+    table = TABLES["table5"]._replace(rows=(TABLES["table5"].rows[0]._replace(title="A|B <i>"),))
+    ordering = table.orderings[0]._replace(better="A|B <i>", worse="A|B <i>")
+    found = judged_of("table5")._replace(
+        table=table, verdicts=[(ordering, Verdict("no", -0.1, -0.2, -0.05, 0.1))]
+    )
+    *_, line = page.orderings_markdown([found]).splitlines()
+    cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+    title = "A\\|B &lt;i> > A\\|B &lt;i> on MNLI-m"
+    assert cells == ["table5", title, "84.4 = 84.4", "-, -", "no, -10.0 [-20.0, -5.0]"]
+
+
+def test_the_page_says_all(plan):
+    path = page.write(plan.out, plan, results_of(plan), [judged_of(name) for name in TABLES])
+    read = Read(path.read_text())
+    facts = (
+        "1,234,567",
+        "10,240",
+        "12-768-12",
+        "made from the books",
+        "always 'O'",
+        "no result",
+        "It diverged.",
+    )
+    for words in (*ANSWERS, *facts, "minibert reproduce table1 table5", "not the end of a shorter run"):
+        assert words in read.words
+    shown = sum(len(table.columns) for table in TABLES.values())
+    assert read.tags.count("svg") == shown == read.attributes.count(("role", "img"))
+    assert not {"script", "link", "img", "iframe"} & set(read.tags)
+    assert not [value for name, value in read.attributes if name in ("src", "href")]
+    assert not re.search(r"\b(nan|inf)\b", path.read_text())
+
+
+def test_the_same_results_make_the_same_bytes(plan):
+    found = [judged_of("table5"), judged_of("figure5")]
+    texts = []
+    for seconds in (90.0, 90.0, 1800.0):
+        path = page.write(plan.out, plan, results_of(plan, seconds), found)
+        texts.append((path.read_bytes(), (plan.out / "tables.txt").read_bytes()))
+    assert texts[0] == texts[1]
+    assert texts[0][0] != texts[2][0] and texts[0][1] == texts[2][1]  # times are on the page alone
+
+
+def test_hostile_names_are_text(plan):
+    found = judged_of("table5")
+    table = found.table._replace(
+        title=HOSTILE, note=HOSTILE, rows=(found.table.rows[0]._replace(title=HOSTILE),)
+    )
+    columns = [one._replace(title=HOSTILE) for one in found.columns]
+    estimates = {(HOSTILE, one.name): estimate(0, 0, False) for one in columns}
+    titles, baselines = {one.name: HOSTILE for one in columns}, {one.name: (HOSTILE, 0.3) for one in columns}
+    found = Judged(table, columns, titles, estimates, baselines, [], {HOSTILE: HOSTILE}, (0,))
+    text = page.write(plan.out, plan, results_of(plan), [found]).read_text()
+    assert "script" not in Read(text).tags and "\x1b" not in text
+    assert "alert(1)" in Read(text).words
+    assert "\x1b" not in Path(plan.out, "tables.txt").read_text()
+
+
+def test_a_table_without_results(plan):
+    found = Judged(TABLES["table8"], list(TABLES["table8"].columns), {}, {}, {}, [], {}, (0,))
+    assert "Trivial baseline" in page.table_text(found)
+    assert "<svg" not in page.write(plan.out, plan, Results(plan.out, []), [found]).read_text()

@@ -1,0 +1,273 @@
+"""Experiments: every cell once, nothing lost when stopped, the same tables to the byte."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+from paths import ROOT, TESTS
+
+from minibert import cli
+from minibert.cli.reproduce import NAMES, SIZES
+from minibert.errors import DivergedError, InputError
+from minibert.experiments import cells
+from minibert.experiments.cells import Plan
+from minibert.experiments.judged import judge
+from minibert.experiments.page import table_text
+from minibert.experiments.runner import RESULTS, TIMES, Results, reproduce
+from minibert.experiments.scales import ROLES, SCALES, SHAPES, find_source
+from minibert.experiments.tables import MODELS, TABLES, Column, Ordering, Row, Table
+from minibert.files import sole_writer
+
+TINY = SCALES["smoke"]._replace(
+    pretraining={**SCALES["smoke"].pretraining, "steps": 20},
+    tasks={"": {**SCALES["smoke"].tasks[""], "train_examples": 16, "dev_examples": 16}},
+)
+ROWS = (
+    Row("BERT", "bert", {"sst2": 92.7}),
+    Row("halfway", "bert", share=0.4),
+    Row("+ BiLSTM", "ltr", {"sst2": 91.6}, {"bilstm": True}),
+    Row("Untrained", "untrained"),
+)
+COLUMNS = (Column("ppl", "LM (ppl)", "held-out"), Column("sst2", "SST-2 (acc)", "sst2"))
+SMALL = Table("small", "A small one", ROWS, COLUMNS, (Ordering("BERT", "+ BiLSTM", "sst2"),))
+SEEDS = (0, 1)
+FILES_OF_TEST = {
+    "QQP.tsv": "QQP/test.tsv",
+    "MNLI-m.tsv": "MNLI/test_matched.tsv",
+    "MNLI-mm.tsv": "MNLI/test_mismatched.tsv",
+    "QNLI.tsv": "QNLI/test.tsv",
+    "AX.tsv": "AX/diagnostic.tsv",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of an experiment that nothing disturbed."""
+    plan = Plan(tmp_path_factory.mktemp("experiments") / "whole", TINY)
+    reproduce(plan, [SMALL], SEEDS, show=False)
+    return plan
+
+
+def results_of(plan):
+    return (plan.out / RESULTS).read_text()
+
+
+def test_each_cell_is_run_once_and_shared(whole):
+    names = [json.loads(line)["cell"] for line in results_of(whole).splitlines()]
+    of_a_seed = "bert ltr untrained bert/sentence bert@40%/sentence ltr+bilstm/sentence untrained/sentence"
+    wanted = [f"{name}/seed{seed}" for seed in SEEDS for name in of_a_seed.split()]
+    assert sorted(names) == sorted([*wanted, "baseline/sentence"])
+    assert names == [cell.name for cell in whole.cells([SMALL], SEEDS)]
+    assert not any((whole.out / "cells").iterdir())  # what was fine-tuned is not kept
+
+
+def test_table_has_the_metrics_of_its_cells(whole):
+    results = Results(whole.out, [])
+    judged = judge(whole, SMALL, results, SEEDS)
+    assert set(judged.estimates) == {(row.title, "sst2") for row in ROWS} | {
+        (row.title, "ppl") for row in ROWS if row.title not in ("halfway", "Untrained")
+    }
+    report = json.loads((whole.out / "models/bert-seed1/report.json").read_text())
+    perplexities = judged.estimates["BERT", "ppl"].seeds
+    assert perplexities[1] == pytest.approx(report["held_out"]["perplexity"], rel=1e-6)
+    digits = results["ltr+bilstm/sentence/seed0"]["dev"]["values"]
+    assert judged.estimates["+ BiLSTM", "sst2"].seeds[0] == digits.count("1") / 16
+    assert judged.baselines["sst2"][1] == results["baseline/sentence"]["dev"]["values"].count("1") / 16
+    ((ordering, verdict),) = judged.verdicts
+    assert judged.paper(ordering) == (92.7, 91.6) and verdict.answer in ("undecided", "at the floor")
+    assert json.loads(json.dumps(judged.to_json()))["verdicts"][0]["answer"] == verdict.answer
+
+
+def test_it_goes_on_where_it_was_stopped(whole, tmp_path, monkeypatch):
+    plan, kept = Plan(tmp_path / "stopped", TINY), cells.finetune
+    asked = []
+
+    def stopped(options, folder, **named):
+        asked.append(folder.name)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return kept(options, folder, **named)
+
+    monkeypatch.setattr(cells, "finetune", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(plan, [SMALL], SEEDS, show=False)
+    done = len(results_of(plan).splitlines())
+    reproduce(plan, [SMALL], SEEDS, show=False)
+    assert results_of(plan) == results_of(whole)
+    assert len(asked) == 1 + 4 * len(SEEDS)  # the third one twice
+    reproduce(plan, [SMALL], SEEDS, show=False)
+    assert len(asked) == 1 + 4 * len(SEEDS) and done < len(results_of(plan).splitlines())
+
+
+def test_a_damaged_cell_is_named_and_run_again(whole, tmp_path, capsys):
+    plan = Plan(tmp_path / "damaged", TINY)
+    shutil.copytree(whole.out, plan.out)
+    lines = results_of(plan).splitlines()
+    lines[3] = lines[3].replace("1", "0", 1)
+    (plan.out / RESULTS).write_text("\n".join(lines)[:-20])
+    reproduce(plan, [SMALL], SEEDS)
+    told = capsys.readouterr().err
+    assert "results.jsonl, line 4 is damaged" in told and "line 15 is damaged" in told
+    assert "2 of 15 cells are to be run" in told
+    assert results_of(plan) == results_of(whole)
+
+
+def test_a_training_that_diverges_is_marked_and_not_run_again(tmp_path, monkeypatch):
+    plan, kept = Plan(tmp_path / "diverging", TINY), cells.finetune
+
+    def diverging(options, folder, **named):
+        if options.bilstm:
+            raise DivergedError("The loss of step 7 is nan.")
+        return kept(options, folder, **named)
+
+    monkeypatch.setattr(cells, "finetune", diverging)
+    results = reproduce(plan, [SMALL], [0], show=False)
+    judged = judge(plan, SMALL, results, [0])
+    assert judged.failed == {"ltr+bilstm/sentence/seed0": "The loss of step 7 is nan."}
+    assert ("+ BiLSTM", "sst2") not in judged.estimates and not judged.verdicts
+    monkeypatch.setattr(cells, "finetune", None)
+    reproduce(plan, [SMALL], [0], show=False)
+
+
+def test_a_column_whose_trainings_were_all_given_up_leaves_the_others(whole):
+    results = Results(whole.out, [])
+    for name in [one for one in results.lines if one.count("/") == 2]:
+        results.lines[name] = results.lines[name] | {"result": {"failed": "The loss of step 7 is nan."}}
+    judged = judge(whole, SMALL, results, SEEDS)
+    assert {column for _, column in judged.estimates} == {"ppl"} and not judged.verdicts
+    assert len(judged.failed) == 4 * len(SEEDS) and "7 is nan" in table_text(judged)
+
+
+def test_what_cant_be_done_is_told_before_anything_is_trained(whole, tmp_path):
+    other = Plan(whole.out, TINY._replace(pretraining={**TINY.pretraining, "steps": 30}))
+    with pytest.raises(InputError, match="results.jsonl holds bert/seed0 of other settings"):
+        reproduce(other, [SMALL], SEEDS, show=False)
+    day = Plan(tmp_path / "day", SCALES["day"]._replace(pretraining={**TINY.pretraining, "steps": 10**6}))
+    with pytest.raises(InputError, match=r"minutes=1 are too few for small at the scale day: about \d+"):
+        reproduce(day, [SMALL], [0], minutes=1, show=False)
+    with sole_writer(tmp_path / "taken"), pytest.raises(InputError, match="Another process is writing into"):
+        reproduce(Plan(tmp_path / "taken", TINY), [SMALL], [0], show=False)
+
+
+def test_results_of_other_examples_are_not_gone_on_with(whole, monkeypatch):
+    source = find_source("sst2", None, whole.out / "made-tasks")
+    monkeypatch.setattr(cells, "find_source", lambda *args: source._replace(fingerprint=1))
+    with pytest.raises(InputError, match=r"results.jsonl holds \S+/sentence\S* of other settings"):
+        reproduce(Plan(whole.out, TINY), [SMALL], SEEDS, show=False)
+
+
+def test_other_examples_have_another_fingerprint(tmp_path):
+    shutil.copytree(TESTS / "fixtures" / "tasks" / "QQP", tmp_path / "QQP")
+    with pytest.warns(UserWarning, match="lack columns"):
+        before = find_source("qqp", tmp_path, tmp_path)
+    file = tmp_path / "QQP" / "dev.tsv"
+    file.write_text(file.read_text().replace("\t1\n", "\t0\n", 1))
+    with pytest.warns(UserWarning, match="lack columns"):
+        after = find_source("qqp", tmp_path, tmp_path)
+    assert before.fingerprint and after == before._replace(fingerprint=after.fingerprint) != before
+
+
+def test_missing_tasks_are_named_with_what_stands_in(tmp_path):
+    source = find_source("qqp", TESTS / "fixtures" / "tasks", tmp_path)
+    assert (source.key, source.title) == ("qqp", "QQP")
+    assert find_source("stsb", tmp_path, tmp_path) is None
+    stands_in = find_source("mnli", tmp_path, tmp_path)
+    assert (stands_in.task, stands_in.title) == ("classify", "pair (made from the books)")
+
+
+@pytest.mark.filterwarnings("ignore")  # of tasks that are missing, and rows of QQP that lack columns
+def test_table_1_has_an_average_and_the_zip_that_glue_takes(tmp_path):
+    plan = Plan(tmp_path, TINY, TESTS / "fixtures" / "tasks")
+    table = TABLES["table1"]
+    judged = judge(plan, table, reproduce(plan, [table], [0], show=False), [0])
+    with zipfile.ZipFile(tmp_path / "submission" / "seed0" / "submission.zip") as archive:
+        tables = {name: archive.read(name).decode().splitlines() for name in archive.namelist()}
+    assert list(tables) == ["QQP.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "AX.tsv"]
+    for name, lines in tables.items():
+        rows = (plan.data / FILES_OF_TEST[name]).read_text().splitlines()
+        assert lines[0] == "index\tprediction"
+        assert [line.split("\t")[0] for line in lines[1:]] == [row.split("\t")[0] for row in rows[1:]]
+    assert {line.split("\t")[1] for line in tables["AX.tsv"][1:]} <= {
+        "entailment", "neutral", "contradiction"
+    }  # fmt: skip
+    scores = [judged.estimates["BERT", column.name].value for column in judged.columns]
+    assert len(scores) == 5 and f"BERT {100 * sum(scores) / 5:.1f}, Untrained" in table_text(judged)
+
+
+def test_tables_are_declared_whole():
+    for table in TABLES.values():
+        rows, columns = {row.title for row in table.rows}, {column.name for column in table.columns}
+        assert {row.model for row in table.rows} <= MODELS.keys()
+        assert {column.task for column in table.columns} <= ROLES.keys() | {"held-out"}
+        for one in table.orderings:
+            assert {one.better, one.worse} <= rows and one.column in columns
+        for row in table.rows:
+            assert row.paper.keys() <= columns
+    assert tuple(TABLES) == NAMES and tuple(SCALES) == SIZES  # as the command line has them
+    assert all(scale.shapes.keys() == set(SHAPES) for scale in SCALES.values())
+
+
+def test_orderings_are_those_of_the_papers_figures():
+    """A claim is not declared the wrong way round: the paper's figures agree with it."""
+    agree = [
+        (better > worse) != (one.column == "ppl")
+        for table in TABLES.values()
+        for one in table.orderings
+        for rows in [{row.title: row.paper for row in table.rows}]
+        for better, worse in [(rows[one.better].get(one.column), rows[one.worse].get(one.column))]
+        if better is not None and worse is not None
+    ]
+    assert len(agree) >= 20 and all(agree)
+
+
+def run_command(out: Path) -> subprocess.Popen:
+    words = [sys.executable, "-m", "minibert", "reproduce", "all", "--scale", "smoke", "--seeds", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([*words, "--out", str(out)], env=environment, stdout=-3, stderr=-3)
+
+
+def killed_after(out: Path, cells: int) -> None:
+    """Kill the command without warning when so many more cells are done."""
+    path = out / RESULTS
+    wanted = cells + (len(path.read_text().splitlines()) if path.exists() else 0)
+    running = run_command(out)
+    while running.poll() is None and not (path.exists() and len(path.read_text().splitlines()) >= wanted):
+        time.sleep(0.05)
+    time.sleep(0.3)  # into the next one
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.exhaustive)])
+def test_killed_at_any_moment_all_tables_are_the_same_to_the_byte(tmp_path, kills):
+    assert run_command(tmp_path / "whole").wait() == 0
+    for _ in range(kills):
+        killed_after(tmp_path / "killed", 60 // kills)
+    done = len((tmp_path / "killed" / RESULTS).read_text().splitlines())
+    assert run_command(tmp_path / "killed").wait() == 0
+    for name in (RESULTS, "tables.txt"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    times = [json.loads(line) for line in (tmp_path / "killed" / TIMES).read_text().splitlines()]
+    assert len(times) == len({one["cell"] for one in times}) > done
+
+
+def test_command_makes_a_table(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(SCALES, "smoke", TINY)
+    monkeypatch.setitem(TABLES, "table5", SMALL._replace(name="table5"))
+    words = ["reproduce", "table5", "--seeds", "1", "--out", str(tmp_path / "t"), "--quiet"]
+    assert cli.main(words) == 0
+    shown = capsys.readouterr().out
+    assert "A small one" in shown and "BERT" in shown and "LM (ppl)" in shown
+    assert (tmp_path / "t/tables.txt").exists() and (tmp_path / "t/index.html").exists()
+    assert cli.main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["table"] == "table5"
+    assert cli.main([*words, "--model", "m"]) == 2
+    assert "table5 compares several" in capsys.readouterr().err
