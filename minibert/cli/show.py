@@ -1,0 +1,47 @@
+"""Write a page that shows a BERT at work, to explore by typing.
+
+Writes one HTML file with the whole model in it: vocabulary, weights, and a
+tokenizer and a forward pass in JavaScript. It needs no network and no Python;
+open it by a double click and type. It shows pieces, attention, hidden states,
+guesses at [MASK] after every layer, the answer of a fine-tuned model, and what
+changes when a head, a layer or a word is switched off. With several models,
+checkpoints of a run say, it has a slider over training.
+
+Weights are rounded to float16, those of several models to 8 bits; the page says
+what that costs. What can't be held in 100 MB is refused.
+
+examples:
+  minibert show runs/books --out books.html
+  minibert show runs/books@1000 runs/books@4000 runs/books --out training.html
+  minibert show all-MiniLM-L6-v2 --int8 --text "A man is eating food." --out minilm.html
+"""
+
+import argparse
+from typing import Any
+
+from minibert.cli.shared.flags import add_json, add_switches
+from minibert.cli.shared.texts import refuse_file
+from minibert.terminal import emit, json_text
+
+
+def add(parser: Any) -> None:
+    parser.usage = "minibert show MODEL [MODEL ...] --out FILE [--text TEXT] [--int8] [...]"
+    text = "a run folder, RUN@STEP, or a Hugging Face BERT; several need one shape and one vocabulary"
+    parser.add_argument("models", nargs="+", metavar="MODEL", help=text)
+    parser.add_argument("--out", metavar="FILE", required=True, help="the .html file to write")
+    parser.add_argument("--text", metavar="TEXT", help="what the page begins with (default: an example)")
+    parser.add_argument("--text-pair", metavar="TEXT", help="the second text, or the context of a question")
+    add_switches(parser, int8="keep 8 bits of a weight: half the size")
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from minibert.explorer import write_page
+
+    for text in (arguments.text, arguments.text_pair):
+        refuse_file(text, "give its words, or type them into the page")
+    given = {name: getattr(arguments, name) for name in ("text", "text_pair", "int8")}
+    size = write_page(arguments.models, arguments.out, **given)
+    facts = {"out": arguments.out, "bytes": size, "models": arguments.models}
+    count = f"{len(arguments.models)} models, " if len(arguments.models) > 1 else ""
+    emit(json_text(facts) if arguments.json else f"{count}{size / 1e6:,.1f} MB: {arguments.out}")

@@ -1,0 +1,113 @@
+"""One HTML file with everything in it: template, styles, scripts and the models' data."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from minibert.errors import InputError
+from minibert.explorer.packing import Model, packed_checkpoint, packed_size, packed_tokenizer, read_model
+from minibert.files import atomic_text
+from minibert.reports.markup import rendered
+from minibert.vocabularies import read_tokenizer
+
+STATIC = Path(__file__).with_name("static")
+SCRIPTS = (
+    *("data", "tokenizer", "bert"),
+    *("state", "drawing", "pieces", "guesses", "attention", "switches", "hidden", "answer", "explorer"),
+)
+LARGEST = 100_000_000  # characters that the weights of a page may take
+# What a page begins with, by what its model was trained for.
+TEXTS: dict[str, tuple[str, str | None]] = {
+    "pretraining": ("It was the best of times, it was the [MASK] of times.", None),
+    "span": ("What does the page need?", "The page needs a browser, and neither a network nor Python."),
+}
+SENTENCE = "A charming and often affecting journey."
+
+
+def write_page(
+    models: Sequence[str | Path],
+    out: str | Path,
+    text: str | None = None,
+    text_pair: str | None = None,
+    int8: bool = False,
+) -> int:
+    """Write a page that shows models, and return how many bytes it has.
+
+    Parameters
+    ----------
+    models : folders or `RUN@STEP`, as `Bert.from_pretrained` takes them; of several, checkpoints of one
+        training perhaps, the page has a slider.
+    out : the .html file to write.
+    text, text_pair : what the page begins with; there is an example when left out.
+    int8 : keep 8 bits of a weight in place of float16, as is done for several models anyway.
+
+    Raises
+    ------
+    InputError
+        When a model can't be read or shown, models differ in shape or vocabulary or are too large, or only
+        the second of two texts is given.
+    """
+    if text is None and text_pair is not None:
+        raise InputError("$text_pair is the second of two texts; give the first, too.", text_pair=text_pair)
+    int8 = int8 or len(models) > 1
+    read = [read_model(model) for model in models]
+    tokenizers = [read_tokenizer(model, one.params.config) for model, one in zip(models, read, strict=True)]
+    first, tokenizer = packed_tokenizer(tokenizers[0]), tokenizers[0]
+    for model, other in zip(read, tokenizers, strict=True):
+        same = other.vocab == tokenizer.vocab and packed_tokenizer(other) == first
+        if model.params.table != read[0].params.table or not same:
+            differing = "size or head" if same else "vocabulary"
+            raise InputError(f"{model.name} has another {differing} than {read[0].name}; show them apart.")
+    _check_size(read, int8)
+    # A model may have more embeddings than there are pieces; no word has such a name.
+    beyond = range(tokenizer.vocab_size, read[0].params.config.V)
+    example = TEXTS.get(read[0].params.head.kind, (SENTENCE, None))
+    data = {
+        "title": read[0].name.partition("@")[0] if len(read) > 1 else read[0].name,
+        "text": example if text is None else (text, text_pair),
+        "checkpoints": [packed_checkpoint(model, int8) for model in read],
+        "vocabulary": tokenizer.vocab + [f"[id {number}]" for number in beyond],
+        "tokenizer": first,
+    }
+    scripts = (STATIC / f"{name}.js" for name in SCRIPTS)
+    page = rendered(
+        "explorer.html.j2",
+        STATIC,
+        title=data["title"],
+        style=Markup((STATIC / "explorer.css").read_text("utf-8")),
+        script=Markup("\n".join(path.read_text("utf-8") for path in scripts)),
+        data=Markup(inert_json(data)),
+    )
+    atomic_text(out, page)
+    return len(page.encode())
+
+
+def inert_json(value: Any) -> str:
+    """Write JSON in ASCII without < > &: no text in it can end the script element that holds it.
+
+    Examples
+    --------
+    >>> print(inert_json("</script> \\u202e"))
+    "\\u003c/script\\u003e \\u202e"
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _check_size(models: Sequence[Model], int8: bool) -> None:
+    """Raise InputError when the weights of all models are more than a page can hold."""
+    sizes = [packed_size(model, int8) for model in models]
+    if (size := sum(sizes)) <= LARGEST:
+        return
+    smaller = sum(packed_size(model, True) for model in models)
+    if fits := LARGEST // sizes[0] if len(models) > 1 else 0:
+        advice = f"name at most {fits:,} of them"
+    elif smaller <= LARGEST and not int8:
+        advice = f"--int8 makes that {smaller / 1e6:,.0f} MB"
+    else:
+        advice = f"no page can hold {models[0].name}, show a smaller model"
+    what = "the models" if len(models) > 1 else models[0].name
+    raise InputError(f"{what} would take {size / 1e6:,.0f} MB of at most {LARGEST / 1e6:,.0f}; {advice}.")

@@ -1,0 +1,93 @@
+"use strict";
+
+// Starts the page.
+
+function showText(explorer) {
+  for (const side of ["a", "b"]) {
+    const box = byId(`text-${side}`);
+    box.value = explorer.state[side];
+    box.addEventListener("input", () => explorer.change({ [side]: box.value }));
+  }
+  explorer.view(
+    (s) => [s.checkpoint],
+    (s) => {
+      const { num_hidden_layers: L, num_attention_heads: A, hidden_size: H } = s.config;
+      const { tensors, error } = explorer.data.checkpoints[s.checkpoint];
+      const kinds = [...new Set(Object.values(tensors).map(({ kind }) => (kind === "i8" ? "int8" : "float16")))];
+      const rounded = `weights in ${kinds.sort().join(" and ")}, changed by ${percent(error, 2)} (root mean square)`;
+      const vocabulary = explorer.data.vocabulary.length.toLocaleString("en");
+      setText(byId("facts"), `${L} layers of ${A} heads, ${H} hidden; ${vocabulary} pieces; ${rounded}.`);
+    },
+  );
+}
+
+// The slider over training, where there are several checkpoints
+function showTraining(explorer) {
+  const { checkpoints } = explorer.data;
+  const slider = byId("checkpoint");
+  byId("training").hidden = checkpoints.length < 2;
+  slider.max = checkpoints.length - 1;
+  slider.addEventListener("input", () => explorer.change({ checkpoint: Number(slider.value) }));
+  explorer.view(
+    (s) => [s.checkpoint, s.dark, s.width],
+    (s) => {
+      const { name, step, loss } = checkpoints[s.checkpoint];
+      const place = step === null ? short(name) : `step ${step.toLocaleString("en")}`;
+      const text = loss === null ? place : `${place}, loss ${decimal(loss, 3)}`;
+      slider.value = String(s.checkpoint);
+      slider.setAttribute("aria-valuetext", text);
+      setText(byId("checkpoint-at"), text);
+      drawCurve(byId("curve"), checkpoints, s);
+    },
+  );
+}
+
+// The losses of the checkpoints, the chosen one marked
+function drawCurve(box, checkpoints, s) {
+  const [width, height] = [box.clientWidth, box.clientHeight];
+  const losses = checkpoints.map(({ loss }) => loss);
+  const known = losses.filter((loss) => loss !== null);
+  label(box, known.length ? `Loss of the checkpoints: ${known.map((loss) => decimal(loss, 2)).join(", ")}` : "No losses");
+  const context = fit(box.firstElementChild, width, height);
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const at = (i) => [
+    6 + (i / (losses.length - 1)) * (width - 12),
+    6 + ((high - losses[i]) / (high - low || 1)) * (height - 12),
+  ];
+  const { ink, sign } = paletteOf(s.dark);
+  const there = losses.map((_, i) => i).filter((i) => losses[i] !== null);
+  context.strokeStyle = ink;
+  context.beginPath();
+  for (const i of there) context.lineTo(...at(i));
+  context.stroke();
+  for (const i of there) {
+    context.fillStyle = i === s.checkpoint ? cssColour(sign, 0.12).colour : ink;
+    context.beginPath();
+    context.arc(...at(i), i === s.checkpoint ? 5 : 2.5, 0, 2 * Math.PI);
+    context.fill();
+  }
+}
+
+// What this browser lacks that the page needs
+function lacking() {
+  const context = typeof Float32Array === "function" && document.createElement("canvas").getContext("2d");
+  return context && typeof requestAnimationFrame === "function" ? null : "typed arrays or canvas";
+}
+
+function start() {
+  const missing = lacking();
+  if (missing) throw new Error(`it lacks ${missing}`);
+  const explorer = new Explorer(JSON.parse(byId("data").textContent));
+  for (const show of [showText, showPieces, showWords, showGuesses, showAttention, showSwitches, showHidden, showAnswer]) {
+    show(explorer);
+  }
+  showTraining(explorer);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const width = () => document.documentElement.clientWidth;
+  dark.addEventListener("change", () => explorer.change({ dark: dark.matches }));
+  addEventListener("resize", () => explorer.change({ width: width() }));
+  explorer.change({ dark: dark.matches, width: width() });
+  window.explorer = explorer;
+}
+
+start();

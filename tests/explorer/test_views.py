@@ -1,0 +1,668 @@
+"""The views of the explorer, in a browser: what they show, beside NumPy's; what is drawn anew, and when."""
+
+import numpy as np
+import pytest
+from small_tasks import WORDS, small_config
+
+from minibert import Bert, hub
+from minibert.explorer import write_page
+from minibert.model.params import PRETRAINING, Head, initialise
+from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
+
+PAIR = ("was it dull", "the film is charming and funny")
+TEXT = "the charming film was [MASK] and unfunny"
+PIECES = (*SPECIAL_TOKENS, *WORDS, "un", "##funny", "##s")
+CLOSE = 2e-4  # four decimals are shown
+
+
+def write_model(folder, head=PRETRAINING, seed=0, labels=(), pieces=PIECES):
+    """A random model with weights large enough for attention to be uneven, and as float16 has them."""
+    config = small_config(vocab_size=len(pieces), max_position_embeddings=40, initializer_range=0.3)
+    params = initialise(config, seed, head=head)
+    params.flat[...] = params.flat.astype(np.float16)
+    hub.save_hf(folder, config, params, labels)
+    Tokenizer([*pieces]).save_pretrained(folder, config.P)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("explorer") / "small")
+
+
+@pytest.fixture(scope="module")
+def path(folder):
+    path = folder.parent / "small.html"
+    write_page([folder], path, TEXT)
+    return path
+
+
+@pytest.fixture
+def page(open_page, path):
+    page = drawn(open_page(path))
+    yield page
+    assert not page.errors
+    page.context.close()
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return Bert.from_pretrained(folder, "numpy")
+
+
+# Playwright's own waiting evaluates strings, which the page's policy forbids. Frames count, not seconds.
+WAIT = """() => new Promise((resolve, reject) => {
+    const look = (left) => {
+        if (window.explorer && explorer.scene && explorer.frame === null && UNTIL) resolve();
+        else if (left) requestAnimationFrame(() => look(left - 1));
+        else reject(new Error("never drawn"));
+    };
+    look(3000);
+})"""
+TRIED = "explorer.scene.effects && explorer.scene.effects.done === explorer.scene.effects.total"
+
+
+def drawn(page, until="true"):
+    """Wait until a page has drawn what its state is, and until something of it holds."""
+    page.evaluate(WAIT.replace("UNTIL", until))
+    return page
+
+
+def try_switches(page):
+    """Have each switch tried alone, and wait for the last."""
+    page.get_by_role("button", name="Try each switch alone").click()
+    drawn(page, TRIED)
+
+
+def counts(page):
+    return page.evaluate("({...explorer.counts})")
+
+
+def forwards(page):
+    return counts(page)["forwards"]
+
+
+def number(text):
+    """The number that a cell shows; of a share the fraction."""
+    text = text.replace("−", "-")
+    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+
+
+def texts(page, selector):
+    return page.locator(selector).all_text_contents()
+
+
+def column(page, rows, place):
+    """A column of a table, as numbers."""
+    return np.array([number(text) for text in texts(page, f"{rows} > tr > :nth-child({place})") if text])
+
+
+def choose(page, layer, head):
+    page.select_option("#layer", index=layer)
+    page.select_option("#head", index=head)
+    drawn(page)
+
+
+def point_at_cell(page, query, key):
+    """Move the pointer to a place of the matrix."""
+    page.locator("#matrix").scroll_into_view_if_needed()
+    box = page.locator("#matrix canvas").bounding_box()
+    n = page.evaluate("explorer.scene.n")
+    left = page.evaluate("gridOf(byId('matrix'), explorer.scene.n).gutter")
+    cell = (box["width"] - left) / n
+    page.mouse.move(box["x"] + left + (key + 0.5) * cell, box["y"] + left + (query + 0.5) * cell)
+    drawn(page)
+
+
+# -> scores probabilities (A,n,n) of a layer, as the NumPy model has them
+def attention_of(model, text, layer):
+    """Compute q·k/√D by itself; the model only tells probabilities."""
+    config = model.config
+    encoded = model.encode(text, attentions=True)
+    one = model.params.tree["layers"][layer]["attention"]
+    qkv = encoded.hidden_states[layer] @ one["qkv_weight"] + one["qkv_bias"]
+    q, k, _ = qkv.reshape(-1, 3, config.A, config.D).transpose(1, 2, 0, 3)
+    return q @ k.swapaxes(1, 2) / np.sqrt(config.D), encoded.attentions[layer][0]
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+# -> (L+1,V) probabilities at a row, after every layer
+def lens(model, text, row):
+    tree = model.params.tree
+    states = model.encode(text).hidden_states
+    each = [
+        model.ops.masked_lm_logits(x, [row], tree["mlm"], tree["embeddings"]["word"], model.config)[0]
+        for x in states
+    ]
+    return softmax(np.concatenate(each))
+
+
+def test_a_page_opens_from_a_file_without_errors_or_requests(page, path):
+    try_switches(page)
+    page.fill("#text-b", "it was dull")
+    drawn(page)
+    assert page.requests == [path.as_uri()]
+    assert page.locator("#trouble").is_hidden()
+
+
+def test_pieces_have_their_ids_and_offsets(page, model):
+    ids = model.tokenizer(TEXT, special=True).input_ids
+    assert texts(page, "#piece-list .piece") == [model.tokenizer.vocab[one] for one in ids]
+    assert texts(page, "#piece-list .id") == [str(one) for one in ids]
+    spans = texts(page, "#piece-list .span")
+    assert spans[0] == spans[-1] == "–"
+    assert spans[1] == "0–3" and spans[5] == "22–28" and spans[-3:-1] == ["33–35", "35–40"]
+
+
+def test_a_word_shows_the_substrings_tried(page):
+    word = page.locator("#word-list li").last
+    assert word.locator("del").all_text_contents() == ["unfunny", "unfunn", "unfun", "unfu", "unf"]
+    assert word.locator("ins").all_text_contents() == ["un", "##funny"]
+    page.fill("#text-a", "uno")
+    drawn(page)
+    word = page.locator("#word-list li").last
+    assert word.text_content().split() == ["uno", "uno", "un", "##o", "[UNK]"]
+
+
+def test_typing_computes_once_an_event_and_redraws(page):
+    before, guesses = counts(page), texts(page, "#guess-rows td")
+    page.focus("#text-a")
+    page.keyboard.press("Control+End")
+    for letter in " was":
+        page.keyboard.press(letter if letter != " " else "Space")
+        drawn(page)
+    # A space makes no other pieces, "w" and "wa" are [UNK] both.
+    assert forwards(page) - before["forwards"] == 2
+    assert texts(page, "#piece-list .piece")[-2] == "was"
+    assert texts(page, "#guess-rows td") != guesses
+
+
+def test_events_of_one_frame_are_computed_together(page):
+    before = forwards(page)
+    page.evaluate("""() => {
+        const box = byId("text-a");
+        for (const text of ["the film", "the film is", "the film is dull"]) {
+            box.value = text;
+            box.dispatchEvent(new Event("input"));
+        }
+    }""")
+    drawn(page)
+    assert forwards(page) == before + 1
+    assert texts(page, "#piece-list .piece") == ["[CLS]", "the", "film", "is", "dull", "[SEP]"]
+
+
+def test_typing_moves_nothing(page):
+    places = "[...document.querySelectorAll('h2, h3, figure, table, #readout')].map((e) => e.offsetTop)"
+    before = page.evaluate(places)
+    for text in ["", "a", "the film was " * 12, "unfunny"]:
+        page.fill("#text-a", text)
+        drawn(page)
+        assert page.evaluate(places) == before
+
+
+def test_positions_stay_with_their_pieces_while_others_are_typed(page):
+    page.locator("#piece-list button").nth(3).click()
+    page.locator("#switch-words button").nth(7).click()
+    drawn(page)
+    page.fill("#text-a", "it is " + TEXT)
+    drawn(page)
+    pieces = texts(page, "#piece-list .piece")
+    assert pieces[4:7] == ["charming", "[MASK]", "was"]
+    assert page.locator("#switch-words button[aria-checked=false] bdi").all_text_contents() == ["un"]
+    assert page.locator("#watched").input_value() == "5"
+
+
+def test_a_click_hides_a_piece_and_brings_it_back(page, model):
+    button = page.locator("#piece-list button").nth(3)
+    button.click()
+    drawn(page)
+    assert button.get_attribute("aria-pressed") == "true"
+    hidden = TEXT.replace("film", "[MASK]")
+    expected = lens(model, hidden, 3)
+    film = model.tokenizer.vocab.index("film")
+    assert np.allclose(column(page, "#guess-rows", 7), expected[:, film], atol=1e-3)
+    assert page.locator("#original").text_content() == "film"
+    button.click()
+    drawn(page)
+    assert button.get_attribute("aria-pressed") == "false"
+    assert texts(page, "#piece-list .piece")[3] == "film"
+
+
+def test_a_piece_is_hidden_by_keyboard(page):
+    page.locator("#piece-list button").first.focus()
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    drawn(page)
+    assert texts(page, "#piece-list .piece")[2] == "[MASK]"
+
+
+def test_guesses_are_those_of_numpy_after_every_layer(page, model):
+    expected = lens(model, TEXT, 5)
+    rows = page.locator("#guess-rows tr")
+    assert rows.count() == model.config.L + 1
+    for layer, chances in enumerate(expected):
+        best = np.argsort(-chances, kind="stable")[:5]
+        cells = rows.nth(layer).locator("td")
+        assert cells.locator(".piece").all_text_contents()[:5] == [model.tokenizer.vocab[one] for one in best]
+        shown = [number(text) for text in cells.locator(".chance").all_text_contents()[:5]]
+        assert np.allclose(shown, chances[best], atol=6e-4)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("head", [0, 1, 2])
+def test_pointing_at_the_matrix_tells_the_query_the_key_and_numpys_numbers(page, model, layer, head):
+    scores, probabilities = attention_of(model, TEXT, layer)
+    choose(page, layer, head)
+    before = forwards(page)
+    pieces = texts(page, "#piece-list .piece")
+    for query, key in [(0, 3), (3, 0), (7, 8), (9, 1), (5, 5)]:
+        point_at_cell(page, query, key)
+        assert page.locator("#at-query").text_content() == f"{query} {pieces[query]}"
+        assert page.locator("#at-key").text_content() == f"{key} {pieces[key]}"
+        shown = number(page.locator("#at-score").text_content())
+        assert shown == pytest.approx(scores[head, query, key], abs=CLOSE)
+        shown = number(page.locator("#at-probability").text_content())
+        assert shown == pytest.approx(probabilities[head, query, key], abs=CLOSE)
+    assert forwards(page) == before
+
+
+# The colours are a scale: the more probable, the less bright.
+BRIGHTNESS = """([box, left, top, cell, n]) => {
+    const canvas = byId(box).querySelector("canvas");
+    const ratio = canvas.width / canvas.clientWidth;
+    const context = canvas.getContext("2d");
+    const at = (i) => Math.floor(ratio * (i + 0.5) * cell);
+    const pixel = (x, y) => context.getImageData(x + ratio * left, y + ratio * top, 1, 1).data;
+    return Array.from({length: n * n}, (_, i) => {
+        const [r, g, b] = pixel(at(i % n), at(Math.floor(i / n)));
+        return r + g + b;
+    });
+}"""
+
+
+def assert_pictures(page, place, probabilities):
+    """That a picture's cells get darker as the probabilities rise, row by row."""
+    n = len(probabilities)
+    brightness = np.array(page.evaluate(BRIGHTNESS, [*place, n]), float).reshape(n, n)
+    order = np.argsort(probabilities.ravel())
+    assert np.ptp(brightness) > 100
+    assert np.diff(brightness.ravel()[order]).max() <= 2  # rounding of the three colours
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("head", [0, 1, 2])
+def test_the_matrix_pictures_the_chosen_head_queries_in_rows(page, model, layer, head):
+    _, probabilities = attention_of(model, TEXT, layer)
+    choose(page, layer, head)
+    gutter, cell = page.evaluate("Object.values(gridOf(byId('matrix'), explorer.scene.n)).slice(1)")
+    assert_pictures(page, ["matrix", gutter, gutter, cell], probabilities[head])
+
+
+def test_the_map_of_heads_has_layers_in_rows_and_heads_in_columns(page, model):
+    side = page.evaluate("thumbnail(byId('heads'), explorer.scene.config)")
+    for layer in range(model.config.L):
+        _, probabilities = attention_of(model, TEXT, layer)
+        for head in range(model.config.A):
+            place = ["heads", head * side + 2, layer * side + 2, (side - 4) / len(probabilities[0])]
+            assert_pictures(page, place, probabilities[head])
+
+
+def test_a_click_on_the_map_of_heads_and_arrow_keys_choose_a_head(page, model):
+    side = page.evaluate("thumbnail(byId('heads'), explorer.scene.config)")
+    page.locator("#heads").click(position={"x": 2.5 * side, "y": 0.5 * side})
+    drawn(page)
+    assert page.locator("#matrix-caption").text_content().startswith("Layer 1, head 3:")
+    for key in ("ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+    drawn(page)
+    assert page.locator("#matrix-caption").text_content().startswith("Layer 2, head 2:")
+    assert page.locator("#layer").input_value() == "1" and page.locator("#head").input_value() == "1"
+    scores, _ = attention_of(model, TEXT, 1)
+    assert number(page.locator("#at-score").text_content()) == pytest.approx(scores[1, 5, 5], abs=CLOSE)
+
+
+def test_arrow_keys_walk_over_the_matrix(page, model):
+    scores, _ = attention_of(model, TEXT, 0)
+    page.focus("#matrix")
+    for key in ("ArrowDown", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+    drawn(page)
+    assert page.locator("#at-query").text_content() == "7 un"
+    assert page.locator("#at-key").text_content() == "4 was"
+    assert number(page.locator("#at-score").text_content()) == pytest.approx(scores[0, 7, 4], abs=CLOSE)
+    page.keyboard.press("Home")
+    drawn(page)
+    assert page.locator("#at-key").text_content() == "0 [CLS]"
+
+
+def test_the_probabilities_of_a_query_come_from_its_scores(page, model):
+    scores, probabilities = attention_of(model, TEXT, 1)
+    choose(page, 1, 2)
+    page.locator("#queries li").nth(3).hover()
+    drawn(page)
+    assert page.locator("#queries .chosen").text_content() == "3 film"
+    assert np.allclose(column(page, "#origin-rows", 2), scores[2, 3], atol=CLOSE)
+    powers = np.exp(scores[2, 3] - scores[2, 3].max())
+    assert np.allclose(column(page, "#origin-rows", 3), powers, atol=CLOSE)
+    assert number(page.locator("#exp-sum").text_content()[4:]) == pytest.approx(powers.sum(), abs=CLOSE)
+    assert np.allclose(column(page, "#origin-rows", 4), probabilities[2, 3], atol=CLOSE)
+
+
+@pytest.mark.parametrize("query", [2, 7])
+def test_lines_lead_from_the_query_to_its_keys_as_wide_as_probable(page, model, query):
+    _, probabilities = attention_of(model, TEXT, 1)
+    choose(page, 1, 1)
+    page.locator("#queries li").nth(query).hover()
+    page.locator("#keys li").nth(4).hover()
+    drawn(page)
+    # Of the two ends of the lines, how many rows of pixels are covered about each piece.
+    covered = np.array(
+        page.evaluate("""() => [4, -5].map((x) => {
+            const canvas = document.querySelectorAll("#lines canvas")[1];
+            const {width, height} = canvas;
+            const pixels = canvas.getContext("2d").getImageData((x + width) % width, 0, 1, height).data;
+            const rows = Array.from({length: height}, (_, y) => pixels[4 * y + 3] / 255);
+            const n = explorer.scene.n;
+            return Array.from({length: n}, (_, i) => {
+                return rows.slice(i * height / n, (i + 1) * height / n).reduce((a, b) => a + b);
+            });
+        })""")
+    )
+    expected = 8 * probabilities[1, query]
+    expected[4] = max(expected[4], 1.5)
+    expected[expected < 8 * 0.002] = 0
+    assert np.flatnonzero(covered[0]).tolist() == [query]
+    assert np.allclose(covered[1], expected, atol=0.5)
+    assert np.ptp(expected) > 2
+
+
+def test_the_mixture_is_that_of_the_values(page, model):
+    _, probabilities = attention_of(model, TEXT, 0)
+    choose(page, 0, 1)
+    point_at_cell(page, 4, 2)
+    one, config = model.params.tree["layers"][0]["attention"], model.config
+    x = model.encode(TEXT).hidden_states[0]
+    v = (x @ one["qkv_weight"] + one["qkv_bias"]).reshape(-1, 3, config.A, config.D)[:, 2, 1]
+    mixture = probabilities[1, 4] @ v
+    parts = probabilities[1, 4][:, None] * v
+    most = max(abs(parts).max(), abs(mixture).max())
+    assert number(page.locator("#strongest").text_content()) == pytest.approx(most, abs=CLOSE)
+    # Blue minus red: the sign, and the size.
+    shown = page.evaluate("""() => {
+        const canvas = byId("mixture").firstChild;
+        const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, 1).data;
+        return Array.from({length: canvas.width}, (_, i) => pixels[4 * i + 2] - pixels[4 * i]);
+    }""")
+    assert np.array_equal(np.sign(shown), np.sign(mixture))
+
+
+def test_hovering_redraws_the_numbers_and_no_picture(page):
+    point_at_cell(page, 1, 1)
+    pictures = "[...document.querySelectorAll('#heads canvas, #matrix canvas, #states canvas')]"
+    page.evaluate(f"{pictures}.forEach((one) => one.getContext('2d').clearRect(0, 0, 9999, 9999))")
+    before = counts(page)
+    point_at_cell(page, 1, 6)
+    same_query = counts(page)
+    point_at_cell(page, 2, 6)
+    after = counts(page)
+    # Another key: the readout, the list of keys, the line of the key, its row below.
+    assert same_query["redraws"] - before["redraws"] == 4
+    # Another query: the readout, the list of queries, its lines, their box, the table below.
+    assert after["redraws"] - same_query["redraws"] == 5
+    assert after["forwards"] == before["forwards"]
+    blank = "(one) => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.every((x) => !x)"
+    assert page.evaluate(f"{pictures}.every({blank})")
+
+
+def without_head(folder, layer, head):
+    """The model with the output weights of one head at zero, which is what switching it off means."""
+    model = Bert.from_pretrained(folder, "numpy")
+    D = model.config.D
+    weight = model.params.tree["layers"][layer]["attention"]["output_weight"]
+    weight[head * D : (head + 1) * D] = 0
+    return model
+
+
+def test_a_head_switched_off_changes_the_guess_as_in_numpy(page, folder, model):
+    before = forwards(page)
+    switch = page.locator("#switch-heads").get_by_role("switch", name="layer 2, head 3", exact=True)
+    switch.click()
+    drawn(page)
+    assert forwards(page) == before + 1
+    assert switch.get_attribute("aria-checked") == "false"
+    whole = lens(model, TEXT, 5)[-1]
+    without = lens(without_head(folder, 1, 2), TEXT, 5)[-1]
+    names = [model.tokenizer.vocab.index(name) for name in texts(page, "#effect-rows th")]
+    assert names == np.argsort(-np.maximum(whole, without), kind="stable")[:6].tolist()
+    assert np.allclose(column(page, "#effect-rows", 2), whole[names], atol=6e-4)
+    assert np.allclose(column(page, "#effect-rows", 3), without[names], atol=6e-4)
+    assert np.allclose(column(page, "#effect-rows", 4) / 100, (without - whole)[names], atol=6e-4)
+    page.get_by_role("button", name="Switch all on").click()
+    drawn(page)
+    assert switch.get_attribute("aria-checked") == "true"
+    assert texts(page, "#effect-rows td:nth-child(3)") == [""] * 6
+    assert forwards(page) == before + 1
+
+
+def test_a_word_switched_off_is_a_key_of_nobody(page):
+    page.locator("#switch-words button").nth(2).click()
+    drawn(page)
+    point_at_cell(page, 4, 2)
+    assert page.locator("#at-score").text_content() == "removed"
+    assert page.locator("#at-probability").text_content() == "0.00%"
+    assert column(page, "#origin-rows", 4).sum() == pytest.approx(1, abs=1e-3)
+
+
+def test_the_map_tries_each_switch_alone(page, folder, model):
+    before = forwards(page)
+    try_switches(page)
+    n, L, A = page.evaluate("explorer.scene.n"), model.config.L, model.config.A
+    assert forwards(page) == before + L + L * A + n
+    whole = lens(model, TEXT, 5)[-1]
+    best = whole.argmax()
+    for layer in range(L):
+        for head in range(A):
+            change = lens(without_head(folder, layer, head), TEXT, 5)[-1][best] - whole[best]
+            text = page.locator("#switch-heads button").nth(layer * (A + 1) + head + 1).text_content()
+            assert number(text.removeprefix(str(head + 1)) or "0") == pytest.approx(
+                100 * change, abs=0.051 if abs(change) < 0.09 else 0.51
+            )
+    assert f"“{model.tokenizer.vocab[best]}”" in page.locator("#map-legend").text_content()
+    page.fill("#text-a", "the film")
+    drawn(page)
+    assert set(texts(page, "#switch-heads .change")) == {"on"}
+
+
+def test_hidden_states_show_norms_and_the_nearest_pieces(page, model):
+    states = model.encode(TEXT).hidden_states
+    word = model.params.tree["embeddings"]["word"]
+    page.get_by_label("the norms of all pieces").check()
+    drawn(page)
+    box = page.locator("#states canvas").bounding_box()
+    cell, row = box["width"] / len(states[0]), box["height"] / len(states)
+    page.locator("#states").click(position={"x": 6.5 * cell, "y": 1.5 * row})
+    drawn(page)
+    assert page.locator("#states-at").text_content().startswith("after layer 1, norm of 6 and: ")
+    shown = page.locator("#states-at").text_content().split(": ")[1].split(";")[0]
+    assert number(shown) == pytest.approx(np.linalg.norm(states[1][6]), abs=CLOSE)
+    cosines = word @ states[1][6] / np.linalg.norm(word, axis=1) / np.linalg.norm(states[1][6])
+    best = np.argsort(-cosines, kind="stable")[:8]
+    assert texts(page, "#nearest-rows th") == [model.tokenizer.vocab[one] for one in best]
+    assert np.allclose(column(page, "#nearest-rows", 2), cosines[best], atol=1e-3)
+    page.mouse.move(box["x"] + 2.5 * cell, box["y"] + 2.5 * row)
+    shown = page.locator("#states-at").text_content()
+    assert shown.startswith(f"after layer 2, norm of 2 charming: {np.linalg.norm(states[2][2]):.4f};")
+    for key in ("ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    drawn(page)
+    assert page.locator("#nearest-title").text_content() == "Nearest to 7 un after layer 2"
+
+
+def test_the_next_sentence_is_asked_of_a_pair(page, model):
+    assert page.locator("#answer-body").text_content() == "Write a text B to ask."
+    page.fill("#text-b", "it was dull")
+    drawn(page)
+    expected = softmax(model.next_sentence_logits((TEXT, "it was dull")))[0]
+    assert np.allclose(column(page, "#answer-body tbody", 2), expected, atol=6e-4)
+
+
+def tuned(tmp_path, kind, outputs, labels):
+    """The encoder and the output layer of a fine-tuned model, and its page, which begins with a pair."""
+    folder = write_model(tmp_path / kind, Head(kind, outputs), labels=labels)
+    path = tmp_path / f"{kind}.html"
+    write_page([folder], path, *PAIR)
+    _, params, _ = hub.load(folder)
+    encoder = Bert(params.config, params, tokenizer=Tokenizer.from_pretrained(folder))
+    return encoder, params.tree["head"], path
+
+
+def test_classes_have_bars(open_page, tmp_path):
+    model, head, path = tuned(tmp_path, "classify", 3, ("bad", "fair", "good"))
+    page = drawn(open_page(path))
+    pooled = model.encode(PAIR).pooled
+    expected = softmax(pooled @ head["weight"] + head["bias"])[0]
+    assert texts(page, "#answer-body th") == ["bad", "fair", "good"]
+    assert np.allclose(column(page, "#answer-body tbody", 2), expected, atol=6e-4)
+    assert page.locator("#guess-rows").is_hidden() and page.locator("#no-guesses").is_visible()
+    assert page.locator("#effect-title").text_content() == "Answer"
+    page.locator("#switch-words button").nth(2).click()
+    drawn(page)
+    assert len(column(page, "#effect-rows", 3)) == 3
+
+
+def test_a_span_is_marked_in_the_text(open_page, tmp_path):
+    model, head, path = tuned(tmp_path, "span", 2, ())
+    page = drawn(open_page(path))
+    states = model.encode(PAIR).hidden_states[-1]
+    begins, ends = softmax((states @ head["weight"] + head["bias"]).T)
+    chances = np.triu(np.outer(begins, ends)[5:11, 5:11])
+    first, last = np.unravel_index(chances.argmax(), chances.shape)
+    marked = " ".join(PAIR[1].split()[first : last + 1])
+    assert texts(page, "#answer-body mark") == [marked]
+    assert page.locator("#answer-body .marked").text_content() == PAIR[1]
+
+
+def test_tags_are_written_in_the_text(open_page, tmp_path):
+    labels = ("O", "B-PER", "I-PER", "B-LOC")
+    model, head, path = tuned(tmp_path, "tag", 4, labels)
+    page = drawn(open_page(path))
+    states = model.encode(PAIR).hidden_states[-1]
+    found = (states @ head["weight"] + head["bias"]).argmax(1)
+    words = "was it dull the film is charming and funny".split()
+    rows = [1, 2, 3, *range(5, 11)]
+    expected = [(word, labels[found[row]]) for word, row in zip(words, rows, strict=True) if found[row]]
+    shown = [text.split() for text in texts(page, "#answer-body mark")]
+    assert len({label for _, label in expected}) > 1
+    assert [(word, label) for word, label, _ in shown] == expected
+
+
+@pytest.mark.parametrize(("kind", "labels"), [("multilabel", ("warm", "loud")), ("regress", ("score",))])
+def test_labels_and_numbers_are_answers(open_page, tmp_path, kind, labels):
+    model, head, path = tuned(tmp_path, kind, len(labels), labels)
+    page = drawn(open_page(path))
+    pooled = model.encode(PAIR).pooled
+    logits = (pooled @ head["weight"] + head["bias"])[0]
+    if kind == "regress":
+        shown = number(page.locator("#answer-body .value").text_content())
+        assert shown == pytest.approx(logits[0], abs=1e-3)
+    else:
+        assert texts(page, "#answer-body th") == ["warm", "loud"]
+        assert np.allclose(column(page, "#answer-body tbody", 2), 1 / (1 + np.exp(-logits)), atol=6e-4)
+
+
+def test_the_slider_shows_the_weights_of_each_checkpoint(open_page, tmp_path):
+    folders = [write_model(tmp_path / f"step{seed}", seed=seed) for seed in (1, 2)]
+    write_page(folders, tmp_path / "steps.html", TEXT)
+    page = drawn(open_page(tmp_path / "steps.html"))
+    assert page.locator("#checkpoint-at").text_content().startswith("step2")
+    before = forwards(page)
+    page.focus("#checkpoint")
+    page.keyboard.press("ArrowLeft")
+    drawn(page)
+    assert page.locator("#checkpoint-at").text_content().startswith("step1")
+    assert forwards(page) == before + 1
+    model = Bert.from_pretrained(folders[0], "numpy")
+    chances = lens(model, TEXT, 5)[-1]
+    cell = page.locator("#guess-rows tr").last.locator("td").first
+    assert cell.locator(".piece").text_content() == model.tokenizer.vocab[chances.argmax()]
+    assert number(cell.locator(".chance").text_content()) == pytest.approx(chances.max(), abs=0.02)  # int8
+    _, probabilities = attention_of(model, TEXT, 0)
+    shown = number(page.locator("#at-probability").text_content())
+    assert shown == pytest.approx(probabilities[0, 5, 5], abs=0.02)
+
+
+EVIL = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+
+
+def test_hostile_texts_pieces_and_labels_are_inert(open_page, tmp_path):
+    pieces = (*PIECES, "<", ">", "/", "=", "'", "1", "##1", "\u202edlrow", "<img/onerror=hacked>")
+    folder = write_model(tmp_path / "<b>evil", Head("classify", 2), 0, (EVIL, "\u202eright to left"), pieces)
+    write_page([folder], tmp_path / "evil.html", EVIL, "\x07 \u202e \u2066 a" + "x" * 100_000)
+    page = drawn(open_page(tmp_path / "evil.html"))
+    for text in (EVIL, "x" * 100_000, "\x00\u202e\ud83d film", "\r\n\t"):
+        page.evaluate(
+            """(text) => {
+            byId("text-a").value = text;
+            byId("text-a").dispatchEvent(new Event("input"));
+        }""",
+            text,
+        )
+        drawn(page)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img, script[src], b:has-text('evil')").count() == 0
+    assert page.locator("h1").text_content() == "<b>evil"
+    first, second = texts(page, "#answer-body th")
+    assert EVIL.startswith(first.removesuffix("…")) and second.startswith("⟨U+202E⟩right")
+    assert not page.errors
+
+
+def test_a_long_text_is_cut_and_the_page_says_so(page):
+    page.fill("#text-a", "the film was dull " * 30)
+    drawn(page)
+    assert page.locator("#piece-list button").count() == 40
+    assert page.locator("#cut").text_content() == "The page shows the first 40 pieces; 82 more are left out."
+
+
+def test_dark_and_light_are_drawn_in_their_own_colours(page):
+    pixel = "[...byId('matrix').firstChild.getContext('2d').getImageData(300, 300, 1, 1).data]"
+    before, light = forwards(page), page.evaluate(pixel)
+    page.emulate_media(color_scheme="dark")
+    drawn(page, "explorer.scene.dark")
+    assert sum(page.evaluate(pixel)) < sum(light)
+    assert forwards(page) == before
+
+
+def test_a_browser_without_canvas_or_scripts_is_told(browser, path):
+    context = browser.new_context(offline=True)
+    context.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert "it lacks typed arrays or canvas" in page.locator("#trouble").text_content()
+    assert page.locator("#trouble").is_visible()
+    context.close()
+    context = browser.new_context(offline=True, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert "JavaScript" in page.locator("noscript .trouble").text_content()
+    context.close()
+
+
+def test_a_narrow_window_shows_everything_without_scrolling_sideways(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    drawn(page, "explorer.scene.width === 390")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    side = page.locator("#matrix canvas").bounding_box()
+    assert side["x"] >= 0 and side["x"] + side["width"] <= 390
+
+
+def test_everything_to_use_and_to_see_has_a_name(page):
+    unnamed = page.evaluate("""() => {
+        const all = document.querySelectorAll("input, select, textarea, button, [tabindex], .canvas");
+        const named = (one) => one.getAttribute("aria-label") || one.labels?.length || one.textContent.trim();
+        return [...all].filter((one) => !named(one)).map((one) => one.outerHTML.slice(0, 80));
+    }""")
+    assert unnamed == []
