@@ -3,11 +3,10 @@
 `watch` lays itself around the public operations of an engine, and around the kernels under them where there
 are any, and takes itself off again; an engine that is not watched pays nothing. Time is exclusive: what runs
 inside an operation is counted there and nowhere else. Operations and bytes come from the shapes and dtypes of
-the arrays alone.
+the arrays alone. The first steps are kept call by call, as a timeline for a viewer of traces.
 """
 
 import inspect
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,17 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from minibert.files import atomic_text
+from minibert.files import atomic_json
 from minibert.model.flops import attention_pairs
 
-FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
-UPDATES = ("global_norm", "adamw", "lamb")
+FORWARD, BACKWARD, UPDATE, OTHER = "forward", "backward", "update", "other"
+OPTIMIZERS = ("adamw", "lamb")  # with which a step ends
+UPDATES = ("global_norm", *OPTIMIZERS)
 OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
 # Nothing is computed in these themselves; a cast belongs to whoever changes precision.
 GLUE = ("layers", "layers_backward", "cast")
 OUTSIDE, ITSELF = "outside (data, files, Python)", "this trace itself"
 SMALL = 0.005  # share of the time under which rows are shown together
 SUMMED = ("calls", "seconds", "operations", "moved", "share")
+STEPS_SHOWN = 5  # on the timeline
 
 Arguments = dict[str, Any]
 
@@ -52,9 +53,8 @@ def _attention(products: int) -> Callable[[Arguments], int]:
     return count
 
 
-# What multiplies matrices, by the names of its arguments. Nothing else counts as floating-point operations:
-# the sum over a step is `flops.step_operations`. A backward that is given no more than dy and `saved` takes
-# twice what its forward took.
+# What multiplies matrices, by the names of its arguments; the sum over a step is `flops.step_operations`. A
+# backward that is given no more than dy and `saved` takes twice what its forward took.
 OPERATIONS: dict[str, Callable[[Arguments], int]] = {
     "linear": _product("x", "weight"),
     "gemm": _product("a", "b"),
@@ -125,6 +125,9 @@ class Trace:
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], Row] = {}
         self._running: list[_Frame] = []
+        self._events: list[dict[str, Any]] = []
+        self._step_began: float | None = None
+        self.steps_shown = 0  # on the timeline
         self._forward: dict[int, int] = {}  # id of what was saved -> operations of who saved it
         self._itself = 0.0
         self._began = perf_counter()
@@ -184,7 +187,15 @@ class Trace:
             }
             for row in self.rows()
         ]
-        atomic_text(path, json.dumps(facts | {"seconds": self.seconds, "rows": rows}, indent=1) + "\n")
+        atomic_json(path, facts | {"seconds": self.seconds, "rows": rows}, indent=1)
+
+    def save_events(self, path: str | Path) -> None:
+        """Write the calls of the first steps as Chrome trace events, for Perfetto and chrome://tracing.
+
+        It is the JSON array of complete events of the Trace Event Format: microseconds since the watch began.
+        """
+        events = reversed(self._events)  # the caller first, where both begin and end at once
+        atomic_json(path, sorted(events, key=lambda one: (one["ts"], -one["dur"])), indent=None)
 
     def _around(
         self, name: str, function: Callable[..., Any], names: Sequence[str], kernel: bool, saves: bool
@@ -225,15 +236,34 @@ class Trace:
             if caller:
                 caller.leaf = False
                 caller.inside += ended - came
-        if frame.leaf and work:
-            operations, moved = work(result)
-            own.operations += operations
-            own.moved += moved
+        operations, moved = work(result) if frame.leaf and work else (0, 0)
+        own.operations += operations
+        own.moved += moved
+        if self.steps_shown < STEPS_SHOWN:
+            facts = {"operations": operations, "bytes": moved} if frame.leaf and work else {}
+            self._note(key[0], key[1] or OTHER, began, ended, facts)
+            if caller is None and key[1]:
+                self._note_step(key[0], began, ended)
         left = perf_counter()
         self._itself += (began - came) + (left - ended)
         if caller:
             caller.inside += left - ended
         return result
+
+    def _note(self, name: str, category: str, began: float, ended: float, facts: dict[str, int]) -> None:
+        """Put a call, or a step, on the timeline, in whole nanoseconds: what is nested stays nested."""
+        begin, end = (round(1e9 * (time - self._began)) for time in (began, ended))
+        event = {"name": name, "cat": category, "ph": "X", "ts": begin / 1000, "dur": (end - begin) / 1000}
+        self._events.append(event | {"pid": 1, "tid": 1, "args": facts})
+
+    def _note_step(self, op: str, began: float, ended: float) -> None:
+        """Let a step begin with its first operation and end with the update of the parameters."""
+        if self._step_began is None:
+            self._step_began = began
+        if op in OPTIMIZERS:
+            self.steps_shown += 1
+            self._note(f"step {self.steps_shown}", "step", self._step_began, ended, {})
+            self._step_began = None
 
     def _key(self, name: str) -> tuple[str, str]:
         """Return name and direction of the row that a call belongs to."""

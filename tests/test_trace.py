@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -212,6 +213,104 @@ def test_time_is_exclusive_and_adds_up(monkeypatch):
     }
 
 
+def nested(events):
+    """For each event, as (begin, end) in nanoseconds, those that stand directly in it."""
+    spans = [(round(1e3 * one["ts"]), round(1e3 * one["ts"]) + round(1e3 * one["dur"])) for one in events]
+    assert spans == sorted(spans, key=lambda span: (span[0], -span[1]))
+    inside, around = [[] for _ in spans], []
+    for place, (begin, end) in enumerate(spans):
+        while around and spans[around[-1]][1] <= begin and spans[around[-1]] != (begin, end):
+            around.pop()
+        if around:
+            assert end <= spans[around[-1]][1], "two events overlap, and neither holds the other"
+            inside[around[-1]].append(place)
+        around.append(place)
+    return spans, inside
+
+
+def exclusive(events):
+    """The seconds of each operation and direction on a timeline, without what is nested in it."""
+    spans, inside = nested(events)
+    sums = Counter()
+    for event, (begin, end), own in zip(events, spans, inside, strict=True):
+        key = event["name"], "" if event["cat"] == trace.OTHER else event["cat"]
+        sums[key] += end - begin - sum(spans[place][1] - spans[place][0] for place in own)
+    return {key: nanoseconds / 1e9 for key, nanoseconds in sums.items() if key[1] != "step"}
+
+
+def saved_events(seen, folder):
+    seen.save_events(folder / "events.json")
+    return json.loads((folder / "events.json").read_text("utf-8"))
+
+
+class Ticking(Ops):
+    """An engine whose operations take a time of their own before and after those that they call."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock = clock
+
+    def linear(self, x, weight, bias):
+        self.clock.passes(3)
+        return super().linear(x, weight, bias)
+
+    def feed_forward_block(self, *given):
+        self.clock.passes(0.25)
+        result = super().feed_forward_block(*given)
+        self.clock.passes(0.125)
+        return result
+
+    def layer_norm_backward(self, dy, saved):
+        self.clock.passes(2)
+        return super().layer_norm_backward(dy, saved)
+
+    def adamw(self, *given):
+        self.clock.passes(5)
+        return super().adamw(*given)
+
+
+def test_timeline_is_nested_and_adds_up_to_the_rows(monkeypatch, tmp_path):
+    clock = Clock(monkeypatch)
+    ops = Ticking(clock)
+    with watch(ops) as seen:
+        clock.passes(0.5)
+        one_step(ops)
+        seen.as_one("a look", lambda: clock.passes(1))()
+        one_step(ops)
+    events = saved_events(seen, tmp_path)
+    rows = {(row.op, row.direction): row for row in seen.rows() if row.calls}
+    sums = exclusive(events)
+    assert sums.keys() == rows.keys()
+    assert {key: sums[key] for key in rows} == pytest.approx({key: row.seconds for key, row in rows.items()})
+    assert sums["adamw", "update"] == 10 and sums["a look", ""] == 1
+    for count in ("operations", "bytes"):
+        shown = sum(event["args"].get(count, 0) for event in events)
+        assert shown == sum(row.operations if count == "operations" else row.moved for row in rows.values())
+    steps = [(one["name"], one["ts"], one["dur"]) for one in events if one["cat"] == "step"]
+    length = (seen.seconds - 0.5 - 1) / 2 * 1e6
+    assert steps == [("step 1", 0.5e6, length), ("step 2", 1.5e6 + length, length)]
+
+
+@every_engine
+def test_events_are_complete_ones_in_microseconds_of_a_few_steps(engine, tmp_path):
+    with watch(engine) as seen:
+        for _ in range(trace.STEPS_SHOWN + 2):
+            one_step(engine)
+    events = saved_events(seen, tmp_path)
+    for event in events:
+        assert event.keys() == {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"}
+        assert event["ph"] == "X" and event["dur"] >= 0 and 0 <= event["ts"] <= 1e6 * seen.seconds
+        assert (type(event["pid"]), type(event["tid"])) == (int, int)
+    spans, inside = nested(events)
+    assert max(end for _, end in spans) <= 1e9 * seen.seconds + 1
+    names = [f"step {number + 1}" for number in range(trace.STEPS_SHOWN)]
+    assert [event["name"] for event in events if event["cat"] == "step"] == names
+    assert seen.steps_shown == trace.STEPS_SHOWN
+    [*_, last] = [place for place, event in enumerate(events) if event["cat"] == "step"]
+    assert {"forward", "backward", "update"} <= {events[place]["cat"] for place in inside[last]}
+    assert (tmp_path / "events.json").read_text("utf-8").startswith("[{")
+
+
 @every_engine
 def test_rows_add_up_to_the_time_that_was_watched_and_most_of_it_is_in_operations(engine):
     one_step(engine, size="aligned")
@@ -297,6 +396,13 @@ def test_pretrain_traces_and_ends_with_the_same_weights(name, corpus, tmp_path, 
     assert calls["adamw", "update"] == 6 and calls["attention", "backward"] == 12
     assert calls["evaluations of held-out text", ""] == 2
     assert sum(row["share"] for row in found["rows"]) == pytest.approx(1, abs=1e-4)
+    events = json.loads((tmp_path / "traced" / "trace-events.json").read_text("utf-8"))
+    assert sum(one["cat"] == "step" for one in events) == trace.STEPS_SHOWN < 6
+    assert (
+        sum(one["name"] == "attention" and one["cat"] == "backward" for one in events)
+        >= 2 * trace.STEPS_SHOWN
+    )
+    assert nested(events) and f"trace-events.json has the first {trace.STEPS_SHOWN} steps" in errors
     assert not (tmp_path / "plain" / "trace.json").exists()
     assert cli.main(["pretrain", "--out", str(tmp_path / "traced"), "--resume", "--trace", "--quiet"]) == 0
     assert "steps went" not in capsys.readouterr().err  # there were none

@@ -7,18 +7,8 @@ from typing import Any
 import numpy as np
 
 from minibert.engines.runtime import runtime_of
-from minibert.gradcheck.cases import (
-    Arrays,
-    Case,
-    Size,
-    config_of,
-    dropout_of,
-    in_general_position,
-    no_dropout,
-    random_batch,
-    random_parameters,
-    random_task_batch,
-)
+from minibert.gradcheck import cases
+from minibert.gradcheck.cases import Arrays, Case, Size, config_of, dropout_of, no_dropout, random_batch
 from minibert.model import bert, bilstm
 from minibert.model.batch import Batch, VectorBatch
 from minibert.model.params import Head, Parameters
@@ -62,15 +52,13 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         variant: str, head: Head, drop: Callable[..., Any] = no_dropout, summed: bool = False, **fields: Any
     ) -> Case:
         config = config_of(size, num_hidden_layers=1, **fields)
-        parameters = random_parameters(config, rng, head)
-        batch = random_task_batch(size, head, rng, tagged=0 if "no rows" in variant else 0.4)
+        parameters = cases.random_parameters(config, rng, head)
+        batch = cases.random_task_batch(size, head, rng, tagged=0 if "no rows" in variant else 0.4)
         span_weight, own = 1 if summed else 0.5, batches.functions_of(head)
 
         def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
             laid_out = runtime_of(ops).prepare(batch)
-            result, saved = own.loss(
-                ops, config, head, params, laid_out, drop(ops, laid_out), span_weight=span_weight
-            )
+            result, saved = own.loss(ops, config, head, params, laid_out, drop(ops, laid_out), span_weight)
             return result.loss, saved
 
         def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
@@ -119,14 +107,11 @@ def _tagger(
 ) -> Case:
     """Build the loss of the tagger of LSTMs; its vectors have a gradient as well."""
     config = bilstm.BilstmConfig(inputs=size.H, outputs=5, width=size.M, mixed=mixed)
-    parameters = in_general_position(bilstm.BilstmParameters(config, dtype=np.float64), rng)
+    parameters = cases.in_general_position(bilstm.BilstmParameters(config, dtype=np.float64), rng)
     shapes = [(mixed, n, size.H) if mixed else (n, size.H) for n in size.lengths]
     rows = [np.flatnonzero(rng.random(n) < 0.6) for n in size.lengths]
-    batch = VectorBatch.pack_vectors(
-        [rng.standard_normal(shape) for shape in shapes],
-        [rng.integers(5, size=len(own)) for own in rows],
-        rows,
-    )
+    vectors = [rng.standard_normal(shape) for shape in shapes]
+    batch = VectorBatch.pack_vectors(vectors, [rng.integers(5, size=len(own)) for own in rows], rows)
     uneven = batch.label_weights * rng.uniform(0.5, 1.5, len(batch.label_weights))
     batch = dataclasses.replace(batch, label_weights=uneven)
 

@@ -114,10 +114,8 @@ def proof_sheet(
     known = {case.operation for _, case in every}
     wanted = known if operations is None else set(operations)
     if unknown := wanted - known:
-        raise InputError(
-            f"$operation is not on the sheet; choose from {', '.join(sorted(known))}.",
-            operation=", ".join(sorted(unknown)),
-        )
+        message = f"$operation is not on the sheet; choose from {', '.join(sorted(known))}."
+        raise InputError(message, operation=", ".join(sorted(unknown)))
     engines, dtypes = list(engines), list(dtypes)
     chosen = [(size, case, dtype) for size, case in every if case.operation in wanted for dtype in dtypes]
     lines = [check(engines, case, dtype, size, seed) for size, case, dtype in chosen]

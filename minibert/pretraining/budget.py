@@ -32,7 +32,7 @@ MARGIN = 0.97  # a machine is not equally fast all the time
 REVIEWS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # of the schedule, where the clock is looked at again
 NO_CHANGE = 0.01  # of the steps left, for which the schedule stays as it is
 WORTH_TELLING = 0.1
-FINISHING_SECONDS = 5.0  # for the picture and the files
+FINISHING_SECONDS = 5.0  # for the page and the files
 
 
 class Afforded(NamedTuple):
@@ -91,10 +91,8 @@ def plan_steps(
             state.plan["per_step"] = [[length, seconds] for length, seconds in found.per_step.items()]
             state.plan["held_out_share"] = found.held_out_share
         if timetable.total < state.step:
-            raise InputError(
-                f"$steps is less than the {state.step:,} steps that this run has done; give more.",
-                steps=timetable.total,
-            )
+            message = f"$steps is less than the {state.step:,} steps that this run has done; give more."
+            raise InputError(message, steps=timetable.total)
         _decide(state, timetable)
         if runtime_of(task.ops).is_main_process:
             state.save(folder)

@@ -18,7 +18,7 @@ from minibert.pretraining import recipes
 from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, SizeRecipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
-IN_SHARDS = ("corpus", "layout", "vocab", "vocab_size", "lower_case")  # what token shards have settled
+IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case")  # settled by token shards
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class PretrainOptions(RunOptions):
     )
     _: KW_ONLY
     layout: str = option("auto", f"how the text is laid out: {', '.join(LAYOUTS)}")
+    column: str = option("text", "where JSON lines have their text", metavar="NAME")
     vocab: str | None = option(None, "a vocab.txt or a folder with one", metavar="PATH", default="learn one")
     vocab_size: int = option(8192, "pieces to learn", WHOLE)
     lower_case: bool = option(
@@ -72,9 +73,7 @@ class PretrainOptions(RunOptions):
         metavar="MODEL",
     )
     hidden_act: str = option("gelu", "gelu: with the error function; gelu_new: with tanh", choices=GELU_FORMS)
-    max_positions: int = option(
-        512, "the longest sequence the model can ever read; at least --seq-length", WHOLE
-    )
+    max_positions: int = option(512, "longest sequence the model can ever read; at least --seq-length", WHOLE)
     dropout: float | None = option(None, "dropout rate of embeddings, sublayers and attention", RATE)
     unigram_bias: bool | None = option(
         None,

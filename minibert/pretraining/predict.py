@@ -68,6 +68,7 @@ def evaluate(
     corpus: tuple[str, ...] = (),
     *,
     layout: str = "auto",
+    column: str = "text",
     seq_length: int | None = None,
     targets: int = TARGETS,
     engine: str = "auto",
@@ -80,7 +81,7 @@ def evaluate(
     run : a run folder, `RUN@STEP`, or with a corpus any Hugging Face BERT folder.
     corpus : files, folders or globs, read whole; none: the documents that the run held out. One document
         alone, and documents of one sentence each, are measured without next sentences.
-    layout : of the corpus.
+    layout, column : of the corpus.
     seq_length : of the sequences; the longest that the run was trained on, when left out.
     targets : how many [MASK] positions to score.
     engine, threads : the engine.
@@ -97,14 +98,12 @@ def evaluate(
     """
     if targets < 1:
         raise InputError("$targets leaves nothing to score; give at least 1.", targets=targets)
-    with _measured(run, corpus, layout, engine, threads) as (model, text, options):
+    with _measured(run, (corpus, layout, column), engine, threads) as (model, text, options):
         config, ops, tree = model.config, model.ops, model.params.tree
         length = (options.longest if options else min(128, config.P)) if seq_length is None else seq_length
         if length > config.P:
-            raise InputError(
-                f"$seq_length is longer than the model's {config.P} positions; choose less.",
-                seq_length=length,
-            )
+            message = f"$seq_length is longer than the model's {config.P} positions; choose less."
+            raise InputError(message, seq_length=length)
         mask_id = None if config.is_decoder else text.tokenizer.mask_id
         counts = text.shards.sentence_counts[text.held_out_ids]
         paired = options is None or options.next_sentence
@@ -122,20 +121,21 @@ def evaluate_words(
     corpus: tuple[str, ...] = (),
     *,
     layout: str = "auto",
+    column: str = "text",
     engine: str = "auto",
     threads: int | None = None,
 ) -> WordLoss:
     """Evaluate a run on whole words, in nats per byte; arguments and errors as with `evaluate`."""
-    with _measured(run, corpus, layout, engine, threads) as (model, text, _):
+    with _measured(run, (corpus, layout, column), engine, threads) as (model, text, _):
         return score_words(model.ops, model.config, model.params.tree, text)
 
 
 @contextmanager
 def _measured(
-    run: str | Path, corpus: tuple[str, ...], layout: str, engine: str, threads: int | None
+    run: str | Path, text: tuple[tuple[str, ...], str, str], engine: str, threads: int | None
 ) -> Iterator[tuple[Bert, Text, PretrainOptions | None]]:
     """Load a run and the text that it is to be measured on, for as long as a block takes."""
-    name, run = run, folder_of(run)
+    name, run, corpus = run, folder_of(run), text[0]
     no_documents = InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / "config.json").exists() and not (run / "shards").exists():
         raise no_documents  # before a word about heads that are not there either
@@ -146,7 +146,7 @@ def _measured(
     options = PretrainOptions.load(run / "training.json") if (run / "training.json").exists() else None
     with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of whose documents are held out
-            shards = write_shards(sentences(corpus, layout), tokenizer, Path(scratch) / "shards")
+            shards = write_shards(sentences(*text), tokenizer, Path(scratch) / "shards")
             every = np.arange(shards.n_documents)
             parts = every[:0], every
         elif options is None or not (run / "shards").exists():

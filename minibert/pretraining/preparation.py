@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from minibert.data.corpus import (
     layouts_text,
     sentences,
 )
+from minibert.data.documents import text_of
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.hub.loading import read_config
 from minibert.model_names import folder_of, no_such_model
 from minibert.pretraining.options import PretrainOptions
@@ -29,6 +31,8 @@ from minibert.training.runlog import bar, say
 
 HELD_OUT_SEED = 20181011  # of every held-out masking, whatever the run's seed: the day the paper came out
 UPDATE_LINES = 2000  # between two updates of a progress bar
+DIFFERENT_LINES = 1 << 18  # the first ones, whose repetitions are counted in some 30 MB
+FEW_LINES, MUCH = 1000, 0.05  # to warn of repetitions; Wikipedia's are 2%, those of novels and reviews 0.4%
 COUNTED_TOKENS = 2**18  # at a time: to count those of each document costs as much as a vocabulary
 
 
@@ -48,10 +52,8 @@ class Text:
 
     def held_out(self, seq_length: int, next_sentence: bool = True, left_to_right: bool = False) -> Instances:
         """Return standard instances of the held-out documents, however the run masks in training."""
-        made = InstanceOptions(
-            seq_length=seq_length, next_sentence=next_sentence, left_to_right=left_to_right
-        )
-        return Instances(self.shards, self.held_out_ids, self.tokenizer, made, HELD_OUT_SEED)
+        how = InstanceOptions(seq_length=seq_length, next_sentence=next_sentence, left_to_right=left_to_right)
+        return Instances(self.shards, self.held_out_ids, self.tokenizer, how, HELD_OUT_SEED)
 
     # -> (V,)
     def log_unigram(self) -> np.ndarray:
@@ -90,7 +92,7 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
         link_shards(run / "shards", shards)
     elif not (run / "shards").exists():
         layout = options.layout if options.paths else "sentences"
-        stream = sentences(options.paths or embedded_corpus(), layout)
+        stream = sentences(options.paths or embedded_corpus(), layout, options.column)
         shards = write_shards(watched(stream, "writing shards", show), tokenizer, run / "shards")
         if show and stream.found:
             say(f"{shards.n_documents:,} documents. {layouts_text(stream.found)}")
@@ -113,7 +115,8 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     elif source := options.vocab or options.model:
         tokenizer = Tokenizer.from_pretrained(source, **({} if options.lower_case else CASED))
     else:
-        tokenizer = learn_vocabulary(options.paths, options.vocab_size, options.lower_case, show)
+        how = (options.vocab_size, options.lower_case, show, options.column)
+        tokenizer = learn_vocabulary(options.paths, *how)
     tokenizer.save_pretrained(run, model_max_length=positions)
     return tokenizer
 
@@ -136,14 +139,19 @@ def learn_vocabulary(
     vocab_size: int = PretrainOptions.vocab_size,
     lower_case: bool = PretrainOptions.lower_case,
     show: bool = True,
+    column: str = "text",
 ) -> Tokenizer:
     """Learn the vocabulary of a run from its corpus."""
-    counted = count_corpus(corpus, BasicTokenizer(lower_case), show, strict=True)  # the shards are, too
+    counted = count_corpus(corpus, BasicTokenizer(lower_case), show, column, strict=True)  # as the shards are
     return learn_tokenizer(counted.words, vocab_size, lower_case, show)
 
 
 def count_corpus(
-    corpus: Iterable[str | Path], basic: BasicTokenizer, show: bool = True, **counting: Any
+    corpus: Iterable[str | Path],
+    basic: BasicTokenizer,
+    show: bool = True,
+    column: str = "text",
+    **counting: Any,
 ) -> CountedFiles:
     """Count the words of a corpus; of the embedded books when none is named.
 
@@ -156,7 +164,8 @@ def count_corpus(
             shown.total = total
             shown.update(done - shown.n)
 
-        counted = count_files(files, basic, progress=progress, **counting)
+        read = partial(text_of, column=column)
+        counted = count_files(files, basic, progress=progress, read=read, **counting)
     if not len(counted.words):
         if len(counted.held_out):
             raise InputError("Every line of the text fell to what is held out; give more, or hold out 0.")
@@ -201,9 +210,21 @@ def special_tokens(user_tokens: Iterable[str], lower_case: bool) -> list[str]:
 
 
 def watched(stream: SentenceStream, what: str, show: bool) -> Iterator[str | None]:
-    """Yield the same sentences, with a progress bar over the bytes of the corpus."""
+    """Yield the same sentences, with a progress bar over the bytes of the corpus; warn of many duplicates."""
+    times: dict[int, int] = {}  # by hash
+    number = characters = repeated = most = 0
+    example = ""
     with bar(show, total=stream.bytes_total, desc=what, unit="B", unit_scale=True) as shown:
         for number, sentence in enumerate(stream):
             if number % UPDATE_LINES == 0:
                 shown.update(stream.bytes_read - shown.n)
             yield sentence
+            characters += len(sentence or "")
+            if sentence and ((key := hash(sentence)) in times or len(times) < DIFFERENT_LINES):
+                times[key] = count = times.get(key, 0) + 1
+                repeated += len(sentence) * (count > 1)
+                if count > most:
+                    most, example = count, sentence
+    if number >= FEW_LINES and repeated > MUCH * characters:
+        share = f"{repeated / characters:.0%} of the text or more are lines that stood before"
+        warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Duplicates teach nothing new.")

@@ -4,7 +4,8 @@
 
 A run folder holds `training.json` (the options), `vocab.txt`, `shards/`, `checkpoints/`, `metrics.jsonl`,
 what Hugging Face reads besides (`config.json`, `model.safetensors`, `tokenizer_config.json` and
-`tokenizer.json`), and at the end `report.json` and `loss.png`, with `trace.json` where one was asked for.
+`tokenizer.json`), `report.html` from the first step on, and at the end `report.json`, with `trace.json` and
+`trace-events.json` where a trace was asked for.
 """
 
 import dataclasses
@@ -12,16 +13,16 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from minibert import engines, viz
+from minibert import engines
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, RunError
-from minibert.files import atomic_json, remove_leftovers, require_own, sole_writer, write_atomically
+from minibert.files import atomic_json, remove_leftovers, require_own, sole_writer
 from minibert.gaps import Guess, fill_texts
 from minibert.hub import save_hf
 from minibert.inference import Bert
@@ -30,13 +31,14 @@ from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
 from minibert.ops import Ops
 from minibert.pretraining.budget import WORTH_TELLING, next_review, plan_steps, review, settle, timetable_of
-from minibert.pretraining.evaluation import TARGETS, entropy_of_counts, score_shuffled
+from minibert.pretraining.evaluation import TARGETS, score_shuffled
 from minibert.pretraining.objective import Pretraining, held_out_targets
 from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.recipes import Timetable
-from minibert.terminal import printable
+from minibert.terminal import counted, printable
 from minibert.trace import Trace, watch
 from minibert.training.checkpoint import checkpoints, latest
 from minibert.training.loop import Batches, Loop, State, train
@@ -44,7 +46,6 @@ from minibert.training.runlog import Log, NoLog, OnLog, RunLog, say
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
-NO_PICTURE = "left out: pip install '.[plots]' in a checkout, then run the command with --resume"
 N_EXAMPLES = 3  # of gaps in held-out sentences
 MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
@@ -74,7 +75,7 @@ def pretrain(
     show : tell the person watching how it goes, on the error stream.
     began : `time.monotonic()` when the command began, from where `minutes` count; now, when left out.
     trace : print on the error stream, when training ends or is stopped, where its time went; `trace.json` in
-        the run folder has the same.
+        the run folder has the same, `trace-events.json` the calls of the first steps for a viewer of traces.
     ops : an engine of your own, in place of the one that the options name; it computes in their `dtype`.
     on_log : called with the number of a step and what is recorded of it, by names such as "train/loss".
 
@@ -104,9 +105,7 @@ def pretrain(
     runtime.barrier("options", dataclasses.asdict(options) | {"threads": None})
     engines.keep_freed_memory()
     if trace and ops.name == "jax":
-        raise InputError(
-            "trace=True watches operation after operation, and JAX compiles them into one; leave it out."
-        )
+        raise InputError("trace=True watches each operation, and JAX compiles them into one; leave it out.")
     fresh, show = not run.exists(), show and runtime.is_main_process
     tell = say if show else lambda text: None
     with ExitStack() as held:
@@ -122,8 +121,8 @@ def pretrain(
             if runtime.is_main_process:
                 runtime.barrier("text")
             tell(f"Engine {engine}.")
-            task, state = _train(task, run, resume, show, tell, began, trace, on_log)
-            report = _finish(task, state, run, tell, began) if runtime.is_main_process else {}
+            task, state, page = _train(task, run, resume, show, tell, began, trace, on_log, engine)
+            report = _finish(task, state, run, tell, began, page) if page else {}
             runtime.barrier("end")
             return report
         except KeyboardInterrupt:
@@ -141,10 +140,8 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
         if (run / "model.safetensors").exists() and not checkpoints(run / "checkpoints"):
-            raise InputError(
-                f"{run} holds a model but no checkpoint to go on from; start a new run from its weights: "
-                f"--model {run} and another --out."
-            )
+            advice = f"start a new run from its weights: --model {run} and another --out."
+            raise InputError(f"{run} holds a model but no checkpoint to go on from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
     if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
@@ -172,8 +169,9 @@ def _train(
     began: float,
     trace: bool,
     on_log: OnLog | None,
-) -> tuple[Pretraining, State]:
-    folder = run / "checkpoints"
+    engine: str,
+) -> tuple[Pretraining, State, RunPage | None]:
+    folder, page = run / "checkpoints", None
     task.require_instances()
     checkpoint = latest(folder, task.config, say, numbers=4) if resume else None  # every process warns
     state = task.start(checkpoint)
@@ -195,12 +193,14 @@ def _train(
     with ExitStack() as open_ones:
         log: Log = NoLog()
         if runtime.is_main_process:
-            log = open_ones.enter_context(RunLog(run, state.step, timetable.total, show, peak, on_log))
+            page = open_ones.enter_context(RunPage(task, state, run, engine, peak))
+            noted = page.keeping(on_log)
+            log = open_ones.enter_context(RunLog(run, state.step, timetable.total, show, peak, noted))
         seen = open_ones.enter_context(_traced(task, state, run, peak)) if trace else None
         watched = partial(seen.as_one, EVALUATIONS) if seen else lambda evaluate: evaluate
         batches, loop = _ahead(task, state, timetable, run, watched, log)
         train(task.ops, state, batches, task.objective(state.params.config), loop, log)
-    return task, state
+    return task, state, page
 
 
 def _ahead(
@@ -265,6 +265,10 @@ def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> I
         if steps := state.step - first:
             say(f"Where the {seen.seconds:,.1f} s of {steps:,} steps went:\n{seen.table(peak)}\n{TRACE_NOTE}")
             seen.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
+            events = run / "trace-events.json"
+            seen.save_events(events)
+            shown = counted(seen.steps_shown, "step")
+            say(f"{events} has the first {shown} call by call, for ui.perfetto.dev or chrome://tracing.")
 
 
 def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
@@ -279,15 +283,17 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
     )
 
 
-def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float) -> dict[str, Any]:
-    """Measure, write down, draw."""
+def _finish(
+    task: Pretraining, state: State, run: Path, tell: Tell, began: float, page: RunPage
+) -> dict[str, Any]:
+    """Measure and write down."""
     options, params, timetable = task.options, state.params, timetable_of(state)
     assert isinstance(params, Parameters)
     save_hf(run, task.config_after(state, timetable), params)
     tell("Measuring the held-out loss.")
     batches = task.held_out_batches(options.longest, held_out_targets(state, TARGETS))
     held_out = task.score(params, batches)
-    held_out = dataclasses.replace(held_out, text_unigram=entropy_of_counts(task.text.piece_counts()))
+    held_out = dataclasses.replace(held_out, text_unigram=page.text_unigram)
     shuffled = score_shuffled(
         task.ops, params.config, params.tree, batches, task.text.tokenizer.special_ids, task.mask_id
     )
@@ -306,14 +312,9 @@ def _finish(task: Pretraining, state: State, run: Path, tell: Tell, began: float
         "seconds": round(time.monotonic() - began, 1),
         "examples": _examples(task, Bert(params.config, params, task.ops)),
         "folder": str(run),
-        "picture": None,
     }
+    report["page"] = str(page.write("finished", report))
     atomic_json(run / "report.json", report)
-    with suppress(ImportError):
-        picture = viz.run_picture(run, dpi=150)
-        write_atomically(run / "loss.png", lambda temporary: temporary.write_bytes(picture))
-        report["picture"] = str(run / "loss.png")
-        atomic_json(run / "report.json", report)
     return report
 
 
@@ -350,8 +351,8 @@ def report_text(report: dict[str, Any]) -> str:
     for example in report["examples"]:
         answer = f" ({example['answer']})" if example["answer"] else ""
         lines.append(f"  {printable(example['text'] + answer)}\n      {guesses_text(example['guesses'])}")
-    picture = report["picture"] or NO_PICTURE
-    return "\n".join([*lines, f"Run folder: {report['folder']}", f"Picture: {picture}"])
+    lines.append(f"Run folder: {report['folder']}")
+    return "\n".join([*lines, f"Report: {report['page']}"] if report["page"] else lines)
 
 
 def metrics_text(metrics: dict[str, Any]) -> str:

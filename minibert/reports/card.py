@@ -27,19 +27,6 @@ PURPOSES = {
     "none": ("feature-extraction", "features --out vectors.npy", "a text"),
 }
 PIPELINES = ("fill-mask", "text-classification", "token-classification", "feature-extraction")
-NUMBERS = {
-    "loss": "loss, nats",
-    "unigram": "unigram entropy of the targets: the best guess without context",
-    "text_unigram": "unigram entropy of the whole text",
-    "shuffled_loss": "loss with the context shuffled",
-    "perplexity": "perplexity",
-}
-SHARES = {
-    "accuracy": "accuracy",
-    "next_accuracy": "next-sentence accuracy",
-    "next_majority": "always the more frequent answer",
-}
-HELD_OUT = dict.fromkeys((*NUMBERS, *SHARES), float | None)  # of any version
 LIMITS = (  # of all
     "It repeats what is wrong, old or unfair in the text that it and the model before it learnt from; nobody "
     "has looked for that.",
@@ -132,18 +119,17 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
         training.append(f"Begun from the weights of {_last(model)}.")
     if is_step or not (run / results.REPORT).exists():
         return training, [], {}, [UNFINISHED]
-    fields = {"held_out": {"targets": int, **HELD_OUT}, "trained_length": int, **LENGTH}
+    fields = {"held_out": {"targets": int, **results.HELD_OUT}, "trained_length": int, **LENGTH}
     report = read_json(run / results.REPORT, fields)
-    found, length = dict.fromkeys(HELD_OUT) | report["held_out"], report["trained_length"]
+    found, length = dict.fromkeys(results.HELD_OUT) | report["held_out"], report["trained_length"]
     predicted = "[MASK]s" if found["shuffled_loss"] is not None else "the next words"
     training += [
         f"Objective: predict {predicted}" + "; does one span follow another" * options["next_sentence"] + ".",
         _length(report) + f", in sequences of up to {length} tokens, {options['batch_size']:,} in a step; "
         f"learning rate {options['learning_rate']:g}.",
     ]
-    rows = [("measured on held-out documents", f"{found['targets']:,} targets")]
-    for names, form in ((NUMBERS, ".3f"), (SHARES, ".1%")):
-        rows += [(text, f"{found[name]:{form}}") for name, text in names.items() if found[name] is not None]
+    (_, targets), *measured = results.held_out_rows(found)
+    rows = [("measured on held-out documents", f"{targets} targets"), *measured]
     limits = [
         "Measured on documents of the text that it learnt from: on other text it does worse.",
         f"It has seen no sequence of more than {length} tokens.",

@@ -15,18 +15,18 @@ TEMPLATES = Path(__file__).with_name("templates")
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
-def rendered(template: str, **values: Any) -> str:
-    """Fill in a template of `templates/`; every value goes through `shown`, and is escaped."""
-    return _environment().get_template(template).render(values)
+def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
+    """Fill in a template of a folder; every value that is no Markup goes through `shown`, and is escaped."""
+    return _environment(folder).get_template(template).render(values)
 
 
 @cache
-def _environment() -> Any:
+def _environment(folder: Path) -> Any:
     import jinja2
     from markupsafe import Markup
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: value if isinstance(value, Markup) else shown(value),
@@ -34,7 +34,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["place"] = "{:.1f}".format
+    environment.filters |= {"place": "{:.1f}".format, "figure": "{:.1e}".format}
     return environment
 
 

@@ -17,7 +17,7 @@ from minibert import metrics
 from minibert.files import atomic_json, atomic_text
 from minibert.reports import results
 from minibert.reports.markup import rendered, shown
-from minibert.reports.pictures import picture
+from minibert.reports.pictures import Curve, picture
 from minibert.reports.results import Measured, metric_name, metric_number
 from minibert.tasks.task import Mistake
 
@@ -51,6 +51,7 @@ class Facts:
     mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
     seconds: float | None = None  # that training took
     note: str = ""  # a sentence that belongs to the metrics, such as how much of the texts was cut
+    sweep: str = ""  # tables of the sweep whose best run it is
 
 
 def write_report(folder: str | Path, facts: Facts) -> Path:
@@ -68,8 +69,9 @@ def page(facts: Facts) -> str:
     remark = results.majority_remark(name, facts.majority, facts.interval)
     return rendered(
         "report.html.j2",
+        title=facts.title,
         facts=facts,
-        duration=None if facts.seconds is None else _duration(facts.seconds),
+        duration=None if facts.seconds is None else duration(facts.seconds),
         value=None if best is None else metric_number(name, best),
         metric=metric_name(name),
         interval=facts.interval and [metric_number(name, end) for end in facts.interval],
@@ -79,45 +81,53 @@ def page(facts: Facts) -> str:
         confusion=_confusion(facts),
         mistakes=facts.mistakes[:WORST],
         at_once=AT_ONCE,
-        options=[(name, _short(value)) for name, value in facts.options.items()],
+        options=option_rows(facts.options),
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Write a time in the unit that suits it."""
     if seconds < 100:
         return f"{seconds:.1f} seconds"
     return f"{seconds / 60:.1f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
 
 
+def option_rows(options: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the names of options with their values as they were given."""
+    return [(name, _short(value)) for name, value in options.items()]
+
+
 def _short(value: Any) -> Any:
     """Write an option as it was given: 0.1 and not 0.1000, 12345 and not 12,345, text=review."""
     if isinstance(value, tuple):
-        return tuple("=".join(one) if isinstance(one, tuple) else _short(one) for one in value)
+        return tuple(f"{one[0]}={one[1]}" if isinstance(one, tuple) else _short(one) for one in value)
     if isinstance(value, float):
         return f"{value:g}"
     return str(value) if type(value) is int else value
 
 
-def _curves(facts: Facts) -> list[dict[str, Any]]:
+def _curves(facts: Facts) -> list[dict[str, Any] | None]:
     """Draw the loss and the metric, one above the other over the same steps."""
     last = max((row["step"] for row in facts.curve), default=0)
-    band, line = None, None
+    loss, metric = (_points(facts.curve, name) for name in ("loss", "metric"))
+    number = partial(metric_number, facts.metric)
+    more: dict[str, Any] = {"scale": 100.0 if results.is_share(facts.metric) else 1.0}
     if facts.interval is not None and np.isfinite(facts.interval).all():
-        band = *facts.interval, "95% of bootstrap samples of the best epoch"
+        more["band"] = *facts.interval, "95% of bootstrap samples of the best epoch"
     if facts.majority is not None:
         same = facts.majority["scores"][facts.metric]
-        line = same, f"always {facts.majority['label']!r}: {metric_number(facts.metric, same)}"
-    scale, number = 100.0 if results.is_share(facts.metric) else 1.0, partial(metric_number, facts.metric)
-    drawn: list[tuple[Any, ...]] = [
-        ("loss", "training loss", 1.0, shown),
-        ("metric", f"{metric_name(facts.metric)} on dev", scale, number, band, line),
+        more["lines"] = [(same, f"always {facts.majority['label']!r}: {number(same)}")]
+    of_dev = [Curve("metric", metric, dots=True)]
+    drawn = [
+        picture("training loss", [Curve("loss", loss)], shown, last),
+        picture(f"{metric_name(facts.metric)} on dev", of_dev, number, last, **more),
     ]
-    found = []
-    for name, title, *how in drawn:
-        points = np.array([(row["step"], row[name]) for row in facts.curve if name in row], float)
-        if len(points) and (points := points[np.isfinite(points).all(1)]).size:
-            found.append(picture(name, title, points, last, *how))
-    return found
+    return [one for one in drawn if one]
+
+
+# -> (n,2)
+def _points(curve: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
+    return np.array([(row["step"], row[name]) for row in curve if name in row], float).reshape(-1, 2)
 
 
 def _confusion(facts: Facts) -> dict[str, Any] | None:
@@ -179,24 +189,33 @@ def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.
     return [*(names[at] for at in kept), f"{rest:,} rarer classes"], joined
 
 
-def save_report(
-    folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: dict[str, Any]
-) -> None:
-    """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
+def facts_of(
+    folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: Mapping[str, Any]
+) -> Facts:
+    """Return what the page of a run says that lies in a folder, with what `report.json` holds there."""
     task = measured.task
-    names = {one: Path(getattr(options, one)).name for one in ("data", "model")}
-    same = "title task metric scores interval macro_f1 majority untuned baselines labels".split()
-    facts = Facts(
+    names: dict[str, Any] = {one: Path(getattr(options, one)).name for one in ("data", "model")}
+    names["also"] = tuple((name, Path(folder).name) for name, folder in options.also)
+    same = "title task metric scores interval macro_f1 majority untuned baselines".split()
+    return Facts(
         **{name: report[name] for name in same if name in report},
         model=names["model"],
         learnt=report.get("train_classes", {}),
         options=dataclasses.asdict(options) | names,
+        labels=measured.labels,
         classes=task.classes(measured.examples, measured.predictions),
         curve=results.curve(folder, task.metric),
         mistakes=mistakes,
         seconds=report["training_seconds"],
-        note=report.get("truncated", {}).get("warning", ""),
+        note=" ".join([*results.together(report), report.get("truncated", {}).get("warning", "")]).strip(),
     )
+
+
+def save_report(
+    folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: dict[str, Any]
+) -> None:
+    """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
+    page = write_report(folder, facts_of(folder, options, measured, mistakes, report))
     report |= {"learning_rate": options.learning_rate, "seed": options.seed}
-    report |= {"folder": str(folder), "page": str(write_report(folder, facts))}
+    report |= {"folder": str(folder), "page": str(page)}
     atomic_json(folder / results.REPORT, report)

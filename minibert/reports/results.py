@@ -1,6 +1,7 @@
 """What came of a run or a measurement: metrics with intervals, as JSON, as text and as a page to look at."""
 
 import shutil
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,16 +25,31 @@ FIELDS = {
     "scores": dict[str, float],
     "interval": tuple[float, float],
 }
+SETTING = {"learning_rate": float, "batch_size": int, "epochs": float}  # of a run in a sweep
 MORE = {  # of some reports
-    **dict.fromkeys(("crc32", "classes", "train_classes"), dict[str, int]),
+    **dict.fromkeys(("crc32", "classes", "train_classes", "train_tasks"), dict[str, int]),
     "majority": {"label": str, "macro_f1": float},
     "baselines": dict[str, dict[str, float]],
     "untuned": dict[str, float],
     "runs": list[dict],  # type: ignore[type-arg]  # of a sweep
+    **SETTING,
 }
 RUN = {"learning_rate": float, "seed": int, "folder": str}
 ADVICE = "remove it and go on with --resume"
 WORST = 10  # mistakes in report.json
+NUMBERS = {  # of held-out text
+    "loss": "loss, nats",
+    "unigram": "unigram entropy of the targets: the best guess without context",
+    "text_unigram": "unigram entropy of the whole text",
+    "shuffled_loss": "loss with the context shuffled",
+    "perplexity": "perplexity",
+}
+SHARES = {
+    "accuracy": "accuracy",
+    "next_accuracy": "next-sentence accuracy",
+    "next_majority": "always the more frequent answer",
+}
+HELD_OUT = dict.fromkeys((*NUMBERS, *SHARES), float | None)  # of any version
 IN_A_LINE, CLASSES_IN_A_LINE = 3, 6  # metrics, classes
 PLAIN = ("total", "thresh")  # how metrics end that are no shares of one
 
@@ -78,9 +94,8 @@ class Measured(NamedTuple):
     def mistakes(self, tokenizer: Any, max_length: int) -> list[Mistake]:
         """Every mistake, the worst first; these have marks where the model stopped reading."""
         task, found = self.task, self.task.mistakes(self.examples, self.predictions)
-        found[:WORST] = [
-            task.as_read(one, self.examples[one.example], tokenizer, max_length) for one in found[:WORST]
-        ]
+        for place, one in enumerate(found[:WORST]):
+            found[place] = task.as_read(one, self.examples[one.example], tokenizer, max_length)
         return found
 
 
@@ -163,7 +178,10 @@ def _wrong(report: dict[str, Any]) -> str | None:
     if all("failed" in one for one in runs):
         return "'runs' has none that is finished"
     finished = RUN | scored | {"best_epoch": float}
-    return next(filter(None, (misfit(one, RUN if "failed" in one else finished) for one in runs)), None)
+    kinds = (
+        (RUN if "failed" in one else finished) | {n: SETTING[n] for n in one if n in SETTING} for one in runs
+    )
+    return next(filter(None, map(misfit, runs, kinds)), None)
 
 
 def finished_report(folder: Path) -> dict[str, Any] | None:
@@ -180,10 +198,8 @@ def remove_spent(folder: Path) -> None:
             if path.exists():
                 shutil.rmtree(path)
         except OSError as error:
-            warn(
-                f"{path} could not be removed ({error.strerror or error}); the run needs it no longer, so "
-                "remove it yourself."
-            )
+            kept = f"{path} could not be removed ({error.strerror or error})"
+            warn(f"{kept}; the run needs it no longer, so remove it yourself.")
 
 
 def curve(folder: Path, metric: str) -> list[dict[str, float]]:
@@ -196,6 +212,14 @@ def curve(folder: Path, metric: str) -> list[dict[str, float]]:
         for line in read_metrics(folder)
     ]
     return [row for row in rows if len(row) > 1]
+
+
+def held_out_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the names of what was measured on held-out text and is known, with the numbers as text."""
+    rows = [("targets", f"{found['targets']:,}")]
+    for names, form in ((NUMBERS, ".3f"), (SHARES, ".1%")):
+        rows += [(text, f"{found[name]:{form}}") for name, text in names.items() if found[name] is not None]
+    return rows
 
 
 def measured_text(report: Mapping[str, Any]) -> str:
@@ -235,9 +259,7 @@ def metric_rows(
         return [(metric_name(name), metric_number(name, value)) for name, value in scores.items()]
     same = majority["scores"] | {"macro_f1": majority["macro_f1"]}
     columns = [scores | {"macro_f1": macro_f1}, same, *([untuned] if untuned else [])]
-    rows = [
-        (metric_name(name), *(metric_number(name, column[name]) for column in columns)) for name in columns[0]
-    ]
+    rows = [(metric_name(name), *(metric_number(name, one[name]) for one in columns)) for name in columns[0]]
     return [("", "model", f"always {majority['label']!r}", "threshold 0.5")[: 1 + len(columns)], *rows]
 
 
@@ -268,28 +290,76 @@ def report_text(report: dict[str, Any]) -> str:
     counts = f"{report['steps']:,} steps, {report['tokens']:,} tokens"
     if report["training_seconds"]:  # rounded: next to nothing can't be divided by
         counts += f", {report['tokens'] / report['training_seconds']:,.0f} tokens/s"
+    setting = ", ".join(f"{metric_name(name)} {report[name]:.12g}" for name in SETTING if name in report)
     lines = [
         measured_text(report),
-        f"The best epoch on dev was {report['best_epoch']:g}; learning rate {report['learning_rate']:g}, "
-        f"seed {report['seed']}.",
+        f"The best epoch on dev was {report['best_epoch']:g}; {setting}, seed {report['seed']}.",
+        *together(report),
         f"{counts}; {report['seconds'] / 60:.1f} minutes for this command.",
     ]
     if "runs" in report:
-        lines += ["", sweep_table(report["runs"], report["metric"]), ""]
+        lines += ["", sweep_text(report), ""]
     return "\n".join([*lines, f"Run folder: {report['folder']}", f"Report: {report['page']}"])
+
+
+def learnt_text(tasks: Mapping[str, int], what: str = "examples") -> str:
+    """Say how many examples there are to learn from, and of several tasks how many of each."""
+    each = ", ".join(f"{count:,} of {name}" for name, count in tasks.items())
+    return f"{sum(tasks.values()):,} {what} to learn from" + f" ({each})" * (len(tasks) > 1)
+
+
+def together(report: Mapping[str, Any]) -> list[str]:
+    """Say of a run that has learnt several tasks together how many examples of each it had."""
+    tasks = report.get("train_tasks", {})
+    return [f"{learnt_text(tasks)}."] * (len(tasks) > 1)
+
+
+def settings(runs: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
+    """Return of each setting of a sweep `mean` and `sd` of the metric over its `runs`; of one run no `sd`."""
+    found: dict[Any, list[float]] = {}
+    for run in (run for run in runs if "failed" not in run):
+        setting = tuple((name, run[name]) for name in SETTING if name in run)
+        found.setdefault(setting, []).append(run["scores"][metric])
+    return [
+        {**dict(setting), "runs": len(scores), "mean": statistics.mean(scores)}
+        | ({"sd": statistics.stdev(scores)} if len(scores) > 1 else {})
+        for setting, scores in found.items()
+    ]
+
+
+def sweep_text(report: Mapping[str, Any]) -> str:
+    """Write the runs of a sweep and, where settings have several runs, means with standard deviations."""
+    metric, runs = report["metric"], report["runs"]
+    rows: list[Sequence[str]] = []
+    for one in (means := settings(runs, metric)):
+        spread = f" +- {metric_number(metric, one['sd'])}" if "sd" in one else ""
+        rows.append([*_setting(one).values(), f"{one['runs']}", metric_number(metric, one["mean"]) + spread])
+    text = sweep_table(runs, metric)
+    if len(rows) < len(runs):
+        text += "\n\n" + _aligned([[*_setting(means[0]), "runs", f"{metric}, mean +- s.d."], *rows])
+    return text
+
+
+def _setting(one: Mapping[str, Any]) -> dict[str, str]:
+    """Return the setting of a run as text, by what its columns are called."""
+    return {metric_name(name): f"{one[name]:.12g}" for name in SETTING if name in one}
 
 
 def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
     """Write a line for each run of a sweep: a star marks the best, a dash what a failed one lacks."""
     best = max((run for run in runs if "failed" not in run), key=lambda run: run["scores"][metric])
-    rows = [("learning rate", "seed", metric, "best epoch", "folder")]
+    rows = [[*_setting(best), "seed", metric, "best epoch", "folder"]]
     for run in runs:
         if "failed" in run:
             score = "failed", "-"
         else:
             star = " *" if run is best else ""
             score = metric_number(metric, run["scores"][metric]) + star, f"{run['best_epoch']:g}"
-        rows.append((f"{run['learning_rate']:g}", str(run["seed"]), *score, Path(run["folder"]).name))
+        rows.append([*_setting(run).values(), str(run["seed"]), *score, Path(run["folder"]).name])
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -35,6 +35,8 @@ from minibert.tokenizer import Tokenizer
 from minibert.training.checkpoint import checkpoints, latest
 from minibert.training.runlog import NoLog, read_metrics
 
+pytestmark = pytest.mark.usefixtures("few_passes")
+
 MASK, SPECIAL = 4, (0, 1, 2, 3, 4)
 
 
@@ -47,19 +49,6 @@ def small_options(corpus, **more):
     if more.keys() & {"vocab", "model"}:
         del given["vocab_size"]  # which they bring
     return PretrainOptions(**given | more)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_passes():
-    """The held-out part of so small a text is read a few times only."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "PASSES", 6)
-        yield
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt")
 
 
 @pytest.fixture(scope="module")
@@ -971,13 +960,13 @@ def test_going_on_without_a_checkpoint_does_not_train_over_the_model(corpus, tmp
     assert (out / "model.safetensors").read_bytes() == weights
 
 
-def test_a_finished_run_without_its_metrics_is_measured_and_drawn(corpus, tmp_path, monkeypatch):
+def test_a_finished_run_without_its_metrics_is_measured_and_has_its_page(corpus, tmp_path, monkeypatch):
     out = tmp_path / "run"
     pretrain(small_options(corpus, steps=2), out, show=False)
     (out / "metrics.jsonl").unlink()
     monkeypatch.setattr(pretraining, "TARGETS", 50)
     report = pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
-    assert report["steps"] == 2 and report["picture"] == report_of(out)["picture"]
+    assert report["steps"] == 2 and report["page"] == report_of(out)["page"] == str(out / "report.html")
     assert 50 <= report["held_out"]["targets"] < 100
 
 
@@ -1023,21 +1012,6 @@ def test_a_damaged_last_checkpoint_is_passed_over_and_told_of(corpus, tmp_path, 
     pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
     assert "Passed over a damaged checkpoint" in capsys.readouterr().err
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-
-
-def test_without_matplotlib_the_picture_is_left_out_and_the_report_says_what_to_install(
-    corpus, tmp_path, monkeypatch
-):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    report = pretrain(small_options(corpus, steps=2), tmp_path / "run", show=False)
-    assert report["picture"] is None and "pip install '.[plots]'" in report_text(report)
-    assert not (tmp_path / "run" / "loss.png").exists()
-
-
-def test_with_matplotlib_there_is_a_picture(run):
-    pytest.importorskip("matplotlib")
-    assert (run / "loss.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert report_of(run)["picture"] == str(run / "loss.png")
 
 
 def test_evaluation_batches_end_for_a_text_too_small_for_the_targets(run):

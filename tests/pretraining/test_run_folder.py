@@ -74,7 +74,7 @@ def test_a_run_writes_nothing_where_a_link_leads_out_of_its_folder(start, tmp_pa
 
 def test_a_run_of_a_sweep_writes_nothing_where_a_link_leads_out(model, sst2, tmp_path):
     options = small_options(model, sst2, learning_rates=(1e-3, 2e-3))
-    second = tmp_path / "sweep" / options.runs()[1].run_name
+    second = tmp_path / "sweep" / [*options.runs()][1]
     second.mkdir(parents=True)
     (second / "checkpoints").symlink_to(tmp_path)
     with pytest.raises(InputError, match="checkpoints is a link to"):

@@ -1,0 +1,40 @@
+"""Compare runs: their curves, the options that differ, their metrics.
+
+Lays several runs of pretrain, or several of finetune for one task, beside each
+other: the final metrics, the differences to the first run with 95% intervals
+where the runs have predictions for the same examples (paired bootstrap samples
+of these), and the options that differ. --out writes the same as a page, with
+the curves of the loss and of the metric on top of each other. A run that is
+still training is drawn as far as it has come.
+
+examples:
+  minibert compare runs/books runs/books-2 --out books.html
+  minibert compare runs/tiny runs/mini --by minutes --out sizes.html
+  minibert compare runs/rte-*/ --json
+"""
+
+import argparse
+from typing import Any
+
+from minibert.cli.shared import flags
+from minibert.terminal import emit, json_text
+
+
+def add(parser: Any) -> None:
+    parser.usage = "minibert compare RUN RUN [RUN ...] [--by NAME] [--out FILE] [--json]"
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run; from 2 to 8 of them")
+    text = "what the curves are drawn over"
+    flags.add_flag(parser, "--by", text, "step", choices=("step", "tokens", "minutes"))
+    parser.add_argument("--out", metavar="FILE", help="the page to write, such as comparison.html")
+    flags.add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from minibert.comparison import compare
+
+    found = compare(arguments.runs, arguments.by)
+    page = found.write(arguments.out) if arguments.out else None
+    if arguments.json:
+        emit(json_text(found.to_json() | {"page": page and str(page)}))
+    else:
+        emit(found.text() + f"\n\nPage: {page}" * bool(page))

@@ -1,0 +1,297 @@
+"""Runs side by side: their curves, the options that differ, and how far apart their final metrics are."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+
+from minibert import metrics
+from minibert.errors import InputError
+from minibert.files import atomic_text, require_intact
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import asked_examples
+from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
+from minibert.metrics.intervals import Statistic
+from minibert.pretraining.options import PretrainOptions
+from minibert.reports.markup import rendered, shown
+from minibert.reports.page import option_rows
+from minibert.reports.pictures import Curve, picture
+from minibert.reports.results import REPORT, is_share, metric_name, metric_number
+from minibert.runs import PRETRAINING_FILE, Run
+from minibert.tasks import registry
+from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.task import Task
+from minibert.terminal import printable
+from minibert.training.runlog import read_metrics
+
+LETTERS = "ABCDEFGH"  # one for each run; a picture of more could not be read
+WIDTH = 80  # of the text
+SAME = 1e-9  # by how much a metric may differ that is computed again
+HELD_OUT = {"loss": "loss", "floor": "unigram", "perplexity": "perplexity", "accuracy": "accuracy"}
+FORMS = {
+    **dict.fromkeys(("loss", "floor", "perplexity"), "{:.3f}"),
+    **dict.fromkeys(("steps", "tokens"), "{:,.0f}"),
+    "minutes": "{:,.1f}",
+}
+OTHER_TARGETS = "Held-out targets differ: compare each loss with its own floor, their unigram entropy."
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run, finished or on its way."""
+
+    letter: str
+    folder: Path
+    options: PretrainOptions | FinetuneOptions
+    lines: Sequence[dict[str, float]]  # what was recorded of its steps
+    report: Mapping[str, Any] | None  # None of a run that is not finished
+
+    @property
+    def kind(self) -> str:
+        """What it was trained for; only runs of one kind have metrics in common."""
+        if isinstance(self.options, FinetuneOptions):
+            return f"fine-tuning for {self.options.task}"
+        return "pre-training"
+
+    # -> (n,2)
+    def points(self, name: str, by: str) -> np.ndarray:
+        """Return what was recorded under a name, over steps, tokens or minutes."""
+        steps = [line for line in self.lines if {"tokens", "seconds"} <= line.keys()]
+        found = [line for line in self.lines if name in line]
+        if not steps or not found:
+            return np.zeros((0, 2))
+        at = np.array([line["step"] for line in found], float)
+        if by != "step":  # a look at held-out text has no other
+            key, unit = ("tokens", 1) if by == "tokens" else ("seconds", 60)
+            known, reached = np.array([(line["step"], line[key] / unit) for line in steps], float).T
+            at = np.interp(at, known, reached)
+        return np.stack([at, [line[name] for line in found]], 1)
+
+    def length(self) -> dict[str, float | None]:
+        """Return how far it has come: of a run on its way as far as recorded."""
+        last = next((line for line in reversed(self.lines) if {"tokens", "seconds"} <= line.keys()), {})
+        found = self.report or {"steps": last.get("step"), "tokens": last.get("tokens")}
+        seconds = self.report["training_seconds"] if self.report else last.get("seconds")
+        minutes = None if seconds is None else round(seconds / 60, 2)
+        return {"steps": found["steps"], "tokens": found["tokens"], "minutes": minutes}
+
+
+def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
+    """Read the folders of some runs, all pre-trainings or all fine-tunings for one task.
+
+    Raise InputError when one holds no run or a damaged one, or they are of different kinds.
+
+    Parameters
+    ----------
+    folders : two or more.
+    by : what the curves are drawn over: "step", "tokens" or "minutes".
+    """
+    paths = [Path(folder) for folder in folders]
+    if not 2 <= len(paths) <= len(LETTERS):
+        raise InputError(f"{len(paths)} runs can't be compared; name from 2 to {len(LETTERS)}.")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InputError("A run is named twice; name different ones.")
+    first, *others = runs = [_read(*one) for one in zip(LETTERS, paths, strict=False)]
+    for other in others:
+        if first.kind != other.kind:
+            raise InputError(
+                f"{first.folder} is a {first.kind} and {other.folder} a {other.kind}, whose metrics can't be "
+                "compared; name runs of one kind and task."
+            )
+    return Comparison(runs, by)
+
+
+def _read(letter: str, folder: Path) -> Compared:
+    if not folder.is_dir():
+        raise InputError("$runs is no folder; name that of a run.", runs=str(folder))
+    kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}
+    name = next((name for name in kinds if (folder / name).exists()), None)
+    if name is None:
+        raise InputError(
+            f"$runs holds no run (neither {' nor '.join(kinds)} is there); name a folder that minibert "
+            "pretrain or finetune has written.",
+            runs=str(folder),
+        )
+    options = kinds[name].load(folder / name)
+    if name == OPTIONS_FILE and len(runs := options.resolved().runs()) > 1:
+        raise InputError(
+            f"$runs holds a sweep of {len(runs)} runs; name some of these, such as "
+            f"{folder / next(iter(runs))}.",
+            runs=str(folder),
+        )
+    report = Run.in_folder(folder).report if (folder / REPORT).exists() else None
+    return Compared(letter, folder, options, read_metrics(folder), report)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found: `to_json`, `text` for a terminal and `write` for a browser."""
+
+    runs: Sequence[Compared]
+    by: str
+
+    @cached_property
+    def task(self) -> Task | None:
+        """The task of fine-tunings."""
+        options = self.runs[0].options
+        if isinstance(options, PretrainOptions):
+            return None
+        return registry.create(options.task, dict(options.columns))
+
+    @cached_property
+    def options(self) -> dict[str, list[Any]]:
+        """Options that differ, each with its value in every run."""
+        values = [dict(option_rows(dataclasses.asdict(run.options))) for run in self.runs]
+        names = dict.fromkeys(name for one in values for name in one)
+        found = {name: [one.get(name) for one in values] for name in names}
+        return {name: each for name, each in found.items() if any(one != each[0] for one in each)}
+
+    @cached_property
+    def figures(self) -> dict[str, dict[str, float | None]]:
+        """Final metrics of each run by its letter, None where it has none, and how long it was trained."""
+        return {run.letter: self._measured(run) | run.length() for run in self.runs}
+
+    def _measured(self, run: Compared) -> dict[str, float | None]:
+        report = run.report or {}
+        if self.task is None:
+            return {title: report.get("held_out", {}).get(name) for title, name in HELD_OUT.items()}
+        low, high = report.get("interval", (None, None))
+        return {self.task.metric: report.get("scores", {}).get(self.task.metric), "low": low, "high": high}
+
+    @cached_property
+    def paired(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Differences to the first run with their paired bootstrap intervals, and why some are missing."""
+        if self.task is None:
+            return [], [OTHER_TARGETS] * (len({one["floor"] for one in self.figures.values()} - {None}) > 1)
+        found, notes, known = [], [], {}
+        for run in self.runs:
+            try:
+                known[run.letter] = self._statistic(self.task, run)
+            except InputError as error:
+                notes.append(f"No interval with {run.letter}: {error}")
+        first = self.runs[0].letter
+        for second in [name for name in known if first in known and name != first]:
+            (examples, a), (others, b) = known[second], known[first]
+            if examples != others:
+                notes.append(f"No interval of {second} - {first}: they were measured on different examples.")
+                continue
+            every = np.arange(n := len(examples))
+            one = {"runs": [second, first], "difference": a(every) - b(every), "examples": n}
+            found.append(one | {"interval": list(metrics.paired_bootstrap(a, b, n))})
+        return found, notes
+
+    @staticmethod
+    def _statistic(task: Task, run: Compared) -> tuple[list[Any], Statistic]:
+        """Return the dev examples of a finished run, and its metric as a function of their numbers."""
+        if run.report is None:
+            raise InputError("it is not finished.")
+        checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS)
+        if checksum is None:
+            raise InputError(f"{run.folder} is of an earlier version, which kept no checksum of predictions.")
+        require_intact(run.folder, {DEV_PREDICTIONS: checksum})
+        examples = asked_examples(task, run.folder, None, "dev", own=True)
+        predictions = stored_predictions(run.folder, len(examples))
+        now, then = task.score(examples, predictions), run.report["scores"]
+        if not abs(now[task.metric] - then.get(task.metric, math.nan)) <= SAME:
+            raise InputError(f"the data of {run.folder} are no longer those that it was measured on.")
+        return examples, task.statistic(examples, predictions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the curves, for JSON."""
+        differences, notes = self.paired
+        runs = [
+            {"run": run.letter, "folder": str(run.folder)} | self.figures[run.letter] for run in self.runs
+        ]
+        return {"runs": runs, "options": self.options, "differences": differences, "notes": notes}
+
+    def _rows(self) -> list[list[str]]:
+        """Return the final metrics as text, a row for each run below the head."""
+        rows = [["", *map(metric_name, self.figures[LETTERS[0]])]]
+        for letter, of in self.figures.items():
+            rows.append([letter, *("-" if x is None else self._number(x, name) for name, x in of.items())])
+        return rows
+
+    def _number(self, value: float, name: str = "") -> str:
+        if form := FORMS.get(name):
+            return form.format(value)
+        return metric_number(self.task.metric if self.task else name, value)
+
+    def _sentences(self) -> list[str]:
+        """Return each difference with its interval, and why some have none."""
+        sentences, (found, notes) = [], self.paired
+        for one in found:
+            (low, high), names = one["interval"], " - ".join(one["runs"])
+            difference, *ends = map(self._number, (one["difference"], low, high))
+            remark = "" if low > 0 or high < 0 else "; not told apart by these examples"
+            sentences.append(
+                f"{names}: {difference}, 95% of paired bootstrap samples of {one['examples']:,} examples "
+                f"from {' to '.join(ends)}{remark}."
+            )
+        return sentences + notes
+
+    def text(self) -> str:
+        """Write it for a terminal, within 80 columns."""
+        lines = []
+        for run in self.runs:
+            name = printable(str(run.folder))
+            lines.append(f"{run.letter}  " + (name if len(name) <= WIDTH - 3 else "…" + name[4 - WIDTH :]))
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines.append("")
+        for row in rows:
+            lines.append("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)))
+        folded = partial(wrap, width=WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+        sentences = self._sentences()
+        lines += [""] * bool(sentences) + [line for one in sentences for line in folded(printable(one))]
+        lines += ["", "Options that differ:" if self.options else "The options are the same."]
+        for name, values in self.options.items():
+            each = ", ".join(f"{letter} {shown(x)}" for letter, x in zip(self.figures, values, strict=True))
+            lines += folded(printable(f"  {name}: {each}"))
+        return "\n".join(lines)
+
+    def write(self, path: str | Path) -> Path:
+        """Write it as a page with the curves; raise InputError when the name does not end in .html."""
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise InputError("$out is no name of a page; give one that ends in .html.", out=str(path))
+        head, *rows = self._rows()
+        page = rendered(
+            "comparison.html.j2",
+            title=f"Comparison of {len(self.runs)} runs",
+            runs=[(f"run{place}", run) for place, run in enumerate(self.runs)],
+            what=self.task.title if self.task else "pre-training",
+            pictures=self._pictures(),
+            head=head,
+            rows=rows,
+            differences=self._sentences(),
+            options=[(name, *values) for name, values in self.options.items()],
+        )
+        atomic_text(path, page)
+        return path
+
+    def _pictures(self) -> list[dict[str, Any] | None]:
+        drawn: list[tuple[Any, ...]] = [
+            ("training loss, nats", "mlm_loss", False, 1.0, "{:.3f}".format),
+            ("held-out loss, nats", "held_out_loss", True, 1.0, "{:.3f}".format),
+        ]
+        if self.task:
+            metric = self.task.metric
+            scale = 100.0 if is_share(metric) else 1.0
+            drawn = [
+                ("training loss", "loss", False, 1.0, shown),
+                (f"{metric_name(metric)} on dev", f"dev_{metric}", True, scale, self._number),
+            ]
+        found = []
+        for title, name, dots, scale, words in drawn:
+            curves = [
+                Curve(f"run{place}", run.points(name, self.by), run.letter, dots, faint=False)
+                for place, run in enumerate(self.runs)
+            ]
+            found.append(picture(title, curves, words, axis=self.by, scale=scale))
+        return found

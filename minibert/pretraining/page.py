@@ -1,0 +1,210 @@
+"""`report.html` of a pre-training: how it goes while it trains, and in the end what came of it, and why."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+
+from minibert.errors import RunError
+from minibert.files import atomic_text
+from minibert.pretraining.budget import timetable_of
+from minibert.pretraining.evaluation import entropy_of_counts
+from minibert.pretraining.objective import Pretraining
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.recipes import RECIPES, SCHEDULES, Timetable
+from minibert.reports.markup import rendered
+from minibert.reports.page import REPORT_FILE, duration, option_rows
+from minibert.reports.pictures import Curve, picture
+from minibert.reports.results import held_out_rows
+from minibert.terminal import counted
+from minibert.training.loop import State
+from minibert.training.runlog import METRICS, OnLog, read_metrics
+
+Metrics: TypeAlias = list[dict[str, float]]  # lines of the record
+REFRESH = 15  # seconds after which a browser loads the page of a run again that is training
+SHARE = 0.01  # of the time, at most, that goes into writing the page
+LAST = 50  # steps over which the training loss is averaged
+SPEEDS = (  # as they are recorded, and as they are shown
+    ("useful_gflops", "useful operations, median of the steps", "{:,.0f} GFLOP/s"),
+    ("peak_share", "share of the peak, median of the steps", "{:.0%}"),
+)
+
+
+class RunPage:
+    """The page of a run, kept up to date while the block lasts.
+
+    It is written after every evaluation, and beside that every REFRESH seconds; more seldom where many steps
+    make it slow. Where the block is left by an error, the page says that the run has stopped.
+    """
+
+    def __init__(self, task: Pretraining, state: State, run: Path, engine: str, peak: float | None) -> None:
+        self._task, self._state, self._run = task, state, run
+        self._engine, self._peak = engine, peak
+        self.text_unigram = entropy_of_counts(task.text.piece_counts())
+        self._due = -math.inf
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None:
+            with suppress(RunError):  # of the full disk, perhaps, that has ended the run
+                self.write("stopped")
+
+    def keeping(self, on_log: OnLog | None) -> OnLog:
+        """Return what a log calls with each step: it writes the page when it is time, then calls `on_log`."""
+
+        def noted(step: int, values: dict[str, float]) -> None:
+            if time.monotonic() >= self._due or any(name.startswith("eval/") for name in values):
+                began = time.monotonic()
+                self.write("training")
+                spent = time.monotonic() - began
+                self._due = time.monotonic() + max(REFRESH, spent / SHARE)
+            if on_log:
+                on_log(step, values)
+
+        return noted
+
+    def write(self, status: str, report: dict[str, Any] | None = None) -> Path:
+        """Write the page of a run that is "training", has "stopped" or is "finished", with its report."""
+        task, state, path = self._task, self._state, self._run / REPORT_FILE
+        metrics = read_metrics(self._run) if (self._run / METRICS).exists() else []
+        total, left_to_right = timetable_of(state).total, task.options.left_to_right
+        pace = state.seconds / state.step if state.step else 0.0
+        losses = [line["mlm_loss"] for line in metrics if "mlm_loss" in line][-LAST:]
+        page = rendered(
+            "pretraining.html.j2",
+            title=f"Pre-training of BERT-{state.params.config.size}",
+            refresh=REFRESH if status == "training" else None,
+            status=status,
+            what="next words" if left_to_right else "masked words",
+            steps=(state.step, total),
+            tokens=state.tokens,
+            duration=duration(state.seconds),
+            left=duration(pace * (total - state.step)),
+            held_out=report and report["held_out"],
+            loss=f"{sum(losses) / len(losses):.3f}" if losses else None,
+            last=len(losses),
+            figures=held_out_rows(report["held_out"]) if report else [],
+            loss_curve=[self._losses(metrics, report and report["held_out"])],
+            examples=report["examples"] if report else [],
+            speeds=self._speeds(metrics),
+            speed_curve=[self._curve(metrics, "tokens_per_second", "tokens a second", "{:,.0f}".format)],
+            decisions=decisions(task, state, self._engine),
+            options=option_rows(dataclasses.asdict(task.options) | named_paths(task.options)),
+        )
+        atomic_text(path, page)
+        return path
+
+    def _losses(self, metrics: Metrics, held_out: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Draw the loss of training and held-out text, with the floors of what makes no use of context."""
+        floors = [(self.text_unigram, "unigram entropy of the text")]
+        if held_out:
+            floors = [(held_out["unigram"], "unigram entropy of the held-out targets")]
+            if held_out["shuffled_loss"] is not None:
+                floors.append((held_out["shuffled_loss"], "held out, its context shuffled"))
+        lines = [(value, f"{name}: {value:.2f}") for value, name in floors]
+        looks = points(metrics, "held_out_loss")
+        if held_out:
+            looks = np.vstack([looks, (self._state.step, held_out["loss"])])
+        more = [Curve("metric", looks, "held-out", dots=True)]
+        return self._curve(metrics, "mlm_loss", "loss, nats", "{:.3f}".format, lines, more)
+
+    def _curve(
+        self,
+        metrics: Metrics,
+        name: str,
+        title: str,
+        words: Callable[[float], str],
+        lines: Sequence[tuple[float, str]] = (),
+        more: Sequence[Curve] = (),
+    ) -> dict[str, Any] | None:
+        stages = self._task.stages(timetable_of(self._state))
+        breaks = [stage.begin for stage in stages[1:]]
+        marks = [(stage.begin, str(stage.seq_length)) for stage in stages if stage.begin <= self._state.step]
+        training = Curve("loss", points(metrics, name), "training", breaks=breaks)
+        return picture(title, [training, *more], words, self._state.step, lines=lines, marks=marks)
+
+    def _speeds(self, metrics: Metrics) -> list[tuple[str, str]]:
+        """Return the throughput of the whole run, and the median of the steps in what else was measured."""
+        state, dtype = self._state, self._task.options.dtype
+        rows = [("tokens a second", f"{state.tokens / max(state.seconds, 1e-9):,.0f}")]
+        for name, title, form in SPEEDS:
+            if values := [line[name] for line in metrics if name in line]:
+                rows.append((title, form.format(median(values))))
+        if self._peak:
+            rows.append((f"peak of the machine in {dtype}", f"{self._peak:,.0f} GFLOP/s"))
+        return rows
+
+
+def named_paths(options: PretrainOptions) -> dict[str, Any]:
+    """Return the options that are paths by their last parts, all that a page says of them."""
+    single = {name: getattr(options, name) for name in ("shards", "vocab", "model")}
+    found = {name: path and Path(path).name for name, path in single.items()}
+    return {"corpus": tuple(Path(path).name for path in options.paths)} | found
+
+
+# -> (n,2)
+def points(metrics: Metrics, name: str) -> np.ndarray:
+    """Return steps and what was recorded of them under a name."""
+    found = [(line["step"], line[name]) for line in metrics if name in line]
+    return np.array(found, float).reshape(-1, 2)
+
+
+def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, str, str]]:
+    """Return what was decided of size, text, recipe and length of a run: what, how, and why."""
+    o, text, config, plan = task.options, task.text, state.params.config, state.plan
+    named = named_paths(o)
+    timetable = timetable_of(state)
+    name = next((name for name, one in RECIPES.items() if one is o.recipe), "further training")
+    recipe = f"recipe of {name}" if o.size in (name, None) else f"recipe of {name}, the nearest to {o.size}"
+
+    def by_recipe(value: Any, usual: Any) -> str:
+        return recipe if value == usual else "given"
+
+    shape = (
+        f"{config.L} layers of {config.H} in {config.A} heads, {state.params.count() / 1e6:.1f}M parameters"
+    )
+    sources = {"vocab": o.vocab, "model": o.model, "shards": o.shards}
+    source = next((f"from --{name}" for name, one in sources.items() if one), "learnt from the text")
+    corpus = ", ".join(named["corpus"] or filter(None, [named["shards"]])) or "the books in the package"
+    lengths = ", then ".join(f"{s.seq_length} for {s.end - s.begin:,} steps" for s in task.stages(timetable))
+    usual_rate = dataclasses.replace(o, learning_rate=None).rate_from(plan.get("new_head", False))
+    schedule = o.seq_length in {one.lengths for one in SCHEDULES} and o.recipe.seq_length is None
+    why_lengths = (
+        "what the tokens of the run pay for" if schedule else by_recipe(o.seq_length, o.recipe.seq_length)
+    )
+    return [
+        ("size", shape, f"the weights of {named['model']}" if o.model else f"--size {o.size}"),
+        ("vocabulary", f"{config.V:,} pieces", source),
+        ("text", f"{text.shards.n_tokens:,} tokens in {text.shards.n_documents:,} documents", corpus),
+        ("held out", f"{len(text.held_out_ids):,} documents", f"a share of {o.held_out:g}"),
+        ("steps", f"{timetable.total:,}", _budget(o, plan, timetable)),
+        ("sequence lengths", lengths, why_lengths),
+        ("tokens a step", f"{o.tokens_per_step:,}", by_recipe(o.batch_size, o.recipe.batch_size)),
+        ("learning rate", f"{o.learning_rate:g}", by_recipe(o.learning_rate, usual_rate)),
+        ("warm-up", f"{o.warmup:g} of the steps", by_recipe(o.warmup, o.recipe.warmup)),
+        ("dropout", f"{o.dropout:g}", by_recipe(o.dropout, o.recipe.dropout)),
+        ("engine", f"{engine}, {o.dtype}", f"--engine {o.engine}"),
+    ]
+
+
+def _budget(options: PretrainOptions, plan: dict[str, Any], timetable: Timetable) -> str:
+    """Say why a run has as many steps as it has."""
+    if options.minutes is None:
+        return "--steps"
+    times = [f"{1000 * seconds:.3g} ms at length {length}" for length, seconds in plan.get("per_step", ())]
+    why = f"what fits into {counted(options.minutes, 'minute')}"
+    if times:
+        why += f": a step took {', '.join(times)}"
+    if timetable.total != timetable.planned_total:
+        why += f"; {timetable.planned_total:,} were planned, before the speed changed on the way"
+    if (share := plan.get("held_out_share", 1)) < 1:
+        why += f"; held-out text is measured on {share:.0%} of the usual targets"
+    return why

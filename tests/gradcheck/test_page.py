@@ -1,0 +1,140 @@
+"""The proof sheet as a page: each check with its error, its bound and its source, and a fault that shows."""
+
+import inspect
+import math
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from engines import ENGINES
+from html_page import Page
+from paths import ROOT
+
+from minibert import cli, engines
+from minibert.gradcheck import page
+from minibert.gradcheck.cases import SIZES
+from minibert.gradcheck.page import proof_page, repository_url, source_of
+from minibert.gradcheck.sheet import Row, cases, proof_sheet
+from minibert.ops import Ops
+
+SOME = ("linear", "tanh", "take_rows", "head_loss")
+ROWS = proof_sheet([Ops()], {"ugly": SIZES["ugly"]}, operations=SOME)
+
+
+class Faulty(Ops):
+    name = "faulty"
+
+    def tanh_backward(self, dy, saved):
+        return 2 * super().tanh_backward(dy, saved)
+
+    def linear_backward(self, dy, saved):
+        dx, dweight, dbias = super().linear_backward(dy, saved)
+        return dx, dweight, math.nan * dbias
+
+
+def test_page_needs_no_network_and_no_script():
+    document = proof_page(ROWS, [Ops()])
+    found = Page(document)
+    assert document.startswith("<!DOCTYPE html>\n")
+    assert not {"script", "link", "img", "iframe", "object"} & {name for name, _ in found.tags}
+    assert not any({"src", "srcset"} & attributes.keys() for _, attributes in found.tags)
+    assert "url(" not in document and "@import" not in document and "prefers-color-scheme: dark" in document
+
+
+def test_every_check_has_its_error_and_bound_in_the_table_and_a_dot_in_the_picture():
+    found = Page(proof_page(ROWS, [Ops()]))
+    head, *lines = found.rows
+    assert head[:2] == ["operation", "backward"]
+    cells = {(line[0], check): cell for line in lines for check, cell in zip(head[2:], line[2:], strict=True)}
+    assert cells == {
+        (row.operation, f"{row.dtype}, {row.size}"): f"{row.error:.1e} ≤ {row.bound:.1e}" for row in ROWS
+    }
+    assert (
+        len(found.of("circle", **{"class": "ok"})) == len(ROWS) == len(found.of("path", **{"class": "bound"}))
+    )
+    assert found.said("b") == [f"✓ {len(ROWS)} checks, every one within its bound"]
+    [picture] = found.of("svg")
+    assert picture["role"] == "img" and "none is beyond it" in picture["aria-label"]
+
+
+def test_planted_fault_is_red_and_crossed_and_named():
+    rows = proof_sheet([Faulty()], {"ugly": SIZES["ugly"]}, operations=("linear", "tanh", "gelu"))
+    failed = [row for row in rows if row.verdict == "FAIL"]
+    assert {row.operation for row in failed} == {"linear", "tanh"}
+    found = Page(proof_page(rows, [Faulty()]))
+    count = len(failed)
+    assert found.said("b")[0] == f"✗ {count} of {len(rows)} checks FAIL"
+    assert "linear of faulty, tanh of faulty" in found.said("p")
+    assert len(found.of("circle", **{"class": "fail"})) == count
+    assert len(found.of("path", **{"class": "fail"})) == 2 * count  # the two strokes of a cross
+    assert {"FAIL linear", "FAIL tanh", "gelu erf"} <= {*found.said("text")}
+    assert sum(cell.startswith("✗ FAIL") for line in found.rows for cell in line) == count
+    assert found.of("svg")[0]["aria-label"].endswith("beyond it: linear, tanh.")
+
+
+def test_dots_stand_in_the_order_of_their_errors_within_the_picture():
+    errors = [0.0, 1e-18, 1e-16, 3e-13, 1e-12, 2.0, math.inf, math.nan]
+    rows = [Row("tanh", "numpy", "float64", str(n), error, 1e-12, "ok") for n, error in enumerate(errors)]
+    drawn = page.picture(rows)
+    places = [x for _, x, *_ in drawn["dots"]]
+    assert places == sorted(places) and places[0] == page.LEFT and places[-1] <= page.WIDTH
+    assert places[-2] == places[-1] > places[-3]
+    [bound] = {points[0][0] for kind, points in drawn["paths"] if kind == "bound"}
+    assert bound == pytest.approx(places[4])
+    decade = (places[2] - places[1]) / 2
+    assert places[4] - places[2] == pytest.approx(4 * decade)  # a log axis
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_operation_names_the_line_where_its_backward_begins(name):
+    engine = engines.create(name)
+    for case in cases(SIZES["ugly"]):
+        file, number = source_of(engine, case.label)
+        line = (ROOT / file).read_text("utf-8").splitlines()[number - 1].strip()
+        operation = {"head_loss": "loss", "tagger_loss": "loss"}.get(case.operation, case.operation)
+        end = "" if operation == "dropout_mask" else "_backward"
+        assert line.startswith((f"def {operation}{end}(", "@")), (case.label, file, number)
+    assert source_of(engine, "head_loss cosine dropout")[0] == "minibert/tasks/similarity_losses.py"
+    file, number = source_of(Faulty(), "tanh")
+    assert (Path(file).name, number) == (Path(__file__).name, inspect.getsourcelines(Faulty.tanh_backward)[1])
+
+
+@pytest.mark.parametrize(
+    ("urls", "expected"),
+    [
+        (["Documentation, https://docs.example", "Repository, https://code.example/mini/"], "https://code.example/mini/"),
+        (["Documentation, https://docs.example"], ""),
+        (None, ""),
+    ],
+)  # fmt: skip
+def test_sources_are_links_where_the_package_says_where_its_repository_is(monkeypatch, urls, expected):
+    class Said:
+        def get_all(self, name):
+            assert name == "Project-URL"
+            return urls
+
+    monkeypatch.setattr(metadata, "metadata", lambda name: Said())
+    assert repository_url() == expected.rstrip("/")
+    links = [one["href"] for one in Page(proof_page(ROWS, [Ops()])).of("a")]
+    line = source_of(Ops(), "linear")[1]
+    first = f"https://code.example/mini/blob/HEAD/minibert/ops/primitives.py#L{line}"
+    assert links[:1] == [first] * bool(expected)
+    assert len(links) == (len({row.operation for row in ROWS}) if expected else 0)
+
+
+def test_a_package_that_is_not_installed_has_no_links(monkeypatch):
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "metadata", absent)
+    assert repository_url() == ""
+
+
+def test_gradcheck_writes_a_page_of_several_engines(tmp_path, capsys):
+    path = tmp_path / "new" / "proof.html"
+    words = "--engine numpy --engine numba --engine numpy --operation tanh --dtype float64 --html".split()
+    assert cli.main(["gradcheck", *words, str(path)]) == 0
+    said = capsys.readouterr()
+    assert "4 checks, every one within its bound" in said.out and str(path) in said.err
+    assert Page(path.read_text("utf-8")).said("h2") == ["Engine numpy", "Engine numba"]
+    assert [one.name for one in path.parent.iterdir()] == ["proof.html"]

@@ -1,0 +1,181 @@
+"""The page of a pre-training says what the run measured and decided, on the way and at the end."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from html_page import Page, require_self_contained
+
+from minibert.pretraining import page
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.page import RunPage
+from minibert.pretraining.recipes import Timetable
+from minibert.pretraining.run import pretrain
+from minibert.reports import pictures
+from minibert.training.runlog import read_metrics
+
+STEPS, LOOKS = 12, 3
+pytestmark = pytest.mark.usefixtures("few_passes")
+
+
+def options(corpus, **more):
+    given = dict(
+        corpus=(str(corpus),), vocab_size=120, seq_length="8:0.5,16:0.5", batch_size=8, max_positions=16,
+        steps=STEPS, evaluations=LOOKS, held_out=0.2, engine="numpy", threads=1,
+    )  # fmt: skip
+    return PretrainOptions(**given | more)
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    """The folder of a run, its report, and its page at each step as a browser had it then."""
+    out, seen = tmp_path_factory.mktemp("runs") / "run", {}
+
+    def note(step, values):
+        seen[step] = (out / "report.html").read_text("utf-8")
+
+    report = pretrain(options(corpus), out, show=False, on_log=note)
+    return out, report, seen
+
+
+def renews_itself(document):
+    return [had["content"] for had in Page(document).of("meta") if "http-equiv" in had] == [str(page.REFRESH)]
+
+
+def dots(document):
+    """The places of the dots for held-out text."""
+    return np.array([(float(one["cx"]), float(one["cy"])) for one in Page(document).of("circle", r="4")][1:])
+
+
+def test_the_page_of_a_finished_run_is_self_contained_and_does_not_renew_itself(finished):
+    out, report, _ = finished
+    assert report["page"] == str(out / "report.html") == json.loads((out / "report.json").read_text())["page"]
+    document = (out / "report.html").read_text("utf-8")
+    require_self_contained(document)
+    assert not renews_itself(document)
+    assert sorted(path.name for path in out.glob("loss.*")) == []
+
+
+def test_it_has_the_figures_of_the_report(finished):
+    out, report, _ = finished
+    found, held_out = Page((out / "report.html").read_text("utf-8")), report["held_out"]
+    assert found.said("b") == [f"{held_out['loss']:.3f}"]
+    for row in (
+        ["loss, nats", f"{held_out['loss']:.3f}"],
+        ["unigram entropy of the whole text", f"{held_out['text_unigram']:.3f}"],
+        ["loss with the context shuffled", f"{held_out['shuffled_loss']:.3f}"],
+        ["accuracy", f"{held_out['accuracy']:.1%}"],
+        ["vocab_size", "120"],
+    ):
+        assert [row] == [one for one in found.rows if one[0] == row[0]], row
+    [speed] = [float(row[1].replace(",", "")) for row in found.rows if row[0] == "tokens a second"]
+    last = [line for line in read_metrics(out) if "tokens" in line][-1]
+    assert speed == pytest.approx(last["tokens"] / last["seconds"], rel=0.01)
+    example = report["examples"][0]
+    [row] = [row for row in found.rows if row[0] == example["text"]]
+    said = ", ".join(f"{piece} {100 * share:.0f}%" for piece, share in example["guesses"])
+    assert row[1:] == [example["answer"], said]
+
+
+def test_the_curve_has_the_steps_the_looks_the_floors_and_the_stages(finished):
+    out, report, _ = finished
+    document, held_out = (out / "report.html").read_text("utf-8"), report["held_out"]
+    found = Page(document)
+    picture = document.partition("<h2>Loss</h2>")[2].partition("<h2>")[0]
+    assert picture.count('class="loss raw"') == 1 and picture.count('class="loss"') == 1 + 2  # key, stages
+    assert picture.count('class="line"') == 2
+    words = found.said("text")
+    assert f"unigram entropy of the held-out targets: {held_out['unigram']:.2f}" in words
+    assert f"held out, its context shuffled: {held_out['shuffled_loss']:.2f}" in words
+    looks = [(line["step"], line["held_out_loss"]) for line in read_metrics(out) if "held_out_loss" in line]
+    looks.append((STEPS, held_out["loss"]))
+    assert len(looks) == LOOKS + 1
+    told = [f"held-out, step {step}: {loss:.3f}" for step, loss in looks]
+    assert [one for one in found.said("title") if one.startswith("held-out")] == told
+    width = pictures.WIDTH - pictures.LEFT - pictures.RIGHT
+    expected = [pictures.LEFT + step / STEPS * width for step, _ in looks]
+    np.testing.assert_allclose(dots(document)[:, 0], expected, atol=0.06)
+    heights = np.polyfit(dots(document)[:, 1], [loss for _, loss in looks], 1, full=True)
+    assert heights[1].sum() < 1e-3  # on one straight scale
+
+
+def test_it_says_what_was_decided_and_why(finished):
+    out, report, _ = finished
+    rows = {row[0]: row[1:] for row in Page((out / "report.html").read_text("utf-8")).rows if len(row) == 3}
+    assert rows["steps"] == ["12", "--steps"]
+    assert rows["sequence lengths"] == ["8 for 6 steps, then 16 for 6 steps", "given"]
+    assert rows["learning rate"] == ["0.002", "recipe of tiny"]
+    assert rows["vocabulary"] == [f"{report['vocab_size']} pieces", "learnt from the text"]
+    assert rows["size"][0].startswith("2 layers of 128 in 2 heads") and rows["size"][1] == "--size tiny"
+    assert rows["tokens a step"] == ["128", "given"]
+
+
+def test_it_names_no_folder_of_the_machine(finished, corpus):
+    document = (finished[0] / "report.html").read_text("utf-8")
+    assert corpus.name in document and str(corpus.parent) not in document
+    named = page.named_paths(PretrainOptions(corpus=("/a/b.txt", "c"), model="/d/e"))
+    assert named == {"corpus": ("b.txt", "c"), "shards": None, "vocab": None, "model": "e"}
+
+
+def test_minutes_are_explained_by_the_measured_speed():
+    minutes = PretrainOptions(minutes=8).resolved()
+    plan = {"per_step": [[10, 0.0125], [16, 0.025]], "held_out_share": 0.5}
+    changed = Timetable.of(100).ending(at=140, seen_from=20)
+    assert page._budget(minutes, plan, changed) == (
+        "what fits into 8 minutes: a step took 12.5 ms at length 10, 25 ms at length 16; 100 were planned, "
+        "before the speed changed on the way; held-out text is measured on 50% of the usual targets"
+    )
+    assert "planned" not in page._budget(minutes, plan, Timetable.of(100))
+
+
+def test_on_the_way_it_renews_itself_and_has_every_look_so_far(finished):
+    _, _, seen = finished
+    assert sorted(seen) == list(range(1, STEPS + 1))
+    for number, step in enumerate((4, 8, 12), start=1):
+        document = seen[step]
+        require_self_contained(document)
+        assert renews_itself(document) and f"{step} of 12 steps" in document
+        assert len(dots(document)) == number
+        assert "nats, the loss of training on masked words" in document and "Guesses" not in document
+
+
+@pytest.mark.parametrize(
+    ("seconds", "share", "writings"),
+    [(math.inf, 1.0, 1 + LOOKS + 1), (0.0, math.inf, STEPS + LOOKS + 1)],
+    ids=["seldom", "often"],
+)
+def test_it_is_written_at_every_look_and_otherwise_by_the_clock(
+    seconds, share, writings, corpus, tmp_path, monkeypatch
+):
+    written = []
+
+    def write(self, status, report=None):
+        written.append(status)
+        return original(self, status, report)
+
+    original = RunPage.write
+    monkeypatch.setattr(RunPage, "write", write)
+    monkeypatch.setattr(page, "REFRESH", seconds)
+    monkeypatch.setattr(page, "SHARE", share)
+    pretrain(options(corpus), tmp_path / "run", show=False)
+    assert written == ["training"] * (writings - 1) + ["finished"]
+
+
+def test_a_run_that_is_stopped_says_so(corpus, tmp_path):
+    def stop(step, values):
+        if step == 5:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        pretrain(options(corpus), tmp_path / "run", show=False, on_log=stop)
+    document = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert not renews_itself(document) and "5 of 12 steps" in document
+    assert "The run has stopped" in document and "are left" not in document
+
+
+def test_a_left_to_right_run_has_next_words_and_no_guesses(corpus, tmp_path):
+    pretrain(options(corpus, left_to_right=True, evaluations=0), tmp_path / "run", show=False)
+    document = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "the loss on held-out next words" in document
+    assert "Guesses" not in document and "shuffled" not in document

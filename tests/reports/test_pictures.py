@@ -1,0 +1,71 @@
+"""Pictures of curves: what is drawn where, and labels that can be read."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from minibert.reports import pictures
+from minibert.reports.pictures import Curve, picture
+
+SLOPE = np.stack([np.arange(1.0, 101), np.linspace(6, 3, 100)], 1)
+FORMAT = "{:.2f}".format
+
+
+def curves(found, kind):
+    return [np.array(points) for name, points in found["paths"] if name == kind]
+
+
+def test_smoothing_begins_anew_at_each_break():
+    points = SLOPE.copy()
+    points[50:, 1] += 10
+    found = picture("loss", [Curve("loss", points, breaks=(50,))], FORMAT)
+    first, second = curves(found, "loss")
+    assert len(first) == len(second) == 50 and len(curves(found, "loss raw")) == 1
+    raw = curves(found, "loss raw")[0]
+    # Nothing of the jump is in either: a straight line stays one but for its ends.
+    np.testing.assert_allclose(first[5:45], raw[5:45], atol=1e-6 + 0.5 * abs(raw[1, 1] - raw[0, 1]))
+    np.testing.assert_allclose(second[5:45], raw[55:95], atol=1e-6 + 0.5 * abs(raw[1, 1] - raw[0, 1]))
+
+
+def test_of_several_curves_each_ends_where_its_run_does():
+    short = SLOPE[:40]
+    found = picture(
+        "loss", [Curve("a", SLOPE, "A", faint=False), Curve("b", short, "B", faint=False)], FORMAT
+    )
+    assert [name for name, _ in found["paths"]] == ["a", "b"]
+    width = pictures.WIDTH - pictures.LEFT - pictures.RIGHT
+    assert curves(found, "a")[0][-1, 0] == pytest.approx(pictures.LEFT + width)
+    assert curves(found, "b")[0][-1, 0] == pytest.approx(pictures.LEFT + 0.4 * width)
+    assert found["label"] == f"loss over steps, A from 6.00 to 3.00; B from 6.00 to {short[-1, 1]:.2f}"
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -1e308, 1e200])
+def test_what_can_not_be_drawn_is_left_out(odd):
+    points = np.vstack([SLOPE, (101, odd), (odd, 4.0)])
+    with np.errstate(all="raise"):
+        found = picture("loss", [Curve("loss", points)], FORMAT, lines=[(odd, "odd"), (5.0, "five")])
+        sound = picture("loss", [Curve("loss", SLOPE)], FORMAT, lines=[(5.0, "five")])
+    assert found == sound
+    assert picture("loss", [Curve("loss", points[-1:])], FORMAT) is None
+    assert picture("loss", [Curve("loss", np.zeros((0, 2)))], FORMAT) is None
+
+
+def test_names_of_lines_and_marks_that_are_close_stand_apart():
+    marks = [(0, "10"), (2, "16"), (4, "32"), (60, "64")]
+    lines = [(5.0, "five"), (5.02, "a bit more"), (3.5, "less")]
+    texts = picture("loss", [Curve("loss", SLOPE)], FORMAT, lines=lines, marks=marks)["texts"]
+    heights = sorted(y for _, y, anchor, _ in texts if anchor == "end")
+    assert len(heights) == 3 and all(b - a > 12 for a, b in pairwise(heights))
+    begun = [(x, y, name) for x, y, anchor, name in texts if anchor == "start"]
+    assert [name for *_, name in begun] == ["10", "16", "32", "64"]
+    rows = [y for _, y, _ in begun]
+    assert rows[0] < rows[1] < rows[2] and rows[3] == rows[0]
+
+
+def test_minutes_have_ticks_between_whole_ones_and_millions_are_short():
+    minutes = picture("loss", [Curve("loss", SLOPE * (0.005, 1))], FORMAT, axis="minutes")
+    assert [name for name, _ in minutes["places"]] == ["0", "0.1", "0.2", "0.3", "0.4", "0.5"]
+    tokens = picture("loss", [Curve("loss", SLOPE * (25_000, 1))], FORMAT, axis="tokens")
+    assert [name for name, _ in tokens["places"]] == ["0", "500,000", "1M", "1.5M", "2M", "2.5M"]
