@@ -26,6 +26,7 @@ from minibert.model import bilstm
 from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
 from minibert.model.params import PRETRAINING, precision_for
+from minibert.reports.results import learnt_text
 from minibert.tasks import registry
 from minibert.tasks.batches import Position, drawn, require_finite
 from minibert.tasks.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
@@ -177,7 +178,7 @@ class FeatureBasedRun(Run):
     def headline(self, state: State) -> str:
         o, config, data = self.options, self.config, self.prepared
         return (
-            f"{data.task.title}; {data.train_examples:,} sentences to learn from, "
+            f"{data.task.title}; {learnt_text(data.train_tasks, 'sentences')}, "
             f"{len(data.dev_examples):,} to measure on.\n"
             f"{COMBINATIONS[self.combination].title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
             f"{config.width} in each direction, {state.params.count() / 1e6:.1f}M parameters.\n"

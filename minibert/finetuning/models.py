@@ -134,10 +134,8 @@ class Finetuned:
         alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(similarity_losses.KINDS)
         agree = alike and asked.labels(()) in ((), stored.labels)
         if task and not (means_the_same and agree):
-            raise InputError(
-                f"The model in {folder} was fine-tuned for {stored.task}, which has other answers than "
-                f"{asked.name}; choose another model."
-            )
+            trained = f"The model in {folder} was fine-tuned for {stored.task}"
+            raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
         if asked.name == own.name:
             asked = own  # with the columns that it has learnt from
         elif asked.name in ("classify", "regress") and own.pair:
@@ -159,14 +157,11 @@ class Finetuned:
                     f"{folder / TASK_FILE} names {n} label{'s' * (n > 1)}, but the model beside it has "
                     f"{own_head.outputs} outputs; the two belong to different models."
                 )
-            raise InputError(
-                f"{folder} lacks {', '.join(report.missing)}; it is not a whole fine-tuned model."
-            )
+            raise InputError(f"{folder} lacks {', '.join(report.missing)}; it is no whole fine-tuned model.")
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)
-        return cls(
-            folder, asked, stored.labels, dict(stored.tuned), stored.max_length, tokenizer, params, ops
-        )
+        tuned = dict(stored.tuned)
+        return cls(folder, asked, stored.labels, tuned, stored.max_length, tokenizer, params, ops)
 
     @property
     def pair(self) -> bool:

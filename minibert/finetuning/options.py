@@ -4,11 +4,12 @@ import dataclasses
 import math
 import os
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import product
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError
 from minibert.model.head_kinds import POOLS
-from minibert.options import AT_MOST, COUNT, LAMB_RATE, RATE, SHARE, WHOLE, RunOptions, one_of, option
+from minibert.options import AT_MOST, COUNT, LAMB_RATE, RATE, SHARE, WHOLE, Rules, RunOptions, one_of, option
 
 MOST_RUNS = 10_000  # of a sweep, which are listed before the first
 SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates of GLUE (Devlin et al. 2019, section 4.1)
@@ -16,6 +17,11 @@ LONG = ("cut", "windows")
 MOST_WINDOWS = 8
 BALANCED = "balanced"  # classes, by weights or by sampling
 TOKEN_BUDGET = 4096  # of a batch that is only predicted
+PAIRS = {
+    "columns": "columns; give such as {'text': 'review'}",
+    "also": "folders; give such as {'snli': 'pairs'}",
+}
+SWEPT = ("batch_size", "learning_rates", "epochs")  # options of which several values make a sweep
 
 
 class TaskRecipe(NamedTuple):
@@ -41,28 +47,34 @@ RECIPES = {
 }
 
 
+def _each(rules: Rules) -> Rules:
+    """Make rules of one value those of several."""
+    one_by_one = ((what, lambda x, holds=holds: all(map(holds, _listed(x)))) for what, holds in rules)
+    return *one_by_one, ("each value once", lambda x: 0 < len(set(_listed(x))) == len(_listed(x)))
+
+
 @dataclass(frozen=True)
 class FinetuneOptions(RunOptions):
     """Everything a fine-tuning run is a function of; stored in its folder as `finetune.json`.
 
-    `None` means "what the task's recipe says" (`resolved` fills it in). Several learning rates or restarts
-    are a sweep: a run for each rate and seed. Two runs with equal options, engine and threads end with the
-    same bytes. Raise InputError when a value is out of range.
+    `None` means "what the task's recipe says" (`resolved` fills it in). Several batch sizes, learning rates,
+    numbers of epochs or restarts are a sweep: a run for each of them with each seed. Two runs with equal
+    options, engine and threads end with the same bytes. Raise InputError when a value is out of range.
     """
 
-    task: str = field(
-        metadata={"help": "what to learn, such as sst2; classify, regress, tag or qa: your own"}
-    )
+    task: str = field(metadata={"help": "the task, such as sst2; classify, regress, tag or qa: your own"})
     data: str = field(metadata={"help": "folder of the task's official files, or of a table of your own"})
     model: str = field(
-        metadata={
-            "help": "a pre-training run, a BERT of Hugging Face's, or a fine-tuned model to train further"
-        }
+        metadata={"help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"}
     )
     _: KW_ONLY
     # data
-    columns: tuple[tuple[str, str], ...] = option(
-        (), "what is where in your own table, such as (('text', 'review'),)"
+    columns: tuple[tuple[str, str], ...] = option((), "what is where in your table, as (('text', 'review'),)")
+    also: tuple[tuple[str, str], ...] = option(
+        (), "other tasks to learn together with this one, and their folders, such as (('snli', 'pairs'),)"
+    )
+    also_examples: int | None = option(
+        None, "learn from N examples of each task of --also, always the same", WHOLE, default="all"
     )
     train_examples: int | None = option(
         None,
@@ -70,9 +82,7 @@ class FinetuneOptions(RunOptions):
         WHOLE,
         default="all",
     )
-    dev_examples: int | None = option(
-        None, "measure on N examples, chosen in the same way", WHOLE, default="all"
-    )
+    dev_examples: int | None = option(None, "measure on N examples, chosen likewise", WHOLE, default="all")
     split_dev: float | None = option(
         None,
         "where only one file has labels, dev or train: measure on this share of it, and of each class, learn "
@@ -109,10 +119,11 @@ class FinetuneOptions(RunOptions):
     )
     token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when measuring", WHOLE)
     # length of the run
-    epochs: float | None = option(
+    epochs: float | tuple[float, ...] | None = option(
         None,
-        "passes over the examples",
-        (("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),),
+        "passes over the examples, or several numbers of them to try in turn: the paper's are 2,3,4",
+        _each((("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),)),
+        numbers="number of epochs",
     )
     max_steps: int | None = option(
         None, "stop after this many steps at the latest, the rate falling to zero", WHOLE, default=""
@@ -160,13 +171,18 @@ class FinetuneOptions(RunOptions):
         (("above 0 and at most 1", lambda x: 0 < x <= 1),),
     )
     # batches and optimizer
-    batch_size: int | None = option(None, "examples in a step", WHOLE)
+    batch_size: int | tuple[int, ...] | None = option(
+        None,
+        "examples in a step, or several numbers of them to try in turn: the paper's are 16,32",
+        _each(WHOLE),
+        numbers="batch size",
+    )
     accumulate: int = 1
     learning_rates: tuple[float, ...] | None = option(
         None,
         "the highest learning rate, or several to try in turn: the paper's are "
         + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP),
-        (("finite numbers above 0, each once", lambda x: _are_rates(x)),),
+        _each((("finite numbers above 0", lambda x: 0 < x < math.inf),)),
         flag="--lr",
         metavar="RATES",
         numbers="learning rate",
@@ -175,7 +191,7 @@ class FinetuneOptions(RunOptions):
     bias_correction: bool = True  # without it small sets often fail to train
     google_decay: bool = False
     # the run
-    restarts: int = option(1, "runs for every learning rate, each with the next seed", WHOLE)
+    restarts: int = option(1, "runs of every setting, each with the next seed", WHOLE)
 
     UNDECIDED = "by task"
 
@@ -183,28 +199,35 @@ class FinetuneOptions(RunOptions):
         self._make_plain()
         for name in ("data", "model"):  # whole paths, for a run is asked from anywhere
             object.__setattr__(self, name, os.path.abspath(getattr(self, name)))
-        pairs = self.columns.items() if isinstance(self.columns, dict) else self.columns
-        try:
-            pairs = tuple((str(name), str(column)) for name, column in pairs)
-        except (TypeError, ValueError):
-            raise InputError(
-                "$columns are not names with columns; give such as {'text': 'review'}.", columns=self.columns
-            ) from None
-        object.__setattr__(self, "columns", pairs)
+        for name, what in PAIRS.items():
+            given = getattr(self, name)
+            pairs = given.items() if isinstance(given, dict) else given
+            try:
+                object.__setattr__(self, name, tuple((str(one), str(other)) for one, other in pairs))
+            except (TypeError, ValueError):
+                raise InputError(f"${name} are not names with {what}.", **{name: given}) from None
+        object.__setattr__(self, "also", tuple((name, os.path.abspath(path)) for name, path in self.also))
         names = [name for name, _ in self.columns]
         if twice := [name for name in names if names.count(name) > 1]:
             raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
-        rates = self.learning_rates
-        if rates is not None:
-            rates = (rates,) if isinstance(rates, int | float) else tuple(rates)
-            object.__setattr__(self, "learning_rates", rates)
+        for name in SWEPT:
+            values = _listed(getattr(self, name))
+            single = len(values) == 1 and (name != "learning_rates" or values[0] is None)
+            object.__setattr__(self, name, values[0] if single else values)
         self._check()
-        if (runs := (self.restarts or 1) * len(rates or (None,))) > MOST_RUNS:
+        settings = math.prod(len(_listed(getattr(self, name))) for name in SWEPT)
+        if (runs := (self.restarts or 1) * settings) > MOST_RUNS:
             raise InputError(
-                f"$restarts would make {runs:,} runs; give so few of them, or of the learning "
-                f"rates, that a sweep has {MOST_RUNS:,} at most.",
+                f"$restarts would make {runs:,} runs; give so few of them, or of the values to try, that a "
+                f"sweep has {MOST_RUNS:,} at most.",
                 restarts=self.restarts,
             )
+        if self.max_steps is not None and isinstance(self.epochs, tuple):
+            both = {"max_steps": self.max_steps, "epochs": self.epochs}
+            raise InputError("$max_steps would end runs of $epochs alike; leave one of them out.", **both)
+        if self.also_examples is not None and not self.also:
+            both = {"also_examples": self.also_examples, "also": {"snli": "pairs"}}
+            raise InputError("$also_examples is of other tasks; name them in $also or leave it out.", **both)
         for name in ("stride", "pool", "most_windows"):
             if self.long == "cut" and (value := getattr(self, name)) is not None:
                 raise InputError(
@@ -249,27 +272,38 @@ class FinetuneOptions(RunOptions):
         (rate,) = self.learning_rates or ()
         return rate
 
-    def runs(self) -> list["FinetuneOptions"]:
-        """Return the single runs of a sweep, rate by rate."""
-        return [
-            dataclasses.replace(self, learning_rates=(rate,), seed=self.seed + restart, restarts=1)
-            for rate in self.learning_rates or ()
-            for restart in range(self.restarts)
-        ]
-
     @property
-    def run_name(self) -> str:
-        """Of a single run in the folder of its sweep; rates that differ in their last digit differ in it."""
-        rate = f"{self.learning_rate:g}"
-        return f"lr{rate if float(rate) == self.learning_rate else self.learning_rate}-seed{self.seed}"
+    def varied(self) -> dict[str, Any]:
+        """Options beside the rate that have several values."""
+        both = {"batch_size": self.batch_size, "epochs": self.epochs}
+        return {name: values for name, values in both.items() if isinstance(values, tuple)}
+
+    def runs(self) -> dict[str, "FinetuneOptions"]:
+        """Return the single runs of a sweep, setting by setting, by the names of their folders.
+
+        Values that differ in their last digit differ in the name.
+        """
+        found, varied, seeds = {}, self.varied, range(self.seed, self.seed + self.restarts)
+        for size, rate, epochs, seed in product(*(_listed(getattr(self, name)) for name in SWEPT), seeds):
+            batch, passes = (
+                f"-batch{size}" * ("batch_size" in varied),
+                f"-epochs{_exact(epochs)}" * ("epochs" in varied),
+            )
+            one = {
+                "batch_size": size,
+                "learning_rates": (rate,),
+                "epochs": epochs,
+                "seed": seed,
+                "restarts": 1,
+            }
+            found[f"lr{_exact(rate)}{batch}{passes}-seed{seed}"] = dataclasses.replace(self, **one)
+        return found
 
     def check_model(self, layers: int, positions: int, folder: str) -> None:
         """Raise InputError when the model in `folder` has fewer layers or positions than are asked for."""
         if self.freeze is not None and self.freeze > layers:
-            raise InputError(
-                f"$freeze is more than the {layers} layers of {folder}; give at most {layers}.",
-                freeze=self.freeze,
-            )
+            message = f"$freeze is more than the {layers} layers of {folder}; give at most {layers}."
+            raise InputError(message, freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
             raise InputError(
                 f"$max_length is longer than the {positions} positions of {folder}; "
@@ -291,6 +325,11 @@ def _are_weights(text: str) -> bool:
     return text == BALANCED or all(0 < one < math.inf for one in weights_by_name(text).values())
 
 
-def _are_rates(rates: tuple[float, ...]) -> bool:
-    """Whether these are learning rates that can be tried one after another."""
-    return 0 < len(set(rates)) == len(rates) and all(0 < rate < math.inf for rate in rates)
+def _listed(value: Any) -> tuple[Any, ...]:
+    """Return several values, or one, as a tuple."""
+    return tuple(value) if hasattr(value, "__iter__") and not isinstance(value, str) else (value,)
+
+
+def _exact(value: float) -> str:
+    """Write a number in the fewest digits that tell it from every other."""
+    return text if float(text := f"{value:g}") == value else str(value)

@@ -41,6 +41,7 @@ class Prepared:
     head: Head  # what stands on the encoder
     max_length: int
     train_examples: int  # how many
+    train_tasks: dict[str, int]  # and how many of each task
     train_classes: dict[str, int] = field(default_factory=dict)  # of each class of texts, if there are any
     dev_examples: list[Any]
     train: Features
@@ -80,10 +81,8 @@ def prepare(options: FinetuneOptions) -> Prepared:
     if config.trained_length:  # for other models nothing is said, and no feature need be made already
         config.warn_untrained(max(len(one.input_ids) for feature in features for one in feature.sequences))
     if config.type_vocab_size < 2 and features[0].sequences[0].token_type_ids.any():
-        raise InputError(
-            f"{options.task} asks about two texts at a time, but {options.model} knows one segment only "
-            "(type_vocab_size=1); give a model with two."
-        )
+        asks = f"{options.task} asks about two texts at a time, but {options.model} knows one segment only"
+        raise InputError(f"{asks} (type_vocab_size=1); give a model with two.")
     both = {"train": features, "dev": dev_features}
     cuts = {split: Cuts(max_length, part, task.long) for split, part in both.items()}
     return Prepared(
@@ -102,6 +101,12 @@ def prepare(options: FinetuneOptions) -> Prepared:
 def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict[str, Any]]:
     """Read the examples to learn from, and what `Prepared` says of them and of dev; warn of what is odd."""
     train, dev = read_examples(task, options)
+    counts = Counter({task.name: len(train)})
+    for name, folder in options.also:
+        more = _of_other(task, name, folder, options)
+        if more and hasattr(more[0], "document"):  # whose numbers begin with 0 in every file
+            more = [one._replace(document=len(train) + one.document) for one in more]
+        train, counts[name] = train + more, counts[name] + len(more)
     with naming(f"{options.data}, train"):
         labels = tuple(task.labels(train))
     known = [task.is_labelled(example) for example in dev]
@@ -115,9 +120,25 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
     task.warn_unknown(dev, labels)
     task.warn_rare(train, dev, labels)
-    counted = {"train_examples": len(train), "fingerprint": fingerprint(labels, train, dev)}
+    counted = {"train_examples": len(train), "train_tasks": dict(counts)}
+    checksum = {"fingerprint": fingerprint(labels, train, dev)}
     head = task.head(labels)._replace(lstm=options.bilstm)
-    return train, {"task": task, "labels": labels, "head": head, "dev_examples": dev} | counted
+    return train, {"task": task, "labels": labels, "head": head, "dev_examples": dev} | counted | checksum
+
+
+def _of_other(task: Task, name: str, folder: str, options: FinetuneOptions) -> list[Any]:
+    """Read the examples of another task to learn from, with the answers that `task` has."""
+    alike = [one for one in registry.TASKS if registry.answers_as(one, task.name) is not None]
+    if name not in alike or (other := registry.create(name)).kind != task.kind:
+        raise InputError(
+            f"$also: what {task.name} asks has the answers of {', '.join(alike)} alone; name one of these.",
+            also={name: folder},
+        )
+    if name == task.name:
+        other = registry.create(name, dict(options.columns))
+    words = registry.answers_as(name, task.name) or {}
+    found = subset(other.read(Path(folder), "train"), options.also_examples)
+    return [one._replace(label=words.get(one.label, one.label)) for one in found] if words else found
 
 
 def fingerprint(*parts: Sequence[Any]) -> int:
@@ -208,10 +229,8 @@ def _asked(task: Task, folder: Path, data: str | Path | None, split: str, own: b
         return task.read(Path(data), split)
     options = FinetuneOptions.load(folder / OPTIONS_FILE)
     if data is None and not Path(options.data).exists():
-        raise InputError(
-            f"The data that {folder} was fine-tuned on, {options.data}, are not there; name the folder that "
-            "they are in with --data."
-        )
+        advice = "name the folder that they are in with --data."
+        raise InputError(f"The data that {folder} was fine-tuned on, {options.data}, are not there; {advice}")
     if data is not None and not _is_divided(task, options, Path(data)):
         return task.read(Path(data), split)
     if split == "test" and Path(data or options.data).is_file():
@@ -248,10 +267,8 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     else:
         held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, ("document", "context")))
     if not 0 < len(held) < len(examples):
-        why = (
-            "What is of one document or about one paragraph is not divided: where that is everything, put "
-            "lines -DOCSTART- between documents"
-        )
+        why = "What is of one document or about one paragraph is not divided: where that is everything, put "
+        why += "lines -DOCSTART- between documents"
         if stratified:
             why = "One example of each class is learnt from: where no class has more, add examples"
         raise InputError(

@@ -24,7 +24,7 @@ from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
 from minibert.finetuning.preparation import asked_examples
-from minibert.finetuning.running import run_once
+from minibert.finetuning.running import run_once, write_sweep_page
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
 from minibert.machine import cores
@@ -77,8 +77,8 @@ def finetune(
     kind, runs = FeatureBasedRun if options.feature_based else WholeRun, options.runs()
     with sole_writer(out):
         _check_folder(options, out, resume)
-        for one in runs:
-            require_own(out if len(runs) == 1 else out / one.run_name)
+        for name in runs:
+            require_own(out if len(runs) == 1 else out / name)
         if resume and (report := results.finished_report(out)) is not None:
             return report
         if ops is None:
@@ -97,9 +97,12 @@ def finetune(
             def run_one(one: FinetuneOptions, folder: Path, began: float) -> dict[str, Any]:
                 return run_once(kind(one, prepared, ops, folder, peak, show, on_log), began)
 
+            def write_page(one: FinetuneOptions, folder: Path, report: dict[str, Any], page: Path) -> None:
+                write_sweep_page(kind(one, prepared, ops, folder), report, page)
+
             if len(runs) == 1:
                 return run_one(options, out, began)
-            return sweep(options, run_one, out, show, began)
+            return sweep(options, run_one, write_page, out, show, began)
 
 
 def _check_folder(options: FinetuneOptions, out: Path, resume: bool) -> None:
@@ -176,9 +179,8 @@ def evaluate(
     asked = _Asked(folders, data, split, task, True, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
     if not asked.all_labelled:
-        raise InputError(
-            f"The split {split!r} has no labels to score against; choose another, or use minibert predict."
-        )
+        advice = "choose another, or use minibert predict."
+        raise InputError(f"The split {split!r} has no labels to score against; {advice}")
     with engines.limited_threads(threads, first.ops):
         measured = Measured(first.task, first.labels, asked.examples, list(asked.predictions(show)))
     report = results.report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
@@ -295,10 +297,8 @@ def classify(
         raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
     model = model or Finetuned.from_pretrained(folder, engine, threads)
     if (command := model.task.command) != "classify":
-        raise InputError(
-            f"The model in {model.folder} was fine-tuned for {model.task.name}, which has no class for a "
-            f"whole text; use minibert {command}."
-        )
+        trained = f"The model in {model.folder} was fine-tuned for {model.task.name}"
+        raise InputError(f"{trained}, which has no class for a whole text; use minibert {command}.")
     pair, examples = model.pair, []
     for number, text in enumerate(texts):
         first, second = (text, None) if isinstance(text, str) else text

@@ -5,23 +5,27 @@ and `best/`, the model of the best epoch so far. When it is finished these two a
 model's files, `dev_predictions.json`, `report.html` and, last of all, `report.json`.
 """
 
+import dataclasses
 import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from minibert.errors import InputError
-from minibert.files import atomic_json, crc32_of, remove_leftovers
+from minibert.files import atomic_json, atomic_text, crc32_of, remove_leftovers
 from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, keep
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
+from minibert.json_files import parse_json
 from minibert.model.batch import TaskBatch
 from minibert.model.params import FlatParameters
-from minibert.reports.page import save_report
-from minibert.reports.results import Measured, metrics_text, remove_spent, report_of
+from minibert.reading import byte_pieces
+from minibert.reports.page import facts_of, page as page_of, save_report
+from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.terminal import counted
 from minibert.training.checkpoint import Checkpoint, latest
@@ -88,7 +92,14 @@ class Run(ABC):
     @property
     def batch_size(self) -> int:
         """Examples in a step; the options of a run have it, from the recipe of the task perhaps."""
-        return self.options.batch_size or 1
+        size: Any = self.options.batch_size  # one, and no sweep's
+        return size or 1
+
+    @property
+    def epochs(self) -> float:
+        """How often each example is shown; likewise."""
+        epochs: Any = self.options.epochs
+        return epochs or 0
 
     @property
     def epoch_steps(self) -> int:
@@ -98,7 +109,7 @@ class Run(ABC):
     @property
     def total_steps(self) -> int:
         """Steps of the run."""
-        wanted = max(1, round((self.options.epochs or 0) * self.epoch_steps))
+        wanted = max(1, round(self.epochs * self.epoch_steps))
         return min(wanted, self.options.max_steps or wanted)
 
     @property
@@ -106,7 +117,7 @@ class Run(ABC):
         """How far the run goes, and how fast."""
         o = self.options
         return (
-            f"{counted(o.epochs or 0, 'epoch')} of {counted(self.epoch_steps, 'step')} of {o.batch_size}: "
+            f"{counted(self.epochs, 'epoch')} of {counted(self.epoch_steps, 'step')} of {o.batch_size}: "
             f"{counted(self.total_steps, 'step')}, learning rate {o.learning_rate:g}, seed {o.seed}."
         )
 
@@ -212,13 +223,37 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         "best_step": best["step"],
         "parameters": state.params.count(),
         "train_examples": data.train_examples,
+        "train_tasks": data.train_tasks,
         "steps": state.step,
         "tokens": state.tokens,
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
-        "crc32": {name: crc32_of(folder / name) for name in run.FILES},
+        "crc32": {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)},
         **own,
     }
     save_report(folder, run.options, measured, mistakes, report)
     remove_spent(folder)
     return report
+
+
+def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
+    """Write the page of the best run of a sweep, with the tables of the sweep, whose report is given."""
+    data = best.prepared
+    predictions = stored_predictions(best.folder, len(data.dev_examples))
+    measured = Measured(data.task, data.labels, data.dev_examples, predictions)
+    mistakes = measured.mistakes(data.tokenizer, data.max_length)
+    facts = facts_of(best.folder, best.options, measured, mistakes, report)
+    atomic_text(page, page_of(dataclasses.replace(facts, sweep=sweep_text(report))))
+
+
+def stored_predictions(folder: Path, examples: int) -> list[Any]:
+    """Return the predictions of so many examples of dev that a finished run has left.
+
+    Raise InputError when there is no such list; whether it was altered `require_intact` tells.
+    """
+    path, found = folder / DEV_PREDICTIONS, None
+    with suppress(ValueError):
+        found = parse_json(b"".join(byte_pieces(path, kept=True, streams=False)).decode("utf-8"))
+    if not isinstance(found, list) or len(found) != examples:
+        raise InputError(f"{path} does not hold the predictions of {examples:,} examples; restore it.")
+    return found

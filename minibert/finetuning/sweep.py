@@ -1,4 +1,4 @@
-"""Several runs of fine-tuning: every learning rate with every seed, the best run on dev kept at the top."""
+"""Several runs of fine-tuning: every setting with every seed, the best run on dev kept at the top."""
 
 import os
 import shutil
@@ -11,17 +11,21 @@ from minibert.errors import DivergedError, MissingFile, RunError
 from minibert.files import atomic_json, require_intact, write_atomically
 from minibert.finetuning.options import FinetuneOptions
 from minibert.json_files import read_json
-from minibert.reports.results import REPORT, RUN, finished_report, remove_spent
+from minibert.reports.results import REPORT, RUN, SETTING, finished_report, remove_spent, settings
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import METRICS, say
 
 # options of one run, its folder, when it began -> report
 RunOne = Callable[[FinetuneOptions, Path, float], dict[str, Any]]
+# options of the best run, its folder, the report of the sweep, the page to write
+WritePage = Callable[[FinetuneOptions, Path, dict[str, Any], Path], None]
 FAILED = "failed.json"  # in the folder of a run that has diverged
-KEPT = ("learning_rate", "seed", "scores", "best_epoch", "folder", "training_seconds", "failed")
+KEPT = (*SETTING, "seed", "scores", "best_epoch", "folder", "training_seconds", "failed")
 
 
-def sweep(options: FinetuneOptions, run_one: RunOne, out: Path, show: bool, began: float) -> dict[str, Any]:
+def sweep(
+    options: FinetuneOptions, run_one: RunOne, write_page: WritePage, out: Path, show: bool, began: float
+) -> dict[str, Any]:
     """Every run in a folder of its own, finished ones as they are; the best one once more at the top.
 
     A run that diverges is noted in its folder, and the others go on; RunError when every run has diverged.
@@ -32,12 +36,12 @@ def sweep(options: FinetuneOptions, run_one: RunOne, out: Path, show: bool, bega
     if not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)
     runs, reports = options.runs(), []
-    for number, one in enumerate(runs, start=1):
-        folder = out / one.run_name
+    for number, (name, one) in enumerate(runs.items(), start=1):
+        folder = out / name
         report = finished_report(folder) or _failure(folder)
         if show:
             before = "" if report is None else f": {'failed' if 'failed' in report else 'finished'} before"
-            say(f"Run {number} of {len(runs)}, {one.run_name}{before}.")
+            say(f"Run {number} of {len(runs)}, {name}{before}.")
         if report is None:
             try:
                 report = run_one(one, folder, time.monotonic())
@@ -49,24 +53,25 @@ def sweep(options: FinetuneOptions, run_one: RunOne, out: Path, show: bool, bega
                 remove_spent(folder)
                 if show:
                     say(f"Given up: {error}")
-        reports.append(report)
+        reports.append(report | {name: getattr(one, name) for name in options.varied})
     finished = [report for report in reports if "failed" not in report]
     if not finished:
-        raise RunError(
-            f"All {len(runs)} runs of the sweep in {out} have diverged; try lower learning rates in another "
-            f"--out. The first: {reports[0]['failed']}"
-        )
+        advice = f"try lower learning rates in another --out. The first: {reports[0]['failed']}"
+        raise RunError(f"All {len(runs)} runs of the sweep in {out} have diverged; {advice}")
     best = max(finished, key=lambda report: report["scores"][report["metric"]])
-    require_intact(Path(best["folder"]), best.get("crc32", {}))
-    for path in sorted(Path(best["folder"]).iterdir()):
+    folder = Path(best["folder"])
+    require_intact(folder, best.get("crc32", {}))
+    for path in sorted(folder.iterdir()):
         if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
             _link(path, out / path.name)
     report = best | {
-        "runs": [{name: one[name] for name in KEPT if name in one} for one in reports],
+        "runs": (kept := [{name: one[name] for name in KEPT if name in one} for one in reports]),
+        "settings": settings(kept, best["metric"]),
         "seconds": round(time.monotonic() - began, 1),
         "folder": str(out),
         "page": str(out / Path(best["page"]).name),
     }
+    write_page(runs[folder.name], folder, report, Path(report["page"]))
     atomic_json(out / REPORT, report)
     remove_spent(out)
     return report

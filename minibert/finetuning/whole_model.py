@@ -21,6 +21,7 @@ from minibert.model.config import BertConfig
 from minibert.model.flops import task_operations
 from minibert.model.head_kinds import KINDS, LABELS, SEQUENCES, TOKENS
 from minibert.model.params import Head, Parameters
+from minibert.reports.results import learnt_text
 from minibert.tasks.batches import functions_of, lengths, outputs, require_finite, training_batches
 from minibert.tasks.stored import TaskFile
 from minibert.training.checkpoint import Checkpoint
@@ -154,7 +155,7 @@ class WholeRun(Run):
         often = f", {times} times," if times > 1 else ""
         costs = f"{dev:,} tokens of dev{often} beside {learnt:,} to learn from"
         return (
-            f"{data.task.title}; {data.train_examples:,} examples to learn from, {len(data.dev_examples):,} "
+            f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} "
             f"to measure on, at most {data.max_length} tokens{' in a window' if data.task.long else ''}.\n"
             f"{o.model}: {config.L} layers of {config.H}{frozen}, {state.params.count() / 1e6:.1f}M "
             "parameters; "
@@ -169,7 +170,7 @@ def _check_contrasts(options: FinetuneOptions, examples: int, mesh: Any) -> None
     """Raise InputError when pairs would have no others, or not those of the whole batch, to be told from."""
     if examples < 2:
         raise InputError(f"{options.data} has one pair to learn from, and none to tell it from; give more.")
-    if options.batch_size == 1:
+    if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
         raise InputError("$batch_size leaves a pair no other to be told from; give 2 or more.", batch_size=1)
     for name, parts in (("accumulate", options.accumulate > 1), ("devices", mesh is not None)):
         if parts:

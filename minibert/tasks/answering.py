@@ -152,14 +152,11 @@ class Squad(Answering):
         questions = squad.read(path)
         bad = next((question for question in questions if question.impossible), None)
         if bad and not self._is_second:
-            raise InputError(
-                f"{path} has questions without an answer, such as {bad.id!r}, as SQuAD 2.0 does; "
-                "choose the task squad2."
-            )
+            unlike = f"{path} has questions without an answer, such as {bad.id!r}"
+            raise InputError(f"{unlike}, as SQuAD 2.0 does; choose the task squad2.")
         if self._is_second and split != "test" and not bad:
-            raise InputError(
-                f"{path} has no question without an answer, which SQuAD 2.0 has; choose the task squad1."
-            )
+            advice = "choose the task squad1."
+            raise InputError(f"{path} has no question without an answer, which SQuAD 2.0 has; {advice}")
         return questions
 
     def may_be_none(self, examples: Examples) -> bool:

@@ -80,10 +80,8 @@ class Choices(Task):
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
         if found := next(filter(None, (matching(data, pattern) for pattern in source.names(split))), None):
             return source.read(found[0])
-        raise MissingFile(
-            f"{data} has no {source.names(split)[0]}; name the folder that holds the files of {self.name}, "
-            "or the file."
-        )
+        advice = f"name the folder that holds the files of {self.name}, or the file."
+        raise MissingFile(f"{data} has no {source.names(split)[0]}; {advice}")
 
     def features(
         self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
@@ -156,10 +154,8 @@ create = Choices
 
 def _check(example: ChoiceExample, choices: int, training: bool) -> None:
     if len(example.endings) != choices:
-        raise InputError(
-            f"Example {example.id} has {len(example.endings)} endings and others {choices}; give all "
-            "examples as many."
-        )
+        found = f"{len(example.endings)} endings and others {choices}"
+        raise InputError(f"Example {example.id} has {found}; give all examples as many.")
     if training and example.label is None:
         raise InputError(f"Example {example.id} has no label to learn from; give a file with labels.")
     if not any(ending.strip() for ending in (example.context, example.start)):

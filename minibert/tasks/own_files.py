@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minibert.data.glue import PACKED
 from minibert.data.tables import MissingColumn
 from minibert.errors import InputError, MissingFile
+from minibert.reading import PACKED
 
 ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
     """Return the files whose names fit a pattern of `Path.glob`; those that are compressed come last."""
-    places = (path for packed in PACKED for path in sorted(folder.glob(pattern + packed)))
+    places = (path for packed in ("", *PACKED) for path in sorted(folder.glob(pattern + packed)))
     return list(filter(Path.is_file, places))
 
 

@@ -77,6 +77,8 @@ SAME_ANSWERS = (
     ("ner", "ner-sentences"),
     ("stsb-similarity", "similarity", "similar-pairs"),
 )
+# What answers of the first task, and of those with the same ones, are called in the second.
+RENAMED_ANSWERS = {("mnli", "rte"): dict.fromkeys(("neutral", "contradiction"), "not_entailment")}
 
 
 def same_answers(one: str, other: str) -> bool:
@@ -88,6 +90,20 @@ def same_answers(one: str, other: str) -> bool:
     (True, False)
     """
     return one == other or any(one in tasks and other in tasks for tasks in SAME_ANSWERS)
+
+
+def answers_as(one: str, other: str) -> Mapping[str, str] | None:
+    """Return new names of one task's answers that make them another's; None where they mean something else.
+
+    Examples
+    --------
+    >>> answers_as("snli", "rte")["neutral"], answers_as("triviaqa", "squad1"), answers_as("rte", "mnli")
+    ('not_entailment', {}, None)
+    """
+    if same_answers(one, other):
+        return {}
+    pairs = RENAMED_ANSWERS.items()
+    return next((names for (a, b), names in pairs if same_answers(one, a) and same_answers(other, b)), None)
 
 
 def create(name: str, columns: Columns | None = None, long: LongTexts | None = None) -> Task:
@@ -107,10 +123,8 @@ def create(name: str, columns: Columns | None = None, long: LongTexts | None = N
         advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
         raise InputError(f"$task is not known; {advice}", task=name)
     if columns and name not in OWN_TABLES:
-        raise InputError(
-            f"$columns are for {', '.join(OWN_TABLES)}; the files of {name} have their own.",
-            columns=dict(columns),
-        )
+        message = f"$columns are for {', '.join(OWN_TABLES)}; the files of {name} have their own."
+        raise InputError(message, columns=dict(columns))
     if long and TASKS[name].module not in ("sentences", "multilabel"):
         whole = {
             "choices": "reads each of its choices whole",

@@ -82,14 +82,13 @@ class Sentences(Task):
         while block := list(islice(examples, BLOCK)):
             first, second = [e.first for e in block], [e.second for e in block]
             if None in second and any(text is not None for text in second):
-                raise InputError(
-                    "Some examples have a second text and others have none; give all or none one."
-                )
+                raise InputError("Some examples have a second text and others none; give all or none one.")
             limit = None if self.long else max_length
             encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
             found = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
             for number, (example, one, cut) in enumerate(found, start=done):
-                if _is_blank(one) and (self.long or len(one) < max_length):
+                is_blank = one.n_first == 2 or len(one) - one.n_first == 1  # no piece in one of the texts
+                if is_blank and (self.long or len(one) < max_length):
                     blank.append(example.id)
                     if self.refuses_blanks:
                         raise InputError(
@@ -131,9 +130,7 @@ class Sentences(Task):
     def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
         if example.label is None:
             if training:
-                raise InputError(
-                    f"{self.place(example)} has no label to learn from; give a file with labels."
-                )
+                raise InputError(f"{self.place(example)} has no label to learn from; give a labelled file.")
             return None
         if self.kind == "regress":
             return float(example.label)
@@ -266,11 +263,6 @@ def in_order(labels: set[str]) -> Labels:
     if all(re.fullmatch("-?[0-9]{1,18}", label) for label in labels):
         return tuple(sorted(labels, key=lambda label: (int(label), label)))
     return tuple(sorted(labels))
-
-
-def _is_blank(encoding: Any) -> bool:
-    """Whether a text has no piece: `[CLS] [SEP]`, or `[CLS] [SEP] B [SEP]`, or `[CLS] A [SEP] [SEP]`."""
-    return encoding.n_first == 2 or len(encoding) - encoding.n_first == 1
 
 
 def _cell(text: str) -> str:

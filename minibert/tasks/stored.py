@@ -46,9 +46,7 @@ class Stored:
                 advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
             else:
                 advice = "make one with minibert finetune"
-            raise InputError(
-                f"{folder} holds no fine-tuned model ({cls.FILE} is missing); {advice}."
-            ) from error
+            raise InputError(f"{folder} holds no fine-tuned model (no {cls.FILE}); {advice}.") from error
         if not (wrong := misfit_of(cls, fields)):
             stored = cls(**fields | {"labels": tuple(fields["labels"])})
             wrong = stored._wrong()

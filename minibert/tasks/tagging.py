@@ -71,9 +71,8 @@ class Tagging(Task):
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
         found = [path for file in FILES[split] if (path := Path(data) / file).is_file()]
         if not found:
-            raise MissingFile(
-                f"{data} has no file of the split {split!r}; one of {', '.join(FILES[split])} is expected."
-            )
+            advice = f"one of {', '.join(FILES[split])} is expected."
+            raise MissingFile(f"{data} has no file of the split {split!r}; {advice}")
         return ner.read(found[0])
 
     def labels(self, examples: Examples) -> Labels:
@@ -159,13 +158,13 @@ class Tagging(Task):
         A tag that is not of an entity counts as an entity of one word: F1 of such tags is that of all but O,
         which is accuracy where there is no O. One that was never learnt is missed.
         """
-        found = entities.conlleval(*_comparable(examples, predictions))
+        found = entities.conlleval(*comparable(examples, predictions))
         scores = {name: found[name] / 100 for name in ("f1", "precision", "recall", "accuracy")}
         return scores | {f"f1_{kind}": one["f1"] / 100 for kind, one in found["types"].items()}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
         """F1 over some sentences."""
-        counts = entities.sentence_counts(*_comparable(examples, predictions))
+        counts = entities.sentence_counts(*comparable(examples, predictions))
         return lambda indices: entities.f1_of(counts[indices]) / 100
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
@@ -184,7 +183,7 @@ class Tagging(Task):
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
         """Sentences are the worse the more entities were missed, made up or cut wrongly in them."""
-        gold, predicted = _comparable(examples, predictions)
+        gold, predicted = comparable(examples, predictions)
         for number, (example, *tags) in enumerate(zip(examples, gold, predicted, strict=True)):
             sides = [entities.chunks(one) for one in tags]
             if wrong := set(sides[0]) ^ set(sides[1]):
@@ -195,7 +194,7 @@ class Tagging(Task):
         """Return the types of all words, without B- and I-."""
         gold, found = (
             [tag.partition("-")[2] or tag for tags in side for tag in tags]
-            for side in _comparable(examples, predictions)
+            for side in comparable(examples, predictions)
         )
         return gold, found
 
@@ -234,7 +233,7 @@ def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     return example.tags
 
 
-def _comparable(examples: Examples, predictions: Predictions) -> list[list[Many[str]]]:
+def comparable(examples: Examples, predictions: Predictions) -> list[list[Many[str]]]:
     """Return true and predicted tags; those of parts of speech and the like as entities of one word each.
 
     Each tag is looked at by itself: one in dev that is like no other changes nothing for those.

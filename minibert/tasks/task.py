@@ -91,9 +91,7 @@ class Task(ABC):
     ) -> Iterable[Feature]:
         """Yield what the model is asked about each example; `Feature.example` counts the examples.
 
-        Parameters
-        ----------
-        training : the label has to be known; examples that teach nothing may be left out.
+        When `training` the label has to be known; examples that teach nothing may be left out.
         """
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
@@ -112,9 +110,7 @@ class Task(ABC):
         """Raise InputError when there is an example without a label to compare its prediction with."""
         for example in examples:
             if example.label is None:
-                raise InputError(
-                    f"Example {example.id} has no label to score against; choose a labelled split."
-                )
+                raise InputError(f"Example {example.id} has no label to score by; choose a labelled split.")
 
     def tune(self, examples: Examples, features: Any, outputs: Outputs, labels: Labels) -> Tuned:
         """Choose on dev what is kept with the model, such as the threshold of "no answer"."""

@@ -72,10 +72,8 @@ class Windows(Many[Feature]):
         if not n_questions:
             raise InputError("There is no question; give one at least.")
         if len(skipped) == n_questions:
-            raise InputError(
-                f"None of the {n_questions:,} questions has an answer in its paragraph to train on; "
-                "give each answer with the place of its first character."
-            )
+            none = f"None of the {n_questions:,} questions has an answer in its paragraph to train on"
+            raise InputError(f"{none}; give each answer with the place of its first character.")
         _report(cut, n_questions, f"are longer than {max_question} pieces and lose their end")
         _report(skipped, n_questions, "are left out: their answer is not where it should be in the paragraph")
 
@@ -134,11 +132,7 @@ def most_context(start: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Find the window in which each token has most context, by the rule of Google's run_squad.
 
     Context is the smaller of the numbers of tokens on its two sides, plus a hundredth of the window's length;
-    among equal windows the first one counts.
-
-    Parameters
-    ----------
-    start, length : of the windows, in order; every token is in one of them.
+    among equal windows the first one counts. The windows are in order, and every token is in one of them.
     """
     end = start + length
     token = np.arange(end[-1])

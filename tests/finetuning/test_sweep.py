@@ -1,5 +1,6 @@
 """Sweeps of fine-tuning, and what finished models predict: alone, averaged, as files for servers."""
 
+import html
 import json
 import shutil
 from pathlib import Path
@@ -19,7 +20,7 @@ from minibert.finetuning import predicting, run as finetuning, running
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify, evaluate, finetune, predict
-from minibert.reports.results import report_text, sweep_table
+from minibert.reports.results import report_text, settings, sweep_table, sweep_text
 from minibert.tasks import registry
 
 
@@ -71,7 +72,7 @@ def test_a_sweep_goes_on_with_the_runs_that_are_missing(swept):
 
 def test_every_run_of_a_sweep_has_a_folder_of_its_own(model, sst2):
     options = small_options(model, sst2, learning_rates=(5e-5, 5.0000001e-5, 0.001), restarts=2)
-    names = [one.run_name for one in options.runs()]
+    names = list(options.runs())
     assert names[::2] == ["lr5e-05-seed0", "lr5.0000001e-05-seed0", "lr0.001-seed0"]
     assert len(set(names)) == 6
 
@@ -121,6 +122,71 @@ def test_a_run_that_diverges_does_not_end_the_sweep(model, sst2, tmp_path, monke
     (tmp_path / "report.json").unlink()
     monkeypatch.setattr(finetuning, "run_once", None)  # neither is run again
     assert finetune(options, tmp_path, resume=True, show=False)["runs"] == report["runs"]
+
+
+def test_a_grid_says_of_each_setting_its_mean_and_deviation(model, sst2, tmp_path):
+    given = {"batch_size": (8, 16), "learning_rates": (5e-3, 1e-6), "epochs": (0.5, 1), "restarts": 2}
+    options = small_options(model, sst2, **given)
+    report = finetune(options, tmp_path, show=False)
+    assert len(report["runs"]) == 16 and len(report["settings"]) == 8
+    for setting in report["settings"]:
+        keys = ("learning_rate", "batch_size", "epochs")
+        scores = [
+            one["scores"]["accuracy"]
+            for one in report["runs"]
+            if all(one[key] == setting[key] for key in keys)
+        ]
+        assert setting["runs"] == len(scores) == 2
+        assert setting["mean"] == pytest.approx(np.mean(scores))
+        assert setting["sd"] == pytest.approx(np.std(scores, ddof=1))
+    best = max(report["runs"], key=lambda one: one["scores"]["accuracy"])
+    assert {key: report[key] for key in ("batch_size", "epochs")} == {
+        key: best[key] for key in ("batch_size", "epochs")
+    }
+    for one in report["runs"]:  # the steps that its setting makes of 160 examples
+        steps = round(one["epochs"] * 160 / one["batch_size"])
+        assert report_in(Path(one["folder"]))["steps"] == steps
+        assert one["folder"].endswith(f"-batch{one['batch_size']}-epochs{one['epochs']:g}-seed{one['seed']}")
+    text = report_text(report)
+    rows = [line.split() for line in text.splitlines()]
+    header = rows.index("learning rate batch size epochs runs accuracy, mean +- s.d.".split())
+    first = report["settings"][0]
+    said = f"0.005 8 0.5 2 {100 * first['mean']:.2f} +- {100 * first['sd']:.2f}"
+    assert rows[header + 1] == said.split()
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<h2>The sweep</h2>") == 1 and sweep_text(report) in html.unescape(page)
+    of_best, (before, sweep_block, _) = (
+        (Path(best["folder"]) / "report.html").read_text(), page.partition("<h2>The sweep</h2>"),
+    )  # fmt: skip
+    assert sweep_block and sweep_block not in of_best and of_best.startswith(before)  # nothing else differs
+    (tmp_path / "report.json").unlink()
+    again = finetune(options, tmp_path, resume=True, show=False)
+    assert {**again, "seconds": 0} == {**report, "seconds": 0}
+    assert (tmp_path / "report.html").read_text() == page
+
+
+def test_mean_and_deviation_are_those_of_finished_runs():
+    def run(rate, seed, score):
+        found = {"learning_rate": rate, "seed": seed, "folder": f"f{seed}", "best_epoch": 1.0}
+        return found | ({"failed": "it"} if score is None else {"scores": {"accuracy": score}})
+
+    runs = [run(1e-5, 0, 0.5), run(1e-5, 1, 0.7), run(1e-5, 2, None), run(2e-5, 0, 0.25), run(3e-5, 0, None)]
+    assert settings(runs, "accuracy") == [
+        {"learning_rate": 1e-5, "runs": 2, "mean": pytest.approx(0.6), "sd": pytest.approx(0.02**0.5)},
+        {"learning_rate": 2e-5, "runs": 1, "mean": 0.25},
+    ]
+    assert sweep_text({"runs": runs, "metric": "accuracy"}) == (
+        "learning rate  seed  accuracy  best epoch  folder\n"
+        "1e-05          0     50.00     1           f0\n"
+        "1e-05          1     70.00 *   1           f1\n"
+        "1e-05          2     failed    -           f2\n"
+        "2e-05          0     25.00     1           f0\n"
+        "3e-05          0     failed    -           f0\n"
+        "\n"
+        "learning rate  runs  accuracy, mean +- s.d.\n"
+        "1e-05          2     60.00 +- 14.14\n"
+        "2e-05          1     25.00"
+    )
 
 
 def test_a_sweep_of_which_every_run_diverges_has_failed(model, sst2, tmp_path):

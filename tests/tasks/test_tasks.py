@@ -1,7 +1,10 @@
 """What tasks of fine-tuning are made of: options, batches, features, figures, files for servers."""
 
+import itertools
 import json
 import math
+import os
+import zipfile
 from collections import Counter
 
 import numpy as np
@@ -62,7 +65,7 @@ def test_what_is_said_wins_over_the_recipe():
 
 def test_a_sweep_is_a_run_for_each_rate_and_seed():
     options = FinetuneOptions("rte", "d", "m", learning_rates=(5e-5, 2e-5), restarts=2, seed=3).resolved()
-    found = [(one.learning_rate, one.seed, one.restarts, one.run_name) for one in options.runs()]
+    found = [(one.learning_rate, one.seed, one.restarts, name) for name, one in options.runs().items()]
     assert found == [
         (5e-5, 3, 1, "lr5e-05-seed3"),
         (5e-5, 4, 1, "lr5e-05-seed4"),
@@ -71,9 +74,47 @@ def test_a_sweep_is_a_run_for_each_rate_and_seed():
     ]
 
 
+def test_the_grid_of_appendix_a3_is_a_run_for_each_setting_and_seed():
+    given = {"batch_size": (16, 32), "learning_rates": (5e-5, 3e-5, 2e-5), "epochs": (2, 3, 4), "restarts": 3}
+    options = FinetuneOptions("rte", "d", "m", **given)
+    runs = options.runs()
+    assert len(runs) == 2 * 3 * 3 * 3
+    assert list(runs)[:4] == [
+        "lr5e-05-batch16-epochs2-seed0",
+        "lr5e-05-batch16-epochs2-seed1",
+        "lr5e-05-batch16-epochs2-seed2",
+        "lr5e-05-batch16-epochs3-seed0",
+    ]
+    settings = {(one.batch_size, one.learning_rate, one.epochs) for one in runs.values()}
+    assert settings == set(itertools.product(*list(given.values())[:3]))
+    for name, one in runs.items():
+        assert name == f"lr{one.learning_rate:g}-batch{one.batch_size}-epochs{one.epochs}-seed{one.seed}"
+    assert list(
+        FinetuneOptions("rte", "d", "m", batch_size=16, learning_rates=3e-5, epochs=[2, 2.5]).runs()
+    ) == [
+        "lr3e-05-epochs2-seed0",
+        "lr3e-05-epochs2.5-seed0",
+    ]
+
+
+def test_one_value_in_a_list_is_that_value():
+    one = FinetuneOptions("rte", "d", "m", batch_size=[16], epochs=(2,))
+    assert (one.batch_size, one.epochs, one.varied) == (16, 2, {})
+    assert one == FinetuneOptions("rte", "d", "m", batch_size=16, epochs=2)
+
+
 def test_options_survive_json(tmp_path):
     options = FinetuneOptions(
-        "classify", "d", "m", columns={"text": "review"}, learning_rates=[1e-4, 1e-5], freeze=1
+        "classify",
+        "d",
+        "m",
+        columns={"text": "review"},
+        learning_rates=[1e-4, 1e-5],
+        freeze=1,
+        batch_size=(16, 32),
+        epochs=(2, 3.5),
+        also={"classify": "e"},
+        also_examples=5,
     )
     options.save(tmp_path / "finetune.json")
     assert FinetuneOptions.load(tmp_path / "finetune.json") == options
@@ -87,7 +128,7 @@ def test_options_survive_json(tmp_path):
         ({"batchsize": 3}, "'batchsize' is none of its fields"),
         (
             {"task": "rte", "data": "d", "model": "m", "batch_size": "x"},
-            "'batch_size' is 'x', expected a whole number or null",
+            "'batch_size' is 'x', expected a whole number or a list of whole numbers or null",
         ),
         ({"task": "rte", "data": "d", "model": "m", "beta2": {}}, "'beta2' is {}, expected a number"),
         (
@@ -125,8 +166,18 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
         ({"epochs": 0}, "epochs=0"),
         ({"epochs": math.inf}, "epochs=inf"),
         ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": (8, 0)}, r"batch_size=\(8, 0\) is not valid; give a whole number of at least 1"),
+        ({"batch_size": (8, 8)}, r"batch_size=\(8, 8\) is not valid; give each value once"),
+        ({"epochs": ()}, r"epochs=\(\) is not valid; give each value once"),
+        ({"epochs": (2, -3)}, r"epochs=\(2, -3\) is not valid; give a number above 0"),
+        (
+            {"epochs": (2, 3), "max_steps": 9},
+            r"max_steps=9 would end runs of epochs=\(2, 3\) alike; leave one of them out",
+        ),
+        ({"also_examples": 5}, "also_examples=5 is of other tasks; name them"),
+        ({"also": ["snli"]}, r"also=\['snli'\] are not names with folders; give such as {'snli': 'pairs'}"),
         ({"learning_rates": ()}, r"learning_rates=\(\)"),
-        ({"learning_rates": (1e-5, 1e-5)}, "each once"),
+        ({"learning_rates": (1e-5, 1e-5)}, "each value once"),
         ({"learning_rates": (1e-5, -1.0)}, "learning_rates"),
         ({"dropout": 1.0}, "dropout=1.0"),
         ({"restarts": 0}, "restarts=0"),
@@ -141,6 +192,10 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
         ({"restarts": 2**64}, "restarts=18446744073709551616 is not valid; give at most 2,147,483,647"),
         ({"restarts": 10_001}, "restarts=10001 would make 10,001 runs; give so few .* has 10,000 at most"),
         ({"restarts": 3334, "learning_rates": (1, 2, 3)}, "restarts=3334 would make 10,002 runs"),
+        (
+            {"restarts": 1667, "batch_size": (1, 2), "epochs": (1, 2, 3)},
+            "restarts=1667 would make 10,002 runs",
+        ),
         ({"width": 2**64}, "width=18446744073709551616 is not valid; give at most"),
         ({"seed": 1.5}, "seed=1.5 is not valid; give a whole number"),
         ({"columns": ["text=review"]}, r"columns=\['text=review'\] are not names with columns"),
@@ -576,6 +631,79 @@ def test_the_index_is_that_of_the_file_or_else_the_row():
         "3",
     ]
     assert submissions.indices([TextExample("1-2", "", None, None)]) == ["0"]
+
+
+def test_one_zip_has_the_tables_of_all_tasks_in_one_order(tmp_path):
+    tables = [submissions.write(tmp_path, task, "test", texts("0"), [{"label": task}]) for task in TASKS]
+    path = submissions.pack(tmp_path, tables)
+    content = path.read_bytes()
+    assert path == tmp_path / "submission.zip"
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        names = "CoLA SST-2 MRPC STS-B QQP MNLI-m MNLI-mm QNLI RTE WNLI AX"
+        assert archive.namelist() == [f"{name}.tsv" for name in names.split()]
+        assert archive.read("MNLI-mm.tsv") == b"index\tprediction\n0\tmnli-mm\n"
+        assert {one.date_time for one in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {one.external_attr >> 16 for one in archive.infolist()} == {0o644}
+    for table in tables:
+        os.utime(table, (1e9, 1e9))
+    assert submissions.pack(tmp_path / "again", tables[::-1]).read_bytes() == content
+
+
+def test_a_zip_without_some_tasks_says_so(tmp_path):
+    tables = [
+        submissions.write(tmp_path, task, "test", [], []) for task in TASKS if task not in ("ax", "rte")
+    ]
+    with pytest.warns(UserWarning, match=r"submission.zip lacks RTE.tsv, AX.tsv, which GLUE's server"):
+        submissions.pack(tmp_path, tables)
+    dev = submissions.write(tmp_path, "rte", "dev", [], [])
+    wrong = {"'RTE-dev.tsv'": [dev], "'CoLA.tsv'": [tables[0], tables[0]], "''": []}
+    for named, given in wrong.items():
+        with pytest.raises(
+            InputError, match=f"{named} is no table of GLUE's test sets, or is given twice; give CoLA"
+        ):
+            submissions.pack(tmp_path / "out", given)
+    with pytest.raises(InputError, match=r"AX\.tsv"):
+        submissions.pack(tmp_path / "out", [tmp_path / "AX.tsv"])
+    assert not (tmp_path / "out").exists()
+
+
+COLUMNS = ("mnli", "mnli-mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
+TABLE_1 = {  # of Devlin et al. 2018 (v1), and the average that is printed there
+    "Pre-OpenAI SOTA": ([80.6, 80.1, 66.1, 82.3, 93.2, 35.0, 81.0, 86.0, 61.7], 74.0),
+    "BiLSTM+ELMo+Attn": ([76.4, 76.1, 64.8, 79.9, 90.4, 36.0, 73.3, 84.9, 56.8], 71.0),
+    "OpenAI GPT": ([82.1, 81.4, 70.3, 88.1, 91.3, 45.4, 80.0, 82.3, 56.0], 75.2),
+    "BERT BASE": ([84.6, 83.4, 71.2, 90.1, 93.5, 52.1, 85.8, 88.9, 66.4], 79.6),
+    "BERT LARGE": ([86.7, 85.9, 72.1, 91.1, 94.9, 60.5, 86.5, 89.3, 70.1], 81.9),
+}
+
+
+@pytest.mark.parametrize("system", TABLE_1)
+def test_the_average_of_table_1_is_that_of_its_nine_columns(system):
+    numbers, average = TABLE_1[system]
+    # What the table leaves out, a second metric and WNLI, has no part in it.
+    second = {"qqp": {"accuracy": 0.0}, "mrpc": {"accuracy": 0.0}, "stsb": {"pearson": 0.0}}
+    scores = {name: {TASKS[name].metrics[0]: x} for name, x in zip(COLUMNS, numbers, strict=True)}
+    scores |= {name: one | scores[name] for name, one in second.items()} | {"wnli": {"accuracy": 65.1}}
+    assert round(submissions.glue_average(scores, table_1=True), 1) == average
+
+
+def test_glues_average_is_of_tasks_and_names_those_that_are_missing():
+    scores = {
+        "cola": {"matthews": 0.5}, "sst2": {"accuracy": 0.9}, "mrpc": {"f1": 0.9, "accuracy": 0.8},
+        "stsb": {"spearman": 0.7, "pearson": 0.8}, "qqp": {"f1": 0.6, "accuracy": 0.8},
+        "mnli": {"accuracy": 0.8}, "mnli-mm": {"accuracy": 0.7}, "qnli": {"accuracy": 0.85},
+        "rte": {"accuracy": 0.65}, "wnli": {"accuracy": 0.1}, "ax": {"matthews": 0.1},
+    }  # fmt: skip
+    expected = (0.5 + 0.9 + 0.85 + 0.75 + 0.7 + 0.75 + 0.85 + 0.65) / 8
+    assert submissions.glue_average(scores) == pytest.approx(expected)
+    scores = {"cola": {"matthews": 0.5}, "mnli-mm": {"accuracy": 0.7}, "wnli": {"accuracy": 1.0}, "rte": {}}
+    with pytest.warns(UserWarning, match="without SST-2, MRPC, STS-B, QQP, MNLI-m, QNLI, RTE, which have no"):
+        assert submissions.glue_average(scores) == pytest.approx(0.6)
+    with pytest.raises(InputError, match="scores: 'snli' is no task of GLUE; there are cola, sst2"):
+        submissions.glue_average({"snli": {"accuracy": 1.0}})
+    with pytest.raises(InputError, match="no metric of a task that GLUE's average counts"):
+        submissions.glue_average({"wnli": {"accuracy": 1.0}})
 
 
 def test_the_most_frequent_class_is_that_of_the_examples():
