@@ -419,43 +419,11 @@ course.say(
 # %% [markdown]
 # **What a join changes.** Take a pair $(a, b)$ that can be joined $n$ times. Afterwards there are $n$ pieces $ab$ that did
 # not exist before, $n$ fewer of $a$, $n$ fewer of $b$, and $n$ fewer pieces altogether. No other count moves, so in the
-# difference of the two values of $L$ only these terms are left:
+# difference $\Delta L$ of the two values of $L$ only a few terms are left.
 #
-# $$ \Delta L = f(n) - \bigl[f(c(a)) - f(c(a) - n)\bigr] - \bigl[f(c(b)) - f(c(b) - n)\bigr] + \bigl[f(N) - f(N - n)\bigr] $$
-#
-# If $a = b$, then each join takes two from the same count, and $f(c(a)) - f(c(a) - 2n)$ stands in place of the first two
-# brackets. Now join a pair in all the books, count everything anew, and compare.
-
-
-# %%
-def log_likelihood(of):
-    """L of a text with these counts of its pieces."""
-    return sum(map(f, of.values())) - f(of.total())
-
-
-def joined(pair):
-    """Count the pieces of all the books again, after a pair was joined everywhere."""
-    after = Counter()
-    for pieces, times in letters:
-        for piece in simple.join(pieces, pair, "joined"):
-            after[piece] += times
-    return after
-
-
-a, b = "t", "##h"
-n = pairs[a, b]
-gain_of_th = f(n) - (f(counts[a]) - f(counts[a] - n)) - (f(counts[b]) - f(counts[b] - n)) + (f(N) - f(N - n))
-change = log_likelihood(joined((a, b))) - log_likelihood(counts)
-course.equal("t ##h: L counted anew - L before = the formula", change, gain_of_th)
-twice, m = "##l", pairs["##l", "##l"]
-gain_of_ll = f(m) - (f(counts[twice]) - f(counts[twice] - 2 * m)) + (f(N) - f(N - m))
-change = log_likelihood(joined((twice, twice))) - log_likelihood(counts)
-course.equal("##l ##l: the same, with 2n", change, gain_of_ll)
-course.say(f"Joining *t* and *##h* {n:,} times makes the books {gain_of_th:,.0f} nats more likely.")
-
-# %% [markdown]
 # ### Exercise 01.3 (core): the gain of a join
-# Return $\Delta L$ in nats, for a pair of two different pieces or of two equal ones. A count may drop to zero.
+# Find out which, for a pair of two different pieces and for one of two equal ones, and return $\Delta L$ in nats. A count
+# may drop to zero. The check has no formula: it makes the joins, and computes $L$ before and after.
 
 
 # %%
@@ -466,6 +434,11 @@ def gain(counts, pair, n):
 
 
 # %%
+def log_likelihood(of):
+    """L of a text with these counts of its pieces."""
+    return sum(map(f, of.values())) - f(of.total())
+
+
 def draw_pair(rng):
     """Counts of a few pieces, and a pair of two of them; often a piece is used up entirely."""
     pieces = ["a", "##b", "##c", "##dd", "##e"][: int(rng.integers(2, 6))]
@@ -491,12 +464,14 @@ lesson.check(gain, draw=draw_pair, same_as=gain_by_counting, times=40, tolerance
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Write $f$ first; the logarithm of 0 does not exist, but $f(0) = 0$. Then translate the formula bracket by bracket.
+# Four counts change: those of $ab$, $a$ and $b$, and $N$. Each adds the difference of its $f$, after less before, and that
+# of $N$ has a minus in front, as in $L$. Write $f$ first; the logarithm of 0 does not exist, but $f(0) = 0$.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# N is `sum(counts.values())`. With two equal pieces the text loses 2n of one count, and still only n of N.
+# $\Delta L = f(n) - [f(c(a)) - f(c(a) - n)] - [f(c(b)) - f(c(b) - n)] + [f(N) - f(N - n)]$, and N is
+# `sum(counts.values())`. With two equal pieces the text loses 2n of one count, and still only n of N.
 #
 # </details>
 # <details><summary>Solution 01.3</summary>
@@ -527,6 +502,36 @@ lesson.check(gain, draw=draw_pair, same_as=gain_by_counting, times=40, tolerance
 # | `math.log(x)` | `math.log2(x)` | The unit is the nat, so the logarithm is the natural one. |
 #
 # </details>
+
+# %% [markdown]
+# **The formula.** Written out, the difference is
+#
+# $$ \Delta L = f(n) - \bigl[f(c(a)) - f(c(a) - n)\bigr] - \bigl[f(c(b)) - f(c(b) - n)\bigr] + \bigl[f(N) - f(N - n)\bigr] . $$
+#
+# If $a = b$, then each join takes two from the same count, and $f(c(a)) - f(c(a) - 2n)$ stands in place of the first two
+# brackets. Now join a pair in all the books, count everything anew, and compare.
+
+
+# %%
+def joined(pair):
+    """Count the pieces of all the books again, after a pair was joined everywhere."""
+    after = Counter()
+    for pieces, times in letters:
+        for piece in simple.join(pieces, pair, "joined"):
+            after[piece] += times
+    return after
+
+
+a, b = "t", "##h"
+n = pairs[a, b]
+gain_of_th = f(n) - (f(counts[a]) - f(counts[a] - n)) - (f(counts[b]) - f(counts[b] - n)) + (f(N) - f(N - n))
+change = log_likelihood(joined((a, b))) - log_likelihood(counts)
+course.equal("t ##h: L counted anew - L before = the formula", change, gain_of_th)
+twice, m = "##l", pairs["##l", "##l"]
+gain_of_ll = f(m) - (f(counts[twice]) - f(counts[twice] - 2 * m)) + (f(N) - f(N - m))
+change = log_likelihood(joined((twice, twice))) - log_likelihood(counts)
+course.equal("##l ##l: the same, with 2n", change, gain_of_ll)
+course.say(f"Joining *t* and *##h* {n:,} times makes the books {gain_of_th:,.0f} nats more likely.")
 
 # %% [markdown]
 # The real function, from minibert's plainest learner, treats equal and different pieces alike:

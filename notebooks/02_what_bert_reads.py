@@ -235,9 +235,10 @@ course.say(
 # %% [markdown]
 # ### Exercise 02.2 (easy): the look-up
 #
-# Your first operation. It is a method of an engine, so it has a `self`, which you do not need here. Return the rows
-# (T,H) **and** what has to be remembered for later, when the table learns: which rows were read. minibert's own type for
-# this is `EmbeddingSaved(ids)`; using it lets your operation and minibert's work together.
+# Your first operation. An engine is a Python class with a method for each operation of BERT. minibert has several, which
+# compute the same in different ways, and in this course you write one more. So the operation has a `self`, which you do
+# not need here. Return the rows (T,H) **and** what has to be remembered for later, when the table learns: which rows were
+# read. minibert's own type for this is `EmbeddingSaved(ids)`; using it lets your operation and minibert's work together.
 
 
 # %%
@@ -469,8 +470,9 @@ course.say(
 
 # %% [markdown]
 # The second step is for training only. **Dropout** sets a tenth of all numbers to zero, drawn anew at each step, and
-# scales the others up to make up for it; the model learns not to rely on any single number. The random
-# bits come from minibert, so that every engine draws the same ones.
+# scales the others up to make up for it; the model learns not to rely on any single number. The random bits come from
+# minibert, so that every engine draws the same ones. A model drops numbers in many places, and no two of them should drop
+# the same ones, so each place has a number of its own, its site. That of the input is `EMBEDDING_SITE`.
 #
 # ### Exercise 02.3 (core): the embedding block
 #

@@ -491,6 +491,10 @@ course.equal("db:  J^T dy = sum of dy over rows", by_bias.T @ dy.ravel(), dy.sum
 #
 # Write both halves. `x` is (T, K), `weight` (K, N), `bias` (N,). The forward keeps `LinearSaved(x, weight)`. They are
 # methods of your engine, hence the `self`, which you do not need here.
+#
+# One rule holds for every operation from here on: where all it is given is in single precision (float32), its results
+# are, too, for that is what training runs in. Two things break it easily: `np.sqrt` of a plain number, which gives one in
+# double precision (`math.sqrt` does not), and `np.zeros` without a `dtype`. The judge looks.
 
 
 # %%
@@ -545,7 +549,8 @@ lesson.check(linear_backward)
 
 # %% [markdown]
 # The judge drew shapes you have not seen, took the complex step of the *forward*, and compared along random directions.
-# It contains no formula for `dx`. This is minibert's own:
+# That takes no formula for `dx`. Along a direction many small errors may average out, so it also compared each entry with
+# minibert's own backward, which has to pass the same proof (`minibert gradcheck`). This is it:
 
 # %%
 course.source(Ops.linear_backward)

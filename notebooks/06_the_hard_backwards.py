@@ -28,7 +28,7 @@
 # * write the backward pass of LayerNorm as two geometric steps, and draw them;
 # * go back through attention, step by step, and say what has to be kept for it and what does not.
 #
-# The judge is the one of chapter 05: the complex step of the forward pass. It contains no formula.
+# The judge is the one of chapter 05: the complex step of the forward pass.
 
 # %%
 # %matplotlib inline

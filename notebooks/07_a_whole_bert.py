@@ -489,7 +489,7 @@ lesson.check(attention_block_backward)
 #
 # Above the last layer, each hidden piece's vector goes through a dense layer, GELU and LayerNorm, and is then compared
 # with *the table of pieces itself*: the score of piece $v$ is the inner product with row $v$ of the word table, plus a
-# bias. Using one array in two places is called **weight tying**. It saves $VH$ parameters, and it makes the word table
+# bias. This is the tied embedding of chapter 06. It saves $VH$ parameters, and it makes the word table
 # the one tensor of BERT with two gradients:
 #
 # $$ \frac{\partial L}{\partial E} =
@@ -1187,7 +1187,6 @@ lesson.sheet()
 # - **masked-LM head**: what scores the whole vocabulary at each hidden piece.
 # - **pooler**: a dense layer with tanh on the vector of `[CLS]`, read by the next-sentence question.
 # - **post-norm**: LayerNorm after the sum of input and branch, as in the paper.
-# - **weight tying**: one array in two places; the word table is also the output layer.
 #
 # ## Where to go on
 #

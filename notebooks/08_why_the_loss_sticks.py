@@ -113,7 +113,8 @@ print(" ".join(names[i] for i in draw_batch(training, 16, 2, np.random.default_r
 #         + \underbrace{\sum_i f_i \ln \frac{f_i}{g_i}}_{\mathrm{KL}(f \,\|\, g)\; \ge\; 0} . $$
 #
 # Two cases matter. With $b = 0$ all guesses are equal, $g_i = 1/V$, and the loss is exactly $\ln V$ whatever the text.
-# With $b_i = \ln f_i$ the second term is zero, and the loss is the entropy of the letters: no constant guess is better.
+# And there is a $b$ for which the second term is zero. Then the loss is the entropy of the letters, and no constant guess
+# is better.
 
 # %%
 shares = counts / counts.sum()
@@ -122,8 +123,6 @@ repeated = np.repeat(np.arange(V), np.arange(1, V + 1))  # a text in which token
 some = np.arange(1, V + 1) / len(repeated)
 nll, _ = Ops().softmax_cross_entropy(np.zeros((len(repeated), V)), repeated)
 course.equal("loss of equal guesses, ln V", nll.mean(), math.log(V))
-nll, _ = Ops().softmax_cross_entropy(np.tile(np.log(some), (len(repeated), 1)), repeated)
-course.equal("loss of the log-shares, entropy", nll.mean(), -(some * np.log(some)).sum())
 bias = np.random.default_rng(8).standard_normal(V)
 guess_of = np.exp(bias) / np.exp(bias).sum()
 nll, _ = Ops().softmax_cross_entropy(np.tile(bias, (len(repeated), 1)), repeated)
@@ -256,6 +255,15 @@ lesson.check(best_bias, draw=lambda rng: (rng.integers(1, 50, rng.integers(3, 9)
 # </details>
 
 # %% [markdown]
+# The best bias is $b_i = \ln f_i$, the logarithms of the shares, or **log-shares** for short. From here on we use yours,
+# if it has passed.
+
+# %%
+nll, _ = Ops().softmax_cross_entropy(np.tile(np.log(some), (len(repeated), 1)), repeated)
+course.equal("loss of the log-shares, entropy", nll.mean(), -(some * np.log(some)).sum())
+unigram = best_bias(counts) if lesson.passed("08.2") else np.log(shares)
+
+# %% [markdown]
 # Now to the training loop. You know all of it but one line: the **optimizer**, which turns a gradient into a step.
 # Chapter 9 takes it apart. The **learning rate** is how far a step goes.
 #
@@ -266,7 +274,6 @@ lesson.check(best_bias, draw=lambda rng: (rng.integers(1, 50, rng.integers(3, 9)
 # %%
 ops = Ops()  # minibert's own, so that your curves and these agree
 TARGETS = 72  # letters to guess in a step
-unigram = np.log(shares)
 
 
 def configure(n):
@@ -637,6 +644,16 @@ course.equal("half the bell curve", (bell.sum() - bell[0] / 2) * fine[1], math.s
 course.equal("time of the fall", 2 * n0 * (bell.sum() - bell[0] / 2) * fine[1], n0 * math.sqrt(2 * math.pi))
 
 
+def by_formula(a, b, n):
+    """Return both derivatives, as they stand above."""
+    p = math.exp(b) / (math.exp(b) + n - 1)
+    outer = -1 / (1 + math.exp(a * p))
+    return outer * p, outer * a * p * (1 - p)
+
+
+gradient_of_two = two_number_gradient if lesson.passed("08.4") else by_formula
+
+
 def descend(n, rate=0.1, until=0.05):
     """Go down the gradient from (0, 0); return losses and weights of the neighbour, step by step."""
     a = b = 0.0
@@ -645,8 +662,8 @@ def descend(n, rate=0.1, until=0.05):
         p = math.exp(b) / (math.exp(b) + n - 1)
         losses.append(math.log1p(math.exp(-a * p)))
         weights.append(p)
-        outer = 1 / (1 + math.exp(a * p))
-        a, b = a + rate * outer * p, b + rate * outer * a * p * (1 - p)
+        da, db = gradient_of_two(a, b, n)
+        a, b = a - rate * da, b - rate * db
     return np.array(losses), np.array(weights)
 
 
@@ -826,13 +843,10 @@ lesson.check(neighbour_weight, draw=draw_maps, same_as=one_by_one, times=8)
 
 # %%
 at = np.array([step for step, _ in maps])
-rows = np.arange(1, 11)  # the letters of a window of 12
 sides = {"left": -1, "right": 1}
-curves = {
-    (head, side): np.array([one[:, head, rows, rows + offset].mean() for _, one in maps])
-    for head in range(2)
-    for side, offset in sides.items()
-}
+weight_of = neighbour_weight if lesson.passed("08.5") else one_by_one
+weights = {side: np.array([weight_of(one, offset) for _, one in maps]) for side, offset in sides.items()}
+curves = {(head, side): weights[side][:, head] for head in range(2) for side in sides}
 figure, (upper, lower) = plt.subplots(2, 1, figsize=(7.5, 5), sharex=True)
 upper.plot(smoothed(gains[12], 30), "C0")
 upper.set(ylabel="gain (nats)", title="windows of 12")
@@ -1013,6 +1027,7 @@ lesson.sheet()
 # ## Words
 #
 # - **constant guess**: the same probabilities at every position, whatever the context.
+# - **log-shares**: the logarithms of the shares of the tokens, as an output bias the best constant guess.
 # - **optimizer**: what turns a gradient into a change of the parameters.
 # - **learning rate**: the factor that says how far a step goes.
 # - **gain**: by how much a loss is below that of the best constant guess on the same tokens.

@@ -817,10 +817,11 @@ lesson.check(learning_rate, draw=draw_step, same_as=on_the_line, times=12)
 # ## 8. Ruined on purpose
 #
 # Now we have everything. `train` is a whole training run, with the choices of this chapter as arguments; it stops as
-# soon as a number is no longer finite. It uses your engine, as far as you have written it.
+# soon as a number is no longer finite. It uses your engine and your learning rate, as far as you have written them.
 
 # %%
 ops = lesson.engine()
+rate_of = learning_rate if lesson.passed("09.4") else warmup_linear
 
 
 def train(kind, peak, warmup=0, limit=0.0, seed=0, correction=True):
@@ -834,7 +835,7 @@ def train(kind, peak, warmup=0, limit=0.0, seed=0, correction=True):
             norms.append(float(ops.global_norm(grads.flat)))
             if not math.isfinite(losses[-1] + norms[-1]):
                 break
-            rate = warmup_linear(step + 1, STEPS + 1, warmup, peak)
+            rate = rate_of(step + 1, STEPS + 1, warmup, peak)
             rule = AdamRule(
                 rate, step + 1, bias_correction=correction, clip=ops.clip_factor(norms[-1], limit)
             )
@@ -1132,7 +1133,11 @@ course.say(
     f"Adam moved the matrices by {min(adam_moves):.1%} to {max(adam_moves):.1%} of their lengths, LAMB every one by {rule.lr:.1%}."
 )
 
+# %% [markdown]
+# And a whole run with it. If you have written 09.5, it is your LAMB.
+
 # %%
+ops = lesson.engine()
 _, lamb_losses, _ = train("lamb", 0.01, WARMUP)
 figure, axes = plt.subplots(figsize=(7.4, 3.4))
 for losses, style, name in (

@@ -70,13 +70,11 @@ def notebook_source(number: str) -> Path:
 def cells(path: Path) -> list[Cell]:
     """Read the cells of a notebook in the percent format."""
     _, *parts = _CELL.split(read_bytes(path).decode("utf-8"))
-    found = [
-        Cell("[markdown]" not in kind, text.strip("\n"))
-        for kind, text in zip(*[iter(parts)] * 2, strict=True)
-    ]
-    return [
-        cell if cell.is_code else Cell(False, re.sub(r"^# ?", "", cell.text, flags=re.M)) for cell in found
-    ]
+    found = []
+    for kind, text in zip(parts[::2], parts[1::2], strict=True):
+        is_code, text = "[markdown]" not in kind, text.strip("\n")
+        found.append(Cell(is_code, text if is_code else re.sub(r"^# ?", "", text, flags=re.M)))
+    return found
 
 
 def exercises(path: Path) -> list[Exercise]:

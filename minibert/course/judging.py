@@ -14,7 +14,8 @@ from minibert.gradcheck.operations import heads, primitives, sublayers
 from minibert.gradcheck.sheet import STEP, complex_step, engine_gradients, gradient_errors, split, upstream
 from minibert.ops import Ops
 
-BOUND = 1e-12  # of float64's rounding: a wrong term shows as 1e-3 or more, a central difference as 1e-11
+BOUND = 1e-12  # of float64's rounding: a wrong term shows as 1e-3 or more
+EXACT = 1e-14  # of an element of a gradient: right formulas err by 3e-15, 4-point differences by 3e-13
 CONSUMED = ("grads", "dtable", "total")  # accumulators, which an operation may change
 BACKWARD = "_backward"
 Methods = dict[str, Any]
@@ -28,25 +29,15 @@ class Finding(NamedTuple):
 
 
 class Route(NamedTuple):
-    """How a function is judged that the gradient check does not know.
+    """How a function is judged that the gradient check does not know."""
 
-    Attributes
-    ----------
-    draw : random generator -> tuple of arguments.
-    same_as : arguments -> the right answer, by another route.
-    law : answer, arguments -> None, or a sentence about what does not hold.
-    gradient_of : arguments -> a scalar; the answer is its gradients with respect to the arguments `wrt`.
-    times : how many arguments are drawn.
-    tolerance : of the largest error, relative to the largest value.
-    """
-
-    draw: Callable[[np.random.Generator], tuple[Any, ...]]
-    same_as: Callable[..., Any] | None = None
-    law: Callable[..., str | None] | None = None
-    gradient_of: Callable[..., Any] | None = None
-    wrt: tuple[int, ...] = (0,)
-    times: int = 5
-    tolerance: float = BOUND
+    draw: Callable[[np.random.Generator], tuple[Any, ...]]  # makes the arguments
+    same_as: Callable[..., Any] | None = None  # arguments -> the right answer, by another route
+    law: Callable[..., str | None] | None = None  # answer, arguments -> None, or what does not hold
+    gradient_of: Callable[..., Any] | None = None  # arguments -> a scalar, whose gradients are the answer
+    wrt: tuple[int, ...] = (0,)  # the arguments that these are with respect to
+    times: int = 5  # how many arguments are drawn
+    tolerance: float = BOUND  # of the largest error, relative to the largest value
 
     def judge(self, function: FunctionType, mine: Methods, seed: int) -> Finding:
         """Judge the answers to all the questions of a seed."""
@@ -121,19 +112,16 @@ class OnSheet:
         name, worst, rng = function.__name__, 0.0, np.random.default_rng(seed)
         require_parameters(function, getattr(Ops, name))
         backward, asked = name.endswith(BACKWARD), [*_cases(name, rng), *_cases(name, rng)]
+        error_of = _backward_error if backward else _forward_error
         engine = engine_of(mine | {name: _watched(function)})
         for case in asked:
             try:
-                worst = max(
-                    worst, (_backward_error if backward else _forward_error)(engine, case, name, seed)
-                )
+                worst = max(worst, error_of(engine, case, name, seed))
                 _require_kinds(engine, case, backward, seed)
             except Rejected:
                 raise
             except Exception as error:  # of what was returned, somewhere further on
-                raise Rejected(
-                    f"what it returns is of no use to its caller: {error} ({case.label})."
-                ) from None
+                raise Rejected(f"its result is of no use to its caller: {error} ({case.label}).") from None
         how = "by the complex step" if backward else "against the reference"
         return Finding(worst, f"{len(asked)} cases of fresh shapes, {how}")
 
@@ -189,9 +177,8 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
                 raise Rejected(f"{what} has {_short(ours)} where {_short(theirs)} is expected.")
         elif not np.array_equal(ours, right, equal_nan=True):  # two answers may overflow alike
             scale = max(float(np.abs(right).max()), 1e-300)
-            worst = max(
-                worst, _within(float(np.abs(np.asarray(ours) - right).max()) / scale, tolerance, what)
-            )
+            error = float(np.abs(np.asarray(ours) - right).max()) / scale
+            worst = max(worst, _within(error, tolerance, what))
     return worst
 
 
@@ -211,9 +198,8 @@ def require_unchanged(now: Any, before: Any) -> None:
 def _described(value: Any) -> str:
     """Describe the kinds and shapes of a nested value."""
     if isinstance(value, dict):
-        return (
-            "{" + ", ".join(f"{name!r}: {_described(value[name])}" for name in sorted(value, key=repr)) + "}"
-        )
+        inner = (f"{name!r}: {_described(value[name])}" for name in sorted(value, key=repr))
+        return f"{{{', '.join(inner)}}}"
     if isinstance(value, list | tuple):
         return f"a {'list' if isinstance(value, list) else 'tuple'} of ({', '.join(map(_described, value))})"
     array = np.asarray(value)
@@ -261,9 +247,7 @@ def _require_kinds(engine: Ops, case: Case, backward: bool, seed: int) -> None:
         compare(ours, theirs, 1e-9, what)
     for name, one in found[0].items():
         if np.asarray(one).dtype != np.asarray(found[1][name]).dtype:
-            raise Plain(
-                f"{name} is {one.dtype} for float32: is there np.sqrt of a number, or zeros without a dtype?"
-            )
+            raise Plain(f"{name} is {one.dtype} for float32: np.sqrt of a number, or zeros without a dtype?")
 
 
 def _forward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
@@ -284,12 +268,9 @@ def _backward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
     for argument, gradient in found.items():
         require_alike(gradient, case.arguments[argument], f"the gradient of {argument} ({case.label})")
         # Along one direction the errors of finite differences average out; element by element they don't.
-        compare(gradient, proven[argument], BOUND, f"the gradient of {argument} ({case.label})")
+        compare(gradient, proven[argument], EXACT, f"the gradient of {argument} ({case.label})")
     errors = gradient_errors(engine, case, seed)
-    return max(
-        _within(error, BOUND, f"the gradient of {argument} ({case.label})")
-        for argument, error in errors.items()
-    )
+    return max(_within(one, BOUND, f"the gradient of {name} ({case.label})") for name, one in errors.items())
 
 
 def _watched(function: FunctionType) -> Callable[..., Any]:

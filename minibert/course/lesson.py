@@ -3,23 +3,14 @@
 import importlib.util
 import itertools
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import FunctionType
 from typing import Any, TypeVar
 
-from minibert.course import mine
+from minibert.course import judging, mine
 from minibert.course.exercises import Exercise, exercises, notebook_source
-from minibert.course.judging import (
-    BACKWARD,
-    OnSheet,
-    Route,
-    compare,
-    engine_of,
-    is_on_sheet,
-    is_operation,
-    keeps_reference_residual,
-)
-from minibert.course.running import Plain, Rejected, is_open, limits
+from minibert.course.judging import OnSheet, Route, engine_of, is_on_sheet, is_operation
+from minibert.course.running import Plain, Rejected, is_open, limits, refusing
 from minibert.course.showing import Claim, Guess, Sheet, Verdict, claim
 from minibert.errors import InputError
 from minibert.ops import Ops
@@ -45,23 +36,13 @@ QUICK = False  # True where the course itself is tested: `Lesson.scale` then giv
 
 
 class Lesson:
-    """A notebook while it is worked through.
-
-    Parameters
-    ----------
-    number : of the notebook, such as "05".
-
-    Attributes
-    ----------
-    mine : the reader's operations that have passed, by name.
-    verdicts, claims : all that was judged and claimed so far.
-    """
+    """A notebook while it is worked through; its `number` is such as "05"."""
 
     def __init__(self, number: str) -> None:
         self.number, self.exercises = number, exercises(notebook_source(number))
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[Verdict] = []  # all so far, as of claims
         self.claims: list[Claim] = []
-        self.mine: dict[str, FunctionType] = {}
+        self.mine: dict[str, FunctionType] = {}  # the reader's operations that have passed, by name
         self._set_aside = False  # whether mine.py holds what `keep` would lose
         try:
             self.mine = mine.read()
@@ -89,9 +70,7 @@ class Lesson:
         exercise = next((one for one in self.exercises if name in one.functions), None)
         judge: Any = Route(**route) if route else OnSheet() if is_on_sheet(name) else None
         if judge is None:
-            raise InputError(
-                f"{name} has no gradient check; give draw= and one of same_as=, law=, gradient_of=."
-            )
+            raise InputError(f"{name} has no gradient check; give draw= and same_as=, law= or gradient_of=.")
         seed = secrets.randbelow(10**6) if seed is None else seed
         state, text = "open", "still to be written"
         if not is_open(function):
@@ -103,9 +82,7 @@ class Lesson:
                 if is_operation(name):
                     self.mine[name] = function
             except Rejected as wrong:
-                likely = (
-                    "" if isinstance(wrong, Plain) else self._likely_mistake(function, exercise, judge, seed)
-                )
+                likely = "" if isinstance(wrong, Plain) else self._mistake(function, exercise, judge, seed)
                 state, text = "failed", f"{wrong}{likely} (seed={seed})"
         self.verdicts.append(Verdict(exercise.number if exercise else self.number, name, state, text))
         print(self.verdicts[-1])
@@ -162,15 +139,9 @@ class Lesson:
         """Make the reader's engine without a net: what is neither theirs nor plumbing raises."""
         own = self._complete()
         print(f"Plumbing that stays minibert's: {', '.join(PLUMBING)}.")
-
-        def refusing(name: str) -> Callable[..., Any]:
-            def refuse(*_: Any, **__: Any) -> Any:
-                raise NotImplementedError(f"{name} is neither an operation of yours nor plumbing.")
-
-            return refuse
-
+        text = "{} is neither an operation of yours nor plumbing."
         closed = {name for name in dir(Ops) if is_operation(name)} - {*own, *PLUMBING}
-        return engine_of({name: refusing(name) for name in closed} | own)
+        return engine_of({name: refusing(NotImplementedError, text.format(name)) for name in closed} | own)
 
     def sheet(self) -> Sheet:
         """Judge all operations anew: the proof sheet of the reader's engine."""
@@ -202,9 +173,7 @@ class Lesson:
             return "failed", str(wrong)
         return "passed", f"error {error:.0e}, {about}"
 
-    def _likely_mistake(
-        self, function: FunctionType, exercise: Exercise | None, judge: Any, seed: int
-    ) -> str:
+    def _mistake(self, function: FunctionType, exercise: Exercise | None, judge: Any, seed: int) -> str:
         """Return the sentence of the mistake that gives the same wrong answers, if there is one."""
         try:
             with limits():
@@ -216,7 +185,8 @@ class Lesson:
                 with limits():
                     namespace = dict(function.__globals__)
                     exec(exercise.mistaken(mistake), namespace)  # type: ignore[union-attr]
-                    compare(ours, judge.outputs(namespace[function.__name__], self.mine, seed), 1e-9)
+                    theirs = judge.outputs(namespace[function.__name__], self.mine, seed)
+                    judging.compare(ours, theirs, 1e-9)
             except Exception:
                 continue
             return f" Likely: {mistake.sentence}"
@@ -225,26 +195,18 @@ class Lesson:
     def _complete(self) -> dict[str, FunctionType]:
         """Return the reader's operations, but for forwards that save what minibert's backward can't use."""
 
-        def serves(name: str) -> bool:
-            partner = f"{name}{BACKWARD}"
-            return (
-                partner in self.mine or not hasattr(Ops, partner) or keeps_reference_residual(self.mine[name])
-            )
+        def serves(name: str, one: FunctionType) -> bool:
+            partner = f"{name}{judging.BACKWARD}"
+            own = partner in self.mine or not hasattr(Ops, partner)
+            return own or judging.keeps_reference_residual(one)
 
-        return {name: one for name, one in self.mine.items() if serves(name)}
+        return {name: one for name, one in self.mine.items() if serves(name, one)}
 
 
 def begin(number: str) -> Lesson:
-    """Begin a notebook: see that all it needs is installed, and read the reader's engine.
+    """Begin a notebook such as "05", and read the reader's engine.
 
-    Parameters
-    ----------
-    number : of the notebook, such as "05".
-
-    Raises
-    ------
-    InputError
-        When a library is missing or there is no such notebook.
+    Raise InputError when a library is missing or there is no such notebook.
     """
     missing = [name for name in ("IPython", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:

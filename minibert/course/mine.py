@@ -20,10 +20,7 @@ _SOURCE = "__course_source__"  # of functions that were read from a file, which 
 def write(methods: dict[str, FunctionType]) -> None:
     """Write an engine of these methods, with the imports, constants and helpers that they use.
 
-    Raises
-    ------
-    InputError
-        When a method uses something of its notebook that can't be written down.
+    Raise InputError when a method uses something of its notebook that can't be written down.
     """
     needed: dict[str, str] = {"Ops": "from minibert.ops import Ops"}
     for method in methods.values():
@@ -38,10 +35,7 @@ def write(methods: dict[str, FunctionType]) -> None:
 def read() -> dict[str, FunctionType]:
     """Read the methods of an engine that `write` wrote; none where there is no file.
 
-    Raises
-    ------
-    InputError
-        When it can't be run, has no class `Mine`, or is of another version of the course.
+    Raise InputError when it can't be run, has no class `Mine`, or is of another version of the course.
     """
     if not FILE.exists():
         return {}

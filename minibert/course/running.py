@@ -62,24 +62,26 @@ def limits() -> Iterator[None]:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, before)
         if text := printed.getvalue().rstrip("\n"):
-            print(
-                text + (f"\n… and {printed.dropped:,} more characters, left out" if printed.dropped else "")
-            )
+            left_out = f"\n… and {printed.dropped:,} more characters, left out" if printed.dropped else ""
+            print(text + left_out)
+
+
+def refusing(error: type[Exception], text: str) -> Callable[..., Any]:
+    """Make a function that only raises an error."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise error(text)
+
+    return refuse
 
 
 @contextmanager
 def barred(classes: list[type], *names: str) -> Iterator[None]:
     """Let methods of these classes raise Rejected, wherever they are called from."""
-
-    def refusing(name: str) -> Callable[..., Any]:
-        def refuse(*_: Any, **__: Any) -> Any:
-            raise Rejected(f"it calls minibert's own {name}, which is what you are asked to write.")
-
-        return refuse
-
+    text = "it calls minibert's own {}, which is what you are asked to write."
     originals = [(one, name, vars(one)[name]) for one in classes for name in names if name in vars(one)]
     for one, name, _ in originals:
-        setattr(one, name, refusing(name))
+        setattr(one, name, refusing(Rejected, text.format(name)))
     try:
         yield
     finally:

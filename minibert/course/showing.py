@@ -31,12 +31,10 @@ def show(figure: Any, alt: str) -> None:
     import matplotlib.pyplot as plt
     from IPython.display import display
 
-    picture = io.BytesIO()
-    figure.savefig(
-        picture, format="png", bbox_inches="tight", metadata={"Description": alt, "Software": None}
-    )
+    file = io.BytesIO()
+    figure.savefig(file, format="png", bbox_inches="tight", metadata={"Description": alt, "Software": None})
     plt.close(figure)
-    data = {"image/png": picture.getvalue(), "text/plain": alt}
+    data = {"image/png": file.getvalue(), "text/plain": alt}
     display(data, raw=True, metadata={"image/png": {"alt": alt}})
 
 
@@ -60,20 +58,16 @@ class Guess:
     def __init__(self, question: str, guess: Any, choices: Sequence[Any] | None = None) -> None:
         self.guess = guess
         if choices and guess is not ... and guess not in choices:
-            raise InputError(
-                f"guess={guess!r} is none of {', '.join(map(repr, choices))}; choose one of them."
-            )
+            raise InputError(f"{guess=} is none of {', '.join(map(repr, choices))}; choose one of them.")
         print(question + (f" ({' / '.join(map(str, choices))})" if choices else ""))
         put = "No guess yet: put it in place of the three dots and run the cell again."
         print(put if guess is ... else f"Your guess: {guess}")
 
     def answer(self, value: Any, because: str = "") -> None:
         """Tell what it is, beside the guess."""
-        shown = (
-            f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else value
-        )
+        form = "," if isinstance(value, int) else ".4g" if isinstance(value, float) else ""
         before = "" if self.guess is ... else f"You said {self.guess}. "
-        print(f"{before}It is {shown}" + (f": {because}" if because else "."))
+        print(f"{before}It is {value:{form}}" + (f": {because}" if because else "."))
 
 
 class Compared(NamedTuple):
@@ -104,8 +98,8 @@ class Claim(NamedTuple):
         return self.lines[0].better and not any(line.better for line in self.lines[1:])
 
     def __str__(self) -> str:
-        head = f"Claim: {self.text}: {'holds' if self.holds else 'does not hold'}."
         rows = [
+            f"Claim: {self.text}: {'holds' if self.holds else 'does not hold'}.",
             f"{'':24}{'mean':>9}    gain and its 95% interval  better?",
             f"{'baseline':24}{self.baseline:9.3f}",
         ]
@@ -113,7 +107,7 @@ class Claim(NamedTuple):
             who, mean, gain, low, high = line
             better = "yes" if line.better else "no"
             rows.append(f"{who:24}{mean:9.3f}  {gain:+8.3f} [{low:+.3f}, {high:+.3f}]  {better}")
-        return "\n".join([head, *rows])
+        return "\n".join(rows)
 
 
 def claim(text: str, ours: Any, baseline: Any, controls: Mapping[str, Any], better: str, unit: str) -> Claim:
@@ -124,9 +118,7 @@ def claim(text: str, ours: Any, baseline: Any, controls: Mapping[str, Any], bett
     for who, values in {"ours": ours, **controls}.items():
         values = np.asarray(values, np.float64)
         if values.shape != floor.shape or values.ndim != 1:
-            raise InputError(
-                f"{who}: {values.shape} values, baseline: {floor.shape}; give one number an example."
-            )
+            raise InputError(f"{who}: {values.shape} values, not {floor.shape}; give one number an example.")
         gain = floor - values if better == "lower" else values - floor
         interval = bootstrap(partial(_mean, gain), len(gain))
         lines.append(Compared(who, values.mean(), gain.mean(), *interval))

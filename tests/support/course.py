@@ -88,7 +88,13 @@ class Mutant(NamedTuple):
     """A solution with one small change."""
 
     change: str  # what was there -> what is there now
+    line: str  # where
     code: str
+
+    @property
+    def entry(self) -> str:
+        """Return how it is named in the list of equivalent mutants."""
+        return f"`{self.change}` in `{self.line}`"
 
 
 SWAPPED = {
@@ -115,8 +121,12 @@ def mutants(code: str) -> list[Mutant]:
                 continue
             if text != ast.unparse(tree):
                 now = ast.unparse(new) if new else "nothing"
-                found.setdefault(text, Mutant(f"{ast.unparse(node)} -> {now}", text))
+                found.setdefault(text, Mutant(f"{ast.unparse(node)} -> {now}", _line(code, node), text))
     return list(found.values())
+
+
+def _line(code: str, node: Any) -> str:
+    return code.splitlines()[node.lineno - 1].strip()
 
 
 class _Replace(ast.NodeTransformer):
@@ -230,7 +240,8 @@ def without_a_term(code: str) -> list[Mutant]:
             changed = copy.deepcopy(tree)
             target = list(ast.walk(changed))[place]
             changed = ast.fix_missing_locations(_Replace(target, copy.deepcopy(node.left)).visit(changed))
-            found.append(Mutant(f"{ast.unparse(node)} -> {ast.unparse(node.left)}", ast.unparse(changed)))
+            change = f"{ast.unparse(node)} -> {ast.unparse(node.left)}"
+            found.append(Mutant(change, _line(code, node), ast.unparse(changed)))
     return found
 
 
