@@ -45,9 +45,8 @@ def require_known(function: str, given: Iterable[str], known: Iterable[str]) -> 
     known = list(known)
     for name in given:
         if name not in known:
-            raise TypeError(
-                f"{function}() has no argument {name!r}; {did_you_mean(name, known)}".rstrip("; ")
-            )
+            advice = did_you_mean(name, known)
+            raise TypeError(f"{function}() has no argument {name!r}; {advice}".rstrip("; "))
 
 
 def parameters_text(options: Any, names: Sequence[str]) -> str:

@@ -22,12 +22,8 @@ from minibert.arrays import Array
 from minibert.errors import InputError, RunError
 
 LARGEST_WHOLE = 1 << 30  # bytes of a file that is read as one; text of any length is read in pieces
-_SPECIAL = {
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+_SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+_SPECIAL |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}  # its names of types
 # What a run fills or removes in its folder piece by piece; all else it puts there in one step.
 OWN = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
@@ -52,10 +48,9 @@ def writing(path: str | Path, done: str = "written") -> Iterator[None]:
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file, then give it the name `path` in one step.
 
-    A reader, a crash or a full disk sees the old file or the new one, never a part of it.
-
-    Its folder is made if it does not exist. Whatever `write` raises, or a RunError where the operating system
-    refuses (disk full, no permission), leaves nothing behind.
+    A reader, a crash or a full disk sees the old file or the new one, never a part of it. Its folder is made
+    if it does not exist. Whatever `write` raises, or a RunError where the operating system refuses (disk
+    full, no permission), leaves nothing behind.
     """
     path = Path(path)
     with writing(path):
@@ -75,21 +70,16 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 
 
 def _temporary_for(path: Path) -> Path:
-    """Return the name under which `path` is filled, beside it.
-
-    It is known before anything is made, so that a signal between two lines of its maker leaves nothing:
-    `tempfile` tells its name only afterwards.
-    """
+    """Return where `path` is filled: known before that begins, so that no signal leaves anything behind."""
     return path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
 
 
 def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` put files into a temporary folder, then give it the name `folder` in one step.
 
-    An empty folder that can't be replaced gets the files one by one, in the order in which they were written:
-    the one in which the process works, one where a drive is mounted, and one whose parent is closed.
-
-    The name is free, or that of an empty folder, or of a link to one; otherwise as `write_atomically`.
+    The name is free, or that of an empty folder, or of a link to one. One that can't be replaced gets the
+    files one by one, in the order in which they were written: the one in which the process works, one where
+    a drive is mounted, and one whose parent is closed.
     """
     with writing(folder):
         folder = Path(os.path.realpath(folder))  # a link stays one
@@ -164,9 +154,7 @@ def require_folder(folder: str | Path) -> None:
         os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))
     except OSError as error:
         what = "written into" if there == folder else f"made in {there}"
-        raise InputError(
-            f"{folder} can't be {what} ({error.strerror}); choose another folder as --out."
-        ) from error
+        raise InputError(f"{folder} can't be {what} ({error.strerror}); choose another --out.") from error
 
 
 @contextmanager
@@ -175,9 +163,8 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
 
     The folder is made, and is gone again at the end if nothing was put into it. It is the folder itself that
     is locked, so nothing is left behind, and the lock ends with the process however that ends. Where the
-    system has no such locks (Windows, some network drives) nobody is kept out. Raise InputError when another
-    process writes there; when it is no folder, can't be made, or can't be written into; RunError at the end
-    of the block, when the folder has been removed, moved or replaced meanwhile.
+    system has no such locks (Windows, some network drives) nobody is kept out. Raise RunError at the end when
+    the folder has been removed, moved or replaced meanwhile.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -219,9 +206,8 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(
-                f"Another process is writing into {folder}; wait until it ends, or choose another --out."
-            ) from None
+            message = f"Another process is writing into {folder}; wait for it, or choose another --out."
+            raise InputError(message) from None
         except OSError:  # a network drive without locks
             pass
         yield
@@ -300,18 +286,12 @@ def require_own(folder: str | Path) -> None:
     for name in OWN:
         place = Path(os.path.realpath(home / name))
         if not place.is_relative_to(home):
-            raise InputError(
-                f"{Path(folder) / name} is a link to {place}, outside the run's folder, where the run would "
-                "write and remove files; remove the link or choose another --out."
-            )
+            what = f"a link to {place}, outside the run's folder, where the run would write and remove files"
+            raise InputError(f"{Path(folder) / name} is {what}; remove it or choose another --out.")
 
 
 def atomic_text(path: str | Path, text: str) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all.
-
-    Half of a pair of surrogates, which JSON may hold and a name of a file that is not UTF-8, is written as
-    JSON has it, `\\ud83d`.
-    """
+    """Write `text` as UTF-8 to `path`, whole or not at all; half a pair of surrogates as JSON has it."""
     write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8", "backslashreplace"))
 
 
@@ -323,9 +303,8 @@ def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
 def atomic_tensors(path: str | Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
     """Write contiguous arrays, and strings beside them, as safetensors to `path`, whole or not at all.
 
-    The format is the length of a header in 8 bytes, the header as JSON, then the arrays end to end, the
-    widest types first. The bytes are those of the library, whose own writer makes a second temporary file,
-    which stays where a process is killed, and knows no bfloat16: here that is what uint16 stands for.
+    The bytes are those of the library, whose own writer makes a second temporary file, which stays where a
+    process is killed, and knows no bfloat16: here that is what uint16 stands for.
     """
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {"__metadata__": metadata}

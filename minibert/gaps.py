@@ -106,14 +106,13 @@ def _next_pieces(
     model: Any, tokenizer: Tokenizer, ids: Array, gap: int, begun: Iterable[Begun]
 ) -> Iterator[Array]:
     """Yield for each begun word the probabilities (V,) of the piece behind those that it has."""
-    asked = (
-        (
-            np.array([*ids[:gap], *has, *[tokenizer.mask_id] * (k - len(has)), *ids[gap + 1 :]]),
-            [gap + len(has)],
-        )
-        for has, k in begun
-    )
-    return (_probabilities(logits)[0] for logits in token_logits(model, tokenizer, asked))
+
+    def masked(has: Pieces, k: int) -> Masked:
+        waiting = [tokenizer.mask_id] * (k - len(has))
+        return np.array([*ids[:gap], *has, *waiting, *ids[gap + 1 :]]), [gap + len(has)]
+
+    found = token_logits(model, tokenizer, (masked(*one) for one in begun))
+    return (_probabilities(logits)[0] for logits in found)
 
 
 def _of_targets(ask: Ask, words: dict[str, Pieces]) -> Guesses:
@@ -206,7 +205,5 @@ def require_masked_lm(model: Any) -> None:
     """Raise InputError when a model has no trained masked-LM head."""
     lacking = [name for name in model.missing if name.startswith("cls.predictions")]
     if lacking or model.params.head.kind != "pretraining":
-        raise InputError(
-            "This model has no trained masked-LM head, so its guesses would be noise; use one that was "
-            "pre-trained, such as the model that it was fine-tuned from."
-        )
+        advice = "use one that was pre-trained, such as the model that it was fine-tuned from."
+        raise InputError(f"This model has no trained masked-LM head, so its guesses would be noise; {advice}")

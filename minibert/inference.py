@@ -75,11 +75,8 @@ class Encoded:
         elif pool == "pooled" and self.pooled is not None:
             vectors = self.pooled
         else:
-            raise InputError(
-                "$pool is not possible; choose cls, mean or max, or pooled of a model that has a "
-                "trained pooler.",
-                pool=pool,
-            )
+            text = "$pool is not possible; choose cls, mean, max, or pooled of a model with a trained pooler."
+            raise InputError(text, pool=pool)
         return unit_rows(vectors) if normalize else vectors
 
     def sequence(self, number: int) -> "Encoded":
@@ -156,11 +153,7 @@ class Bert:
 
     @classmethod
     def from_pretrained(
-        cls,
-        folder: str | Path,
-        engine: str = "auto",
-        dtype: Any = "float32",
-        threads: int | None = None,
+        cls, folder: str | Path, engine: str = "auto", dtype: Any = "float32", threads: int | None = None
     ) -> "Bert":
         """Load the folder of a run of minibert, or of a BERT in Hugging Face's or Google's format.
 
@@ -204,17 +197,12 @@ class Bert:
     def tokenizer(self) -> Tokenizer:
         """The vocabulary that it was made with, or that lies in the folder it is from.
 
-        Raises
-        ------
-        InputError
-            When there is none, or one with more pieces than the model has.
+        Raise InputError when there is none, or one with more pieces than the model has.
         """
         if self._tokenizer is None:
             if self._folder == Path():
-                raise InputError(
-                    "This model was made without a vocabulary; give it one, Bert(..., tokenizer=...), or "
-                    "encodings in place of texts."
-                )
+                advice = "give it one, Bert(..., tokenizer=...), or encodings in place of texts."
+                raise InputError(f"This model was made without a vocabulary; {advice}")
             self._tokenizer = read_tokenizer(self._folder, self.config)
         return self._tokenizer
 
@@ -260,10 +248,7 @@ class Bert:
     def hidden_states(self, inputs: Any, numbers: Iterable[int]) -> list[np.ndarray]:
         """Return some of the hidden states: 0 is behind the embeddings, n behind the n-th layer.
 
-        Raises
-        ------
-        InputError
-            When there is no such number, or as in `encode`.
+        Raise InputError when there is no such number, or as in `encode`.
         """
         return self._states(self._batch(inputs), self._numbers("numbers", numbers))
 
@@ -271,9 +256,8 @@ class Bert:
         """Return numbers of hidden states, checked."""
         wanted, L = _whole_numbers(name, list(numbers)).tolist(), self.config.L
         if not wanted or not 0 <= min(wanted) <= max(wanted) <= L:
-            raise InputError(
-                f"{name}={wanted} are not hidden states of this model; choose from 0 (embeddings) to {L}."
-            )
+            advice = f"choose from 0 (embeddings) to {L}."
+            raise InputError(f"{name}={wanted} are not hidden states of this model; {advice}")
         return wanted
 
     # -> for each number (T,H)
@@ -388,9 +372,7 @@ def _texts(inputs: Any) -> list[Any]:
     if isinstance(inputs, str) or (isinstance(inputs, tuple) and list(map(type, inputs)) == [str, str]):
         return [inputs]
     listed = inputs if isinstance(inputs, list | tuple) else []
-    if isinstance(inputs, np.ndarray | Iterable) and hasattr(
-        inputs, "tolist"
-    ):  # an array, or a column of pandas
+    if isinstance(inputs, np.ndarray | Iterable) and hasattr(inputs, "tolist"):  # as a column of pandas
         listed = inputs.tolist()
     return list(listed) if len(listed) and isinstance(listed[0], str | tuple) else []
 

@@ -35,10 +35,7 @@ def read_json(
     largest: int = LARGEST,
     streams: bool = False,
 ) -> dict[str, Any]:
-    """Return the object in a JSON file, which may be .gz or .xz.
-
-    Raise MissingFile when it is not there; InputError when it can't be read, is no JSON in UTF-8 as
-    `parse_json` takes it, or no object with these fields.
+    """Return the object in a JSON file, which may be .gz or .xz; MissingFile is raised when it is not there.
 
     Parameters
     ----------
@@ -64,8 +61,7 @@ def read_json(
 def parse_json(text: str) -> Any:
     """Return the value that a text of JSON stands for, with NaN and infinities as Python writes them.
 
-    Raise ValueError when it is no JSON, has a key twice in an object, is nested more than 64 deep, or has a
-    whole number of more than 300 digits.
+    ValueError is raised for a key twice in an object, too, and for more than DEEPEST or MOST_DIGITS.
     """
     with suppress(RecursionError):
         value = _DECODER.decode(text)

@@ -10,9 +10,8 @@ CGROUPS = Path("/sys/fs/cgroup")  # where Linux shows a container its limits
 def cores() -> int:
     """Count the cores that this process may use, the default number of threads.
 
-    As many as the machine has, but no more than taskset or a batch system lets it run on, nor than the
-    processor time that its container is given (`docker run --cpus`, a limit of Kubernetes), rounded up:
-    further threads would wait for that time.
+    No more than taskset or a batch system lets it run on, nor than the processor time that its container is
+    given (`docker run --cpus`, a limit of Kubernetes), rounded up: further threads would wait for that time.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     found = len(affinity(0)) if affinity else os.cpu_count() or 1

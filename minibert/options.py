@@ -78,9 +78,7 @@ class RunOptions:
     # batches and optimizer
     accumulate: int | None = option(None, "micro-batches in a step: the same result in less memory", WHOLE)
     optimizer: str = option("adamw", "adamw or lamb", one_of(OPTIMIZERS))
-    warmup: float | None = option(
-        None, "share of the steps in which the rate rises; afterwards it falls to zero", RATE
-    )
+    warmup: float | None = option(None, "share of steps in which the rate rises; then it falls to zero", RATE)
     weight_decay: float = option(0.01, "weight decay of everything but biases and LayerNorm", FINITE)
     clip_norm: float = option(1.0, "largest norm of the gradient; 0: no limit", NOT_NEGATIVE)
     beta1: float = option(0.9, "decay of the mean of gradients", RATE)
@@ -173,9 +171,7 @@ class RunOptions:
         try:
             stored = read_json(path, advice="name the folder of a run")
         except MissingFile as error:
-            raise InputError(
-                f"{path} is missing: there is no run to go on with; leave out --resume."
-            ) from error
+            raise InputError(f"{path} is missing: there is no run to resume; leave out --resume.") from error
         try:
             stored = {cls.RENAMED.get(name, name): value for name, value in stored.items()}
             if wrong := misfit_of(cls, stored):
@@ -183,9 +179,8 @@ class RunOptions:
             return cls(**cls._completed(stored))
         except InputError as error:
             reason = str(error).rstrip(".")
-            raise InputError(
-                f"{path} does not hold the options of a run ({reason}); name the folder of one."
-            ) from error
+            advice = "name the folder of one."
+            raise InputError(f"{path} does not hold the options of a run ({reason}); {advice}") from error
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:

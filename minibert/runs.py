@@ -1,10 +1,8 @@
 """Train from Python in one call, and hold what came of it: `pretrain`, `finetune`, `load`, `Run`."""
 
-import base64
 import html
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import count
@@ -18,13 +16,14 @@ from minibert.estimators.loading import load as load
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.models import is_finetuned
 from minibert.finetuning.options import FinetuneOptions
-from minibert.gaps import Guess
 from minibert.json_files import fits, read_json
 from minibert.ops import Ops
 from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
-from minibert.reports.results import load_report, metric_rows, report_text
+from minibert.reading import byte_pieces
+from minibert.reports.page import REPORT_FILE
+from minibert.reports.results import load_report, report_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tokenizer import Tokenizer
 from minibert.training.runlog import OnLog, read_metrics, say
@@ -40,7 +39,7 @@ PRETRAINED = {
         "targets": int,
     },
     "folder": str,
-    "picture": str | None,
+    "page": str | None,
     "examples": list,
 }
 EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
@@ -52,7 +51,7 @@ PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-trainin
 class Run:
     """A finished run: its folder, what it reports, and the model that it has left.
 
-    In a notebook it shows itself as its loss curve and its figures.
+    In a notebook it shows itself as its page.
     """
 
     folder: Path
@@ -78,7 +77,7 @@ class Run:
         if held_out["next_majority"] is None:
             held_out["next_accuracy"] = None
         examples = [{"answer": None} | one for one in report["examples"]]
-        return cls(folder, {"picture": None} | report | {"held_out": held_out, "examples": examples})
+        return cls(folder, {"page": None} | report | {"held_out": held_out, "examples": examples})
 
     @cached_property
     def model(self) -> Any:
@@ -108,42 +107,13 @@ class Run:
         return f"{metric} {self.report['scores'][metric]:.3f} on dev"
 
     def _repr_html_(self) -> str:
-        picture = ""
-        with suppress(ImportError, InputError):
-            from minibert import viz
-
-            data = base64.b64encode(viz.run_picture(self.folder, dpi=100)).decode("ascii")
-            picture = (
-                f'<img alt="loss over steps" style="max-width: 48rem" src="data:image/png;base64,{data}">'
-            )
-        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
-        return f"{picture}<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        """Return the figures of the report, and what was guessed, as rows of a table."""
-        report = self.report
-        seconds = max(report["training_seconds"], 1e-9)
-        rows = [
-            ("steps", f"{report['steps']:,}"),
-            ("tokens", f"{report['tokens']:,}, {report['tokens'] / seconds:,.0f} a second"),
-            ("minutes", f"{report['seconds'] / 60:.1f}"),
-            ("folder", str(self.folder)),
-        ]
-        if "held_out" not in report:
-            return [*metric_rows(report["scores"]), *rows]
-        held_out = report["held_out"]
-        beside = {"unigram": "… of a guess without context", "shuffled_loss": "… with its context shuffled"}
-        known = [(title, held_out[key]) for key, title in beside.items() if held_out[key] is not None]
-        return [
-            ("held-out loss", f"{held_out['loss']:.3f} nats"),
-            *((title, f"{loss:.3f}") for title, loss in known),
-            ("accuracy", f"{held_out['accuracy']:.1%}"),
-            *rows,
-            *(
-                (one["text"], pretraining.guesses_text(Guess(*guess) for guess in one["guesses"]))
-                for one in report["examples"]
-            ),
-        ]
+        """Show `report.html` in a frame, where no script may run; without that file what a terminal shows."""
+        try:
+            page = b"".join(byte_pieces(self.folder / REPORT_FILE, streams=False)).decode("utf-8", "replace")
+        except InputError:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        title, style = html.escape(repr(self)), "width: 100%; height: 36rem; border: 1px solid #8888"
+        return f'<iframe sandbox title="{title}" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Pictures. matplotlib is imported when one is drawn; without it these functions raise ImportError."""
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,15 +41,6 @@ def smoothed(values: np.ndarray, window: int) -> np.ndarray:
     at = np.arange(len(values))
     low, high = np.maximum(at - window // 2, 0), np.minimum(at + (window + 1) // 2, len(values))
     return np.where(gaps[high] > gaps[low], np.nan, (sums[high] - sums[low]) / (high - low))
-
-
-def run_picture(run: str | Path, dpi: int) -> bytes:
-    """Draw the loss curve of a finished pre-training run as a PNG."""
-    from matplotlib.figure import Figure  # not pyplot: no window system, no global state
-
-    file = io.BytesIO()
-    draw_run(run, Figure(figsize=(8, 4.8), dpi=dpi, layout="constrained")).savefig(file, format="png")
-    return file.getvalue()
 
 
 def draw_run(run: str | Path, figure: Any = None) -> Any:

@@ -34,7 +34,7 @@ def add(parser: Any) -> None:
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     text = "the text (default: all of the standard input)"
     parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
-    parser.add_argument("--file", metavar="FILE", help="a file that is the text, .gz and .xz too")
+    parser.add_argument("--file", metavar="FILE", help="a file that is the text, compressed too")
     renamed(parser, "--text", "--file")
     add_flag(parser, "--top", "answers to print", 1)
     add_quiet(parser)
@@ -70,14 +70,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _text(file: str) -> str:
     """Read a file, or the standard input."""
-    name = "the standard input" if file == STANDARD_INPUT else file
-    if file == STANDARD_INPUT:
+    if file != STANDARD_INPUT:
+        name, data = file, b"".join(byte_pieces(Path(file), kept=True))
+    else:
         tell_terminal("the text from the terminal")
-        data = sys.stdin.buffer.read(LARGEST_WHOLE + 1)
+        name, data = "the standard input", sys.stdin.buffer.read(LARGEST_WHOLE + 1)
         if len(data) > LARGEST_WHOLE:
             raise too_much(name, LARGEST_WHOLE)
-    else:
-        data = b"".join(byte_pieces(Path(file), kept=True))
     return as_utf8(data.removeprefix(codecs.BOM_UTF8), name)
 
 
@@ -89,12 +88,8 @@ def _answer_text(one: dict[str, Any], text: str) -> str:
     if one["begin"] is None:
         return f"{chance}  no answer"
     before, words, behind = map(printable, passage(text, one["begin"], one["end"]))
-    shown = textwrap.fill(
-        f"{before}{MARKS[0]}{words}{MARKS[1]}{behind}",
-        WIDTH,
-        initial_indent=" " * 8,
-        subsequent_indent=" " * 8,
-        break_long_words=False,  # nor at hyphens: `textwrap` takes quadratic time for that
-        break_on_hyphens=False,
-    )
+    # Neither long words nor hyphens are broken: `textwrap` takes quadratic time for that.
+    whole: Any = {"break_long_words": False, "break_on_hyphens": False}
+    marked = f"{before}{MARKS[0]}{words}{MARKS[1]}{behind}"
+    shown = textwrap.fill(marked, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8, **whole)
     return f"{chance}  {words}\n{shown}"

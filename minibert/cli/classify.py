@@ -90,7 +90,5 @@ def _line(predicted: dict[str, Any] | None, in_full: bool) -> str:
         return "|".join(map(printable, several))
     if not in_full:
         return f"{printable(predicted['label'])}\t{chances[predicted['label']]:.4f}"
-    ordered = sorted(chances, key=lambda label: -chances[label])
-    return "\n".join(
-        f"{100 * chances[label]:6.2f}%  {printable(label)}{' *' * (label in several)}" for label in ordered
-    )
+    ordered = sorted(chances.items(), key=lambda one: -one[1])
+    return "\n".join(f"{100 * p:6.2f}%  {printable(one)}{' *' * (one in several)}" for one, p in ordered)

@@ -16,6 +16,7 @@ masked words, and in braces what stood there.
 examples:
   minibert data articles/ --vocab runs/books --out shards
   minibert data notes.txt --out shards --show 3 --seq-length 64
+  minibert data enwiki.xml.bz2 --vocab vocabulary --out shards
 
 a large corpus in 16 parts; a job array of a batch system can replace this loop:
   minibert vocab articles/ --vocab-size 30000 --out vocabulary
@@ -47,17 +48,15 @@ NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 def add(parser: Any) -> None:
     parser.usage = "minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]"
     add_corpus(parser)
-    parser.add_argument(
-        "--vocab",
-        metavar="PATH",
-        help="a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)",
-    )
+    text = "a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)"
+    parser.add_argument("--vocab", metavar="PATH", help=text)
     add_switches(parser, cased="keep case and accents, with --vocab too")
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write, or to continue")
     parser.add_argument(
         "--part", metavar="I/N", help="make only part I of N, such as 2/16, in a folder of its own in --out"
     )
     add_layout(parser)
+    add_flag(parser, "--column", "where JSON lines have their text", "text", metavar="NAME")
     add_quiet(parser)
     add_json(parser)
     group = parser.add_argument_group("training instances to look at")
@@ -85,12 +84,13 @@ def run(arguments: argparse.Namespace) -> None:
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
     files = find_files(arguments.corpus or embedded_corpus())
     tokenizer = _tokenizer(arguments, part, out)
-    planned, own = plan_part(files, part, arguments.layout, tokenizer)
+    layout = arguments.layout + f" --column {arguments.column}" * (arguments.column != "text")
+    planned, own = plan_part(files, part, layout, tokenizer)
     made, layouts = finished_part(out, planned), {}
     place, had = part.folder_in(out), made is not None
     if not made:
         require_folder(place)
-        stream = sentences(own, arguments.layout) if own else None
+        stream = sentences(own, arguments.layout, arguments.column) if own else None
         shown = watched(stream, "writing shards", not arguments.quiet) if stream else ()
         made = write_part(shown, tokenizer, out, planned)
         layouts = stream.found if stream else {}
@@ -137,15 +137,14 @@ def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
     if arguments.vocab:
         return Tokenizer.from_pretrained(arguments.vocab, **cased)
     if part.parts > 1:
-        raise InputError(
-            f"--part {part} needs --vocab, as all parts share one vocabulary; learn it first with "
-            "minibert vocab CORPUS --out DIR."
-        )
+        advice = "learn it first with minibert vocab CORPUS --out DIR."
+        raise InputError(f"--part {part} needs --vocab, as all parts share one vocabulary; {advice}")
     if (out / MANIFEST).exists():
         return Tokenizer.from_pretrained(out, **cased)
     require_free(out)  # before the learning, which takes a while
     require_folder(out)
-    return learn_vocabulary(arguments.corpus, lower_case=not arguments.cased, show=not arguments.quiet)
+    learning = {"lower_case": not arguments.cased, "show": not arguments.quiet, "column": arguments.column}
+    return learn_vocabulary(arguments.corpus, **learning)
 
 
 def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> Iterator[str]:

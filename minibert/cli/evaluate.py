@@ -26,14 +26,13 @@ from minibert.terminal import emit, json_text
 def add(parser: Any) -> None:
     flags.add_model(parser, "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT")
     masked = parser.add_argument_group("after pre-training")
-    text = (
-        "text to measure on; next sentences only where there are several documents of several sentences "
-        "(default: the held-out documents)"
-    )
+    text = "text to measure on; next sentences only where there are several documents of several sentences "
+    text += "(default: the held-out documents)"
     masked.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
     flags.add_number(masked, "--seq-length", "tokens in a sequence (default: the longest of the run)")
     flags.add_flag(masked, "--targets", "[MASK]s to score", 20000)
     flags.add_layout(masked)
+    flags.add_column(masked)
     text = "instead, the loss of whole words in nats per byte, to compare models of different vocabularies"
     flags.add_switches(masked, per_byte=text)
     add_measured(parser.add_argument_group("after fine-tuning"))
@@ -48,13 +47,11 @@ def run(arguments: argparse.Namespace) -> None:
         _run_task(arguments)
         return
     if arguments.data or arguments.task or arguments.dtype:
-        raise InputError(
-            f"{arguments.model} holds no fine-tuned model, which --data, --task and --dtype are for."
-        )
+        raise InputError(f"{arguments.model} is not fine-tuned; leave out --data, --task and --dtype.")
     from minibert.pretraining.predict import evaluate, evaluate_words
     from minibert.pretraining.run import metrics_text
 
-    given = {name: getattr(arguments, name) for name in ("layout", "engine", "threads")}
+    given = {name: getattr(arguments, name) for name in ("layout", "column", "engine", "threads")}
     corpus = tuple(arguments.corpus)
     if arguments.per_byte:
         found = evaluate_words(arguments.model, corpus, **given)
@@ -73,10 +70,8 @@ def _run_task(arguments: argparse.Namespace) -> None:
     from minibert.reports.results import measured_text
 
     if arguments.corpus:
-        raise InputError(
-            f"{arguments.model} holds a fine-tuned model, which is measured on its task and not on "
-            f"{arguments.corpus[0]}; name a folder with --data, or nothing."
-        )
+        what = f"{arguments.model} holds a fine-tuned model, which is measured on its task"
+        raise InputError(f"{what} and not on {arguments.corpus[0]}; name a folder with --data, or nothing.")
     if arguments.per_byte:
         raise InputError(f"--per-byte guesses words, and {arguments.model} is fine-tuned; leave it out.")
     show = not (arguments.json or arguments.quiet)

@@ -25,19 +25,15 @@ from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
-    parser.usage = (
-        "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers LAYERS] [...]"
-    )
+    parser.usage = "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers N] [...]"
     # To argparse "-1" is a value and "-1,-2" a flag.
     parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")
     add_model(parser, "a folder with a BERT, fine-tuned or not, or RUN@STEP")
     add_texts(parser)
     renamed(parser, "--text", "--file")
     parser.add_argument("--out", metavar="FILE", required=True, help="a .npy or .jsonl file to write")
-    text = (
-        "the layers to put side by side: numbers separated by commas, 0 for the embeddings, -1 for the last; "
-        "or all; or embeddings"
-    )
+    text = "the layers to put side by side: numbers separated by commas, 0 for the embeddings, -1 for the "
+    text += "last; or all; or embeddings"
     add_flag(parser, "--layers", text, "-1", metavar="LAYERS")
     text = "what stands for a line: [CLS], mean or maximum of its tokens, the pooler's output, or every token"
     add_flag(parser, "--pool", text, "mean", choices=("cls", "mean", "max", "pooled", "none"))
@@ -60,9 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     check_format(out)
     model, tokenizer = load_encoder(arguments.model, arguments.pool, arguments.engine, arguments.threads)
-    extractor = Extractor(
-        model, tokenizer, arguments.layers, arguments.pool, arguments.max_length, arguments.normalize
-    )
+    how = arguments.layers, arguments.pool, arguments.max_length, arguments.normalize
+    extractor = Extractor(model, tokenizer, *how)
     files = [] if arguments.texts else list(map(Path, arguments.file or ()))
     size = sum(file.stat().st_size for file in files) if files and all(map(Path.is_file, files)) else None
     with (

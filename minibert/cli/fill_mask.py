@@ -31,9 +31,7 @@ def add(parser: Any) -> None:
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top", "guesses for each [MASK]", 5)
     text = "ask about these words only, with commas between"
-    parser.add_argument(
-        "--targets", metavar="WORDS", type=lambda words: words.split(","), default=[], help=text
-    )
+    parser.add_argument("--targets", metavar="WORDS", type=lambda one: one.split(","), default=[], help=text)
     add_flag(parser, "--pieces", "most pieces of a guess", 1)
     add_engine(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON array for each text instead")

@@ -3,8 +3,8 @@
 Fine-tunes a trained BERT for a task, as in the paper: one new output layer,
 everything trained together, measured on dev after every epoch, the best epoch
 kept. Leaves a folder that `transformers` loads, with report.html to look at.
-Several learning rates or restarts make a sweep, whose best run is kept in the
-run folder itself.
+Several batch sizes, learning rates, numbers of epochs or restarts make a sweep
+of all their combinations, whose best run is kept in the run folder itself.
 
 Progress goes to the error stream, the report to the standard output. Ctrl-C
 saves; --resume continues exactly where the run stopped, with the options it was
@@ -14,12 +14,14 @@ examples:
   minibert finetune sst2 --data glue/SST-2 --model runs/books --out runs/sst2
   minibert finetune rte --data glue --model minilm --out runs/rte --lr 5e-5,4e-5,3e-5,2e-5 --restarts 5
   minibert finetune classify --data reviews.csv --column text=review --split-dev 0.1 --model minilm --out r
+  minibert finetune rte --data glue --also mnli=glue --also-examples 9000 --model minilm --out runs/both
   minibert finetune --resume --out runs/sst2
 """
 
 import argparse
 import shlex
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +59,12 @@ def add(parser: Any) -> None:
     flags.add_quiet(group, "show no progress, only the report")
     flags.add_json(group)
     group = parser.add_argument_group("data")
-    group.add_argument(
-        "--data",
-        metavar="PATH",
-        help="folder of the task's official files, or of train, dev and test tables; or one table",
-    )
+    text = "folder of the task's official files, or of train, dev and test tables; or one table"
+    group.add_argument("--data", metavar="PATH", help=text)
     group.add_argument(
         "--column",
         dest="columns",
-        type=_column,
+        type=partial(_pair, "NAME=COLUMN, such as text=review"),
         action="append",
         metavar="NAME=COLUMN",
         help="what is where in your own table: text, second, label (classify, multilabel, regress), words, "
@@ -73,8 +72,17 @@ def add(parser: Any) -> None:
         "delimiter=';', header=no, and layout=words where each word has a line (tag). In the column label of "
         "multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more",
     )
-    flags.add_options(group, options, "train_examples", "dev_examples", "split_dev", "max_length")
-    flags.add_options(group, options, "token_budget", "long", "stride", "pool", "most_windows")
+    group.add_argument(
+        "--also",
+        type=partial(_pair, "TASK=DIR, such as snli=pairs"),
+        action="append",
+        metavar="TASK=DIR",
+        help="learn together with another task of the same answers, whose train file is joined to this "
+        "one's; dev stays that of TASK alone. For rte, neutral and contradiction of mnli and snli are "
+        "not_entailment. Repeat the flag for more",
+    )
+    flags.add_options(group, options, "also_examples", "train_examples", "dev_examples", "split_dev")
+    flags.add_options(group, options, "max_length", "token_budget", "long", "stride", "pool", "most_windows")
     group = parser.add_argument_group("model, batches and optimizer")
     flags.add_options(group, options, "dropout", "attention_dropout", "freeze", "feature_based", "width")
     flags.add_options(group, options, "bilstm", "class_weights", "sampling")
@@ -121,9 +129,9 @@ def _check_used(options: FinetuneOptions, given: dict[str, Any]) -> None:
             raise InputError(f"{flags.flag_of(name)} has no effect on --feature-based, {why}; leave it out.")
 
 
-def _column(text: str) -> tuple[str, str]:
-    """`text=review` as a pair."""
-    name, sign, column = text.partition("=")
-    if not sign or not name or not column:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=COLUMN, such as text=review")
-    return name, column
+def _pair(form: str, text: str) -> tuple[str, str]:
+    """Return `text=review`, which has such a form, as a pair."""
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {form}")
+    return name, value

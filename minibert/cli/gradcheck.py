@@ -4,10 +4,12 @@ Checks every operation of an engine, forward and backward, at awkward sizes: in
 float64 against the complex-step derivative of the reference, which is exact to
 rounding, and in float32 against float64. Prints a line for each operation,
 precision and size with its error, the bound and the verdict. Exit status 1 if
-one fails.
+one fails. With --html also a page: errors and bounds as a picture, with the
+line of the source of each operation.
 
 examples:
   minibert gradcheck
+  minibert gradcheck --engine numpy --engine cpp --html proof.html
   minibert gradcheck --operation attention --operation layer_norm --json
 """
 
@@ -17,7 +19,9 @@ from typing import Any
 from minibert import engines
 from minibert.cli.shared.flags import add_engine, add_flag, add_json
 from minibert.errors import InputError
+from minibert.files import atomic_text
 from minibert.terminal import emit, json_text
+from minibert.training.runlog import say
 
 
 def add(parser: Any) -> None:
@@ -25,7 +29,9 @@ def add(parser: Any) -> None:
     parser.add_argument("--operation", action="append", metavar="NAME", help=text)
     parser.add_argument("--dtype", choices=("float64", "float32"), help="only this precision (default: both)")
     add_flag(parser, "--seed", "seed of inputs and directions", 0)
-    add_engine(parser)
+    parser.add_argument("--html", metavar="FILE", help="write the sheet as a page, too")
+    text = "an engine to check; repeat the flag for more (default: auto)"
+    add_engine(parser, default=None, action="append", help=text)
     add_json(parser)
 
 
@@ -35,11 +41,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seed < 0:
         raise InputError(f"--seed {arguments.seed} is negative; give 0 or more.")
     engines.limited_threads(arguments.threads or 1)  # small matrices only suffer from more
+    created = [engines.create(name, arguments.threads) for name in arguments.engine or ["auto"]]
+    checked = {engine.name: engine for engine in created}.values()
     rows = gradcheck.proof_sheet(
-        [engines.create(arguments.engine, arguments.threads)],
+        checked,
         dtypes=(arguments.dtype,) if arguments.dtype else ("float64", "float32"),
         operations=arguments.operation,
         seed=arguments.seed,
     )
+    if arguments.html:
+        from minibert.gradcheck.page import proof_page
+
+        atomic_text(arguments.html, proof_page(rows, checked))
+        say(f"The proof sheet is in {arguments.html}.")
     emit(json_text([row._asdict() for row in rows]) if arguments.json else gradcheck.format_sheet(rows))
     return int(any(row.verdict != "ok" for row in rows))

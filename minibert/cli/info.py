@@ -38,11 +38,7 @@ from minibert.tokenizer.unicode import UNICODE_VERSION
 REQUIRED = ("numpy", "numba", "cffi", "safetensors", "shtab", "tqdm", "threadpoolctl")
 WARMED = ("float32", "float64")
 PEAKS = ("float32", "bfloat16")
-EXTRAS = {
-    "matplotlib": "pictures",
-    "tensorboardX": "TensorBoard events",
-    "jax": "accelerators and many devices",
-}
+EXTRAS = {"matplotlib": "pictures", "tensorboardX": "TensorBoard events", "jax": "accelerators, many devices"}
 
 
 def add(parser: Any) -> None:
@@ -89,6 +85,7 @@ def _warm_up(dtype: str, as_json: bool) -> None:
 
 def information(engine: str = "auto", threads: int | None = None) -> dict[str, Any]:
     """Return everything that `minibert info` prints, by heading; most of it about this engine."""
+    path, absent = embedded_corpus(), "missing: install minibert again"
     return {
         "minibert": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
@@ -99,10 +96,8 @@ def information(engine: str = "auto", threads: int | None = None) -> dict[str, A
         "engine": _chosen(engine, threads),
         "devices of JAX": _jax_devices(),
         "tokenizer": _tokenizer(),
-        "extras": {
-            name: _version(name) or f"not installed; needed for {what}" for name, what in EXTRAS.items()
-        },
-        "corpus": _corpus(),
+        "extras": {name: _version(name) or f"not installed, for {what}" for name, what in EXTRAS.items()},
+        "corpus": f"{path.name}, {path.stat().st_size / 1e6:.1f} MB compressed" if path.exists() else absent,
     }
 
 
@@ -168,10 +163,3 @@ def _tokenizer() -> str:
         core = native.load()
     name = "core in C" if core else "core in Python"
     return f"{name}, Unicode {UNICODE_VERSION}" + "".join(f"; {warning.message}" for warning in caught)
-
-
-def _corpus() -> str:
-    path = embedded_corpus()
-    if not path.exists():
-        return "missing: install minibert again"
-    return f"{path.name}, {path.stat().st_size / 1e6:.1f} MB compressed"

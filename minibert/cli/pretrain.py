@@ -2,8 +2,10 @@
 
 Pre-trains a BERT as in the paper: guess masked words, tell whether one span
 follows another. It learns a vocabulary, writes the text as token shards,
-trains, measures itself on documents that were held out, draws the loss curve,
-and leaves a folder that `transformers` loads as it is.
+trains, measures itself on documents that were held out, and leaves a folder
+that `transformers` loads as it is. report.html in it shows the loss, the speed
+and what was decided, also while it trains; explorer.html, at the end, lets you
+type and see inside the model, unless that is large (see minibert show).
 
 Progress goes to the error stream: losses (accuracies), speed, and its share of
 the machine's peak rate of floating-point operations. The report at the end goes
@@ -13,6 +15,7 @@ stopped, with the options it was started with.
 examples:
   minibert pretrain --minutes 8
   minibert pretrain articles/ more.txt.gz --size mini --steps 9000 --out runs/articles
+  minibert pretrain news.jsonl.zst --column body --minutes 60
   minibert pretrain --out runs/articles --resume --steps 40000
   minibert pretrain --size 3-192-3 --save-every 1000 --keep 0
   minibert pretrain wiki/ --size large --out runs/128 --optimizer lamb --seq-length 128 \
@@ -28,15 +31,19 @@ examples:
 import argparse
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 from minibert.cli.shared import flags
 from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
 from minibert.cli.shared.parser import renamed
+from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import FURTHER, NEW_HEAD_RATE, RECIPES, SCHEDULES
 from minibert.terminal import emit, json_text
+from minibert.training.runlog import say
 
+MOST_EXPLORED = 8_000_000  # parameters of a model whose explorer is written by itself, of some 20 MB
 LARGE_BATCHES = """
 large batches, --optimizer lamb (You et al. 2020):
   A step of LAMB moves each weight matrix by --lr times the norm of the matrix,
@@ -75,13 +82,13 @@ def add(parser: Any) -> None:
     flags.add_switches(
         group,
         trace="when training ends or is stopped, print the time and speed of each operation; also written to "
-        "trace.json in the run folder",
+        "trace.json in the run folder, with a timeline of the first steps in trace-events.json",
         quiet="show no progress, only the report",
     )
     flags.add_json(group)
     group = parser.add_argument_group("text and vocabulary")
     flags.add_layout(group, default=None)
-    flags.add_options(group, options, "shards", "vocab", "vocab_size", "lower_case", "held_out")
+    flags.add_options(group, options, "column", "shards", "vocab", "vocab_size", "lower_case", "held_out")
     group = parser.add_argument_group("model")
     flags.add_options(group, options, "size", "model", "hidden_act", "max_positions", "dropout")
     flags.add_options(group, options, "attention_dropout", "unigram_bias", "dtype")
@@ -113,7 +120,23 @@ def run(arguments: argparse.Namespace) -> None:
     join_processes(arguments, options.engine)
     more = {"resume": arguments.resume, "show": not arguments.quiet, "trace": arguments.trace}
     if report := pretrain(options, folder, began=began, **more):
-        emit(json_text(report) if arguments.json else report_text(report))
+        page = _explorer(folder, report["parameters"])
+        text = report_text(report) + f"\nExplorer: {page} (open it in a browser, and type)" * bool(page)
+        emit(json_text(report | {"explorer": page}) if arguments.json else text)
+
+
+def _explorer(folder: Path, parameters: int) -> str | None:
+    """Write the page in which the model runs, unless it is large or no page can hold it; return its path."""
+    from minibert.explorer import write_page
+
+    if parameters > MOST_EXPLORED:
+        return None
+    try:
+        write_page([folder], folder / "explorer.html")
+    except InputError as error:  # a weight beyond float16, perhaps: no reason to lose the report
+        say(f"No explorer was written: {error}")
+        return None
+    return str(folder / "explorer.html")
 
 
 def _recipe_table() -> str:

@@ -54,9 +54,7 @@ def add(parser: Any) -> None:
     parser.usage = "minibert score {squad,conll,glue} FILE [...]"
     hidden = argparse.SUPPRESS
     kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=hidden)
-    parser = kinds.add_parser(
-        "squad", help="answers", description="Exact match and F1 of answers to questions."
-    )
+    parser = kinds.add_parser("squad", help="answers", description="Exact match and F1 of answers.")
     parser.set_defaults(score=run_squad)
     parser.add_argument("gold", metavar="GOLD", help="questions with their answers, the official JSON")
     parser.add_argument("predictions", metavar="PREDICTIONS", help='JSON: {"id": "answer", ...}')
@@ -248,26 +246,20 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
     table = rows(file)
     _, header = next(table, (0, []))
     if [name.strip().lower() for name in header] != HEADER:
-        raise InputError(
-            f"{file} begins with {shown(header) or 'nothing'}; the columns index and prediction are expected."
-        )
+        advice = "the columns index and prediction are expected."
+        raise InputError(f"{file} begins with {shown(header) or 'nothing'}; {advice}")
     labels: dict[str, float] = {}
     for line, row in table:
+        place = f"{file}, line {line}"
         if len(row) != 2:
-            raise InputError(
-                f"{file}, line {line} has {len(row)} columns; an index, a tab and a prediction are expected."
-            )
+            raise InputError(f"{place} has {len(row)} columns; give an index, a tab and a prediction.")
         index, label = row
         if index in labels:
-            raise InputError(
-                f"{file}, line {line}: the index {index[:60]!r} has a prediction already; give one each."
-            )
+            raise InputError(f"{place}: the index {index[:60]!r} has a prediction already; give one each.")
         number = _number(label, task)
         if not math.isfinite(number):
             expected = f"one of {', '.join(task.labels)}" if task.labels else "a number"
-            raise InputError(
-                f"{file}, line {line}: {label[:60]!r} is no prediction for {task.title}; give {expected}."
-            )
+            raise InputError(f"{place}: {label[:60]!r} is no prediction for {task.title}; give {expected}.")
         labels[index] = number
     return labels
 

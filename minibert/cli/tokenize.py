@@ -57,19 +57,11 @@ class Block(NamedTuple):
 
 def add(parser: Any) -> None:
     parser.usage = "minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]"
-    parser.add_argument(
-        "--vocab",
-        metavar="PATH",
-        required=True,
-        help="a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too",
-    )
+    text = "a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too"
+    parser.add_argument("--vocab", metavar="PATH", required=True, help=text)
     add_texts(parser)
     output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
-    add_switches(
-        output,
-        json="one JSON object a line, with everything",
-        ids="only the ids, one text on each line",
-    )
+    add_switches(output, json="one JSON object a line, with everything", ids="only the ids, a text a line")
     group = parser.add_argument_group("what is encoded")
     add_switches(
         group,
@@ -205,15 +197,12 @@ def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
     """Yield a line for each piece."""
     ids, places = np.unique(encoding.ids, return_index=True)
     pieces = {number: encoding.tokens[place] for number, place in zip(ids.tolist(), places, strict=True)}
-    widths = [
-        max(WIDTHS[0], max(map(_columns, pieces.values()), default=0)),
-        max(WIDTHS[1], len(str(max(pieces, default=0)))),
-    ]
+    longest = len(str(max(pieces, default=0)))
+    widths = max([WIDTHS[0], *map(_columns, pieces.values())]), max(WIDTHS[1], longest)
     beginnings = {number: _cells(piece, str(number), widths) for number, piece in pieces.items()}
     digits = len(str(encoding.offsets.max(initial=0)))
-    rows = np.column_stack(
-        [encoding.ids, encoding.offsets, encoding.token_type_ids, encoding.special_tokens_mask]
-    )
+    segments, specials = encoding.token_type_ids, encoding.special_tokens_mask
+    rows = np.column_stack([encoding.ids, encoding.offsets, segments, specials])
     for first in range(0, len(rows), PART):
         for number, begin, end, second, around in rows[first : first + PART].tolist():
             if around:

@@ -52,10 +52,8 @@ def add(parser: Any) -> None:
         ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
         flags.add_number(group, flags.flag_of(name), f"{text} (default: {LEARNING[name]})")
-    text = (
-        "a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with a "
-        "punctuation mark first, a special token like [ENTITY]; repeat the flag for more"
-    )
+    text = "a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with a "
+    text += "punctuation mark first, a special token like [ENTITY]; repeat the flag for more"
     group.add_argument("--user-token", action="append", metavar="PIECE", help=text)
     text = "join the neighbours that raise the likelihood of the text most, or the most frequent ones"
     text += f" (default: {LEARNING['objective']})"
@@ -66,6 +64,7 @@ def add(parser: Any) -> None:
     flags.add_flag(group, "--held-out", text, 0.02, metavar="SHARE")
     text = "don't learn by the other objective to compare with"
     group.add_argument("--no-comparison", action="store_true", help=text)
+    flags.add_column(group)
     flags.add_switches(group, strict="stop at the first byte that is not UTF-8")
     flags.add_quiet(group)
     flags.add_json(group)
@@ -92,7 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
     from minibert.tokenizer.report import report_text, vocabulary_report
 
     _fill_in(arguments)
-    core = {"core": arguments.core}
+    core: dict[str, Any] = {"core": arguments.core}
     if arguments.report_on:
         cased = CASED if arguments.cased else {}
         tokenizer = Tokenizer.from_pretrained(arguments.report_on, **core, **cased)
@@ -101,41 +100,26 @@ def run(arguments: argparse.Namespace) -> None:
         out = Path(arguments.out)
         check_folder(out)
         if owners := [path.name for name in OWNERS for path in out.glob(name)]:
-            raise InputError(
-                f"{out} holds {owners[0]} of a model or of token shards, to which its vocabulary belongs; "
-                "choose another --out."
-            )
+            found = f"{out} holds {owners[0]} of a model or of token shards"
+            raise InputError(f"{found}, to which its vocabulary belongs; choose another --out.")
         if held := [name for name in WRITTEN if (out / name).exists()]:
-            raise InputError(
-                f"{out} holds a vocabulary already ({', '.join(held)}); remove it, or choose another --out."
-            )
+            advice = "remove it, or choose another --out."
+            raise InputError(f"{out} holds a vocabulary already ({', '.join(held)}); {advice}")
         require_folder(out)
         first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
         special_tokens(arguments.user_token, not arguments.cased)
         basic = BasicTokenizer(not arguments.cased)
-    counted = count_corpus(
-        arguments.corpus,
-        basic,
-        not arguments.quiet,
-        held_out=_modulus(arguments.held_out),
-        strict=arguments.strict,
-        threads=arguments.threads,
-        **core,
-    )
+    how = core | {"strict": arguments.strict, "threads": arguments.threads, "column": arguments.column}
+    held_out = _modulus(arguments.held_out)
+    counted = count_corpus(arguments.corpus, basic, not arguments.quiet, held_out=held_out, **how)
     if counted.n_invalid:
         warn(flags.invalid_text(counted.n_invalid))
 
     def learn(objective: str, size: int) -> Tokenizer:
-        return learn_tokenizer(
-            counted.words,
-            size,
-            not arguments.cased,
-            not arguments.quiet,
-            objective=objective,
-            user_tokens=arguments.user_token,
-            **{name: getattr(arguments, name) for name in ("alphabet_limit", "min_frequency", "unused")},
-            **core,
-        )
+        names = ("alphabet_limit", "min_frequency", "unused")
+        given = core | {name: getattr(arguments, name) for name in names}
+        given |= {"objective": objective, "user_tokens": arguments.user_token}
+        return learn_tokenizer(counted.words, size, not arguments.cased, not arguments.quiet, **given)
 
     others = {}
     if not arguments.report_on:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibert.data.lines import json_lines, rows, shown
+from minibert.data.lines import field_of, json_lines, rows, shown
 from minibert.data.stand_ins import stays_dev
 from minibert.errors import InputError
 
@@ -29,19 +29,16 @@ class ChoiceExample(NamedTuple):
 
 
 def read_swag(path: str | Path) -> list[ChoiceExample]:
-    """Read SWAG's train.csv, val.csv or test.csv, whose test has no column `label`.
+    """Read SWAG's train.csv, val.csv or test.csv: `sent1`, and four endings that begin with `sent2`.
 
-    The context is `sent1`; `sent2` is the beginning of the four endings. The id is the number in the first
-    column, which has no name.
+    The id is the number in the first column, which has no name; test has no column `label`.
     """
     path = Path(path)
     table = rows(path, ",")
     _, header = next(table, (0, []))
     if missing := [name for name in SWAG_START[3:6] + SWAG_ENDINGS if name not in header]:
-        raise InputError(
-            f"{path} is not a file of SWAG: it lacks {shown(missing)}, its header is "
-            f"{shown(header) or 'empty'}; SWAG's is {shown(SWAG_COLUMNS)}."
-        )
+        headers = f"its header is {shown(header) or 'empty'}; SWAG's is {shown(SWAG_COLUMNS)}."
+        raise InputError(f"{path} is not a file of SWAG: it lacks {shown(missing)}, {headers}")
     found = []
     for number, (line, row) in enumerate(table):
         where = f"{path}, line {line}"
@@ -58,12 +55,12 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
 def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
     """Read HellaSwag's JSON Lines (Zellers et al. 2019), which stands in for SWAG.
 
-    The context is `ctx_a`; `ctx_b` is the beginning of the endings, "" where these are whole sentences. The
-    id is the number of the line from 0: the file's own `ind` occurs more than once.
+    `ctx_b` begins the endings, "" where these are whole sentences. The id is the number of the line from 0:
+    the file's own `ind` occurs more than once.
     """
     found = []
     for number, (where, item) in enumerate(_items(path)):
-        context, start = _string(item, "ctx_a", where), _string(item, "ctx_b", where)
+        context, start = field_of(item, "ctx_a", str, where), field_of(item, "ctx_b", str, where)
         endings = _strings(item, "endings", where)
         label = _index(item.get("label", ""), len(endings), where)
         found.append(ChoiceExample(str(number), context, start, endings, label))
@@ -71,43 +68,33 @@ def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
 
 
 def read_copa(path: str | Path) -> list[ChoiceExample]:
-    """Read COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is a premise's cause, or effect.
-
-    The context is the premise followed by "What was the cause?" or "What happened as a result?".
-    """
+    """Read COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is a premise's cause, or effect."""
     found = []
     for where, item in _items(path):
-        kind = _string(item, "question", where)
+        kind = field_of(item, "question", str, where)
         if kind not in _COPA_QUESTIONS:
             raise InputError(f"{where} asks for {kind[:60]!r}, expected {' or '.join(_COPA_QUESTIONS)}.")
-        context = f"{_string(item, 'premise', where)} {_COPA_QUESTIONS[kind]}"
-        endings = (_string(item, "choice1", where), _string(item, "choice2", where))
-        label = _index(item.get("label", ""), len(endings), where)
-        found.append(ChoiceExample(_id(item, "idx", where), context, "", endings, label))
+        context = f"{field_of(item, 'premise', str, where)} {_COPA_QUESTIONS[kind]}"
+        endings = (field_of(item, "choice1", str, where), field_of(item, "choice2", str, where))
+        id, label = _id(item, "idx", where), _index(item.get("label", ""), len(endings), where)
+        found.append(ChoiceExample(id, context, "", endings, label))
     return _some(found, path)
 
 
 def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
-    """Read CommonsenseQA (Talmor et al. 2019): a question and five answers.
-
-    Both layouts are read: the original one, where `question` is an object with `stem` and `choices`, and the
-    flat one of Hugging Face's copy.
-    """
+    """Read CommonsenseQA (Talmor et al. 2019): the original, and the flat layout of Hugging Face's copy."""
     found = []
     for where, item in _items(path):
-        question = item.get("question")
-        if isinstance(question, dict):
+        if isinstance(question := item.get("question"), dict):
+            context = field_of(question, "stem", str, where)
             choices = _columns(question.get("choices"), where)
-            question = question.get("stem")
         else:
-            choices = flat if isinstance(flat := item.get("choices"), dict) else {}
-        context = _string({"question": question}, "question", where)
+            context = field_of(item, "question", str, where)
+            choices = field_of(item, "choices", dict, where)
         letters, endings = _strings(choices, "label", where), _strings(choices, "text", where)
         if len(letters) != len(endings) or len(set(letters)) < len(letters):
-            raise InputError(
-                f"{where} has {len(endings)} answers under the letters {shown(letters)}; every answer needs "
-                "a letter of its own."
-            )
+            found_letters = f"{len(endings)} answers under the letters {shown(letters)}"
+            raise InputError(f"{where} has {found_letters}; every answer needs a letter of its own.")
         key = item.get("answerKey")
         if key not in (None, "", *letters):
             raise InputError(f"{where}: the answer {key!r} is none of {shown(letters)}.")
@@ -133,11 +120,8 @@ def _some(found: list[ChoiceExample], path: str | Path) -> list[ChoiceExample]:
     return found
 
 
-def _string(item: dict[str, Any], key: str, where: str) -> str:
-    value = item.get(key)
-    if not isinstance(value, str):
-        raise InputError(f"{where} has no text {key!r}, its keys are {shown(list(item))}; check the file.")
-    return value
+def _id(item: dict[str, Any], key: str, where: str) -> str:
+    return str(field_of(item, key, (str, int), where))
 
 
 def _strings(item: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
@@ -145,12 +129,6 @@ def _strings(item: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(text, str) for text in value):
         raise InputError(f"{where} has no list of texts {key!r}, two or more; check the file.")
     return tuple(value)
-
-
-def _id(item: dict[str, Any], key: str, where: str) -> str:
-    if not isinstance(item.get(key), str | int):
-        raise InputError(f"{where} has no {key!r}, its keys are {shown(list(item))}; check the file.")
-    return str(item[key])
 
 
 def _index(label: Any, endings: int, where: str) -> int | None:
@@ -163,10 +141,7 @@ def _index(label: Any, endings: int, where: str) -> int | None:
 
 
 def divide(examples: list[ChoiceExample], split: str) -> list[ChoiceExample]:
-    """Divide a labelled file into train and dev by context, so that none is in both.
-
-    The split "train" gets about four fifths, "dev" the rest (see `stand_ins.stays_dev`).
-    """
+    """Divide a labelled file into train and dev by context, as `stand_ins.stays_dev` says."""
     if split not in ("train", "dev"):
         raise InputError(f"A divided file has no split {split!r}, only train, dev.")
     found = [example for example in examples if stays_dev(example.context) == (split == "dev")]

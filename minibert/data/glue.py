@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from minibert.data.lines import number_in, numbered_lines, rows, shown
 from minibert.errors import InputError, MissingFile, warn
+from minibert.reading import PACKED
 
-PACKED = ("", ".gz", ".xz")  # what may follow the name of a file
 HIGHEST_SCORE = 5.0  # of STS-B: the same meaning; 0 is the lowest
 
 
@@ -102,7 +102,7 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
     ----------
     task : a key of `TASKS`: cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax. The dev and test files of
         mnli are the matched ones, those of mnli-mm the mismatched ones; ax has "test" only.
-    folder : the folder of the task, or the one above it that holds all tasks. Files may be .gz or .xz.
+    folder : the folder of the task, or the one above it that holds all tasks. Files may be compressed.
     split : "train", "dev" or "test"; in "test" every label is None.
     """
     spec = _known(task)
@@ -129,24 +129,18 @@ def _known(task: str) -> GlueTask:
 
 
 def find_file(folder: Path, names: tuple[str, ...], folders: tuple[str, ...], title: str) -> Path:
-    """Find the first of some files in a folder or in one inside it; plain, .gz or .xz.
-
-    It is the first of `names` in the folder or in one inside it that has one of the names `folders`: case,
-    hyphens and underscores don't count. `title` is what errors call it.
-    """
+    """Find the first of `names`, compressed or not, in a folder or in one of `folders` inside it."""
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; name the one that holds the files of {title}.")
     usual = {_squeezed(name) for name in folders}
     inside = [child for child in folder.iterdir() if _squeezed(child.name) in usual]
     for place in (folder, *sorted(inside)):
         for name in names:
-            for end in PACKED:
+            for end in ("", *PACKED):
                 if (file := place / (name + end)).is_file():
                     return file
-    raise MissingFile(
-        f"There is no {' or '.join(names)} in {folder}, nor in a folder {' or '.join(folders)} inside it; "
-        f"name the folder that holds the files of {title}."
-    )
+    absent = f"There is no {' or '.join(names)} in {folder}, nor in a folder {' or '.join(folders)} inside it"
+    raise MissingFile(f"{absent}; name the folder that holds the files of {title}.")
 
 
 def _squeezed(name: str) -> str:
@@ -160,10 +154,8 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
         _, header = next(table, (0, []))
     wanted = (*spec.sentences, *([spec.label] if split != "test" else []))
     if missing := [name for name in wanted if name not in header]:
-        raise InputError(
-            f"{file} is not the {split} file of {spec.title}: it lacks {shown(missing)}, its header is "
-            f"{shown(header) or 'empty'}; check the task and the folder."
-        )
+        why = f"it lacks {shown(missing)}, its header is {shown(header) or 'empty'}"
+        raise InputError(f"{file} is not the {split} file of {spec.title}: {why}; check task and folder.")
     ids = ["index"] if "index" in header else [name for name in spec.ids if name in header]
     labels, scores = dict(zip(spec.labels, spec.labels, strict=True)), (0.0, HIGHEST_SCORE)
     found, broken = [], []
@@ -173,20 +165,17 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
             broken.append(line)
             continue
         if len(row) != len(header):
-            raise InputError(
-                f"{where} has {len(row)} columns between tabs and not the {len(header)} of "
-                f"{spec.title} ({shown(header)}); check the task and the folder, or fetch the file again."
-            )
+            what = f"{len(row)} columns between tabs and not the {len(header)} of {spec.title}"
+            advice = "check the task and the folder, or fetch the file again."
+            raise InputError(f"{where} has {what} ({shown(header)}); {advice}")
         cells = dict(zip(header, row, strict=True))
         id = "-".join(cells[name] for name in ids) or str(number)
         second = cells[spec.sentences[1]] if spec.pair else None
         label = label_in(cells[spec.label], labels, scores, where, spec.title) if split != "test" else None
         found.append(TextExample(id, cells[spec.sentences[0]], second, label))
     if broken:
-        warn(
-            f"{file}: {len(broken):,} of {number + 1:,} rows lack columns and are left out, the first in "
-            f"line {broken[0]}."
-        )
+        some = f"{len(broken):,} of {number + 1:,} rows"
+        warn(f"{file}: {some} lack columns and are left out, the first in line {broken[0]}.")
     if not found:
         raise InputError(f"{file} has a header and no rows; fetch it again.")
     return found
@@ -201,10 +190,8 @@ def label_in(
     if not labels and (score := number_in(text, *scores)) is not None:
         return score
     expected = f"one of {', '.join(labels)}" if labels else "a number from {:g} to {:g}".format(*scores)
-    raise InputError(
-        f"{where}: the label{f' of {title}' if title else ''} is {expected}, not {text[:60]!r}; check "
-        f"{'the task and ' if title else ''}the folder."
-    )
+    label, check = (f"label of {title}", "the task and the folder") if title else ("label", "the folder")
+    raise InputError(f"{where}: the {label} is {expected}, not {text[:60]!r}; check {check}.")
 
 
 def _part(examples: list[TextExample], file: Path, split: str) -> list[TextExample]:

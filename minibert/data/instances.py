@@ -143,22 +143,14 @@ class Instances:
 
         The arrays of a sequence are read-only views of its block.
 
-        Of batches that several machines share, each makes its own sequences only: the tokens of the others
-        are not read, they come as None. Where those lie has to be drawn all the same, which takes the lengths
-        of their sentences. What is made is the same, byte for byte, as in the whole stream.
-
-        Parameters
-        ----------
-        position : where to go on.
-        count : sequences of a batch, counted from `position` on.
-        first, last : make those in the slots from `first` to `last` (exclusive; None: `count`) of each batch.
+        Of batches of `count` sequences that several machines share, each makes its own sequences only, from
+        slot `first` to `last` (exclusive; None: `count`): the tokens of the others are not read, they come as
+        None. Where those lie has to be drawn all the same. What is made is the same, byte for byte.
         """
         last = count if last is None else last
         if not 0 <= first < last <= count:
-            raise InputError(
-                f"first={first}, last={last} are no slots of a batch of {count} sequences; give "
-                "0 <= first < last <= count."
-            )
+            what = f"first={first}, last={last} are no slots of a batch of {count} sequences"
+            raise InputError(f"{what}; give 0 <= first < last <= count.")
         epoch, block, offset = position
         passed = 0  # sequences since `position`
         while True:
@@ -173,9 +165,8 @@ class Instances:
                 chosen = np.sort(order[offset:][own])  # in the order of the text, as the shards are
                 made = self._make_block(spans[chosen], keys[chosen]) if len(chosen) else None
                 rows = np.searchsorted(chosen, order[offset:]).tolist()
-                following = Position(epoch, number + 1, 0)
-                if number + 1 == len(blocks):
-                    following = Position(epoch + 1, 0, 0)
+                is_last = number + 1 == len(blocks)
+                following = Position(epoch + 1, 0, 0) if is_last else Position(epoch, number + 1, 0)
                 for place, (mine, row) in enumerate(zip(own.tolist(), rows, strict=True), offset + 1):
                     after = Position(epoch, number, place) if place < len(order) else following
                     yield made.sequence_at(row) if made and mine else None, after
@@ -185,34 +176,26 @@ class Instances:
 
     def _check_within(self, position: Position, place: int, count: int, what: str) -> None:
         if not 0 <= place < count:
-            raise InputError(
-                f"position={tuple(position)} does not exist: there are {count} {what}; go on with the text, "
-                "the options and the seed that the position comes from."
-            )
+            advice = f"there are {count} {what}; go on with the text, the options and the seed it comes from."
+            raise InputError(f"position={tuple(position)} does not exist: {advice}")
 
     def _check_documents(self) -> None:
         n = len(self.documents)
         if not n:
             raise InputError("documents=[] gives no instance; choose at least one document.")
         if self.documents.min() < 0 or self.documents.max() >= self.shards.n_documents:
-            raise InputError(
-                f"documents={self.documents.min()}…{self.documents.max()} are not all there; the shards hold "
-                f"0 to {self.shards.n_documents - 1}."
-            )
+            asked = f"documents={self.documents.min()}…{self.documents.max()}"
+            raise InputError(f"{asked} are not all there; shards hold 0 to {self.shards.n_documents - 1}.")
         if not self.options.pairs:
             return
         if n == 1:
-            raise InputError(
-                "One document alone has no other to take a random next sentence from; give more documents "
-                "(blank lines divide them) or set $next_sentence.",
-                next_sentence=False,
-            )
+            advice = "give more documents (blank lines divide them) or set $next_sentence."
+            what = "One document alone has no other to take a random next sentence from"
+            raise InputError(f"{what}; {advice}", next_sentence=False)
         if self.shards.sentence_counts[self.documents].max() < 2:
-            raise InputError(
-                "No document has two sentences, so none has a next sentence; give longer documents (one "
-                "sentence a line, blank lines only between documents) or set $next_sentence.",
-                next_sentence=False,
-            )
+            lines = "one sentence a line, blank lines only between documents"
+            advice = f"give longer documents ({lines}) or set $next_sentence."
+            raise InputError(f"No document has two sentences; {advice}", next_sentence=False)
 
     def _blocks(self, epoch: int) -> list[np.ndarray]:
         """Return the documents of each block of an epoch."""
@@ -238,10 +221,8 @@ class Instances:
 
     # spans (N,5)  keys (N,)
     def _make_block(self, spans: np.ndarray, keys: np.ndarray) -> Block:
-        """Make the instances at these spans."""
-        options = self.options
-        block = lay_out(self.shards, spans, options.pairs, self.tokenizer)
-        if options.left_to_right:
+        block = lay_out(self.shards, spans, self.options.pairs, self.tokenizer)
+        if self.options.left_to_right:
             block.predict_next_tokens()
         else:
             self._mask(block, keys)
@@ -249,16 +230,13 @@ class Instances:
         return block
 
     def _mask(self, block: Block, keys: np.ndarray) -> None:
-        """Choose what is to be predicted in each sequence of a block, and replace it.
-
-        Positions to predict are a share of all, [CLS] and [SEP] counted, rounded (half to even) as in the
-        released code. The first piece of a span begins a word, though its head may be cut off.
-        """
+        """Choose what is to be predicted in each sequence of a block, and replace it."""
         options, tokenizer = self.options, self.tokenizer
+        # A share of all positions, [CLS] and [SEP] counted, rounded (half to even) as in the released code.
         count = np.maximum(1, np.rint(np.diff(block.begins) * options.masked_lm_prob)).astype(np.int64)
         count = np.minimum(count, options.most_predictions)
         sequence, position = block.sequence, block.rows - block.begins[block.sequence]
-        if options.whole_word_mask:
+        if options.whole_word_mask:  # the first piece of a span begins a word, though its head may be cut off
             head = block.opening | ~tokenizer.continuation[block.input_ids[block.rows]]
             chosen = choose_words(keys, sequence, position, head, count)
         else:

@@ -30,8 +30,7 @@ def choose_words(
 ) -> np.ndarray:
     """Choose whole words: all pieces of a word or none, at most `count` pieces a sequence.
 
-    As in the released code, words come up in random order, and one that has more pieces than are left to
-    choose is passed over. A word begins at each candidate that is a head.
+    As in the released code, words come up in random order; one with more pieces than are left is passed over.
     """
     word = np.cumsum(head) - 1  # (C,) the word that a candidate belongs to
     pieces = np.bincount(word)
@@ -60,12 +59,8 @@ def visible_tokens(
 ) -> np.ndarray:
     """Choose what the model sees at masked positions: [MASK], the same token or a random one.
 
-    Parameters
-    ----------
-    original : the tokens at the M chosen positions; `keys` of their sequences, `position` in them.
-    rates : shares of MASK, SAME and RND in the order of the paper's Table 8; the paper's 0.8, 0.1 and 0.1 are
-        the default of `mask_rates` in pretraining/options.py.
-    mask_id, vocab_size : a random token is any of the vocabulary, special ones and the original included.
+    `rates` are those of MASK, SAME and RND, in the order of the paper's Table 8. A random token is any of the
+    vocabulary, special ones and the original included.
     """
     action = uniform(draw(keys, ACTION + position))
     token = below(draw(keys, TOKEN + position), vocab_size)
@@ -76,10 +71,8 @@ def visible_tokens(
 
 # keys (N,)  sequence (C,)  position (C,) -> (C,) int64
 def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Order candidates at random within their sequence, sequences as they were.
-
-    Sequence, draw and position make one number; no two are equal, so every sort gives the same order.
-    """
+    """Order candidates at random within their sequence, sequences as they were."""
+    # Sequence, draw and position make one number; no two are equal, so every sort gives the same order.
     bits = draw(keys[sequence], CHOICE + position) >> (64 - DRAW_BITS)
     high = sequence.astype(np.uint64) << (DRAW_BITS + POSITION_BITS)
     return np.argsort(high | (bits << POSITION_BITS) | position.astype(np.uint64))

@@ -45,7 +45,8 @@ def read(
     sentence: list[tuple[str, Any]] = []  # words and their tags, None in a file without
     document = width = 0
     for line, text in chain(numbered_lines(path), [(0, "")]):
-        columns = _columns(text)
+        # Not str.split(): a no-break space is a word in some corpora.
+        columns = [column for column in text.split("\t" if "\t" in text else " ") if column]
         starts_document = bool(columns) and columns[0] == DOCUMENT_START
         if not columns or starts_document:
             if sentence:
@@ -59,26 +60,18 @@ def read(
         if entities and not sentence and text.startswith("#") and not is_entity_tag(columns[-1]):
             continue
         if width and len(columns) != width:
-            raise InputError(
-                f"{path}, line {line} has {len(columns)} columns and the lines before have {width}; one word "
-                "a line is expected, with its tag, and a blank line after each sentence."
-            )
+            widths = f"{len(columns)} columns and the lines before have {width}"
+            expected = "one word a line is expected, with its tag, and a blank line after each sentence."
+            raise InputError(f"{path}, line {line} has {widths}; {expected}")
         width = len(columns)
         tag = None if tags is None or width == 1 else _column(columns, tags, path, line)
         if entities and tag is not None and not is_entity_tag(tag):
-            raise InputError(
-                f"{path}, line {line}: the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE; check which "
-                "column has the tags."
-            )
+            wrong = f"the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE"
+            raise InputError(f"{path}, line {line}: {wrong}; check which column has the tags.")
         sentence.append((_column(columns, words, path, line), tag))
     if not found:
         raise InputError(f"{path} holds no sentence; one word a line is expected.")
     return found
-
-
-def _columns(text: str) -> list[str]:
-    # Not str.split(): a no-break space is a word in some corpora.
-    return [column for column in text.split("\t" if "\t" in text else " ") if column]
 
 
 def _column(columns: list[str], number: int, path: Path, line: int) -> str:

@@ -19,7 +19,6 @@ IS_NEXT, NOT_NEXT, NOT_ASKED = 0, 1, -1
 DRAWS_OF_A_DOCUMENT = 10  # to hit another document than the current one; the tenth may still be the same
 SENTENCES_KEPT = 1 << 22  # borders kept in memory, 16 MB
 
-
 Ends: TypeAlias = "array[int]"  # of sentences
 
 
@@ -119,8 +118,7 @@ def span_pairs(
 def truncated(spans: Spans, room: int, rng: Random) -> Spans:
     """Shorten a pair to `room` tokens, one by one from the longer span (B when equal), front or back.
 
-    Which side each token goes from is a fair coin, so the tokens cut from the front are the heads among as
-    many random bits as tokens go.
+    A fair coin says from which side; tokens cut from the front are the heads among as many random bits.
     """
     a_begin, a, b_begin, b, label = spans
     excess = a + b - room

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.data.json_items import array_items
-from minibert.data.lines import shown
+from minibert.data.lines import field_of
 from minibert.errors import InputError, warn
 
 _WORD = re.compile(r"\S+")
@@ -64,67 +64,38 @@ def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
     if not ids:
         raise InputError(f"{path} holds no question; check the file.")
     if lost:
-        warn(
-            f"{path}: {len(lost):,} of {len(ids):,} questions have an answer that is not in the paragraph "
-            f"where the file says, the first is {lost[0]}; they can't be trained on."
-        )
+        some = f"{len(lost):,} of {len(ids):,} questions have an answer that is not in the paragraph"
+        warn(f"{path}: {some} where the file says, the first is {lost[0]}; they can't be trained on.")
 
 
 def article_questions(article: Any, where: str, *, listed: bool = False) -> Iterator[Question]:
-    """Yield the questions of an article, an item of the array "data"; errors begin with `where`.
-
-    For `listed` see `stream`.
-    """
-    title = _get(article, "title", str, where, "")
-    for n, paragraph in enumerate(_get(article, "paragraphs", list, where), 1):
+    """Yield the questions of an article, an item of the array "data"; errors begin with `where`."""
+    title = field_of(article, "title", str, where, "")
+    for n, paragraph in enumerate(field_of(article, "paragraphs", list, where), 1):
         place = f"{where}, paragraph {n}"
-        context = _get(paragraph, "context", str, place)
+        context = field_of(paragraph, "context", str, place)
         if not context.strip():
             raise InputError(f"{place} has an empty context; every paragraph needs its text.")
-        for m, item in enumerate(_get(paragraph, "qas", list, place), 1):
+        for m, item in enumerate(field_of(paragraph, "qas", list, place), 1):
             yield _question(item, context, title, f"{place}, question {m}", listed)
 
 
 def _question(item: Any, context: str, title: str, where: str, listed: bool) -> Question:
-    id = _get(item, "id", (str, int), where)
-    impossible = _get(item, "is_impossible", bool, where, None)
+    id = field_of(item, "id", (str, int), where)
+    impossible = field_of(item, "is_impossible", bool, where, None)
     answers = []
-    for answer in [] if impossible and not listed else _get(item, "answers", list, where, []):
-        text = _get(answer, "text", str, where)
+    for answer in [] if impossible and not listed else field_of(item, "answers", list, where, []):
+        text = field_of(answer, "text", str, where)
         if listed or text.strip():  # some files write no answer as an empty one
-            answers.append(locate(context, text, _get(answer, "answer_start", int, where)))
+            answers.append(locate(context, text, field_of(answer, "answer_start", int, where)))
     if impossible is None and answers:
         impossible = False
-    question = _get(item, "question", str, where)
+    question = field_of(item, "question", str, where)
     return Question(str(id), question, context, tuple(answers), impossible, title)
 
 
-_NEEDED = object()
-
-
-def _get(thing: Any, key: str, kind: type | tuple[type, ...], where: str, default: Any = _NEEDED) -> Any:
-    """Return `thing[key]` if it is of the kind that is expected there."""
-    if not isinstance(thing, dict):
-        raise InputError(f"{where} is a JSON {type(thing).__name__}, expected an object with {key!r}.")
-    value = thing.get(key)
-    if value is None and default is not _NEEDED:
-        return default
-    if value is None:
-        raise InputError(
-            f"{where} has no {key!r}, its keys are {shown(list(thing))}; a file in the layout of SQuAD is "
-            "expected."
-        )
-    if not isinstance(value, kind):
-        expected = kind[0] if isinstance(kind, tuple) else kind
-        raise InputError(f"{where}: {key!r} is of type {type(value).__name__}, expected {expected.__name__}.")
-    return value
-
-
 def locate(context: str, text: str, start: int) -> Answer:
-    """Return an answer as it stands in its paragraph at, or about, `start`, without white space at its ends.
-
-    It is found by the rule of `stream`, with `start` characters before it, as the file has it; else its place
-    is -1.
+    """Return an answer as it stands in its paragraph at, or by the rule of `stream` about, `start`; else -1.
 
     Examples
     --------

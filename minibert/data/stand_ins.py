@@ -79,10 +79,7 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
 
 
 def stays_dev(text: str) -> bool:
-    """Return whether a text belongs to dev, where one file has to be train and dev both.
-
-    It depends on the text alone, so that no text is in both: a fifth of all, by CRC-32.
-    """
+    """Return whether a text is one of dev, where one file is train and dev both: a fifth, by its CRC-32."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) % STAYS_DEV == 0
 
 
@@ -91,19 +88,15 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
     if spec.header:
         _, header = next(table, (0, []))
         if tuple(header) != spec.header:
-            raise InputError(
-                f"{file} has the header {shown(header) or '(none)'}, expected {shown(spec.header)}; "
-                "check the folder."
-            )
+            expected = f"expected {shown(spec.header)}; check the folder."
+            raise InputError(f"{file} has the header {shown(header) or '(none)'}, {expected}")
     found = []
     dropped = damaged = 0
     columns = spec.columns.split()
     for number, (line, row) in enumerate(table):
         if len(row) != len(columns):
-            raise InputError(
-                f"{file}, line {line} has {len(row)} columns between tabs, expected {len(columns)}; "
-                "check the folder."
-            )
+            expected = f"expected {len(columns)}; check the folder."
+            raise InputError(f"{file}, line {line} has {len(row)} columns between tabs, {expected}")
         cells = {"id": str(number)} | dict(zip(columns, row, strict=True))
         label = label_in(cells["label"], spec.labels, (1.0, 5.0), f"{file}, line {line}")
         if label is None:

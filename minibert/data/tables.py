@@ -4,33 +4,30 @@
     .tsv .tab .txt  columns between tabs, quotation marks are characters like any other
     .jsonl .json    an object a line, whose keys are the columns
 
-Each may be .gz or .xz besides, and is UTF-8.
+Each may be compressed besides, and is UTF-8.
 """
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
 from minibert.data import ner
-from minibert.data.glue import PACKED, TextExample
-from minibert.data.lines import json_lines, number_in, rows, shown
+from minibert.data.glue import TextExample
+from minibert.data.lines import JSON_LINES, json_lines, number_in, rows, shown
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question, locate
 from minibert.errors import InputError
-from minibert.reading import byte_pieces
+from minibert.reading import byte_pieces, suffix_of
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 SEPARATOR = "|"  # of several labels in a column
-JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
 class MissingColumn(InputError):
-    """The table at `path` has no column for a role, one of the arguments of its reader.
-
-    `header` tells whether its first row was taken for names of columns; None where there is no such row.
-    """
+    """A table has no column for a role, an argument of its reader; `header`: whether row 1 has names."""
 
     def __init__(self, message: str, role: str, path: Path, header: bool | None = None) -> None:
         super().__init__(message)
@@ -70,7 +67,7 @@ def read_texts(
     path = Path(path)
     columns = {"text": text, "second": second, "label": label, "id": id}
     found = []
-    as_list = several and _suffix(path) in JSON_LINES and delimiter is None
+    as_list = several and suffix_of(path) in JSON_LINES and delimiter is None
     for _, where, row in _records(path, columns, delimiter, header, lists=as_list):
         first = _text(row["text"], where, text)
         other = None if second is None else _text(row["second"], where, second)
@@ -84,10 +81,7 @@ def read_texts(
 
 
 def line_of(example: TextExample, path: str | Path, **options: Any) -> int | None:
-    """Return the line of an example in the file that `read_texts` read with these options; None without it.
-
-    The file is read once more, so that examples need not carry lines which only errors name.
-    """
+    """Return the line of an example that `read_texts` read with these options; reads the file once more."""
     columns = {name: options.get(name) for name in ("second", "id")}
     columns |= {name: options.get(name, name) for name in ("text", "label")}
     records = _records(Path(path), columns, options.get("delimiter"), options.get("header"))
@@ -126,7 +120,7 @@ def read_tags(
     if layout not in (None, "sentences", "words"):
         raise InputError(f'layout={layout!r} is unknown; choose "sentences" or "words".')
     if layout is None:
-        rowwise = _suffix(path) in (".csv", ".tsv", ".tab", *JSON_LINES)
+        rowwise = suffix_of(path) in (".csv", ".tsv", ".tab", *JSON_LINES)
         layout = "sentences" if rowwise or delimiter else "words"
     if layout == "words":
         at, tags_at = _number(1 if words is None else words), _number(-1 if tags is None else tags)
@@ -196,9 +190,9 @@ def _records(
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yield of every row the line, how errors name it, and wanted columns by role, None without a column.
 
-    Columns are strings; with `lists` those of JSON Lines may be lists and objects too.
+    With `lists` those of JSON Lines may be lists and objects, else all are strings.
     """
-    if _suffix(path) in JSON_LINES and delimiter is None:
+    if suffix_of(path) in JSON_LINES and delimiter is None:
         records = _of_json(path, columns, lists)
     else:
         records = _of_table(path, columns, _delimiter(path, delimiter), header)
@@ -220,12 +214,9 @@ def _of_json(
                 message = f"{path}, line {line} has no {column!r}, its keys are {shown(list(value))}."
                 raise InputError(message) if number else MissingColumn(message, role, path)
             cell = None if column is None else value[column]
-            row[role] = cell if cell is None or (lists and isinstance(cell, list | dict)) else _string(cell)
+            as_it_is = cell is None or isinstance(cell, str) or (lists and isinstance(cell, list | dict))
+            row[role] = cell if as_it_is else json.dumps(cell, ensure_ascii=False)
         yield line, row
-
-
-def _string(cell: Any) -> str:
-    return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
 
 
 def _of_table(
@@ -246,10 +237,9 @@ def _of_table(
             if header:
                 continue
         if len(row) != width:
-            raise InputError(
-                f"{path}, line {line} has {len(row)} columns and the first row has {width}; check the "
-                f"delimiter {delimiter!r}, and the quotation marks of columns that hold one."
-            )
+            both = f"{len(row)} columns and the first row has {width}"
+            advice = f"check the delimiter {delimiter!r}, and the quotation marks of columns that hold one."
+            raise InputError(f"{path}, line {line} has {both}; {advice}")
         yield line, {role: None if place is None else row[place] for role, place in places.items()}
 
 
@@ -264,36 +254,23 @@ def _place(role: str, column: Column | None, names: list[str] | None, width: int
     if number is not None and 1 <= abs(number) <= width:
         return number - 1 if number > 0 else width + number
     there = f"its header is {shown(names)}" if names else f"it has {width} columns"
-    raise MissingColumn(
-        f"{path} has no column {column!r}, {there}; name a column or give its number, from 1.",
-        role,
-        path,
-        names is not None,
-    )
+    message = f"{path} has no column {column!r}, {there}; name a column or give its number, from 1."
+    raise MissingColumn(message, role, path, names is not None)
 
 
 def _number(column: Column) -> int | None:
     """Return the number that a column is given by; None for a name."""
-    try:
+    with suppress(ValueError):
         return int(column)
-    except ValueError:
-        return None
-
-
-def _suffix(path: Path) -> str:
-    ends = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in PACKED]
-    return ends[-1] if ends else ""
+    return None
 
 
 def _delimiter(path: Path, delimiter: str | None) -> str:
-    if delimiter is None:
-        delimiter = DELIMITERS.get(_suffix(path))
+    delimiter = DELIMITERS.get(suffix_of(path)) if delimiter is None else delimiter
     if delimiter is None:
         next(byte_pieces(path))  # names a spreadsheet as what it is
-        known = " ".join([*DELIMITERS, *JSON_LINES])
-        raise InputError(
-            f"{path.name} has none of the suffixes {known}; give its delimiter (--column delimiter=,)."
-        )
+        none = f"none of the suffixes {' '.join([*DELIMITERS, *JSON_LINES])}"
+        raise InputError(f"{path.name} has {none}; give its delimiter (--column delimiter=,).")
     delimiter = "\t" if delimiter == r"\t" else delimiter  # as a shell hands it on
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise InputError(f"delimiter={delimiter!r} can't part columns; give one character, such as ';'.")
@@ -323,10 +300,8 @@ def _several(cell: Any, where: str, column: Column, as_list: bool) -> tuple[str,
         raise InputError(f"{where}: the column {column!r} is {short(cell)}, expected {wanted}.")
     names = cell if as_list else cell.split(SEPARATOR) if cell.strip() else []
     if not all(isinstance(name, str) and name.strip() and SEPARATOR not in name for name in names):
-        raise InputError(
-            f"{where}: the column {column!r} is {short(cell)}, which holds something that is no name; give "
-            f"names that are not empty and have no {SEPARATOR}."
-        )
+        what = f"the column {column!r} is {short(cell)}, which holds something that is no name"
+        raise InputError(f"{where}: {what}; give names that are not empty and have no {SEPARATOR}.")
     names = [name.strip() for name in names]
     if len(set(names)) < len(names):
         raise InputError(f"{where}: the column {column!r} is {short(cell)}; name each label once.")
@@ -344,10 +319,7 @@ def _words(cell: Any, where: str, column: Column | None) -> tuple[str, ...]:
 
 
 def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) -> list[Answer]:
-    """Return the answers that a cell holds: one, a list, or an object of texts and places; none if empty.
-
-    `where` is how errors name the row, and `column` the cell.
-    """
+    """Return the answers that a cell holds: one, a list, or an object of texts and places; none if empty."""
     if isinstance(cell, dict):  # the layout of Hugging Face's copies of SQuAD
         if "text" not in cell:
             keys = shown(list(cell))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert.data.json_items import array_items
+from minibert.data.lines import field_of
 from minibert.data.squad import Answer, Question, article_questions
 from minibert.errors import InputError, warn
 from minibert.reading import text_pieces
@@ -59,15 +60,11 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
             present += len(there)
             found += _of_item(item, there, where, tokens)
     if absent and not present:
-        raise InputError(
-            f"{path}: none of its {len(absent):,} documents is there, such as {absent[0]}; unpack the "
-            "evidence of TriviaQA and name its folder."
-        )
+        none = f"none of its {len(absent):,} documents is there, such as {absent[0]}"
+        raise InputError(f"{path}: {none}; unpack the evidence of TriviaQA and name its folder.")
     if absent:
-        warn(
-            f"{path}: {len(absent):,} of {len(absent) + present:,} documents are not there and are left out, "
-            f"the first is {absent[0]}."
-        )
+        some = f"{len(absent):,} of {len(absent) + present:,} documents"
+        warn(f"{path}: {some} are not there and are left out, the first is {absent[0]}.")
     if not found:
         raise InputError(f"{path} has no document that holds an answer in its first {tokens} tokens.")
     return found
@@ -105,10 +102,8 @@ def _list(thing: Any, key: str) -> list[Any]:
 def _of_item(
     item: dict[str, Any], documents: dict[str, tuple[str, Path]], where: str, tokens: int
 ) -> Iterator[Question]:
-    id, text, answer = item.get("QuestionId"), item.get("Question"), item.get("Answer")
-    if not isinstance(id, str) or not isinstance(text, str):
-        raise InputError(f"{where} has no 'Question' or no 'QuestionId'; fetch the file again.")
-    if not isinstance(answer, dict):
+    id, text = (field_of(item, key, str, where) for key in ("QuestionId", "Question"))
+    if not isinstance(answer := item.get("Answer"), dict):
         raise InputError(f"{where} has no 'Answer'; the test files of TriviaQA can't be trained on.")
     names = [name for key in ("Aliases", "HumanAnswers", "NormalizedAliases") for name in _list(answer, key)]
     aliases = [name for name in (answer.get("Value"), *names) if isinstance(name, str)]
@@ -153,7 +148,6 @@ def find_answers(context: str, aliases: Iterable[str]) -> tuple[Answer, ...]:
         # The plain search is many times as fast, and most of a hundred aliases don't occur.
         if not alias or alias.lower() not in lowered:
             continue
-        match = re.search(rf"(?<!\w){re.escape(alias)}(?!\w)", context, re.IGNORECASE)
-        if match:
+        if match := re.search(rf"(?<!\w){re.escape(alias)}(?!\w)", context, re.IGNORECASE):
             found.add(Answer(match.group(), match.start()))
     return tuple(sorted(found, key=lambda answer: (answer.start, -len(answer.text))))

@@ -20,20 +20,6 @@ from minibert.engines.registry import (
     together,
 )
 
-__all__ = [
-    "DEVICES",
-    "ENGINES",
-    "TABLE",
-    "blas_libraries",
-    "choose",
-    "create",
-    "force_device",
-    "instruction_sets",
-    "join",
-    "keep_freed_memory",
-    "limited_threads",
-    "peak",
-    "quickest_dtype",
-    "settled",
-    "together",
-]
+__all__ = ["DEVICES", "ENGINES", "TABLE", "blas_libraries", "choose", "create", "force_device"]
+__all__ += ["instruction_sets", "join", "keep_freed_memory", "limited_threads", "peak", "quickest_dtype"]
+__all__ += ["settled", "together"]

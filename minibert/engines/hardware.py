@@ -44,21 +44,16 @@ def rate_of_one_thread(isa: str, dtype: str) -> float:
 def peak(
     threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS, ops: Any = None
 ) -> float | None:
-    """Measure how fast this machine multiplies and adds at most.
+    """Measure how fast this machine multiplies and adds at most, in GFLOP/s, a multiply-add being two.
 
-    That is its processor from registers, whichever engine computes; but where JAX computes on something else,
-    all the devices in matrix products.
+    That is its processor from registers, whichever engine computes, or None without the kernels in C++, which
+    measure it; but where JAX, as `ops`, computes on something else, all the devices in matrix products.
 
     Parameters
     ----------
     threads : that do so at once, on a core each; more than there are cores are no faster.
     dtype : "float32", "float64" or "bfloat16" (added to float32; float32's own on processors without).
     seconds : it takes; more where other programs are busy, whose share does not lower the result.
-    ops : the engine that will compute.
-
-    Returns
-    -------
-    GFLOP/s, a multiply-add being two; None without the kernels in C++, which measure it.
     """
     if ops is not None and ops.name == "jax":
         devices = import_module("minibert.engines.jax.devices")
@@ -74,11 +69,8 @@ def peak(
 def limited_threads(threads: int | None, ops: Ops | None = None) -> threadpoolctl.threadpool_limits:
     """Hold the matrix library at a number of threads, from now on or until the end of a `with` block.
 
-    Parameters
-    ----------
-    threads : the one number that governs every pool; None leaves it at one for each core.
-    ops : the engine that will compute. One with threads of its own was made with that number, and calls the
-        matrix library from them: each call gets one thread.
+    None leaves it at one for each core. An engine `ops` with threads of its own was made with that number,
+    and calls the matrix library from them: each call gets one thread.
     """
     require_threads(threads)
     own = ops is not None and ops.name in OWN_THREADS
@@ -93,12 +85,8 @@ def require_threads(threads: int | None) -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Let the C library keep what NumPy frees for the next array, and not return it to the system.
-
-    A training step makes and drops the same large arrays again and again; fresh pages for them cost a sixth
-    of its time. Return whether the C library can do so; glibc can.
-    """
-    try:
+    """Let the C library keep what NumPy frees for the next array; return whether it can, as glibc does."""
+    try:  # fresh pages for the large arrays that a training step makes and drops cost a sixth of its time
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, or another system
         return False

@@ -25,10 +25,6 @@ class _MissingEngine(InputError):
     """What an engine needs is not installed."""
 
 
-def _numpy(threads: int, dtype: str) -> Ops:
-    return Ops()
-
-
 def _cpp(threads: int, dtype: str) -> Ops:
     return import_module("minibert.engines.cpp.ops").CppOps(threads=threads, dtype=dtype)
 
@@ -55,10 +51,8 @@ def _jax_module(name: str) -> Any:
         with suppress(metadata.PackageNotFoundError):  # which is for the import to say
             version = metadata.version(library)
             if _numbers(version) < _numbers(JAX_MINIMUM):
-                raise InputError(
-                    f"{library} {version} is older than {JAX_MINIMUM}, the oldest that minibert works with: "
-                    "pip install -U jax jaxlib."
-                )
+                oldest = f"{JAX_MINIMUM}, the oldest that minibert works with"
+                raise InputError(f"{library} {version} is older than {oldest}: pip install -U jax jaxlib.")
     try:
         return import_module(f"minibert.engines.jax.{name}")
     except RuntimeError as error:  # as JAX complains of a jaxlib of another version
@@ -81,7 +75,7 @@ class Engine(NamedTuple):
 
 
 TABLE = {
-    "numpy": Engine("the reference, plain NumPy", _numpy, ""),
+    "numpy": Engine("the reference, plain NumPy", lambda threads, dtype: Ops(), ""),
     "cpp": Engine(
         "kernels in C++ for float32 and bfloat16",
         _cpp,
@@ -140,9 +134,8 @@ def choose(
     if not able:
         raise InputError("$dtype is not one to compute in; use float32, bfloat16 or float64.", dtype=dtype)
     if name not in ("auto", *able):
-        raise InputError(
-            f"$dtype is not one that $engine computes in; {', '.join(able)} can.", dtype=dtype, engine=name
-        )
+        message = f"$dtype is not one that $engine computes in; {', '.join(able)} can."
+        raise InputError(message, dtype=dtype, engine=name)
     extras = {option: value for option, value in extras.items() if value is not None and value is not False}
     _require_meant(name, extras)
     if name != "auto":
@@ -168,10 +161,7 @@ def choose(
 
 @functools.cache
 def _trial(threads: int | None, dtype: str) -> dict[str, float]:
-    """Time one real step with `cpp`, whose kernels are the portable ones, and with NumPy's library.
-
-    The library may have kernels for the processor that are several times as fast.
-    """
+    """Time one real step with portable kernels of `cpp`, and with NumPy's library, which may be faster."""
     trial = import_module("minibert.engines.trial")
     found = {}
     for name in ("cpp", "numpy") if dtype in TABLE["numpy"].dtypes else ():
@@ -202,10 +192,8 @@ def _require_meant(name: str, extras: dict[str, Any]) -> None:
         if not hearing:
             raise TypeError(f"{option!r} is nothing that an engine can be told.")
         if name not in hearing:
-            raise InputError(
-                f"${option} is for $engine; leave it out or choose that.",
-                **{option: value, "engine": " or ".join(hearing)},
-            )
+            both = {option: value, "engine": " or ".join(hearing)}
+            raise InputError(f"${option} is for $engine; leave it out or choose that.", **both)
 
 
 def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) -> Ops:
@@ -222,8 +210,7 @@ def _described(ops: Ops) -> str:
 
 
 def force_device(name: str | None) -> None:
-    """Let JAX compute on this kind of device, one of `DEVICES`, and complain where there is none; None lets
-    it choose. Once it has begun with one kind it stays there."""
+    """Let JAX, which has not begun yet, compute on one of `DEVICES`; None lets it choose."""
     _forced.pop("device", None)
     if name is not None:
         _forced["device"] = name
@@ -232,18 +219,8 @@ def force_device(name: str | None) -> None:
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
     """Make this process one of those that train together with JAX; nothing may have been computed with it.
 
-    Parameters
-    ----------
-    coordinator : HOST:PORT where process 0 listens; "auto" where a cluster's own environment says all.
-    processes : how many there are.
-    process_id : the number of this one, from 0.
-
-    Raises
-    ------
-    InputError
-        When JAX is not installed, or what is said can't be used.
-    RunError
-        When the others do not come.
+    `coordinator` is HOST:PORT where process 0 listens, or "auto" where a cluster's own environment says all.
+    RunError is raised when the others do not come.
     """
     try:
         _jax_module("cluster").join(coordinator, processes, process_id)
@@ -268,8 +245,7 @@ def together() -> Iterator[None]:
 def quickest_dtype(name: str = "auto") -> str:
     """Choose "bfloat16" for an engine where what computes multiplies it faster, else "float32".
 
-    Processors are measured: some have the instruction and need twice the time for it. JAX is only asked where
-    it is the engine.
+    Processors are measured: some have the instruction and need twice the time for it.
 
     Examples
     --------

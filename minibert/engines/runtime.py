@@ -34,13 +34,9 @@ class Runtime:
         return batch
 
     def in_order(self, values: Any, batch: Any, per: str) -> np.ndarray:
-        """Put what was computed from a prepared batch into the order of the batch itself.
+        """Put what was computed from a prepared batch into the order of the batch as it was before.
 
-        Parameters
-        ----------
-        values : a row for each of what `per` says.
-        batch : as it was before `prepare`.
-        per : "tokens", "sequences", "masked" (positions to predict) or "labels" (rows with a tag).
+        `per` says what has a row: "tokens", "sequences", "masked" (positions) or "labels" (rows with a tag).
         """
         return np.asarray(values)
 
@@ -49,11 +45,7 @@ class Runtime:
         return tree
 
     def call(self, ops: Any, function: Callable[..., Any], static: tuple[Any, ...], *arrays: Any) -> Any:
-        """Return `function(ops, *static, *arrays)`.
-
-        An engine that compiles does so once for each `static`, whose parts are hashable, and once for each
-        shape of the arrays, which are trees of them and prepared batches.
-        """
+        """Return `function(ops, *static, *arrays)`, compiled for each `static` and all shapes if at all."""
         return function(ops, *static, *arrays)
 
 

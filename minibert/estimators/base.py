@@ -101,9 +101,9 @@ class Estimator(ABC):
     split_dev: float = 0.1
     max_length: int | None = None
     token_budget: int = FinetuneOptions.token_budget
-    epochs: float | None = None
+    epochs: float | tuple[float, ...] | None = None
     max_steps: int | None = None
-    batch_size: int | None = None
+    batch_size: int | tuple[int, ...] | None = None
     accumulate: int = 1
     learning_rates: float | tuple[float, ...] | None = None
     restarts: int = 1
@@ -193,10 +193,8 @@ class Estimator(ABC):
         self._learn_names(parts["train"], self._targets(X, y, len(parts["train"])))
         self._require_known(parts.get("dev", ()))
         rows = {name: list(map(self._row, part)) for name, part in parts.items()}
-        texts = {
-            name: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in part)
-            for name, part in rows.items()
-        }
+        dump = functools.partial(json.dumps, ensure_ascii=False)
+        texts = {name: "".join(f"{dump(row)}\n" for row in part) for name, part in rows.items()}
         folder, resume = self._folder(texts)
         data = folder / "examples"
         apart = {"task", "data", "model", "columns", "split_dev"}
@@ -216,9 +214,8 @@ class Estimator(ABC):
         try:
             report = finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"Stopped and saved in {folder}; call fit again with the same data and it goes on from there."
-            ) from None
+            advice = "call fit again with the same data and it goes on from there."
+            raise KeyboardInterrupt(f"Stopped and saved in {folder}; {advice}") from None
         except InputError as error:  # whoever calls this has rows, and no file
             raise InputError(_of_rows(error.message), **error.arguments) from error
         self._fitted = Finetuned.from_pretrained(folder, self.engine, self.threads, options.dtype)
@@ -232,9 +229,9 @@ class Estimator(ABC):
 
     def _folder(self, texts: dict[str, str]) -> tuple[Path, bool]:
         """Return the folder of the run, and whether one of the same data was interrupted there."""
-        scratch: Any = getattr(self, "_scratch", None)
-        folder = Path(scratch.name) if scratch and self.out is None else Path(self.out or ".")
-        begun = (scratch is not None or self.out is not None) and (folder / OPTIONS_FILE).exists()
+        scratch, out = getattr(self, "_scratch", None), self.out
+        folder = Path(scratch.name) if scratch and out is None else Path(out or ".")
+        begun = (scratch is not None or out is not None) and (folder / OPTIONS_FILE).exists()
         names = {path.stem for path in (folder / "examples").glob("*.jsonl")} if begun else set()
         same = names == texts.keys() and all(
             b"".join(byte_pieces(folder / "examples" / f"{name}.jsonl")) == text.encode()
@@ -242,14 +239,12 @@ class Estimator(ABC):
         )
         if begun and same and load_report(folder) is None:
             return folder, True
-        if self.out is None:
+        if out is None:
             scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
             self._scratch = scratch
             return Path(scratch.name), False
         if begun:
-            raise InputError(
-                "$out already holds a run; load it, or choose another folder.", out=str(self.out)
-            )
+            raise InputError("$out already holds a run; load it, or choose another folder.", out=str(out))
         return folder, False
 
     # Asking
@@ -269,9 +264,7 @@ class Estimator(ABC):
     def _model(self) -> Finetuned:
         fitted: Finetuned | None = getattr(self, "_fitted", None)
         if fitted is None:
-            raise NotFitted(
-                f"This {type(self).__name__} is not fitted yet; call fit first, or load a saved one."
-            )
+            raise NotFitted(f"This {type(self).__name__} is not fitted yet; call fit first, or load one.")
         return fitted
 
     def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
@@ -328,10 +321,7 @@ class Estimator(ABC):
     ) -> Self:
         """Load what `save`, or `minibert finetune`, has written.
 
-        Raises
-        ------
-        InputError
-            When there is no finished model in the folder, or it answers something else.
+        Raise InputError when there is no finished model in the folder, or it answers something else.
         """
         folder = Path(folder)
         fitted = Finetuned.from_pretrained(folder, engine, threads, dtype)

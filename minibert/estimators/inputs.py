@@ -68,14 +68,10 @@ def listed(values: Any, name: str) -> list[Any]:
 
 
 def text_pairs(data: Any, text: str, second: str | None) -> list[tuple[str, str | None]]:
-    """Return texts, each with its second one or None, of a list or of a table.
+    """Return texts, each with its second one or None, of a list or of these columns of a table.
 
-    Raise InputError when there is no text, or a row is none; it names the row, counted from 0.
-
-    Parameters
-    ----------
-    data : strings, or pairs of strings; or a table.
-    text, second : names of its columns; a table of one column needs none.
+    A table of one column needs no names. Raise InputError when there is no text, or a row is none; it names
+    the row, counted from 0.
     """
     names = column_names(data)
     if names is None:
@@ -93,9 +89,7 @@ def text_pairs(data: Any, text: str, second: str | None) -> list[tuple[str, str 
     first_is_pair = found[0][1] is not None
     for number, (_, other) in enumerate(found):
         if (other is not None) != first_is_pair:
-            raise InputError(
-                f"X mixes texts and pairs of texts (row {number:,}); give all or none a second one."
-            )
+            raise InputError(f"X mixes texts and pairs of texts (row {number:,}); give all or none a second.")
     return found
 
 
@@ -134,13 +128,9 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
 
 
 def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
-    """Return what is expected of each of `n` rows: `y`, or a column of the table X.
+    """Return what is expected of each of `n` rows: `y`, a list or a column of the table X, by default `name`.
 
     Raise InputError when there is no such column, there are not as many of them as rows, or one is missing.
-
-    Parameters
-    ----------
-    y : a list; the name of a column of X; or None for the column `name`.
     """
     if y is None and column_names(X) is None:
         raise InputError("fit requires y to be passed, but the target y is None; give a value for each row.")
@@ -152,22 +142,17 @@ def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
 
 def targets(rows: Sequence[Any], check: Callable[[Any], str]) -> list[Any]:
     """Return the values of y, each of which `check` says what is wrong with, "" where nothing is."""
-    for number, value in enumerate(rows):
+    for row, value in enumerate(rows):
         wrong = "is missing" if is_missing(value) else check(value)
         if wrong:
-            raise InputError(
-                f"Row {number:,} of y {wrong} ({short(value)}); correct it, or leave the row out."
-            )
+            raise InputError(f"Row {row:,} of y {wrong} ({short(value)}); correct it, or leave the row out.")
     return list(rows)
 
 
 def is_missing(value: Any) -> bool:
     """Whether a cell of a table is empty: None, NaN, or pandas' NA."""
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, float) and math.isnan(value))
-    )
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def seed_of(random_state: Any) -> int:

@@ -33,19 +33,16 @@ class _OfTexts(Estimator):
 
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
         pairs = text_pairs(X, self.text, self.second)
-        self._require_as_learnt(pairs[0][1] is not None)
+        are_pairs = pairs[0][1] is not None
+        learnt = getattr(self, "_pairs", are_pairs)
+        if learnt != are_pairs and self.__sklearn_is_fitted__():
+            such = "pairs of texts" if learnt else "single texts"
+            raise InputError(f"This {type(self).__name__} has learnt from {such}; give it such.")
         wanted = self._targets(X, y, len(pairs)) if labelled else [None] * len(pairs)
         return [
             TextExample(str(number), first, other, None if label is None else self._name(label))
             for number, ((first, other), label) in enumerate(zip(pairs, wanted, strict=True))
         ]
-
-    def _require_as_learnt(self, are_pairs: bool) -> None:
-        """Raise InputError when pairs are given to what has learnt single texts, or the other way round."""
-        learnt = getattr(self, "_pairs", are_pairs)
-        if learnt != are_pairs and self.__sklearn_is_fitted__():
-            wanted = "pairs of texts" if learnt else "single texts"
-            raise InputError(f"This {type(self).__name__} has learnt from {wanted}; give it such.")
 
     def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
         return targets(target_rows(X, y, self.label, n), self._wrong)
@@ -123,16 +120,8 @@ class TextClassifier(_OfTexts):
         self = cls("")
         self.classes_, self._pairs = np.array(classes), pairs
         task = registry.create("classify", {"second": "second"} if pairs else {})
-        self._fitted = Finetuned(
-            Path(),
-            task,
-            tuple(map(str, self.classes_.tolist())),
-            {},
-            max_length,
-            tokenizer,
-            params,
-            engines.create() if ops is None else ops,
-        )
+        labels, ops = tuple(map(str, self.classes_.tolist())), engines.create() if ops is None else ops
+        self._fitted = Finetuned(Path(), task, labels, {}, max_length, tokenizer, params, ops)
         return self
 
     def _wrong(self, value: Any) -> str:
@@ -156,10 +145,8 @@ class TextClassifier(_OfTexts):
         known = {str(value) for value in self.classes_.tolist()}
         for number, example in enumerate(dev):
             if example.label not in known:
-                raise InputError(
-                    f"Row {number:,} of dev has the label {example.label!r}, which no row to learn from has; "
-                    "correct it, or add rows of it."
-                )
+                found = f"Row {number:,} of dev has the label {example.label!r}"
+                raise InputError(f"{found}, which no row to learn from has; correct it, or add rows of it.")
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the likeliest class of each text, (n,) of the type of `classes_`."""
@@ -208,13 +195,10 @@ class MultilabelClassifier(TextClassifier):
         rows = target_rows(X, y, self.label, n)
         if getattr(y, "ndim", 1) == 2:
             if any(value not in (0, 1) for row in rows for value in row):
-                raise InputError(
-                    "y is a matrix with other values than 0 and 1; give these, or lists of labels."
-                )
+                raise InputError("y is a matrix with other values than 0 and 1; give these, or label lists.")
             rows = [[number for number, applies in enumerate(row) if applies] for row in rows]
-        return targets(
-            rows, lambda row: "" if isinstance(row, list | tuple | set) else "is no list of labels"
-        )
+        wrong = "is no list of labels"
+        return targets(rows, lambda row: "" if isinstance(row, list | tuple | set) else wrong)
 
     def _name(self, value: Any) -> Any:
         return tuple(sorted(map(str, value)))

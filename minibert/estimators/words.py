@@ -34,16 +34,11 @@ class TokenTagger(Estimator):
         wanted = self._targets(X, y, len(rows))
         found = []
         for number, (words, tags) in enumerate(zip(rows, wanted, strict=True)):
-            if (
-                isinstance(tags, str)
-                or not isinstance(tags, Sequence | np.ndarray)
-                or any(map(is_missing, tags))
-            ):
+            is_list = isinstance(tags, Sequence | np.ndarray) and not isinstance(tags, str)
+            if not is_list or any(map(is_missing, tags)):
                 raise InputError(f"Row {number:,} of y is {tags!r}; give a list of tags, one for each word.")
-            if len(tags) != len(words):
-                raise InputError(
-                    f"Row {number:,} has {len(words)} words and {len(tags)} tags; give every word one."
-                )
+            if (n := len(words)) != (m := len(tags)):
+                raise InputError(f"Row {number:,} has {n} words and {m} tags; give every word one.")
             found.append(TaggedSentence(tuple(words), tuple(map(str, tags)), number))
         return found
 
@@ -81,9 +76,7 @@ class QuestionAnswerer(Estimator):
         wanted = self._targets(X, y, len(rows)) if labelled else [None] * len(rows)
         for number, ((asked, paragraph), cell) in enumerate(zip(rows, wanted, strict=True)):
             if paragraph is None:
-                raise InputError(
-                    f"Row {number:,} of X is one text; give pairs of a question and a paragraph."
-                )
+                raise InputError(f"Row {number:,} of X is one text; give pairs of question and paragraph.")
             if isinstance(cell, Mapping):
                 cell = {name: list(values) for name, values in cell.items()}
             cell = None if is_missing(cell) else cell

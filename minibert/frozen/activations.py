@@ -58,16 +58,12 @@ def numbers_of(name: str, count: int) -> tuple[int, ...]:
     ((9, 10, 11, 12), (1, 2, 3))
     """
     if name not in COMBINATIONS:
-        raise InputError(
-            f"$feature_based is unknown; choose one of {', '.join(COMBINATIONS)}.", feature_based=name
-        )
+        known = ", ".join(COMBINATIONS)
+        raise InputError(f"$feature_based is unknown; choose one of {known}.", feature_based=name)
     layers = COMBINATIONS[name].layers
-    if not isinstance(layers, str) and count < len(layers):
-        raise InputError(
-            f"$feature_based takes {len(layers)} layers, and the model has {count}; "
-            "choose another combination.",
-            feature_based=name,
-        )
+    if not isinstance(layers, str) and count < (n := len(layers)):
+        text = f"$feature_based takes {n} layers, and the model has {count}; choose another combination."
+        raise InputError(text, feature_based=name)
     return layer_numbers(layers, count)
 
 
@@ -114,15 +110,10 @@ def word_vectors(
     layers: Mapping[int, np.ndarray] | None = None,
     done: Done = nothing,
 ) -> WordVectors:
-    """Run the encoder over windows and keep what stands at the first piece of every word.
+    """Run the encoder over windows and keep some hidden states at the first piece of every word.
 
-    Parameters
-    ----------
-    features : windows in order that ask about every word once, as `Tagging.features` makes them for
-        prediction.
-    bounds : (S+1,) of the sentences.
-    numbers : of the hidden states to keep.
-    layers : (T,H) arrays to fill; new ones when left out.
+    The windows ask about every word once, in order, as `Tagging.features` makes them for prediction; `bounds`
+    (S+1,) are those of the sentences. `layers` are (T,H) arrays to fill; new ones when left out.
     """
     counts = [0 if feature.rows is None else len(feature.rows) for feature in features]
     first = np.cumsum(counts) - counts
@@ -228,10 +219,8 @@ def _mapped(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> np.nd
     except (OSError, ValueError) as error:  # a ValueError is NumPy's, of a file that is too short
         raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error
     if layer is None:
-        raise InputError(
-            f"{file} does not hold {dtype} {shape}: it is damaged, or of other data or another model; remove "
-            f"{file.parent}."
-        )
+        other = f"{file} does not hold {dtype} {shape}"
+        raise InputError(f"{other}: it is damaged, or of other data or another model; remove {file.parent}.")
     return layer
 
 

@@ -75,16 +75,12 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
             deeper = config.depth > len(shapes)  # than any with so many tensors: not to be listed
             if deeper or shapes != {one.name: one.shape for one in bilstm.parameter_table(config)}:
-                raise InputError(
-                    f"{path} has other tensors than {TAGGER_FILE} says; the two are of different taggers."
-                )
+                raise InputError(f"{path} has other tensors than {TAGGER_FILE} says; {TaggerFile.AGAIN}.")
             params = BilstmParameters(config)
             for name, value in params.items():
                 value[...] = file.get_tensor(name)
                 if not np.isfinite(value).all():
-                    raise InputError(
-                        f"{path}: {name} has values that are not finite numbers; {TaggerFile.AGAIN}."
-                    )
+                    raise InputError(f"{path}: {name} has numbers that are not finite; {TaggerFile.AGAIN}.")
     except OSError as error:
         raise InputError(f"{path} can't be read ({error.strerror or error}); check the file.") from error
     except SafetensorError as error:
@@ -160,19 +156,11 @@ class FeatureTagger:
             layers = Layers((), False)
         if own != (*layers.shape(config.H), len(stored.labels)):
             raise InputError(
-                f"{folder / TAGGER_FILE} describes a tagger on another BERT than the one beside it; "
-                f"{stored.AGAIN}."
+                f"{folder / TAGGER_FILE} is of a tagger on another BERT than that beside it; {stored.AGAIN}."
             )
-        return cls(
-            folder,
-            registry.create(stored.task, dict(stored.columns)),
-            stored.labels,
-            stored.max_length,
-            tokenizer,
-            model,
-            load_tagger(folder, tagger_config),
-            layers,
-        )
+        task = registry.create(stored.task, dict(stored.columns))
+        params = load_tagger(folder, tagger_config)
+        return cls(folder, task, stored.labels, stored.max_length, tokenizer, model, params, layers)
 
     @property
     def config(self) -> Any:
@@ -191,9 +179,8 @@ class FeatureTagger:
 
     def features(self, examples: Sequence[Any]) -> Asked:
         """Make the windows of some sentences."""
-        asked = Asked(
-            self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
-        )
+        made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
+        asked = Asked(made)
         asked.bounds = sentence_bounds(examples)
         return asked
 

@@ -273,14 +273,10 @@ def borders_file(out: Path) -> Path:
 
 def _warn_of_cut(extractor: Extractor) -> None:
     if extractor.cut:
-        warn(
-            f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and have lost their end."
-        )
+        warn(f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and lost their end.")
 
 
-def _write_rows(
-    path: Path, rows: Iterable[np.ndarray], shape: tuple[int, ...], dtype: "np.dtype[Any]"
-) -> None:
+def _write_rows(path: Path, rows: Iterable[np.ndarray], shape: tuple[int, ...], dtype: Any) -> None:
     """One array, some rows of a shape at a time: how many there are is known at the end, and written then.
 
     Not by `tofile`, nor by `np.save`, which calls it: a disk that is full goes unnoticed there.

@@ -19,13 +19,7 @@ from minibert.hub.hugging_face import (
 )
 from minibert.hub.loading import LoadReport, Source, load_source
 from minibert.hub.names import to_hf
-from minibert.hub.tensorflow.google import (
-    find_checkpoint,
-    google_differences,
-    load_tf,
-    require_index,
-    save_tf,
-)
+from minibert.hub.tensorflow.google import check_index, find_checkpoint, google_differences, load_tf, save_tf
 from minibert.model.config import BertConfig
 from minibert.model.params import Head, Parameters
 from minibert.model_names import locate, no_such_model
@@ -36,10 +30,7 @@ __all__ += ["load_labels", "load_tf", "save_hf", "save_tf", "to_hf", "weights_of
 
 
 def weights_of(source: str | Path) -> Path | None:
-    """Return the path of the weights that `load` would read: a file, or a TensorFlow checkpoint's prefix.
-
-    None where there is no checkpoint of any kind.
-    """
+    """Return the path of the weights that `load` would read, a file or a prefix of TensorFlow's, if any."""
     source, checkpoint = locate(source)
     return checkpoint or weights_in(source) or find_checkpoint(source)
 
@@ -69,7 +60,7 @@ def load(
     if weights is not None and weights == locate(source).checkpoint:
         return _load_checkpoint(weights, dtype, head, seed)
     if weights is None:
-        require_index(source)
+        check_index(source)
         if not Path(source).exists():
             raise no_such_model(source)
     is_tensorflow = weights is not None and weights.name not in WEIGHTS
@@ -79,7 +70,7 @@ def load(
 def _load_checkpoint(
     path: Path, dtype: Any, head: Head | None, seed: int
 ) -> tuple[BertConfig, Parameters, LoadReport]:
-    """Read the model in a checkpoint of a run; optimizer and place in the data are left there."""
+    """Read the model in a checkpoint of a run."""
     params = load_checkpoint(path, warn=warn).params
     if not isinstance(params, Parameters):
         raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")

@@ -68,10 +68,8 @@ def fields_of(
 ) -> dict[str, Any]:
     """Return the fields of a `config.json` that tell `transformers` which of its models this is."""
     if labels and (head.kind not in LABELLED or len(labels) != head.outputs):
-        raise InputError(
-            f"{len(labels)} labels do not fit a head of kind {head.kind!r} with {head.outputs} outputs; "
-            "give one for each class or tag, and none to other heads."
-        )
+        what = f"{len(labels)} labels do not fit a head of kind {head.kind!r} with {head.outputs} outputs"
+        raise InputError(f"{what}; give one for each class or tag, and none to other heads.")
     if len(set(labels)) < len(labels):
         raise InputError(f"labels={list(labels)} name two classes alike; give each a name of its own.")
     kind = KINDS[head.kind]
@@ -95,9 +93,8 @@ def load_hf(
 ) -> tuple[BertConfig, Parameters, LoadReport]:
     """Read a BERT of minibert's or of Hugging Face's; the rest as with `hub.load`.
 
-    Tensors may be float16, bfloat16, float32 or float64. Names may lack the prefix `bert.` and may use the
-    spellings of early checkpoints (`LayerNorm.gamma`). `model.safetensors` goes before `pytorch_model.bin`;
-    either may be in several files, with an index that says which tensor is in which.
+    Tensors may be float16, bfloat16, float32 or float64, their names those of early checkpoints
+    (`LayerNorm.gamma`), without the prefix `bert.` too. `model.safetensors` goes before `pytorch_model.bin`.
     """
     folder = Path(folder)
     fields = read_config(folder / CONFIG_FILE)
@@ -115,11 +112,8 @@ def load_labels(folder: str | Path) -> tuple[str, ...]:
 
 def _read_weights(folder: Path) -> tuple[Path, Tensors, dict[str, str]]:
     """Return the file that leads to the weights, and what is in it or in those that it names."""
-    path = weights_in(folder)
-    if path is None:
-        raise InputError(
-            f"{folder} has no weights of a BERT; expected them in {WEIGHTS_FILE} or {PICKLED_FILE}."
-        )
+    if (path := weights_in(folder)) is None:
+        raise InputError(f"{folder} has no weights of a BERT; expected {WEIGHTS_FILE} or {PICKLED_FILE}.")
     read = _read_tensors
     if path.name.startswith(PICKLED_FILE):
         from minibert.hub.pytorch.pickled import read_pickled as read
@@ -144,18 +138,15 @@ def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
         tensors |= {tensor: found[tensor] for tensor in held if tensor in found}
         others |= {tensor: unread[tensor] for tensor in held if tensor in unread}
         if lost := [tensor for tensor in held if tensor not in found and tensor not in unread]:
-            raise InputError(
-                f"{index.parent / name} lacks {lost[0]}, which {index.name} says it has; copy the model's "
-                "folder again."
-            )
+            lacking = f"lacks {lost[0]}, which {index.name} says it has"
+            raise InputError(f"{index.parent / name} {lacking}; {COPY_AGAIN}.")
     return tensors, others
 
 
 def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     """Read the floating-point tensors of a safetensors file; of others, such as position_ids, only the types.
 
-    The library checks every length and offset of the header against the file. The tensors are views of the
-    file mapped into memory: it is read once, when they are copied to where they belong.
+    The library checks the header against the file. The tensors are views of the file mapped into memory.
     """
     try:
         require_readable(path)
@@ -171,8 +162,7 @@ def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
                 flat = widened(flat) if kind == "BF16" else flat
                 tensors[name] = flat.reshape(header[name]["shape"])
     except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"{path} cannot be read ({reason}); copy the model's folder again.") from error
+        raise InputError(f"{path} cannot be read ({error.strerror or error}); {COPY_AGAIN}.") from error
     except (SafetensorError, ValueError) as error:  # a ValueError is NumPy's, of a shape it can't have
         raise InputError(f"{path} is damaged or not a safetensors file ({error}); copy it again.") from error
     return tensors, {name: kind for name, kind in kinds.items() if name not in tensors}

@@ -117,15 +117,12 @@ def _canonical(path: Path, tensors: Tensors) -> Tensors:
             raise InputError(f"{path}: {second} differs from {first}; in BERT, and here, the two are one.")
     for beginning, kind in _FOREIGN.items():
         if any(name.startswith(beginning) for name in found):
-            raise InputError(
-                f"{path} holds weights of {kind}, which computes differently; give a BERT, or a model of its "
-                "architecture such as MiniLM or TinyBERT."
-            )
+            advice = "give a BERT, or a model of its architecture such as MiniLM or TinyBERT."
+            raise InputError(f"{path} holds weights of {kind}, which computes differently; {advice}")
     return found
 
 
 def _full_name(name: str) -> str:
-    """Return the modern name of a tensor, with its prefix."""
     for pattern, replacement in SPELLINGS:
         name = pattern.sub(replacement, name)
     return name
@@ -138,11 +135,9 @@ def _choose_head(
     stored, is_certain = _stored_head(source, tensors)
     if asked is None:
         if stored is None:
-            raise InputError(
-                f"{source.config_path}: problem_type={source.fields.get('problem_type')!r} with several "
-                "outputs is none of minibert's tasks; only its encoder can be used: fine-tune from it, or "
-                "call hub.load with a head."
-            )
+            what = f"problem_type={source.fields.get('problem_type')!r} with several outputs"
+            advice = "only its encoder can be used: fine-tune from it, or call hub.load with a head."
+            raise InputError(f"{source.config_path}: {what} is none of minibert's tasks; {advice}")
         return stored, {}
     check_head(asked)
     if stored is not None and asked.pool in ("mean", "max"):  # which no tensor tells
@@ -157,10 +152,7 @@ def _choose_head(
 
 
 def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
-    """Return the head that was saved, and whether the configuration says so or its tensors make it likely.
-
-    None stands for one that minibert has no loss for.
-    """
+    """Return the head that was saved, None where minibert has no loss for it, and whether that is certain."""
     has_lstm = any(name.startswith(LSTM) for name in tensors)
     names = source.fields.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
@@ -193,10 +185,8 @@ def _outputs(source: Source, tensors: Tensors) -> int:
     if weight is None or weight.ndim != 2 or not len(weight):
         return labels or 2  # Hugging Face's own default
     if labels and labels != len(weight):
-        raise InputError(
-            f"{source.path}: classifier.weight has {len(weight)} rows, {source.config_path.name} names "
-            f"{labels} labels; the two files belong to different models."
-        )
+        both = f"has {len(weight)} rows, {source.config_path.name} names {labels} labels"
+        raise InputError(f"{source.path}: classifier.weight {both}; the two files are of different models.")
     return len(weight)
 
 
@@ -205,26 +195,20 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
     path, file = source.path, source.config_path.name
     count = len(tensors) + len(source.others)
     if config.L > count:
-        raise InputError(
-            f"{path} has {count} tensors, too few for num_hidden_layers={config.L} of {file}; "
-            "give the folder of one complete model."
-        )
+        few = f"{count} tensors, too few for num_hidden_layers={config.L} of {file}"
+        raise InputError(f"{path} has {few}; give the folder of one complete model.")
     missing = []
     for ours, theirs, shape in shapes(parameter_table(config, head), head):
         if theirs not in tensors:
             missing.append((ours, theirs))
         elif tensors[theirs].shape != shape:
-            raise InputError(
-                f"{path}: {theirs} has shape {tensors[theirs].shape}, {file} asks for {shape}; "
-                "the two files belong to different models."
-            )
+            both = f"has shape {tensors[theirs].shape}, {file} asks for {shape}"
+            raise InputError(f"{path}: {theirs} {both}; the two files are of different models.")
     others = {_full_name(name): kind for name, kind in source.others.items()}
     for _, theirs in missing:
         if theirs in others:
-            raise InputError(
-                f"{path} holds {theirs} as {others[theirs]}, which is not read; save the model with weights "
-                "in float32, float16 or bfloat16."
-            )
+            advice = "save the model with weights in float32, float16 or bfloat16."
+            raise InputError(f"{path} holds {theirs} as {others[theirs]}, which is not read; {advice}")
     lost = [theirs for ours, theirs in missing if not ours.startswith(REPLACEABLE)]
     if lost:
         raise InputError(f"{path} lacks these weights of the encoder: {some_of(lost)}; give a complete BERT.")

@@ -82,7 +82,7 @@ def shapes(table: list[Entry], head: Head) -> Iterator[tuple[str, str, tuple[int
 
 
 def head_names(head: Head) -> tuple[str, str]:
-    """Return their names of weight and bias of the output layer of a task."""
+    """Return their names of weight and bias of a task's output layer."""
     layer = KINDS[head.kind].output_layer
     return f"{layer}.weight", f"{layer}.bias"
 

@@ -28,9 +28,7 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean", normalize
         raise InputError(f"$pool is not sentence-transformers'; choose {' or '.join(POOLS)}.", pool=pool)
     config = read_json(folder / CONFIG_FILE, {"hidden_size": int, "max_position_embeddings": int})
     if not 2 <= length <= (most := config["max_position_embeddings"]):
-        raise InputError(
-            f"$length is not possible; give 2 to the {most} positions of the model.", length=length
-        )
+        raise InputError(f"$length is not possible; give 2 to the model's {most} positions.", length=length)
     modules = ["", "1_Pooling", *["2_Normalize"] * normalize]
     kinds = ("Transformer", "Pooling", "Normalize")
     listed = [
@@ -43,6 +41,5 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean", normalize
     for path in modules[1:]:
         (folder / path).mkdir(exist_ok=True)
     pooling = {f"pooling_mode_{one}": one.split("_")[0] == pool for one in ("cls_token", "mean_tokens")}
-    atomic_json(
-        folder / modules[1] / "config.json", {"word_embedding_dimension": config["hidden_size"]} | pooling
-    )
+    pooling |= {"word_embedding_dimension": config["hidden_size"]}
+    atomic_json(folder / modules[1] / "config.json", pooling)

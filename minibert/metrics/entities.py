@@ -53,12 +53,8 @@ def chunks(tags: Sequence[str]) -> list[Chunk]:
 @lru_cache(maxsize=4096)
 def _parted(before: str, tag: str) -> bool:
     """Return whether the chunk that `before` is in has ended where `tag` stands."""
-    return (
-        _is_outside(tag)
-        or _kind(before) != _kind(tag)
-        or _prefix(tag) in ("B", "S")
-        or _prefix(before) in ("E", "S")
-    )
+    is_border = _prefix(tag) in ("B", "S") or _prefix(before) in ("E", "S")
+    return is_border or _is_outside(tag) or _kind(before) != _kind(tag)
 
 
 @lru_cache(maxsize=4096)
@@ -146,14 +142,11 @@ def _row(metrics: Mapping[str, Any]) -> str:
 
 def _check(gold: Sentences, predicted: Sentences) -> None:
     if len(gold) != len(predicted):
-        raise InputError(
-            f"There are {len(gold):,} gold and {len(predicted):,} predicted sentences; give the same ones."
-        )
+        advice = "give the same ones."
+        raise InputError(f"There are {len(gold):,} gold and {len(predicted):,} predicted sentences; {advice}")
     for number, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(gold_tags) != len(predicted_tags):
-            raise InputError(
-                f"Sentence {number:,} has {len(gold_tags)} gold and {len(predicted_tags)} predicted tags; "
-                "give one of each for every word."
-            )
+            found = f"Sentence {number:,} has {len(gold_tags)} gold and {len(predicted_tags)} predicted tags"
+            raise InputError(f"{found}; give one of each for every word.")
     if not any(map(len, gold)):
         raise InputError("There is no word to score; give one sentence at least.")

@@ -48,16 +48,11 @@ def bootstrap(
 
 
 def paired_bootstrap(
-    statistic_a: Statistic,
-    statistic_b: Statistic,
-    n: int,
-    seed: int = 0,
-    draws: int = 1000,
-    level: float = 0.95,
+    a: Statistic, b: Statistic, n: int, seed: int = 0, draws: int = 1000, level: float = 0.95
 ) -> tuple[float, float]:
     """Return the percentile interval of the difference a - b of two metrics on the same examples.
 
     Both are given the same draws, so what makes an example easy or hard for both cancels: the interval is
     narrower than those of a and b suggest. See `bootstrap` for parameters, errors and result.
     """
-    return bootstrap(lambda rows: statistic_a(rows) - statistic_b(rows), n, seed, draws, level)
+    return bootstrap(lambda rows: a(rows) - b(rows), n, seed, draws, level)

@@ -36,9 +36,7 @@ def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
     """
     gold, predicted = _aligned(gold, predicted)
     if _is_text(gold) != isinstance(positive, str):
-        raise InputError(
-            f"positive={positive!r} can't be among labels like {_first(gold)!r}; give one of the labels."
-        )
+        raise InputError(f"{positive=} can't be among labels like {_first(gold)!r}; give one of the labels.")
     is_gold, is_predicted = gold == positive, predicted == positive
     marked = int(is_gold.sum() + is_predicted.sum())
     return 2 * int((is_gold & is_predicted).sum()) / marked if marked else 0.0
@@ -89,10 +87,8 @@ def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> 
         numbers = {label: number for number, label in enumerate(np.asarray(labels).tolist())}
         unknown = [label for label in found.tolist() if label not in numbers]
         if unknown:
-            raise InputError(
-                f"{unknown[0]!r} is not among the labels {', '.join(map(str, numbers))}; "
-                "give all labels that occur."
-            )
+            unlike = f"{unknown[0]!r} is not among the labels {', '.join(map(str, numbers))}"
+            raise InputError(f"{unlike}; give all labels that occur.")
         codes = np.array([numbers[label] for label in found.tolist()])[codes]
     K = len(found) if labels is None else len(numbers)
     rows, columns = codes[: len(gold)], codes[len(gold) :]
@@ -143,17 +139,13 @@ def _numbers(x: Numbers, y: Numbers) -> tuple[np.ndarray, np.ndarray]:
 def _aligned(gold: Labels, predicted: Labels) -> tuple[np.ndarray, np.ndarray]:
     gold, predicted = np.asarray(gold), np.asarray(predicted)
     if gold.ndim != 1 or gold.shape != predicted.shape:
-        raise InputError(
-            f"Gold and predicted values have the shapes {gold.shape} and {predicted.shape}; "
-            "give one of each for every example."
-        )
+        shapes = f"Gold and predicted values have the shapes {gold.shape} and {predicted.shape}"
+        raise InputError(f"{shapes}; give one of each for every example.")
     if not len(gold):
         raise InputError("There is no example to score; give one at least.")
     if _is_text(gold) != _is_text(predicted):
-        raise InputError(
-            f"The gold label {_first(gold)!r} and the predicted {_first(predicted)!r} are a word and number; "
-            "give words on both sides, or numbers."
-        )
+        both = f"The gold label {_first(gold)!r} and the predicted {_first(predicted)!r}"
+        raise InputError(f"{both} are a word and number; give words on both sides, or numbers.")
     return gold, predicted
 
 

@@ -118,16 +118,12 @@ def score(
     version = version_of(questions, version)
     raw = scores = question_scores(questions, predictions, version)
     if missing := [question.id for question in questions if question.id not in predictions]:
-        warn(
-            f"{len(missing):,} of {len(questions):,} questions have no prediction and count as wrong; "
-            f"the first is {missing[0]}."
-        )
+        some = f"{len(missing):,} of {len(questions):,} questions"
+        warn(f"{some} have no prediction and count as wrong; the first is {missing[0]}.")
     if null_odds is not None:
         if version == V1:
-            raise InputError(
-                "Null odds are for SQuAD 2.0, and here every question has an answer; leave them out, or "
-                "score with version 2.0."
-            )
+            advice = "leave them out, or score with version 2.0."
+            raise InputError(f"Null odds are for SQuAD 2.0, and here every question has an answer; {advice}")
         scores = with_threshold(raw, questions, predictions, null_odds, threshold)
     metrics = _metrics(scores, slice(None))
     if version == V1:
@@ -198,10 +194,8 @@ def _check(questions: Questions, predictions: Answers) -> None:
     if not questions:
         raise InputError("There is no question to score; give one at least.")
     if not any(_has_text(question) or question.impossible for question in questions):
-        raise InputError(
-            f"None of the {len(questions):,} questions has an answer or is said to have none; give the gold "
-            "file, with answers."
-        )
+        none = f"None of the {len(questions):,} questions has an answer or is said to have none"
+        raise InputError(f"{none}; give the gold file, with answers.")
     if not any(question.id in predictions for question in questions):
         raise InputError(
             f"None of the {len(predictions):,} predictions is for one of the {len(questions):,} questions, "
@@ -209,10 +203,8 @@ def _check(questions: Questions, predictions: Answers) -> None:
         )
     for question in questions:
         if not isinstance(prediction := predictions.get(question.id, ""), str):
-            raise InputError(
-                f"The prediction for question {question.id} is {prediction!r:.50}; "
-                'give a text, "" where there is no answer.'
-            )
+            found = f"The prediction for question {question.id} is {prediction!r:.50}"
+            raise InputError(f'{found}; give a text, "" where there is no answer.')
 
 
 def _odds(questions: Questions, predictions: Answers, null_odds: NullOdds) -> np.ndarray:
@@ -222,9 +214,7 @@ def _odds(questions: Questions, predictions: Answers, null_odds: NullOdds) -> np
         if question.id in predictions:
             value = null_odds.get(question.id)
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-                raise InputError(
-                    f"The null odds of question {question.id} are {value!r:.50}; give a number for every "
-                    "question that has a prediction."
-                )
+                advice = "give a number for every question that has a prediction."
+                raise InputError(f"The null odds of question {question.id} are {value!r:.50}; {advice}")
             odds[row] = value
     return odds

@@ -115,16 +115,10 @@ class Batch:
     def pack(cls, sequences: Many[Sequence], first: int = 0) -> "Batch":
         """Lay sequences end to end, as one global batch, or as a part of it.
 
-        Parameters
-        ----------
-        sequences : what to lay out; the weights are those of a global batch of just these sequences.
-        first : the number that the first of them has in the global batch.
-
-        Raises
-        ------
-        InputError
-            When there is no sequence, or when one of them is empty, has parts of different lengths, has a
-            masked position outside its tokens, or holds anything but rows of whole numbers of 32 bits.
+        The weights are those of a global batch of just these sequences; `first` is the number that the first
+        of them has in the global batch. Raise InputError when there is no sequence, or when one of them is
+        empty, has parts of different lengths, has a masked position outside its tokens, or holds anything but
+        rows of whole numbers of 32 bits.
         """
         if not sequences:
             raise InputError("sequences=[] makes no batch; give at least one sequence.")
@@ -190,10 +184,8 @@ class Batch:
     def validate(self, config: BertConfig) -> None:
         """Check every index against the model it is meant for.
 
-        Raises
-        ------
-        InputError
-            When an id is outside the vocabulary or the segments, or a sequence is longer than the positions.
+        Raise InputError when an id is outside the vocabulary or the segments, or a sequence is longer than
+        the positions.
         """
         for name, values, limit, field in (
             ("input_ids", self.input_ids, config.V, "vocab_size"),
@@ -203,16 +195,12 @@ class Batch:
         ):
             bad = np.flatnonzero((values < 0) | (values >= limit))
             if len(bad):
-                raise InputError(
-                    f"{name}[{bad[0]}]={values[bad[0]]} is outside 0..{limit - 1} ({field}={limit}); "
-                    "was the text tokenized with this model's own vocabulary?"
-                )
+                found = f"{name}[{bad[0]}]={values[bad[0]]} is outside 0..{limit - 1} ({field}={limit})"
+                raise InputError(f"{found}; was the text tokenized with this model's own vocabulary?")
         labels = self.next_sentence_labels
         if len(bad := np.flatnonzero((labels < -1) | (labels > 1))):
-            raise InputError(
-                f"next_sentence_labels[{bad[0]}]={labels[bad[0]]} is none of 0 (IsNext), 1 (NotNext) and "
-                "-1 (not asked)."
-            )
+            found = f"next_sentence_labels[{bad[0]}]={labels[bad[0]]}"
+            raise InputError(f"{found} is none of 0 (IsNext), 1 (NotNext) and -1 (not asked).")
         longest = int(self.positions.max()) + 1
         if longest > config.P:
             raise InputError(
@@ -268,11 +256,8 @@ class TaskBatch(Batch):
     def pack_features(cls, features: Many[Feature], head: Head) -> "TaskBatch":
         """Lay the sequences of features end to end, as one global batch.
 
-        Raises
-        ------
-        InputError
-            When there is no feature, when features have different numbers of sequences, when one has another
-            number of tags than of rows, or a label or row is no whole number where it has to be.
+        Raise InputError when there is no feature, when features have different numbers of sequences, when one
+        has another number of tags than of rows, or a label or row is no whole number where it has to be.
         """
         if not features:
             raise InputError("features=[] makes no batch; give at least one.")
@@ -283,10 +268,8 @@ class TaskBatch(Batch):
             windows = np.where(own < counts, own + np.cumsum(counts)[:, None] - counts, -1).astype(np.int32)
         for number, feature in enumerate(features):
             if not head.pool and len(feature.sequences) != choices:
-                raise InputError(
-                    f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}; "
-                    "put examples with as many choices into a batch."
-                )
+                found = f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}"
+                raise InputError(f"{found}; put examples with as many choices into a batch.")
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
         rows = [NOTHING if f.rows is None else _whole("rows", np.asarray(f.rows)) for f in features]
         begins = batch.cu_seqlens[:-1:choices] if windows is None else batch.cu_seqlens[windows[:, 0]]
@@ -320,11 +303,8 @@ class TaskBatch(Batch):
     def validate(self, config: BertConfig, head: Head | None = None) -> None:
         """Check every index against the model, and with `head` every label against its outputs.
 
-        Raises
-        ------
-        InputError
-            When an id is outside the vocabulary or the segments, a sequence is longer than the positions, a
-            row lies outside its own example, or a label is not one that the head can predict.
+        Raise InputError as `Batch.validate` does, and when a row lies outside its own example or a label is
+        not one that the head can predict.
         """
         super().validate(config)
         begins, ends = self.cu_seqlens[: -1 : self.choices], self.cu_seqlens[self.choices :: self.choices]
@@ -341,10 +321,8 @@ class TaskBatch(Batch):
 
     def _validate_labels(self, head: Head) -> None:
         if self.choices > 1 and head.kind != "choice":
-            raise InputError(
-                f"choices={self.choices} with a head of kind {head.kind!r}; only 'choice' reads several "
-                "sequences at once."
-            )
+            advice = "only 'choice' reads several sequences at once."
+            raise InputError(f"choices={self.choices} with a head of kind {head.kind!r}; {advice}")
         kind = KINDS[head.kind]
         if head.kind == "multilabel":
             good = (np.isfinite(self.labels) & (self.labels >= 0)).all(1)
@@ -362,10 +340,8 @@ class TaskBatch(Batch):
             expected = f"one of 0 to {limit - 1}"
         if not good.all():
             first = int(np.argmin(good))
-            raise InputError(
-                f"labels[{first}]={self.labels[first].tolist()} is not {expected}; were the labels made for "
-                "this model?"
-            )
+            found = f"labels[{first}]={self.labels[first].tolist()}"
+            raise InputError(f"{found} is not {expected}; were the labels made for this model?")
 
 
 @dataclass(frozen=True)
@@ -376,18 +352,12 @@ class VectorBatch(TaskBatch):
 
     @classmethod
     def pack_vectors(
-        cls,
-        vectors: Many[np.ndarray],
-        labels: Many[np.ndarray | None],
-        rows: Many[np.ndarray] | None = None,
+        cls, vectors: Many[np.ndarray], labels: Many[np.ndarray | None], rows: Many[np.ndarray] | None = None
     ) -> "VectorBatch":
-        """Lay sequences of vectors end to end, as one global batch.
+        """Lay sequences of vectors, (n,I), or (N,n,I) where N layers are to be mixed, end to end.
 
-        Parameters
-        ----------
-        vectors : for each sequence (n,I), or (N,n,I) where N layers are to be mixed.
-        labels : for each sequence the tags of its `rows`, None where they are not known.
-        rows : for each sequence which of its vectors have a tag; all of them when left out.
+        Each has as `labels` the tags of its `rows`, None where they are not known; without `rows` all of its
+        vectors have a tag.
         """
         lengths = [one.shape[-2] for one in vectors]
         rows = [np.arange(n) for n in lengths] if rows is None else rows
@@ -410,9 +380,8 @@ def _joined(sequences: Many[Sequence], name: str) -> np.ndarray:
     parts = [getattr(sequence, name) for sequence in sequences]
     for number, part in enumerate(parts):
         if np.ndim(part) != 1:
-            raise InputError(
-                f"{name} of sequence {number} has shape {np.shape(part)}; give numbers one after another."
-            )
+            advice = "give a row of numbers."
+            raise InputError(f"{name} of sequence {number} has shape {np.shape(part)}; {advice}")
     return _whole(name, np.concatenate(parts))
 
 
@@ -442,6 +411,5 @@ def _labels(features: Many[Feature], rows: list[np.ndarray], head: Head) -> tupl
         return _whole("label", np.concatenate(tags)), np.repeat(known, [len(own) for own in rows])
     nothing = np.zeros([size or head.outputs for size in kind.label_shape], int)
     labels = np.array([nothing if label is None else label for label in given])
-    return _whole("label", labels) if kind.label_dtype == "int32" else labels.astype(np.float64), np.array(
-        known
-    )
+    labels = _whole("label", labels) if kind.label_dtype == "int32" else labels.astype(np.float64)
+    return labels, np.array(known)

@@ -66,10 +66,8 @@ class BilstmConfig:
         """
         known = {field.name for field in dataclasses.fields(cls)}
         if values.get("model_type") != MODEL_TYPE or not {"inputs", "outputs"} <= values.keys():
-            raise InputError(
-                f"model_type={values.get('model_type')!r} is no tagger of LSTMs; expected {MODEL_TYPE!r} "
-                "with inputs and outputs."
-            )
+            advice = f"expected {MODEL_TYPE!r} with inputs and outputs."
+            raise InputError(f"model_type={values.get('model_type')!r} is no tagger of LSTMs; {advice}")
         return cls(**{name: value for name, value in values.items() if name in known})
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,13 +121,7 @@ def logits(
 
 # dlogits (N,K) -> dvectors (T,I) or (N,T,I), grads
 def logits_backward(
-    ops: Ops,
-    config: BilstmConfig,
-    dlogits: Array,
-    saved: Saved,
-    params: Params,
-    grads: Grads,
-    frozen: bool = False,
+    ops: Ops, config: BilstmConfig, dlogits: Array, saved: Saved, params: Params, grads: Grads, frozen: bool
 ) -> tuple[Array | None, Grads]:
     """Compute the gradients of `logits`: of the vectors afresh, of the parameters added to `grads`.
 

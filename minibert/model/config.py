@@ -33,12 +33,8 @@ class BertConfig:
     """Everything that fixes the shapes and the arithmetic of a BERT.
 
     Defaults are BERT-BASE, uncased (Devlin et al. 2019, section 3). The one-letter properties are the
-    letters used in shape comments throughout.
-
-    Raises
-    ------
-    InputError
-        When a field is out of range or the head size does not divide the hidden size.
+    letters used in shape comments throughout. Raise InputError when a field is out of range or the number of
+    heads does not divide the hidden size.
     """
 
     vocab_size: int = 30522
@@ -71,9 +67,8 @@ class BertConfig:
                 f"num_attention_heads={self.num_attention_heads}; every head needs the same share of it."
             )
         if not isinstance(self.hidden_act, str) or self.hidden_act not in GELU_FORMS:
-            raise InputError(
-                f"hidden_act={self.hidden_act!r} is not known; use one of {', '.join(GELU_FORMS)}."
-            )
+            advice = f"use one of {', '.join(GELU_FORMS)}."
+            raise InputError(f"hidden_act={self.hidden_act!r} is not known; {advice}")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value < 1:
@@ -106,10 +101,7 @@ class BertConfig:
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """Read the fields of a Hugging Face `config.json`; what does not concern a BERT encoder is ignored.
 
-        Raises
-        ------
-        InputError
-            When `model_type` is not "bert", or the file asks for arithmetic that is not BERT's.
+        Raise InputError when `model_type` is not "bert", or the file asks for arithmetic that is not BERT's.
         """
         if not isinstance(values, dict):
             raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")

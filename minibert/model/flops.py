@@ -64,15 +64,10 @@ def task_operations(
     pooled: bool,
     frozen: int | None = None,
 ) -> int:
-    """Count a step of fine-tuning: forward, and twice as many backward.
+    """Count a step of fine-tuning: forward, and twice as many backward, but for `frozen` layers.
 
-    Parameters
-    ----------
-    config, lengths : the model; tokens of each sequence.
-    rows : how many of them leave the encoder; None: all.
-    read, outputs : rows and columns of the output layer.
-    pooled : whether there is a pooler below it.
-    frozen : layers that backward does not reach.
+    Of each sequence so many `rows` leave the encoder, None: all. The output layer, perhaps on a pooler, has
+    `read` rows and `outputs` columns.
     """
     encoder = encoder_operations(config, lengths, rows)
     head = 2 * read * config.H * outputs + pooled * pooler_operations(config, len(lengths))

@@ -107,15 +107,10 @@ def loss(
     drop: Dropout | None = None,
     span_weight: float = 0.5,
 ) -> tuple[HeadLoss, Saved]:
-    """Compute the task's loss of one batch.
+    """Compute the task's loss of one batch with labels.
 
-    Parameters
-    ----------
-    ops, config, head, params : the engine, the model and its weights.
-    batch : with labels.
-    drop : source of dropout, or None.
-    span_weight : factor of each of the two losses of a span: 0.5 gives their mean, as in Google's code, 1
-        their sum, as in the paper.
+    Each of the two losses of a span has the factor `span_weight`: 0.5 gives their mean, as in Google's code,
+    1 their sum, as in the paper.
     """
     scores, saved = logits(ops, config, head, params, batch, drop)
     weights = dnll = ops.cast(batch.label_weights, scores.real.dtype)

@@ -185,11 +185,7 @@ def nest(named: dict[str, Array]) -> Params:
 class FlatParameters(ABC):
     """All parameters of a model (or their gradients, or any tree of that shape) in one flat buffer.
 
-    Parameters
-    ----------
-    table : every parameter, in the order of the buffer.
-    flat : (N,) the buffer to use, N being the sum of the table's sizes; zeros of `dtype` when left out.
-    dtype : of the zeros.
+    The buffer `flat` is (N,), N being the sum of the table's sizes; zeros of `dtype` when left out.
     """
 
     config: Any  # its `initializer_range` is the standard deviation of normal initial values
@@ -197,9 +193,7 @@ class FlatParameters(ABC):
     def __init__(self, table: list[Entry], flat: np.ndarray | None, dtype: Any) -> None:
         self.table = table
         ends = np.cumsum([entry.size for entry in table])
-        self._places = {
-            entry.name: (int(end) - entry.size, entry) for entry, end in zip(table, ends, strict=True)
-        }
+        self._places = {one.name: (int(end) - one.size, one) for one, end in zip(table, ends, strict=True)}
         self.flat = np.zeros(self.count(), dtype) if flat is None else flat
 
     @property
@@ -284,11 +278,7 @@ class Parameters(FlatParameters):
     """
 
     def __init__(
-        self,
-        config: BertConfig,
-        flat: np.ndarray | None = None,
-        dtype: Any = np.float32,
-        head: Head = PRETRAINING,
+        self, config: BertConfig, flat: Array = None, dtype: Any = np.float32, head: Head = PRETRAINING
     ) -> None:
         self.config, self.head = config, head
         super().__init__(parameter_table(config, head), flat, dtype)
@@ -298,17 +288,10 @@ class Parameters(FlatParameters):
         return {"config": self.config.to_dict(), "head": list(self.head)[: None if self.head.pool else 3]}
 
     def with_head(self, head: Head, seed: int) -> tuple["Parameters", list[str]]:
-        """Return the same encoder under another head, as a copy.
+        """Return the same encoder under another head, as a copy, and the names of the tensors that are new.
 
-        Parameters
-        ----------
-        head : the new head. If it equals the present one, its weights are kept.
-        seed : of the initial values of all that is new.
-
-        Returns
-        -------
-        parameters : in the same dtype.
-        fresh : names of the tensors that are new and have their initial values.
+        The weights of a head that equals the present one are kept; what is new has the initial values of the
+        seed.
         """
         other = Parameters(self.config, dtype=self.flat.dtype, head=head)
         kept = {name for name in self if head == self.head or not name.startswith("head.")}
@@ -326,10 +309,8 @@ class Parameters(FlatParameters):
         if frozen is None:
             return 0
         if not 0 <= frozen <= self.config.L:
-            raise InputError(
-                f"frozen={frozen} is not a number of layers of this model; choose from 0, which freezes the "
-                f"embeddings alone, to {self.config.L}."
-            )
+            advice = f"choose from 0, which freezes the embeddings alone, to {self.config.L}."
+            raise InputError(f"frozen={frozen} is not a number of layers of this model; {advice}")
         return self.count("embeddings.", *(f"layers.{i}." for i in range(frozen)))
 
 
@@ -344,9 +325,7 @@ def precision_for(arithmetic: str) -> np.dtype:
     return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
 
 
-def initialise(
-    config: BertConfig, seed: int, dtype: Any = np.float32, head: Head = PRETRAINING
-) -> Parameters:
+def initialise(config: BertConfig, seed: int, dtype: Any = "float32", head: Head = PRETRAINING) -> Parameters:
     """Draw the paper's initial values: truncated normal weights, zero biases, LayerNorm's gamma 1, beta 0.
 
     Every tensor has a random generator of its own, so adding a layer or changing the head leaves all other

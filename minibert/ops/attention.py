@@ -19,16 +19,9 @@ GroupSaved = namedtuple("GroupSaved", "p mask")
 
 
 def equal_length_groups(cu_seqlens: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """Group sequences by length.
+    """Group sequences by length: one (sequences, length) array of row numbers for each length there is.
 
-    Parameters
-    ----------
-    cu_seqlens : (S+1,) where sequences begin.
-
-    Returns
-    -------
-    groups : one (sequences, length) array of row numbers for each length there is.
-    back : (T,) the order that brings the rows of all groups, one after another, back to the batch's.
+    Return (T,), too, the order that brings the rows of all groups, one after another, back to the batch's.
     """
     begins, lengths = cu_seqlens[:-1].astype(np.int64), np.diff(cu_seqlens)
     groups = [begins[lengths == n][:, None] + np.arange(n) for n in np.unique(lengths)]

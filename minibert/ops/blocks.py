@@ -46,9 +46,8 @@ class Blocks(Attention, Losses):
         word, saved_word = self.embedding(batch.input_ids, params["word"])
         position, saved_position = self.embedding(batch.positions, params["position"])
         segment, saved_segment = self.embedding(batch.token_type_ids, params["segment"])
-        x, saved_norm = self.layer_norm(
-            word + position + segment, params["gamma"], params["beta"], config.layer_norm_eps
-        )
+        x = word + position + segment
+        x, saved_norm = self.layer_norm(x, params["gamma"], params["beta"], config.layer_norm_eps)
         y, saved_drop = self._dropout(x, drop, EMBEDDING_SITE)
         return y, EmbeddingBlockSaved(saved_word, saved_position, saved_segment, saved_norm, saved_drop)
 
@@ -253,17 +252,13 @@ class Blocks(Attention, Losses):
         self, dy: Array, saved: Saved, grads: Grads, weight: str, bias: str
     ) -> tuple[Array, Grads]:
         dx, dweight, dbias = self.linear_backward(dy, saved)
-        return dx, grads | {
-            weight: self.accumulate(grads[weight], dweight),
-            bias: self.accumulate(grads[bias], dbias),
-        }
+        fresh = {weight: dweight, bias: dbias}
+        return dx, grads | {name: self.accumulate(grads[name], one) for name, one in fresh.items()}
 
     def _norm_backward(self, dy: Array, saved: Saved, grads: Grads) -> tuple[Array, Grads]:
         dx, dgamma, dbeta = self.layer_norm_backward(dy, saved)
-        return dx, grads | {
-            "gamma": self.accumulate(grads["gamma"], dgamma),
-            "beta": self.accumulate(grads["beta"], dbeta),
-        }
+        fresh = {"gamma": dgamma, "beta": dbeta}
+        return dx, grads | {name: self.accumulate(grads[name], one) for name, one in fresh.items()}
 
     def _dropout(self, x: Array, drop: Dropout | None, site: int) -> tuple[Array, Saved]:
         if drop is None or not drop.rate:

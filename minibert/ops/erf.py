@@ -37,18 +37,11 @@ def series_coefficients(terms: int) -> tuple[float, list[float]]:
 
 # x (...) -> (...)
 def erfc(xp: Any, x: Array) -> Array:
-    """Compute 1 - erf(x) without cancellation: the tail keeps its relative precision.
-
-    Parameters
-    ----------
-    xp : the array library.
-    x : array of any shape, floating point or complex.
-    """
+    """Compute 1 - erf(x) of real or complex numbers without cancellation: the tail keeps its precision."""
     if xp is np and x.size > PIECE:
         line = x.reshape(-1)
-        return np.concatenate([erfc(np, line[i : i + PIECE]) for i in range(0, x.size, PIECE)]).reshape(
-            x.shape
-        )
+        parts = [erfc(np, line[i : i + PIECE]) for i in range(0, x.size, PIECE)]
+        return np.concatenate(parts).reshape(x.shape)
     scale, coefficients = series_coefficients(TERMS.get(str(x.dtype), TERMS_SINGLE))
     negative = x.real < 0
     y = xp.where(negative, -x, x)

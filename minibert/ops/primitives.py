@@ -170,9 +170,7 @@ class Primitives:
         if not rate and not attention_rate:
             return None
         return random.Dropout(
-            rate,
-            attention_rate,
-            random.row_keys(self.xp, seed, step, batch.token_sequences, batch.positions),
+            rate, attention_rate, random.row_keys(self.xp, seed, step, batch.token_sequences, batch.positions)
         )
 
     # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere

@@ -30,14 +30,9 @@ class Recurrent(Blocks):
     ) -> tuple[Array, Saved]:
         """Run one direction of an LSTM (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000).
 
-        Gates stand in the order input, forget, candidate, output; every sequence starts from zero state.
-
-        Parameters
-        ----------
-        x : flat tokens.
-        w_in, w_state, bias : weights of the input, of the previous output, and one bias for both.
-        cu_seqlens : (S+1,) where sequences begin.
-        reverse : read every sequence from its end.
+        Gates stand in the order input, forget, candidate, output; every sequence starts from zero state, and
+        with `reverse` is read from its end. There are weights of the input, of the previous output, and one
+        bias for both.
         """
         xp, H = self.xp, w_state.shape[0]
         time = _time(cu_seqlens, reverse)
@@ -98,12 +93,8 @@ class Recurrent(Blocks):
     ) -> tuple[Array, Saved]:
         """Run LSTMs in both directions side by side, one layer upon another, dropout behind each layer.
 
-        Parameters
-        ----------
-        x : flat tokens.
-        params : for each layer and each direction `w_in`, `w_state` and `bias`.
-        cu_seqlens : (S+1,) where sequences begin.
-        drop, site : dropout, and its site behind the first layer; the next layer has the next site.
+        There are `w_in`, `w_state` and `bias` for each layer and each direction. The dropout site is that
+        behind the first layer; the next layer has the next site.
         """
         kept = []
         for number, layer in enumerate(params):
@@ -120,9 +111,7 @@ class Recurrent(Blocks):
     ) -> tuple[Array | None, list[Grads]]:
         """Add the gradients of `bilstm_block`; each layer's input was read in both directions.
 
-        Parameters
-        ----------
-        frozen : dx is not needed, and None may be returned in its place.
+        With `frozen` dx is not needed, and None may be returned in its place.
         """
         finished = []
         for number, kept in reversed(list(enumerate(saved))):
@@ -165,9 +154,7 @@ class Recurrent(Blocks):
     def layer_mix_backward(self, dy: Array, saved: Saved, frozen: bool = False) -> tuple[Array, Array]:
         """Return the gradients of `layer_mix`: through the sum, and through the softmax of the weights.
 
-        Parameters
-        ----------
-        frozen : dlayers is not needed, and None is returned in its place.
+        With `frozen` dlayers is not needed, and None is returned in its place.
         """
         shares = saved.shares
         dshares = (saved.layers * dy).sum((1, 2))

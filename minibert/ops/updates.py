@@ -12,27 +12,16 @@ CHUNK = 1 << 16  # elements handled at a time, so that the temporaries stay in c
 
 
 class AdamRule(NamedTuple):
-    """The numbers of one step of Adam; with no more than `lr` and `step`, those of the paper (appendix A.2).
+    """The numbers of one step of Adam; with `lr` and `step` alone, those of the paper (appendix A.2)."""
 
-    Attributes
-    ----------
-    lr : learning rate of this step.
-    step : number of this step, from 1.
-    beta1, beta2 : share of each moment that is kept.
-    eps : added outside the square root.
-    weight_decay : share of the parameters that would be subtracted at a learning rate of 1.
-    bias_correction : False gives the Adam of BERT's released code.
-    clip : factor of the gradients, applied first; 1 where their norm is within the limit.
-    """
-
-    lr: float
-    step: int
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-6
-    weight_decay: float = 0.01
-    bias_correction: bool = True
-    clip: float = 1.0
+    lr: float  # learning rate of this step
+    step: int  # its number, from 1
+    beta1: float = 0.9  # share of the first moment that is kept
+    beta2: float = 0.999  # and of the second
+    eps: float = 1e-6  # added outside the square root
+    weight_decay: float = 0.01  # share of the parameters that would be subtracted at a learning rate of 1
+    bias_correction: bool = True  # False gives the Adam of BERT's released code
+    clip: float = 1.0  # factor of the gradients, applied first; 1 where their norm is within the limit
 
     @property
     def corrections(self) -> tuple[float, float]:
@@ -66,11 +55,7 @@ class Updates(Primitives):
     ) -> tuple[Array, Array, Array]:
         """Take one step of Adam (Kingma & Ba 2015) with decoupled weight decay (Loshchilov & Hutter 2019).
 
-        Parameters
-        ----------
-        params, grads, m, v : flat buffers; m and v are the moments.
-        decayed : ranges [begin, end) of the buffers that have weight decay.
-        rule : the numbers of this step.
+        The moments are m and v; the ranges [begin, end) in `decayed` have weight decay.
         """
         m_scale, v_scale = rule.corrections
         for begin, end, decays in spans(decayed, len(params)):
@@ -97,11 +82,8 @@ class Updates(Primitives):
         So does this: what does not decay takes Adam's step. Other implementations scale every tensor, which
         is what comes out where every tensor decays.
 
-        Parameters
-        ----------
-        params, grads, m, v : flat buffers; m and v are the moments.
-        tensors : int64, a row [begin, end, decays] for each tensor in the buffers, in order.
-        rule : the numbers of this step; the Algorithm has the correction for moments that began at zero.
+        There is a row [begin, end, decays] of `tensors`, int64, for each tensor in the buffers, in order. The
+        Algorithm has the correction for moments, m and v, that began at zero.
         """
         m_scale, v_scale = rule.corrections
 

@@ -79,9 +79,7 @@ class WordCounts(Mapping[str, int]):
         words = sorted(counts)
         for word in words:
             if not isinstance(counts[word], int | np.integer) or abs(int(counts[word])) >= 1 << 63:
-                raise InputError(
-                    f"the count of {word!r} is {counts[word]!r}; give whole numbers below 2**63."
-                )
+                raise InputError(f"the count of {word!r} is {counts[word]!r}; give integers below 2**63.")
         return cls(*native.end_to_end(words), np.array([counts[word] for word in words], np.int64))
 
     def total(self) -> int:
@@ -181,6 +179,7 @@ def count_files(
     threads: int | None = None,
     core: str = "auto",
     progress: Callable[[int, int], None] | None = None,
+    read: Callable[..., Iterator[bytes]] = byte_pieces,
 ) -> CountedFiles:
     """Count the words of text files of any size: plain, .gz or .xz.
 
@@ -201,20 +200,14 @@ def count_files(
     progress : called from the calling thread with the bytes worked off and their total, both on the disk.
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    if not isinstance(held_out, int | np.integer) or held_out > MAX_MODULUS:
-        raise InputError(
-            "$held_out is not possible; give a whole number up to 2**31, or 0.", held_out=held_out
-        )
-    if held_out == 1 or held_out < 0:
-        raise InputError(
-            "$held_out leaves no text to learn from; give 2 or more, or 0 for none.", held_out=held_out
-        )
-    sizes = [size_of(file) for file in files]
+    if not isinstance(held_out, int | np.integer) or not (2 <= held_out <= MAX_MODULUS or held_out == 0):
+        raise InputError("$held_out is not possible; give 2 to 2**31, or 0 for none.", held_out=held_out)
+    sizes = [_size_of(file) for file in files]
 
     def pieces() -> Iterator[Piece]:
         before = 0
         for file, size in zip(files, sizes, strict=True):
-            for piece in pieces_of_file(file, held_out):
+            for piece in pieces_of_file(file, held_out, read):
                 yield piece._replace(position=before + piece.position)
             before += size
 
@@ -239,10 +232,7 @@ def _counted(
     held_out: int = 0,
     done: Callable[[Piece, int], None] = lambda *_: None,
 ) -> CountedFiles:
-    """Count over threads, each with a counter of its own; the counters are added up in the end.
-
-    `done` is called with each piece, in order, and how many stretches of it were not UTF-8.
-    """
+    """Count over threads, each with a counter of its own; `done` hears of each piece, in order."""
     if threads is not None and threads < 1:
         raise InputError("$threads is too small; give 1 or more.", threads=threads)
     if max_chars is None:
@@ -307,7 +297,6 @@ class PythonCounter:
         return self.count(b"\n".join(sides[0]), raw) + held_out.count(b"\n".join(sides[1]), raw)
 
     def add(self, other: "PythonCounter") -> None:
-        """Add the counts of another counter."""
         self._words.update(other._words)
 
     def export(self) -> tuple[bytes, Array, Array]:
@@ -325,9 +314,7 @@ def pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[Piece]:
     size, raw = 0, True
     for number, text in enumerate(texts):
         if not isinstance(text, str | bytes):
-            raise InputError(
-                f"texts[{number}]={short(text)} is {type(text).__name__}; give strings or bytes."
-            )
+            raise InputError(f"texts[{number}]={short(text)} is {type(text).__name__}; give str or bytes.")
         if waiting and (size > PIECE_BYTES // 2 or isinstance(text, bytes) != raw):
             yield Piece(b"\n".join(waiting), raw)
             waiting, size = [], 0
@@ -338,11 +325,8 @@ def pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[Piece]:
         yield Piece(b"\n".join(waiting), raw)
 
 
-def pieces_of_file(file: Path, held_out: int) -> Iterator[Piece]:
-    """Cut a file into pieces that end after white space; where lines decide, after a line end.
-
-    A line that is longer than a piece comes in several, which say on which side it falls.
-    """
+def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pieces) -> Iterator[Piece]:
+    """Cut a file into pieces that end after white space; with `held_out` after a line, if that is shorter."""
     separators = b"\n" if held_out else b" \n\t\r"
     waiting: list[bytes] = []  # what follows the last separator so far
     side = BY_LINE if held_out else TRAINING
@@ -357,7 +341,7 @@ def pieces_of_file(file: Path, held_out: int) -> Iterator[Piece]:
         nonlocal position
         position = place
 
-    for block in byte_pieces(file, PIECE_BYTES, read_up_to):
+    for block in read(file, PIECE_BYTES, read_up_to):
         if held_out and side != BY_LINE:  # in the middle of a long line
             end = block.find(b"\n") + 1
             if end:
@@ -400,8 +384,7 @@ def in_order(
         pool.shutdown(cancel_futures=True)  # what runs is done in a moment
 
 
-def size_of(file: Path) -> int:
-    """Return the bytes of a file on the disk."""
+def _size_of(file: Path) -> int:
     try:
         return file.stat().st_size
     except OSError as error:

@@ -23,9 +23,7 @@ Pieces = list[str] | dict[int, str]  # by id
 
 
 class LongPair(InputError):
-    """A pair of texts can't be cut to fit: `pair` is its number, from 0, and `reason` what stands behind that
-    in the message.
-    """
+    """Pair number `pair`, from 0, can't be cut to fit, for a `reason`."""
 
     def __init__(self, pair: int, reason: str, **arguments: Any) -> None:
         super().__init__(f"pair {pair} {reason}", **arguments)
@@ -239,18 +237,9 @@ class Limit(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        max_length: int | None,
-        truncation: str,
-        stride: int | None,
-        n_special: int,
-        pairs: bool,
-        compat: str,
+        cls, max_length: int | None, truncation: str, stride: int | None, extra: int, pairs: bool, compat: str
     ) -> "Limit | None":
-        """Return the limit that arguments of `Tokenizer` ask for; None without `max_length`.
-
-        They are refused when they can't be carried out for any text around which `n_special` ids stand.
-        """
+        """Return the limit that arguments of `Tokenizer` ask for, with so many extra ids; or None."""
         given = {"max_length": max_length, "truncation": truncation, "stride": stride}
         if truncation not in TRUNCATION:
             raise InputError(f"truncation={truncation!r} is unknown; choose one of {', '.join(TRUNCATION)}.")
@@ -258,31 +247,21 @@ class Limit(NamedTuple):
             raise InputError("$truncation needs pairs; give them, or choose only_first.", **given)
         if max_length is None:
             if stride is not None:
-                raise InputError(
-                    "$stride makes windows of a length that is not told; give one, such as $max_length.",
-                    **given | {"max_length": 128},
-                )
+                message = "$stride makes windows of a length that is not told; give one, such as $max_length."
+                raise InputError(message, stride=stride, max_length=128)
             return None
         whole_number("max_length", max_length, 0)
-        room = max_length - n_special
+        room = max_length - extra
         if room < 0:
-            raise InputError(
-                f"$max_length has no room for the special tokens; give at least {n_special}.", **given
-            )
+            raise InputError(f"$max_length has no room for special tokens; give at least {extra}.", **given)
         if stride is not None:
             whole_number("stride", stride, 0)
             if pairs and truncation == "longest_first":
-                raise InputError(
-                    "$stride makes windows of one text of a pair; "
-                    "choose truncation only_first or only_second with it.",
-                    **given,
-                )
+                needed = "choose truncation only_first or only_second with it."
+                raise InputError(f"$stride makes windows of one text of a pair; {needed}", **given)
             if stride >= room:
-                raise InputError(
-                    f"$stride leaves no new piece to a window that has room for {room}; "
-                    "give less, or raise $max_length.",
-                    **given,
-                )
+                small = f"leaves no new piece to a window that has room for {room}"
+                raise InputError(f"$stride {small}; give less, or raise $max_length.", **given)
         return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
 
     # first (N,) second (N,) -> (N,) (N,)
@@ -298,12 +277,12 @@ class Limit(NamedTuple):
         needed = min(room, (self.stride or 0) + 1)  # one new piece: a text that is cut never becomes empty
         if len(bad := np.flatnonzero((shortened > left) & (left < needed))):
             pair = bad[0]
+            windows = " for windows with $stride" if self.stride is not None else ""
             raise LongPair(
                 int(pair),
-                "does not fit $max_length: with $truncation the other "
-                f"text keeps all its {other[pair]} pieces, which leaves {max(0, left[pair])}"
-                + (" for windows with $stride" if self.stride is not None else "")
-                + "; raise that length, or truncate longest_first.",
+                "does not fit $max_length: with $truncation the other text keeps all its "
+                f"{other[pair]} pieces, which leaves {max(0, left[pair])}{windows}; raise that length, or "
+                "truncate longest_first.",
                 **self._asdict(),
             )
         kept = np.minimum(shortened, left)
@@ -313,10 +292,7 @@ class Limit(NamedTuple):
 def lay_out(
     encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, vocab: Pieces
 ) -> BatchEncoding:
-    """Make sequences of a core's pieces, which have [CLS] and [SEP] around them if `wrapped`.
-
-    Pairs of texts, two neighbours in `encoded`, come together, and nothing is longer than the limit.
-    """
+    """Make sequences within the limit of a core's pieces, which have [CLS] and [SEP] if `wrapped`."""
     borders = encoded.bounds[:: 2 if pairs else 1]
     seconds = encoded.bounds[1::2] if pairs else None
     n_cut = np.zeros(len(borders) - 1, np.int64)
@@ -339,11 +315,7 @@ def lay_out(
 
 # bounds (N+1,) -> (S,k) (S,k) (S,)
 def _windows(bounds: Array, pairs: bool, wrapped: bool, limit: Limit) -> tuple[Array, Array, Array]:
-    """Find every sequence as k stretches of a core's row: where they begin, how long; and its text.
-
-    The stretches are `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`: of those with special tokens, only A and B
-    change from window to window.
-    """
+    """Find every sequence, `[CLS] A [SEP] B [SEP]`, as k stretches: where they begin, how long; its text."""
     step = 2 if pairs else 1
     begins, ends = bounds[:-1:step], bounds[step::step]
     middles = bounds[1::2] if pairs else ends  # where the second text begins
@@ -382,16 +354,12 @@ def ranges(begins: Array, lengths: Array) -> Array:  # (n,) (n,) -> (sum of leng
 def whole_number(name: str, value: Any, least: int) -> None:
     """Refuse what is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(
-            f"${name} is not possible; give a whole number of at least {least}.", **{name: value}
-        )
+        raise InputError(f"${name} is not possible; give a whole number, at least {least}.", **{name: value})
 
 
 def _int32(borders: Array) -> Array:
     if borders[-1] >= 2**31:
-        raise InputError(
-            f"the texts have {borders[-1]:,} pieces together, more than 32 bits count; encode them in parts."
-        )
+        raise InputError(f"the texts have {borders[-1]:,} pieces, more than 32 bits count; encode parts.")
     return borders.astype(np.int32)
 
 

@@ -42,10 +42,8 @@ def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> lis
             raise InputError(f"{where}: {word!r} comes twice; take one of them out.")
         if parts != [word]:
             becomes = f"becomes {', '.join(map(repr, parts))}" if parts else "vanishes"
-            raise InputError(
-                f"{where}: {word!r} is no word as the tokenizer reads text, where it {becomes}; "
-                "give one such word a line, without spaces and punctuation."
-            )
+            what = f"{word!r} is no word as the tokenizer reads text, where it {becomes}"
+            raise InputError(f"{where}: {what}; give one such word a line, without spaces and punctuation.")
         if len(word) > tokenizer.max_input_chars_per_word:
             most = tokenizer.max_input_chars_per_word
             raise InputError(f"{where}: the word has {len(word)} characters, and over {most} are [UNK].")

@@ -64,9 +64,7 @@ def read(path: Path) -> Stored:
     options = _options_of_config(config, path / _CONFIG)
     text, hugging_face = path / "vocab.txt", path / "tokenizer.json"
     if not text.exists() and not hugging_face.exists():
-        raise InputError(
-            f"{path} has no vocab.txt; give a folder or file with a vocabulary, one piece a line."
-        )
+        raise InputError(f"{path} has no vocab.txt; give a folder or file with a vocabulary.")
     if not text.exists():
         vocab, found = _read_tokenizer_json(hugging_face)
         return Stored(hugging_face, vocab, _merged(found, options))
@@ -74,9 +72,7 @@ def read(path: Path) -> Stored:
     if "compat" not in config and hugging_face.exists():  # not a folder of ours, whose files say the same
         whole, found = _read_tokenizer_json(hugging_face)
         if whole[: len(vocab)] != vocab:
-            raise InputError(
-                f"{text} and {hugging_face.name} beside it hold different pieces; remove the wrong one."
-            )
+            raise InputError(f"{text} and {hugging_face.name} have different pieces; remove the wrong one.")
         found.pop("max_input_chars_per_word")  # vocab.txt has no limit but Google's
         vocab, options = whole, _merged(found, options)
     elif added := _added_beside(path, config):
@@ -101,29 +97,20 @@ def is_cased(vocab: list[str]) -> bool:
 
 
 def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Read what tokenizers of `transformers` written in Python have added to `vocab.txt`.
-
-    It stands in `tokenizer_config.json` from version 4.34 on, before that in files of its own.
-    """
+    """Read what tokenizers of `transformers` written in Python have added to `vocab.txt`."""
     decoder = config.get("added_tokens_decoder")
     if decoder is not None:
         _of_kind(decoder, dict, f"{path / _CONFIG}: added_tokens_decoder")
-        return [
-            {
-                **_of_kind(token, dict, f"{path / _CONFIG}: added token {number}"),
-                "id": int(number) if re.fullmatch("[0-9]{1,18}", number) else number,
-            }
-            for number, token in decoder.items()
-        ]
-    if not (path / _ADDED).exists():
+        ids = {number: int(number) if re.fullmatch("[0-9]{1,18}", number) else number for number in decoder}
+        where = f"{path / _CONFIG}: added token"
+        return [_of_kind(one, dict, f"{where} {n}") | {"id": ids[n]} for n, one in decoder.items()]
+    if not (path / _ADDED).exists():  # in files of its own before version 4.34
         return []
     special = read_json(path / _SPECIAL) if (path / _SPECIAL).exists() else {}
     names = _options_of_config({**config, **special}, path / _SPECIAL).get("additional_special_tokens", ())
     names = {*SPECIAL_TOKENS, *names}
-    return [
-        {"content": text, "id": number, "special": text in names}
-        for text, number in read_json(path / _ADDED).items()
-    ]
+    added = read_json(path / _ADDED).items()
+    return [{"content": text, "id": number, "special": text in names} for text, number in added]
 
 
 def _merged(found: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
@@ -133,25 +120,14 @@ def _merged(found: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_vocab(path: Path) -> list[str]:
-    """Read the pieces of a vocabulary file, one a line.
-
-    Only a line feed ends a line, with or without a carriage return: the released Chinese vocabulary has a
-    Unicode line separator as a piece.
-    """
+    """Read the pieces, one a line that "\\n" ends: the Chinese vocabulary has U+2028 as a piece."""
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except OSError as error:
-        raise InputError(
-            f"{path} can't be read ({error.strerror}); give a vocabulary, one piece a line."
-        ) from error
+        raise InputError(f"{path} can't be read ({error.strerror}); give a vocabulary.") from error
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not UTF-8 at byte {error.start}; save the vocabulary as UTF-8."
-        ) from error
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+        raise InputError(f"{path} is not UTF-8 at byte {error.start}; save it as UTF-8.") from error
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -191,16 +167,12 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
             raise InputError(f"{path} has {name}={model.get(name)!r}; a BERT's WordPiece has {expected!r}.")
     normalizer = _part(content, "normalizer", path)
     if normalizer.get("type") != "BertNormalizer":
-        raise InputError(
-            f"{path} normalises text with {normalizer.get('type')}; minibert reads BertNormalizer."
-        )
+        raise InputError(f"{path} normalises with {normalizer.get('type')}; minibert reads BertNormalizer.")
     if normalizer.get("clean_text") is False:
         raise InputError(f"{path} has clean_text=false; minibert always cleans text, as BERT does.")
     pre_tokenizer = _part(content, "pre_tokenizer", path)
     if pre_tokenizer.get("type") != "BertPreTokenizer":
-        raise InputError(
-            f"{path} splits words with {pre_tokenizer.get('type')}; minibert reads BertPreTokenizer."
-        )
+        raise InputError(f"{path} splits by {pre_tokenizer.get('type')}; minibert reads BertPreTokenizer.")
     options = {
         argument: _of_kind(normalizer[name], kind, f"{path}: normalizer {name}")
         for argument, _, name, kind in _OPTIONS
@@ -222,17 +194,13 @@ def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> list[str]:
             text, number = token["content"], token["id"]
             is_special, alone = token.get("special", False), token.get("single_word", False)
         except (TypeError, KeyError, AttributeError) as error:
-            raise InputError(
-                f"{path}: added token {token!r} lacks its content or id; restore the file."
-            ) from error
+            raise InputError(f"{path}: added token {token!r} lacks content or id; restore it.") from error
         _of_kind(text, str, f"{path}: content of an added token")
         _of_kind(number, int, f"{path}: id of the added token {text!r}")
         if not is_special or alone:
             what = "is to be found inside of words" if not is_special else "has single_word=true"
-            raise InputError(
-                f"{path}: added token {text!r} {what}, which minibert does not do; "
-                "add it as a special token, or to the vocabulary before training."
-            )
+            advice = "add it as a special token, or to the vocabulary before training."
+            raise InputError(f"{path}: added token {text!r} {what}, which minibert does not do; {advice}")
         if ids.setdefault(text, number) != number:
             raise InputError(f"{path} has {text!r} twice, as id {ids[text]} and {number}; remove one.")
         if text not in SPECIAL_TOKENS:
@@ -278,15 +246,20 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     check_folder(folder)
     for number, piece in enumerate(vocab):
         if "\n" in piece or piece.endswith("\r"):
-            raise InputError(
-                f"piece {number}, {piece!r}, holds a line end; vocab.txt needs one piece a line."
-            )
+            raise InputError(f"piece {number}, {piece!r}, holds a line end; vocab.txt has a piece a line.")
         if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
             raise InputError(f"piece {number}, {piece!r}, can't be written as UTF-8; take it out.")
+    config = {
+        "tokenizer_class": "BertTokenizer",
+        **{name: options[argument] for argument, name, _, _ in _OPTIONS},
+        "additional_special_tokens": options["additional_special_tokens"],
+        "model_max_length": model_max_length,
+        **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
+    }
     files = {
         folder / "tokenizer.json": _dumped(_tokenizer_json(vocab, options)),
         folder / "vocab.txt": "".join(f"{piece}\n" for piece in vocab),
-        folder / _CONFIG: _dumped(_tokenizer_config(options, model_max_length)),
+        folder / _CONFIG: _dumped(config),
     }
     fresh = [path for path in files if not path.exists()]
     try:
@@ -310,26 +283,11 @@ def _dumped(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def _tokenizer_config(options: dict[str, Any], model_max_length: int) -> dict[str, Any]:
-    return {
-        "tokenizer_class": "BertTokenizer",
-        **{name: options[argument] for argument, name, _, _ in _OPTIONS},
-        "additional_special_tokens": options["additional_special_tokens"],
-        "model_max_length": model_max_length,
-        **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
-    }
-
-
 def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]:
-    """Make what `tokenizers.Tokenizer.from_file` reads, to do what `compat="hf-fast"` does here.
-
-    It has no word for `never_split`.
-    """
+    """Make what `tokenizers.Tokenizer.from_file` reads; it has no word for `never_split`."""
     ids = {piece: number for number, piece in enumerate(vocab)}
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    special = sorted(
-        (ids[token], token) for token in (*SPECIAL_TOKENS, *options["additional_special_tokens"])
-    )
+    special = sorted((ids[one], one) for one in (*SPECIAL_TOKENS, *options["additional_special_tokens"]))
     first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
     second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
     return {

@@ -97,10 +97,7 @@ class GreedyCore:
 
 
 class _ChunkMemo(dict[str, list[int]]):
-    """Chunk of text -> ids, computed once.
-
-    Memory stays bounded, at about 12 MB: long chunks are not kept, and a full memo starts anew.
-    """
+    """Chunk of text -> ids, computed once; of about 12 MB at most, then it starts anew."""
 
     LIMIT = 1 << 16
     LONGEST = 32

@@ -111,9 +111,7 @@ def learn_vocab(
     ['##e', '##l', '##o', '##r', '##w', 'e', 'l', 'o', 'r', 'w', '##ow', 'low']
     """
     if objective not in OBJECTIVES:
-        raise InputError(
-            f"$objective is unknown; choose one of {', '.join(OBJECTIVES)}.", objective=objective
-        )
+        raise InputError(f"$objective is unknown; choose {' or '.join(OBJECTIVES)}.", objective=objective)
     whole_number("vocab_size", vocab_size, 1)
     whole_number("min_frequency", min_frequency, 1)
     whole_number("alphabet_limit", alphabet_limit, 1)
@@ -126,12 +124,9 @@ def learn_vocab(
     seen, unseen = ([piece for piece in forms if piece not in taken] for forms in (pieces, unseen))
     room = vocab_size - len(vocab) - len(seen)
     if room < 0:
-        raise InputError(
-            f"$vocab_size is too small: special tokens and alphabet alone take "
-            f"{vocab_size - room}; ask for more pieces or lower $alphabet_limit.",
-            vocab_size=vocab_size,
-            alphabet_limit=alphabet_limit,
-        )
+        needed = f"special tokens and alphabet alone take {vocab_size - room}"
+        message = f"$vocab_size is too small: {needed}; ask for more pieces or lower $alphabet_limit."
+        raise InputError(message, vocab_size=vocab_size, alphabet_limit=alphabet_limit)
     vocab += sorted(seen + unseen[:room])
     taken.update(vocab)
     merger = make_merger(text, min_frequency, objective)
@@ -196,11 +191,9 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
         symbols[n : n + len(forms)] = forms
         n += len(forms)
     if n == 0 and n_words and len(kept) == alphabet_limit:
-        raise InputError(
-            "$alphabet_limit leaves no word to learn from, as every word has a character "
-            "beyond the most frequent ones that it keeps; raise it.",
-            alphabet_limit=alphabet_limit,
-        )
+        why = "every word has a character beyond the most frequent ones that it keeps"
+        message = f"$alphabet_limit leaves no word to learn from, as {why}; raise it."
+        raise InputError(message, alphabet_limit=alphabet_limit)
     if n == 0:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
     if len(kept) == alphabet_limit and n_words - n_kept_words >= WORTH_TELLING * n_words:
@@ -232,10 +225,7 @@ def _piece(form: int) -> str:
 
 
 def _alphabet(words: WordCounts, limit: int) -> tuple[Array, int]:  # -> (K,) code points
-    """Find the most frequent characters, without lone surrogates; of equals the first.
-
-    Also how many characters the different words have together.
-    """
+    """Find the most frequent characters, without lone surrogates; count those of all different words."""
     frequency = np.zeros(0x110000, np.int64)
     total, n_characters = 0.0, 0
     for counts, codes, lengths in _blocks(words):

@@ -24,8 +24,8 @@ _SLACK = 2.0**-40
 class Merger:
     """The segmented text, the pairs of neighbours in it, and the gain of joining each; see `learn_vocab`.
 
-    Pairs are numbered as they appear. What a merge asks of every pair sits in NumPy arrays, so that choosing
-    costs a few passes over them; which words hold a pair is remembered, so that joining visits only those.
+    Pairs are numbered as they appear. What a merge asks of every pair sits in NumPy arrays; which words hold
+    a pair is remembered, so that joining visits only those.
     """
 
     def __init__(self, text: Symbols, min_frequency: int, objective: str) -> None:
@@ -64,9 +64,7 @@ class Merger:
         self.symbol_counts = _with_room(self.symbol_counts, merged, 0)
         n = self.pair_counts[best]
         self.total -= n
-        self.symbol_counts[left] -= n
-        self.symbol_counts[right] -= n
-        self.symbol_counts[merged] += n
+        np.add.at(self.symbol_counts, [left, right, merged], [-n, -n, n])
         changes: dict[tuple[int, int], int] = defaultdict(int)
         for word in self.words_with[best]:
             self._join_in_word(word, (left, right), merged, changes)

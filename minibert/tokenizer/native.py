@@ -97,10 +97,8 @@ def choose(core: str) -> bool:
     if core not in ("auto", "c", "python"):
         raise InputError(f"core={core!r} is unknown; choose auto, c or python.")
     if core == "c" and not available():
-        raise InputError(
-            "core='c' needs the C core of the tokenizer, which is not built here; install a C compiler and "
-            "Python's headers, then reinstall minibert, or choose core='python'."
-        )
+        hint = "install a C compiler and Python's headers, then reinstall minibert, or choose core='python'."
+        raise InputError(f"core='c' needs the C core of the tokenizer, which is not built here; {hint}")
     return core != "python" and load() is not None
 
 
@@ -135,10 +133,7 @@ class Core:
     def encode_texts(
         self, texts: Sequence[str | bytes], wanted: Wanted, threads: int | None = None
     ) -> Encoded:
-        """Encode many texts, as `GreedyCore.encode_texts` does: slices of them on several threads.
-
-        Bytes are of unknown origin: what is not UTF-8 in them is read as U+FFFD and counted.
-        """
+        """Encode many texts, as `GreedyCore.encode_texts` does: slices of them on several threads."""
         raw = bool(texts) and isinstance(texts[0], bytes)
         flags = _OFFSETS * wanted.offsets + _SPECIAL * wanted.special + _RAW * raw
         threads = cores() if threads is None else threads
@@ -157,9 +152,8 @@ class Core:
     ) -> Encoded:
         ffi, lib = self._module.ffi, self._module.lib
         data, bounds = end_to_end(texts)
-        pointer = lib.wp_encode_texts(
-            self._tokenizer, data, _int64(self._module, bounds), len(texts), flags, *wrapping
-        )
+        given = data, _int64(self._module, bounds), len(texts)
+        pointer = lib.wp_encode_texts(self._tokenizer, *given, flags, *wrapping)
         if not pointer:
             raise _failure(_TOO_LONG if np.diff(bounds).max(initial=0) >= 2**31 else _NO_MEMORY)
         result = ffi.gc(pointer, lib.wp_result_free)
@@ -181,10 +175,7 @@ class Core:
 
 
 class Counter:
-    """Words and how often they occur, as `counting.PythonCounter` has them; one thread at a time writes.
-
-    Words of more than `max_chars` characters are not counted.
-    """
+    """Words and how often they occur, as `counting.PythonCounter` has them; one thread at a time writes."""
 
     def __init__(self, basic_tokenizer: BasicTokenizer, max_chars: int) -> None:
         self._module = module = load()

@@ -98,50 +98,49 @@ class BasicTokenizer:
             raise InputError(f"compat={compat!r} is unknown; choose one of {', '.join(COMPAT)}.")
         kept: tuple[Any, ...] = (None,) if isinstance(never_split, str) else tuple(never_split)
         if not all(isinstance(word, str) for word in kept):
-            raise InputError(
-                f"never_split={never_split!r} is no list of words; give one, such as ['[MASK]']."
-            )
+            raise InputError(f"never_split={never_split!r} is no list of words; give e.g. ['[MASK]'].")
         if "" in kept:
             raise InputError("never_split has an empty string, which is no word; leave it out.")
         self.lower_case = _switch("lower_case", lower_case)
-        self.strip_accents = (
-            self.lower_case if strip_accents is None else _switch("strip_accents", strip_accents)
-        )
+        strip_accents = self.lower_case if strip_accents is None else strip_accents
+        self.strip_accents = _switch("strip_accents", strip_accents)
         self.tokenize_chinese_chars = _switch("tokenize_chinese_chars", tokenize_chinese_chars)
         self.compat = compat
         self.never_split: tuple[str, ...] = kept
         self._kept = frozenset(kept)
-        self._final_sigma = compat != "hf-fast"
+        self.deleted = _DELETED[compat]
+        self.final_sigma = compat != "hf-fast"
         # Of these flags, an ideograph that is a word of its own has the first alone.
-        self._apart = unicode.IDEOGRAPH * self.tokenize_chinese_chars
+        self.apart = unicode.IDEOGRAPH * self.tokenize_chinese_chars
         if compat == "hf-fast":
-            self._apart |= unicode.LATE_IDEOGRAPH
+            self.apart |= unicode.LATE_IDEOGRAPH
         # NFD takes back what NFC did before it; only words to be kept are seen in between.
-        self._composes = compat == "hf-slow" and bool(kept or not self.strip_accents)
+        self.composes = compat == "hf-slow" and bool(kept or not self.strip_accents)
         self._alone = _Alone(self.align)
 
     def tokenize(self, text: str) -> list[str]:
         """Return the words of `text`, none of them empty, each punctuation mark a word of its own."""
-        if self._kept or not text.isascii() and (self._composes or _looks_at_neighbours().search(text)):
+        if self._kept or not text.isascii() and (self.composes or _looks_at_neighbours().search(text)):
             return [word.text for word in self.align(text)]
         return text.translate(self._alone).split()
 
     def align(self, text: str) -> list[Word]:
         """Tokenize with the source of every character: readable, and what offsets are checked against.
 
-        A character's source is the one character it comes from. Characters share their sources where these
-        can't be told apart: marks that changed places in canonical order, and what NFC changed together
-        ("hf-slow").
+        Characters share their sources where these can't be told apart: marks that changed places in
+        canonical order, and what NFC changed together ("hf-slow").
         """
         words = []
         for chunk in self._chunks(text):
-            if self._composes:
+            if self.composes:
                 chunk = _compose(chunk)
             if _spell(chunk) in self._kept:
                 words.append(_word(chunk)._replace(kept=True))
                 continue
             if self.lower_case:
-                chunk = self._lower(chunk)
+                spelt = _spell(chunk)
+                lowered = (unicode.lower_at(spelt, at, self.final_sigma) for at in range(len(spelt)))
+                chunk = [part for pair in zip(chunk, lowered, strict=True) for part in _expand(*pair)]
             if self.strip_accents:
                 chunk = _strip_accents(chunk)
             words += map(_word, _split_at_punctuation(chunk))
@@ -152,20 +151,15 @@ class BasicTokenizer:
         chunks: list[list[_Placed]] = [[]]
         for at, character in enumerate(text):
             flags = unicode.flags(ord(character))
-            if flags & _DELETED[self.compat]:
+            if flags & self.deleted:
                 continue
             if flags & unicode.SPACE:
                 chunks.append([])
-            elif flags & self._apart == unicode.IDEOGRAPH:
+            elif flags & self.apart == unicode.IDEOGRAPH:
                 chunks += [[_Placed(character, at, at + 1)], []]
             else:
                 chunks[-1].append(_Placed(character, at, at + 1))
         return [chunk for chunk in chunks if chunk]
-
-    def _lower(self, chunk: list[_Placed]) -> list[_Placed]:
-        text = _spell(chunk)
-        lowered = (unicode.lower_at(text, at, self._final_sigma) for at in range(len(text)))
-        return [part for pair in zip(chunk, lowered, strict=True) for part in _expand(*pair)]
 
 
 class _Alone(dict[int, str]):
@@ -200,10 +194,7 @@ def split_at_whitespace(text: str) -> list[str]:
 
 
 def is_punctuation(character: str) -> bool:
-    """Tell whether `character` is Unicode punctuation or printable ASCII, no letter or digit.
-
-    The ASCII symbols ``$ + < = > ^ ` | ~`` are punctuation here although Unicode files them elsewhere.
-    """
+    """Tell whether `character` is Unicode punctuation or printable ASCII, no letter or digit: `$` is, too."""
     return bool(unicode.flags(ord(character)) & unicode.PUNCTUATION)
 
 

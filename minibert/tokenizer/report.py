@@ -164,16 +164,12 @@ def report_text(report: Mapping[str, Any]) -> str:
     widths = [max(map(len, column)) for column in columns]
     for row in zip_longest(*columns, fillvalue=""):
         lines.append("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-    lines.append(_never_used(**report["never_used"]))
+    count, pieces = (report["never_used"][name] for name in ("count", "pieces"))
+    what = "1 piece is" if count == 1 else f"{count:,} pieces are"
+    some = f"{', such as' * (count > len(pieces))}: {' '.join(map(printable, pieces))}"
+    lines.append(f"{what} never used{some}" if count else "Every piece is used.")
     return "\n".join(lines)
 
 
 def _counted(one: Mapping[str, Any]) -> str:
     return f"{printable(one['piece'])} {one['count']:,}"
-
-
-def _never_used(count: int, pieces: list[str]) -> str:
-    if not count:
-        return "Every piece is used."
-    what = "1 piece is" if count == 1 else f"{count:,} pieces are"
-    return f"{what} never used{', such as' * (count > len(pieces))}: {' '.join(map(printable, pieces))}"

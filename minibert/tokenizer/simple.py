@@ -55,8 +55,7 @@ def gain(pair: tuple[str, str], n: int, counts: Counter[str]) -> float:
     """Return what joining all n occurrences of a pair adds to the log-likelihood of the text.
 
     With p(u) = c(u) / N for each piece u, that is L = sum over u of f(c(u)) - f(N) where f(x) = x log x.
-    Joining takes n off both counts (2 n off the one, where the parts are equal) and off N, and makes n new
-    pieces.
+    Joining takes n off both counts (2 n off the one, where the parts are equal) and off N, and adds n new.
     """
 
     def f(x: int) -> float:
@@ -88,10 +87,7 @@ def join(symbols: Sequence[Symbol], pair: tuple[Symbol, Symbol], merged: Symbol)
 
 
 def encode(word: str, ids: Mapping[str, int]) -> list[int]:
-    """Cut a word into the longest piece that begins it, the longest "##" piece that goes on, and so on: ids.
-
-    A word that can't be finished is one [UNK].
-    """
+    """Cut a word into the longest piece that begins it, the longest "##" piece that goes on, …; or [UNK]."""
     found, begin = [], 0
     while begin < len(word):
         mark = "##" if begin else ""

@@ -104,10 +104,7 @@ def flags(code: int) -> int:
 
 
 def lower_at(text: str, at: int, final_sigma: bool = True) -> str:
-    """Lower-case the character at `at`, as `str.lower` of a Python with this Unicode.
-
-    Without `final_sigma` a capital sigma becomes the medial one at the end of a word, too.
-    """
+    """Lower-case the character at `at` as `str.lower` of a Python with this Unicode; `ς` by `final_sigma`."""
     if text[at] == "Σ" and final_sigma and ends_word(text, at):
         return "ς"
     return lower_character(text[at])

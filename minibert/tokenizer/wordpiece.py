@@ -89,45 +89,31 @@ class Tokenizer:
             max_input_chars_per_word = MAX_CHARS[compat]
         whole_number("max_input_chars_per_word", max_input_chars_per_word, 1)
         self.max_input_chars_per_word = int(max_input_chars_per_word)
-        self.additional_special_tokens = tuple(
-            _list_of_strings("additional_special_tokens", additional_special_tokens)
-        )
+        added = _list_of_strings("additional_special_tokens", additional_special_tokens)
+        self.additional_special_tokens = tuple(added)
         for token in self.additional_special_tokens:
             if token not in self.ids:
-                raise InputError(
-                    f"additional_special_tokens={token!r} is no piece; add it to the vocabulary."
-                )
+                raise InputError(f"additional_special_tokens={token!r} is no piece; add it to vocab.")
             if not can_be_special(token):
-                raise InputError(
-                    f"additional_special_tokens={token!r} can't be told from words; "
-                    "give one of ASCII that begins with a punctuation mark, such as '[NEW]'."
-                )
+                example = "give one of ASCII that begins with a punctuation mark, such as '[NEW]'."
+                raise InputError(f"additional_special_tokens={token!r} can't be told from words; {example}")
         self.core = "c" if native.choose(core) else "python"
         self._requested_core = core
         # Where one special token begins another, the longer one is found.
         special = sorted((*SPECIAL_TOKENS, *self.additional_special_tokens), key=len, reverse=True)
         make_core: type[native.Core] | type[GreedyCore] = native.Core if self.core == "c" else GreedyCore
-        ids = [self.ids[token] for token in special]
-        given = native.Pieces(
-            self.vocab, self.basic_tokenizer, self.unk_id, ids, self.max_input_chars_per_word
-        )
-        self._core = make_core(given)
+        ids, limit = [self.ids[token] for token in special], self.max_input_chars_per_word
+        self._core = make_core(native.Pieces(self.vocab, self.basic_tokenizer, self.unk_id, ids, limit))
 
     def __len__(self) -> int:
         return self.vocab_size
 
     def __repr__(self) -> str:
-        basic = self.basic_tokenizer
-        case = "lower-cased" if basic.lower_case else "cased"
+        case = "lower-cased" if self.lower_case else "cased"
         return f"Tokenizer({self.vocab_size:,} pieces, {case})"
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Return the ids of the pieces of `text`, without [CLS] and [SEP].
-
-        Parameters
-        ----------
-        special : keep a special token that is written out in the text, such as "[MASK]", whole.
-        """
+        """Return the ids of the pieces of `text` alone; `special` keeps a written-out "[MASK]" whole."""
         if not isinstance(text, str):
             raise _no_string("text", text)
         return self._core.encode(text, special)
@@ -138,27 +124,16 @@ class Tokenizer:
 
     @overload
     def __call__(
-        self,
-        text: str,
-        pair: str | None = None,
-        max_length: int | None = None,
-        *,
-        truncation: str = "longest_first",
-        special: bool = False,
-        add_special_tokens: bool = True,
-    ) -> Encoding: ...
+        self, text: str, pair: str | None = None, max_length: int | None = None, *,
+        truncation: str = "longest_first", special: bool = False, add_special_tokens: bool = True,
+    ) -> Encoding: ...  # fmt: skip
 
     @overload
     def __call__(
-        self,
-        text: list[str] | list[tuple[str, str]],
-        pair: list[str] | None = None,
-        max_length: int | None = None,
-        *,
-        truncation: str = "longest_first",
-        special: bool = False,
-        add_special_tokens: bool = True,
-    ) -> BatchEncoding: ...
+        self, text: list[str] | list[tuple[str, str]], pair: list[str] | None = None,
+        max_length: int | None = None, *,
+        truncation: str = "longest_first", special: bool = False, add_special_tokens: bool = True,
+    ) -> BatchEncoding: ...  # fmt: skip
 
     def __call__(
         self,
@@ -170,14 +145,10 @@ class Tokenizer:
         special: bool = False,
         add_special_tokens: bool = True,
     ) -> Encoding | BatchEncoding:
-        """Encode one text, one pair of texts, or a list of either; arguments and errors as in `encode_batch`.
+        """Encode one text or pair as an `Encoding`, a list of either as a `BatchEncoding`.
 
-        Where a special token is written out in a text that is to be read letter by letter, as without
-        `special`, a warning says so.
-
-        Returns
-        -------
-        An `Encoding` of one text or pair, a `BatchEncoding` of a list.
+        Arguments are those of `encode_batch`. Where a special token is written out in a text that is to be
+        read letter by letter, as without `special`, a warning says so.
         """
         whole = pair is None and max_length is None and truncation == "longest_first"
         if whole and add_special_tokens and type(text) is str:  # as fast as it goes
@@ -196,14 +167,9 @@ class Tokenizer:
         if not special and isinstance(texts, Sequence):
             self._warn_of_special_tokens([*texts, *(pairs or ())])
         batch = self.encode_batch(
-            texts,
-            pairs,
-            max_length=max_length,
-            truncation=truncation,
-            offsets=True,
-            special=special,
-            add_special_tokens=add_special_tokens,
-        )
+            texts, pairs, max_length=max_length, truncation=truncation, offsets=True,
+            special=special, add_special_tokens=add_special_tokens,
+        )  # fmt: skip
         return batch[0] if alone else batch
 
     def _warn_of_special_tokens(self, texts: Iterable[Any]) -> None:
@@ -256,9 +222,7 @@ class Tokenizer:
             if len(pairs) != len(parts):
                 raise InputError(f"{len(parts)} texts come with {len(pairs)} pairs; give one for each text.")
             if other is not kind:
-                raise InputError(
-                    f"texts are {kind.__name__} and pairs {other.__name__}; give both as one of these."
-                )
+                raise InputError(f"texts are {kind.__name__} and pairs {other.__name__}; give the same.")
             parts = list(chain.from_iterable(zip(parts, pairs, strict=True)))
         n_special = add_special_tokens * (2 + (pairs is not None))
         limit = Limit.of(max_length, truncation, stride, n_special, pairs is not None, self.compat)
@@ -280,10 +244,8 @@ class Tokenizer:
         ids = _list_of_ids(ids)
         for i in ids:
             if not 0 <= i < self.vocab_size:
-                raise InputError(
-                    f"id {i} is outside the vocabulary of {self.vocab_size} pieces; "
-                    "decode with the vocabulary that the ids were made with."
-                )
+                outside = f"id {i} is outside the vocabulary of {self.vocab_size} pieces"
+                raise InputError(f"{outside}; decode with the one that the ids were made with.")
         if skip_special_tokens:
             skipped = {*self.special_ids, *(self.ids[token] for token in self.additional_special_tokens)}
             ids = [i for i in ids if i not in skipped]
@@ -353,9 +315,7 @@ def _number(vocab: list[str]) -> dict[str, int]:
     ids: dict[str, int] = {}
     for number, piece in enumerate(vocab):
         if piece in ids:
-            raise InputError(
-                f"the vocabulary has {piece!r} twice, as id {ids[piece]} and {number}; remove one."
-            )
+            raise InputError(f"vocab has {piece!r} twice, as id {ids[piece]} and {number}; remove one.")
         ids[piece] = number
     missing = [token for token in SPECIAL_TOKENS if token not in ids]
     if missing:
@@ -400,10 +360,8 @@ def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], 
     kind = bytes if isinstance(texts[0], bytes) else str
     if not all(issubclass(found, kind) for found in set(map(type, texts))):
         number = next(i for i, text in enumerate(texts) if not isinstance(text, kind))
-        raise InputError(
-            f"{name}[{number}]={short(texts[number])} is {type(texts[number]).__name__}; "
-            "give texts that are all str or all bytes."
-        )
+        what = f"{name}[{number}]={short(texts[number])} is {type(texts[number]).__name__}"
+        raise InputError(f"{what}; give texts that are all str or all bytes.")
     return texts, kind
 
 
@@ -411,9 +369,7 @@ def _first_and_second(pairs: Sequence[Any]) -> tuple[list[str], list[str]]:
     """Take a list of pairs apart."""
     for number, pair in enumerate(pairs):
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise InputError(
-                f"text[{number}]={short(pair)} is no pair of texts; give tuples of two, or single texts."
-            )
+            raise InputError(f"text[{number}]={short(pair)} is no pair of texts; give tuples of two.")
     return [first for first, _ in pairs], [second for _, second in pairs]
 
 

@@ -90,14 +90,8 @@ def load_checkpoint(
     """Read a checkpoint back, bit for bit.
 
     Raise InputError when the file is missing, truncated, altered, not a checkpoint of minibert, or of another
-    configuration.
-
-    Parameters
-    ----------
-    path : the file.
-    config : when given, the configuration that the checkpoint has to have.
-    warn : called with one sentence if the file is of a version that kept no checksum of the header.
-    numbers : when given, how many numbers a position in the data has to consist of.
+    configuration than `config`, where that is given; so where a position in the data is not of so many
+    `numbers`. `warn` hears of a file of a version that kept no checksum of the header.
     """
     path = Path(path)
     header, tensors = _contents(path)
@@ -109,10 +103,8 @@ def load_checkpoint(
         reason = str(error).rstrip(".")
         raise InputError(f"{path} is damaged: {reason}; remove it or use an earlier one.") from error
     if not signed:
-        warn(
-            f"{path} is of an earlier version, which kept no checksum of step, position and configuration; "
-            "they are taken as they stand there."
-        )
+        old = f"{path} is of an earlier version, which kept no checksum of step, position and configuration"
+        warn(f"{old}; they are taken as they stand there.")
     _require_config(path, params.config, config)
     return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
 
@@ -123,9 +115,7 @@ def _require_config(path: Path, stored: Any, config: Any) -> None:
         there, here = stored.to_dict(), config.to_dict()
         names = [name for name in here if here[name] != there.get(name)]
         differing = "; ".join(f"{name}={there.get(name)!r} there, {here[name]!r} here" for name in names)
-        raise InputError(
-            f"{path} belongs to another configuration ({differing}); use the folder of that run."
-        )
+        raise InputError(f"{path} is of another configuration ({differing}); use the folder of that run.")
 
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -140,14 +130,11 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                 header = parse_json(text)
                 tensors = {name: file.get_tensor(name) for name in BUFFERS}
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"{path} cannot be read as a checkpoint ({error}); remove it or use an earlier one."
-        ) from error
+        advice = "remove it or use an earlier one."
+        raise InputError(f"{path} cannot be read as a checkpoint ({error}); {advice}") from error
     if text is None:
-        raise InputError(
-            f"{path} holds no training state; it is not a checkpoint of minibert. "
-            "To start from its weights, use --model with its folder."
-        )
+        advice = "it is not a checkpoint of minibert. To start from its weights, use --model with its folder."
+        raise InputError(f"{path} holds no training state; {advice}")
     written = header.get("format") if isinstance(header, dict) else None
     if written != FORMAT:
         raise InputError(f"{path} has format {written!r}, not {FORMAT!r}; use the version that wrote it.")
@@ -240,10 +227,8 @@ def latest(
             _require_config(path, checkpoint.params.config, config)
             return checkpoint
     if paths:
-        raise RunError(
-            f"None of the {len(paths)} checkpoints in {folder} can be read; start "
-            "anew in another folder, with --model this one if its model is good."
-        )
+        advice = "start anew in another folder, with --model this one if its model is good."
+        raise RunError(f"None of the {len(paths)} checkpoints in {folder} can be read; {advice}")
     return None
 
 

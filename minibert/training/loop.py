@@ -184,10 +184,8 @@ def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
 
 def compiling_text(batch: Batch) -> str:
     """Return what is reported before a step that has to be compiled."""
-    return (
-        f"Compiling a step of {batch.S:,} sequences of up to {batch.lengths.max()} tokens, which may take a "
-        "minute the first time."
-    )
+    what = f"Compiling a step of {batch.S:,} sequences of up to {batch.lengths.max()} tokens"
+    return f"{what}, which may take a minute the first time."
 
 
 def _kept(loop: Loop) -> str:

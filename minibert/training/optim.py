@@ -133,10 +133,8 @@ def warmup_linear(step: float, total: int, warmup: int, peak: float, google: boo
     [0.0, 0.5, 0.75, 0.625]
     """
     if total < 1 or warmup < 0 or step < 0:
-        raise InputError(
-            f"step={step}, total={total}, warmup={warmup} is not a schedule; "
-            "give at least one step in all and no negative number."
-        )
+        advice = "give at least one step in all and no negative number."
+        raise InputError(f"step={step}, total={total}, warmup={warmup} is not a schedule; {advice}")
     if step < warmup:
         return peak * step / warmup
     begin = 0 if google else warmup

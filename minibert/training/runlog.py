@@ -117,15 +117,10 @@ class RunLog:
     def step(
         self, step: int, tokens: int, values: dict[str, float], seconds: float = 0.0, operations: float = 0.0
     ) -> None:
-        """Record one step of training, and show it.
+        """Record one step of training, from 1, and show its losses, accuracies and rate.
 
-        Parameters
-        ----------
-        step : its number, from 1.
-        tokens : how many tokens it took in.
-        values : what to record; losses, accuracies and the rate are shown.
-        seconds : how long it took; 0 for a step that says nothing of the speed of others.
-        operations : how many floating-point operations it had to do.
+        It took `seconds`, 0 for a step that says nothing of the speed of others, for so many `operations` in
+        floating point.
         """
         spent = {"step_tokens": tokens, "step_operations": operations, "step_seconds": seconds}
         spent = spent if seconds else {}

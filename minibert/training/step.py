@@ -58,15 +58,7 @@ def start(ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Obj
 
 
 class HostSteps:
-    """Steps on arrays in memory: parameters and moments are changed in place.
-
-    Parameters
-    ----------
-    ops : the engine.
-    params : what is trained.
-    optimizer : its moments, and the rule of the update.
-    objective : what is minimised.
-    """
+    """Steps on arrays in memory: parameters and moments are changed in place."""
 
     def __init__(self, ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Objective) -> None:
         self.ops, self.params, self.optimizer, self.objective = ops, params, optimizer, objective

@@ -28,10 +28,8 @@ def add_accelerators(parser: Any, options: type[RunOptions]) -> None:
     """Add their group of flags."""
     group = parser.add_argument_group("devices, with --engine jax")
     add_options(group, options, "devices", "fsdp", "recompute")
-    text = (
-        "address at which process 0 of a run on many machines listens; auto, without the two flags below: "
-        "SLURM, Kubernetes, Open MPI or the TPUs supply all three"
-    )
+    text = "address at which process 0 of a run on many machines listens; auto, without the two flags below: "
+    text += "SLURM, Kubernetes, Open MPI or the TPUs supply all three"
     group.add_argument("--coordinator", metavar="HOST:PORT", help=text)
     add_number(group, "--processes", "number of processes")
     add_number(group, "--process-id", "number of this process, from 0", metavar="I")
@@ -54,14 +52,11 @@ def join_processes(arguments: argparse.Namespace, engine: str) -> None:
     coordinator, processes, number = flags.values()
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise InputError(
-            f"--coordinator {coordinator} is not HOST:PORT; name the machine of process 0 and a free port on "
-            "it, as in node0:9876."
-        )
+        advice = "name the machine of process 0 and a free port on it, as in node0:9876."
+        raise InputError(f"--coordinator {coordinator} is not HOST:PORT; {advice}")
     if processes < 1:
         raise InputError(f"--processes {processes} is not a positive number; say how many there are.")
     if not 0 <= number < processes:
-        raise InputError(
-            f"--process-id {number} is not one of {processes}; count them from 0 to {processes - 1}."
-        )
+        advice = f"count them from 0 to {processes - 1}."
+        raise InputError(f"--process-id {number} is none of {processes}; {advice}")
     engines.join(coordinator, processes, number)

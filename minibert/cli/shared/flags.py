@@ -15,8 +15,8 @@ BOTH_WAYS = argparse.BooleanOptionalAction  # --flag and --no-flag; None where n
 TOKENIZER_CORES = ("auto", "c", "python")
 THREADS_HELP = "number of threads (default: one for each core)"
 CORPUS_HELP = (
-    "text files, folders or globs, .gz and .xz too: one sentence a line with a blank line between documents, "
-    "or prose (default: the books in the package)"
+    "text files, folders or globs: one sentence a line with a blank line between documents, prose, .jsonl or "
+    "a dump of Wikipedia (.xml), compressed too (default: the books in the package)"
 )
 
 
@@ -54,15 +54,20 @@ def add_layout(group: Any, default: str | None = "auto") -> None:
     group.add_argument("--layout", choices=LAYOUTS, default=default, help=text)
 
 
+def add_column(group: Any) -> None:
+    """Add --column."""
+    add_flag(group, "--column", "where JSON lines have their text", "text", metavar="NAME")
+
+
 def add_model(parser: Any, text: str) -> None:
     """Add --model, for a command that can't do without one."""
     parser.add_argument("--model", metavar="MODEL", required=True, help=text)
 
 
-def add_engine(group: Any, default: str | None = "auto", device: bool = True) -> None:
+def add_engine(group: Any, default: str | None = "auto", device: bool = True, **shown: Any) -> None:
     """Add --engine, --threads and, where an engine is chosen to compute with, --device."""
-    engines, text = ("auto", *ENGINES), "the engine that computes (default: auto)"
-    group.add_argument("--engine", choices=engines, default=default, help=text)
+    shown = {"default": default, "help": "the engine that computes (default: auto)"} | shown
+    group.add_argument("--engine", choices=("auto", *ENGINES), **shown)
     renamed(group, "--backend", "--engine")
     if device:
         text = "kind of device for the engine jax (default: the best that JAX finds)"
@@ -125,7 +130,7 @@ def add_options(group: Any, options: type[RunOptions], *names: str) -> None:
         elif "choices" in about:
             shown = {"choices": about["choices"], "metavar": "NAME"}
         elif "numbers" in about:
-            shown["type"] = _numbers(about["numbers"])
+            shown["type"] = _numbers(about["numbers"], (get_args(kind) or (kind,))[0])
         elif kind is not str:
             shown["type"] = kind
         usual = f"{default:g}" if kind is float and default is not None else default
@@ -135,12 +140,12 @@ def add_options(group: Any, options: type[RunOptions], *names: str) -> None:
         group.add_argument(about.get("flag", flag_of(name)), dest=name, help=text, **shown)
 
 
-def _numbers(what: str) -> Any:
+def _numbers(what: str, kind: Any) -> Any:
     """Return the parser of `5e-5,3e-5`; which numbers these may be is checked where they are used."""
 
     def parse(text: str) -> tuple[float, ...]:
         try:
-            return tuple(float(number) for number in text.split(","))
+            return tuple(kind(number) for number in text.split(","))
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is no {what}, nor several between commas") from None
 

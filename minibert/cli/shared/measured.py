@@ -10,18 +10,11 @@ from minibert.tasks.task import SPLITS
 
 def add_measured(parser: Any) -> None:
     """Add these flags."""
-    parser.add_argument(
-        "--data",
-        metavar="PATH",
-        help="folder of the task's files, or a file (default: those it was fine-tuned on)",
-    )
+    text = "folder of the task's files, or a file (default: those it was fine-tuned on)"
+    parser.add_argument("--data", metavar="PATH", help=text)
     add_flag(parser, "--split", "which examples", "dev", choices=SPLITS)
-    parser.add_argument(
-        "--task",
-        metavar="TASK",
-        help="another task whose answers mean the same, such as mnli-mm or ax for a model of mnli "
-        "(default: the model's own)",
-    )
+    text = "another task whose answers mean the same, such as mnli-mm or ax for a model of mnli "
+    parser.add_argument("--task", metavar="TASK", help=text + "(default: the model's own)")
     add_options(parser, FinetuneOptions, "dtype")
     add_quiet(parser)
 

@@ -4,6 +4,7 @@ import argparse
 import functools
 import pkgutil
 import sys
+from argparse import SUPPRESS
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,7 @@ from minibert.terminal import emit, printable
 
 FOLDER = Path(__file__).parent.parent
 # What help calls the arguments that name a file or a folder, and what shtab completes them by.
-PATHS = {"DIR": "DIRECTORY", "MODEL": "DIRECTORY"}
+PATHS = {"DIR": "DIRECTORY", "MODEL": "DIRECTORY", "RUN": "DIRECTORY"}
 PATHS |= dict.fromkeys(("CORPUS", "FILE", "GOLD", "PATH", "PREDICTIONS"), "FILE")
 RENAMED = {"convert": "export", "warmup": "info --warm-up"}  # commands of version 0.1
 SHELLS = ("bash", "zsh")
@@ -65,9 +66,7 @@ class Parser(argparse.ArgumentParser):
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """Exit with 2 because of words that are no flags of the command; name those that may be meant."""
-        known = [
-            flag for one in self._actions if one.help != argparse.SUPPRESS for flag in one.option_strings
-        ]
+        known = [flag for one in self._actions if one.help != SUPPRESS for flag in one.option_strings]
         given = [word.partition("=")[0] for word in words if word.startswith("-")]
         suggestion = next(filter(None, (_suggestion(flag, known) for flag in given)), "")
         self.error(f"{' '.join(words)} is not known here{suggestion}")
@@ -120,9 +119,7 @@ class Renamed(argparse.Action):
 
 def renamed(group: Any, old: str, new: str) -> None:
     """Let a flag of an earlier version say what it is called now."""
-    group.add_argument(
-        old, action=Renamed, const=new, nargs="?", dest=argparse.SUPPRESS, help=argparse.SUPPRESS
-    )
+    group.add_argument(old, action=Renamed, const=new, nargs="?", dest=SUPPRESS, help=SUPPRESS)
 
 
 class PrintCompletion(argparse.Action):
@@ -167,7 +164,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     command = next((word for word in words if word[:1] != "-"), "")
     arguments, left = build_parser(command).parse_known_args(words)
     # argparse takes words without a flag from one place only; those after a flag are left over.
-    many = next((name for name in ("corpus", "texts") if name in arguments), "")
+    many = next((name for name in ("corpus", "texts", "runs") if name in arguments), "")
     if left and (any(word.startswith("-") for word in left) or not many):
         arguments.parser.unknown(left)
     if left:
@@ -194,7 +191,7 @@ def build_parser(command: str | None = None) -> Parser:
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
     text = "print what completes commands, flags and their values in this shell"
     parser.add_argument("--print-completion", choices=SHELLS, action=PrintCompletion, help=text)
-    choices = parser.add_subparsers(prog="minibert", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    choices = parser.add_subparsers(prog="minibert", metavar="COMMAND", required=True, help=SUPPRESS)
     for name, summary in known.items():
         its = choices.add_parser(name, help=summary)
         if command in (name, None):

@@ -19,13 +19,14 @@ LINES_AT_ONCE = 64  # of files that are answered together
 Progress = Callable[[int], None] | None
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
+Ask = Callable[[list[Asked]], Iterable[Answer]]
 
 
 def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> None:
     """Add TEXT, which is `text`, and --file, whose help speaks of `pairs`."""
     text = f"{text} (default: the lines of the standard input)"
     parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
-    text = f"a file of texts, one on each line{pairs}, .gz and .xz too; -: standard input; repeat it for more"
+    text = f"a file of texts, one on each line{pairs}, compressed too; -: standard input; repeat it for more"
     parser.add_argument("--file", action="append", metavar="FILE", help=text)
 
 
@@ -46,7 +47,7 @@ def given_texts(
 
 
 def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, .gz and .xz too, or of the standard input; empty ones as well.
+    """Yield the lines of a UTF-8 file, compressed too, or of the standard input; empty ones as well.
 
     Raise InputError when the file can't be read or is not UTF-8, or a line has more than 16 MiB.
     """
@@ -67,7 +68,7 @@ def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
 def answers(
     arguments: argparse.Namespace,
     texts: Iterable[Asked],
-    ask: Callable[[list[Asked]], Iterable[Answer]],
+    ask: Ask[Asked, Answer],
     at_once: int = LINES_AT_ONCE,
 ) -> Iterator[Answer | None]:
     """Yield the answer to each text that a command was given.
@@ -88,9 +89,7 @@ def answers(
         number += len(group)
 
 
-def _tried(
-    ask: Callable[[list[Asked]], Iterable[Answer]], lines: list[Asked], number: int
-) -> list[Answer | None]:
+def _tried(ask: Ask[Asked, Answer], lines: list[Asked], number: int) -> list[Answer | None]:
     """Ask about lines, the first of which has this number; where that fails, about each by itself."""
     try:
         return list(ask(lines))

@@ -28,10 +28,8 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> Token
     """
     folder = Path(folder)
     if not os.path.exists(folder):  # unlike `Path.exists` of whatever name a link may hold
-        raise InputError(
-            f"{folder} is not there, so it holds no token shards; make them with minibert data, or tell with "
-            "--shards where they are."
-        )
+        advice = "make them with minibert data, or tell with --shards where they are."
+        raise InputError(f"{folder} is not there, so it holds no token shards; {advice}")
     if (folder / ELSEWHERE).exists():
         return _linked(folder, tokenizer)
     if parts := parts_in(folder):
@@ -44,9 +42,7 @@ def vocabulary_of(folder: str | Path) -> Tokenizer:
     folder = Path(folder)
     place = next(iter(parts_in(folder).values()), folder)
     if not (place / MANIFEST).exists():
-        raise InputError(
-            f"{folder} holds no token shards with their vocabulary; make them with minibert data."
-        )
+        raise InputError(f"{folder} holds no token shards with a vocabulary; make them with minibert data.")
     return Tokenizer.from_pretrained(place)
 
 
@@ -60,10 +56,7 @@ def missing_parts(parts: Sequence[Part]) -> str:
 
 
 class JoinedShards(TokenShards):
-    """Parts of shards as one: its documents are those of the first part, then of the second, and so on.
-
-    Each part is memory-mapped as it is; nothing is copied but the ends of documents.
-    """
+    """Parts of shards as one, one after another, each memory-mapped as it is."""
 
     def __init__(self, folder: Path, parts: dict[Part, Path], tokenizer: Tokenizer | None = None):
         self.folder = folder
@@ -83,10 +76,8 @@ class JoinedShards(TokenShards):
         if others:
             raise InputError(f"{self.folder} holds parts of {one} and of {others[0]}; keep those of one N.")
         if missing := missing_parts(list(parts)):
-            raise InputError(
-                f"{self.folder} lacks part {missing} of its token shards; make what is missing with "
-                "minibert data --part, of the same corpus."
-            )
+            advice = "make what is missing with minibert data --part, of the same corpus."
+            raise InputError(f"{self.folder} lacks part {missing} of its token shards; {advice}")
         manifests = {place: Manifest.read(place) for place in parts.values()}
         first, *rest = manifests.items()
         for place, manifest in rest:
@@ -119,7 +110,7 @@ class EndToEnd:
     # where (m,) from 0 on, or a slice -> (m,)
     def __getitem__(self, where: slice | np.ndarray) -> np.ndarray:
         if isinstance(where, slice):
-            return self._run(*where.indices(len(self))[:2])
+            return self._slice(*where.indices(len(self))[:2])
         found = np.empty(len(where), self.arrays[0].dtype)
         part = np.searchsorted(self.ends, where, "right")
         borders = np.flatnonzero(np.diff(part, prepend=-1, append=-1)).tolist()
@@ -129,8 +120,7 @@ class EndToEnd:
             found[begin:end] = array[where[begin:end] - (self.ends[number] - len(array))]
         return found
 
-    def _run(self, begin: int, end: int) -> np.ndarray:
-        """Return the slice from `begin` to `end`."""
+    def _slice(self, begin: int, end: int) -> np.ndarray:
         first, last = np.searchsorted(self.ends, [begin, max(begin, end - 1)], "right").tolist()
         pieces = []
         for number in range(first, min(last, len(self.arrays) - 1) + 1):
@@ -162,10 +152,8 @@ def _linked(folder: Path, tokenizer: Tokenizer | None) -> TokenShards:
     recorded = _read_link(folder)
     place = Path(recorded["folder"])
     if os.path.exists(place / ELSEWHERE):  # `link_shards` never does that, and it may lead in a circle
-        raise InputError(
-            f"{folder / ELSEWHERE} names {place}, which holds no shards but names another folder; tell with "
-            "--shards where they are."
-        )
+        what = f"names {place}, which holds no shards but names another folder"
+        raise InputError(f"{folder / ELSEWHERE} {what}; tell with --shards where they are.")
     shards = open_shards(place, tokenizer)
     _require_same(recorded, shards)
     return shards
@@ -184,9 +172,9 @@ def _identity(shards: TokenShards) -> dict[str, Any]:
 def _require_same(recorded: dict[str, Any], shards: TokenShards) -> None:
     """Raise InputError when shards are not the recorded ones. It is their size that is compared."""
     if not _identity(shards).items() <= recorded.items():
+        found = f"{shards.n_documents:,} documents and {shards.n_tokens:,} tokens"
+        known = f"{recorded['documents']:,} and {recorded['tokens']:,}"
         raise InputError(
-            f"The token shards in {shards.folder} are not those that the run began with: "
-            f"{shards.n_documents:,} documents and {shards.n_tokens:,} tokens, where those were "
-            f"{recorded['documents']:,} and {recorded['tokens']:,}, or another vocabulary; tell with "
-            "--shards where those are."
+            f"The token shards in {shards.folder} are not those that the run began with: {found}, where "
+            f"those were {known}, or another vocabulary; tell with --shards where those are."
         )

@@ -42,11 +42,8 @@ class Part(NamedTuple):
         found = re.fullmatch(r"(\d+)/(\d+)", text, re.ASCII)
         part = cls(*map(int, found.groups())) if found else cls(0, 0)
         if not 1 <= part.number <= part.parts <= MOST:
-            raise InputError(
-                f"$part is not possible; give I/N with I from 1 to N, such as 2/3, and at most "
-                f"{MOST:,} parts.",
-                part=text,
-            )
+            what = f"give I/N with I from 1 to N, such as 2/3, and at most {MOST:,} parts."
+            raise InputError(f"$part is not possible; {what}", part=text)
         return part
 
     def __str__(self) -> str:
@@ -59,11 +56,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a part was made of.
-
-    Files are known by name and size, not by folder: machines may see a corpus in different places. What is in
-    them is not looked at.
-    """
+    """What a part was made of; files go by name and size, as machines may see them in different places."""
 
     part: int
     parts: int
@@ -97,19 +90,12 @@ class Manifest:
             ("tokenizer_sha256", "another vocabulary"),
         ):
             if getattr(self, field) != getattr(other, field):
-                raise InputError(
-                    f"{folder} was made with {what}; make all parts of the same corpus with the same "
-                    "vocabulary, or choose another --out."
-                )
+                advice = "make all parts of one corpus with the same vocabulary, or choose another --out."
+                raise InputError(f"{folder} was made with {what}; {advice}")
 
 
 def files_of_part(files: Sequence[Path], part: Part) -> list[Path]:
-    """Choose the files of one part, perhaps none: those whose middle byte lies in its share of all bytes.
-
-    Examples
-    --------
-    With four files of equal size, part 1/3 has the first, 2/3 the next two, 3/3 the last.
-    """
+    """Choose the files of one part, perhaps none: those whose middle byte lies in its share of all bytes."""
     sizes = [file.stat().st_size for file in files]
     total, before, own = sum(sizes), 0, []
     for file, size in zip(files, sizes, strict=True):
@@ -167,10 +153,8 @@ def require_free(folder: Path) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if parts := parts_in(folder):
-        raise InputError(
-            f"{folder} holds parts of token shards ({len(parts)} of {next(iter(parts)).parts}); go on with "
-            "--part, or choose another --out."
-        )
+        held = f"parts of token shards ({len(parts)} of {next(iter(parts)).parts})"
+        raise InputError(f"{folder} holds {held}; go on with --part, or choose another --out.")
     raise InputError(f"{folder} holds something already; remove it or choose another --out.")
 
 
@@ -182,20 +166,16 @@ def _check_neighbours(folder: Path, planned: Manifest) -> None:
         raise InputError(f"{folder} holds something else than parts of token shards; choose another --out.")
     for part, place in parts.items():
         if part.parts != planned.parts:
-            raise InputError(
-                f"{folder} holds part {part}, which can't stand beside part {planned.part}/{planned.parts}; "
-                "make all parts with the same N, or choose another --out."
-            )
+            both = f"{part}, which can't stand beside part {planned.part}/{planned.parts}"
+            advice = "make all parts with the same N, or choose another --out."
+            raise InputError(f"{folder} holds part {both}; {advice}")
         planned.require_same_source(Manifest.read(place), place)
 
 
 def write_part(
     stream: Iterable[str | None], tokenizer: Tokenizer, folder: Path, planned: Manifest
 ) -> Manifest:
-    """Make a part as `plan_part` says. It appears when it is complete, or not at all.
-
-    A part of several may be empty, the only one may not.
-    """
+    """Make a part as `plan_part` says, whole or not at all. One of several may be empty."""
     place = Part(planned.part, planned.parts).folder_in(folder)
 
     def fill(temporary: Path) -> None:

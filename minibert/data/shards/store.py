@@ -258,10 +258,8 @@ class TokenShards:
         if meta.get("format") != FORMAT:
             raise InputError(f"{self.folder} holds no token shards; make them with minibert data.")
         if meta.get("version") != VERSION:
-            raise InputError(
-                f"The token shards in {self.folder} have version {meta.get('version')!r}, "
-                f"this minibert reads {VERSION}; write them again."
-            )
+            versions = f"version {meta.get('version')!r}, this minibert reads {VERSION}"
+            raise InputError(f"The token shards in {self.folder} have {versions}; write them again.")
         if wrong := misfit(meta, FIELDS):
             raise self._damaged(f"in {META} {wrong}")
         for name in COUNTS:

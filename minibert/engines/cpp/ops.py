@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 
 from minibert.arrays import Array, Grads, Params, Saved
-from minibert.engines.cpp.primitives import (
-    BFLOAT16,
-    FLOAT,
-    INDEX,
-    CppPrimitives,
-    draws,
-    empty,
-    in_one_piece,
-    indices,
-    whole,
-)
+from minibert.engines.cpp.primitives import INDEX, CppPrimitives, draws, empty, in_one_piece, indices, whole
 from minibert.ops import Dropout
 from minibert.ops.blocks import EMBEDDING_SITE, layer_sites
 
@@ -69,7 +59,7 @@ class CppOps(CppPrimitives):
 
     def _fits(self, x: Array, params: Params) -> bool:
         """Tell whether a sublayer with these arrays is one for the fused kernels."""
-        return self._fuse and whole(*params.values()) and whole(x, dtype=BFLOAT16 if self._narrow else FLOAT)
+        return self._fuse and whole(*params.values()) and whole(x, dtype=self._kept)
 
     def embedding_block(
         self, batch: Any, params: Params, config: Any, drop: Dropout | None
@@ -90,28 +80,22 @@ class CppOps(CppPrimitives):
         if not isinstance(saved, CppEmbeddingBlockSaved):
             return super().embedding_block_backward(dy, saved, params, grads)
         total, mean, inverse, dropped = saved.norm
-        gamma, d_gamma, d_beta = params["gamma"], grads["gamma"], grads["beta"]
+        gamma, sums = params["gamma"], (grads["gamma"], grads["beta"])
         dy, dsum = in_one_piece(dy), empty(total.shape)
-        self._run.embedding_layer_norm_backward(
-            dy, total, mean, inverse, gamma, dropped, dsum, d_gamma, d_beta
-        )
+        self._run.embedding_layer_norm_backward(dy, total, mean, inverse, gamma, dropped, dsum, *sums)
         for name in TABLES:
             self._run.scatter_add(getattr(saved, name), dsum, grads[name])
         return grads
 
     def attention_block(
-        self,
-        x: Array,
-        params: Params,
-        cu_seqlens: Any,
-        config: Any,
-        drop: Dropout | None,
-        layer: int,
+        self, x: Array, params: Params, cu_seqlens: Any, config: Any, drop: Dropout | None, layer: int,
         rows: Array | None = None,
-    ) -> tuple[Array, Saved]:
+    ) -> tuple[Array, Saved]:  # fmt: skip
         """Return LayerNorm(x + dropout(output(attention(query(x), key(x), value(x))))), of `rows` alone."""
         fits = self._fits(x, params) and indices(cu_seqlens)
-        if not fits or (rows is not None and (config.is_decoder or not _ascending(rows))):
+        if rows is not None:  # the kernels take them in order
+            fits = fits and not config.is_decoder and indices(rows) and bool((rows[1:] >= rows[:-1]).all())
+        if not fits:
             return super().attention_block(self.upcast(x), params, cu_seqlens, config, drop, layer, rows)
         attention_site, output_site, _ = layer_sites(layer)
         H, asking, borders, chosen = x.shape[1], x, None, None
@@ -209,20 +193,17 @@ class CppOps(CppPrimitives):
         One (M,V) array in all: logits become the gradient of each row's nll in place. What backward is given
         for each row multiplies the few columns on both sides of it instead.
         """
-        fits = self._fits(x, params) and whole(table) and indices(rows) and indices(labels)
-        if not fits:
+        if not (self._fits(x, params) and whole(table) and indices(rows) and indices(labels)):
             return super().masked_lm_head(x, rows, labels, params, table, config)
         (V, H), M = table.shape, len(rows)
         taken, u, inner, normal = (empty((M, H)) for _ in range(4))
         mean, inverse, nll, predicted = empty((M,)), empty((M,)), empty((M,)), np.empty(M, INDEX)
         self._run.gather(rows, x, taken)
         self._run.linear_gelu(taken, params["weight"], params["bias"], config.gelu_form == "tanh", u, inner)
-        gamma, beta = params["gamma"], params["beta"]
+        gamma, beta, bias = params["gamma"], params["beta"], params["output_bias"]
         self._run.layer_norm(inner, gamma, beta, config.layer_norm_eps, normal, mean, inverse)
         gradient = self._activations(M, -(-V // LANES) * LANES)[:, :V]
-        self._run.linear_softmax_cross_entropy(
-            normal, table.T, params["output_bias"], labels, gradient, nll, predicted
-        )
+        self._run.linear_softmax_cross_entropy(normal, table.T, bias, labels, gradient, nll, predicted)
         saved = (rows, np.array(x.shape), taken, u, inner, normal, mean, inverse, gradient, table)
         return (nll, predicted), CppMaskedLmHeadSaved(*saved)
 
@@ -257,10 +238,8 @@ class CppOps(CppPrimitives):
         y, mean, inverse = self._activations(*x.shape), empty(x.shape[:1]), empty(x.shape[:1])
         total = self._activations(*x.shape) if self._narrow else out
         dropped = draws(drop, drop.rate if drop else 0.0, site)
-        gamma, beta, eps = params["gamma"], params["beta"], config.layer_norm_eps
-        self._run.dropout_residual_layer_norm(
-            x, out, params[bias], dropped, gamma, beta, eps, total, y, mean, inverse
-        )
+        how = params[bias], dropped, params["gamma"], params["beta"], config.layer_norm_eps
+        self._run.dropout_residual_layer_norm(x, out, *how, total, y, mean, inverse)
         return y, NormSaved(total, mean, inverse, dropped)
 
     # dy (T,H) -> dx d_out (T,H), and the memory of the sum, which is free now
@@ -270,11 +249,9 @@ class CppOps(CppPrimitives):
         """Return the gradients of `_norm`: of x, on the residual path, and of the output of the sublayer."""
         total, mean, inverse, dropped = saved
         d_out = self._activations(*total.shape) if dropped or self._narrow else None
-        dy, dx, gamma = in_one_piece(dy), empty(total.shape), params["gamma"]
+        dy, dx, known = in_one_piece(dy), empty(total.shape), (total, mean, inverse, params["gamma"], dropped)
         sums = grads["gamma"], grads["beta"], grads[bias]
-        self._run.dropout_residual_layer_norm_backward(
-            dy, total, mean, inverse, gamma, dropped, dx, d_out, *sums
-        )
+        self._run.dropout_residual_layer_norm_backward(dy, *known, dx, d_out, *sums)
         return dx, dx if d_out is None else d_out, total
 
     # dy (T,N)  x dx (T,K)  weight d_weight (K,N)  d_bias (N,)
@@ -290,8 +267,3 @@ class CppOps(CppPrimitives):
 # x (T,n,A,D) -> n of (T,A,D), views
 def _side_by_side(x: Array) -> tuple[Any, ...]:
     return tuple(x[:, i] for i in range(x.shape[1]))
-
-
-def _ascending(rows: Array) -> bool:
-    """Tell whether these are row numbers as the kernels take them, none before one that is smaller."""
-    return indices(rows) and bool((rows[1:] >= rows[:-1]).all())

@@ -51,6 +51,7 @@ class CppPrimitives(Ops):
     def __init__(self, threads: int = 1, isa: str = "", dtype: str = "float32") -> None:
         super().__init__()
         self._narrow = dtype == "bfloat16"
+        self._kept = BFLOAT16 if self._narrow else FLOAT  # of activations
         self._accumulators: np.ndarray | None = None  # what `zero` was last given
         self._cleared = False  # whether AdamW has set them to zero
         try:
@@ -182,15 +183,9 @@ class CppPrimitives(Ops):
         return total
 
     def attention(
-        self,
-        q: Array,
-        k: Array,
-        v: Array,
-        cu_seqlens: np.ndarray,
-        causal: bool = False,
-        drop: random.Dropout | None = None,
-        site: int = 0,
-    ) -> tuple[Array, Saved]:
+        self, q: Array, k: Array, v: Array, cu_seqlens: np.ndarray, causal: bool = False,
+        drop: random.Dropout | None = None, site: int = 0,
+    ) -> tuple[Array, Saved]:  # fmt: skip
         """Return softmax(q k^T / sqrt(D)) v; of each softmax only its maximum and its sum are kept."""
         if not (all(map(_heads, (q, k, v))) and indices(cu_seqlens)):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)

@@ -32,14 +32,9 @@ def choose(platform: str, dtype: Any, rate: float, head_size: int) -> str:
 
 # q k v (R,n,A,D)  lengths (R,)  keys (R,n,2) or None -> y (R,n,A,D)
 def forward(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array) -> tuple[Array, Saved]:
-    """Return softmax(q k^T / sqrt(D)) v in each row and each head; dropout on the probabilities.
+    """Return softmax(q k^T / sqrt(D)) v in each row and head; dropout on the probabilities, by `keys`.
 
-    Parameters
-    ----------
-    plan : how.
-    q, k, v : queries, keys and values: float32, float64 or bfloat16. Pads are finite.
-    lengths : int32, tokens of each row, 0 for a row of pads. The result is 0 at pads.
-    keys : uint32, dropout key of each query at this site; None where the rate is 0.
+    `lengths` are tokens of each row, 0 for a row of pads. Pads are finite; the result is 0 there.
     """
     return KERNELS[plan.kernel][0](plan, q, k, v, lengths, keys if plan.rate else None)
 

@@ -37,28 +37,20 @@ _last_words: list[str] = []  # what to say when JAX aborts
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
     """Wait for the other processes of a training, and be one of them from here on; see `registry.join`."""
     auto = coordinator == "auto"
-    late = (
-        f"Not all of the processes came to {coordinator} within {WAIT} seconds; start every one, and see "
-        "that they reach that address."
-    )
+    place = None if auto else coordinator
+    late = f"Not all of the processes came to {coordinator} within {WAIT} seconds; start every one, and see "
+    late += "that they reach that address."
     if process_id == 0 and not auto:
         _require_free(coordinator)
     _say_of_aborts(late)
     try:
         jax.distributed.initialize(
-            None if auto else coordinator,
-            processes,
-            process_id,
-            initialization_timeout=WAIT,
-            heartbeat_timeout_seconds=ABORT,
+            place, processes, process_id, initialization_timeout=WAIT, heartbeat_timeout_seconds=ABORT
         )
     except ValueError as error:
         what = "the environment says too little" if auto else "it can't be used"
-        raise InputError(
-            f"$coordinator: {what} ({error}); give --coordinator HOST:PORT --processes N "
-            "--process-id I to every process.",
-            coordinator=coordinator,
-        ) from error
+        give = "give --coordinator HOST:PORT --processes N --process-id I to every process."
+        raise InputError(f"$coordinator: {what} ({error}); {give}", coordinator=coordinator) from error
     except RuntimeError as error:  # what XLA's own errors are
         raise RunError(f"{late} JAX says: {str(error).splitlines()[0]}.") from error
     if distributed.global_state.num_processes > 1:
@@ -74,10 +66,8 @@ def _require_free(coordinator: str) -> None:
     try:
         socket.create_server(("", int(coordinator.rpartition(":")[2]))).close()
     except (OSError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"$coordinator: process 0 can't listen there ({error}); choose another port.",
-            coordinator=coordinator,
-        ) from error
+        message = f"$coordinator: process 0 can't listen there ({error}); choose another port."
+        raise InputError(message, coordinator=coordinator) from error
 
 
 def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
@@ -104,10 +94,7 @@ def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
 
 
 def leave(error: BaseException) -> None:
-    """Tell the other processes why this one stops, and let it exit without waiting for them.
-
-    The error decides the exit status.
-    """
+    """Tell the other processes why this one stops; it exits by the error's status, and waits for none."""
     if not _watcher.ident:  # as where this process is the only one
         return
     _watch_no_longer()

@@ -35,11 +35,9 @@ def use(device: str | None) -> None:
     if device not in (None, found):
         told = f" with JAX_PLATFORMS={wanted}" if wanted else ""
         remedy = {"gpu": "install jax[cuda13] for one of NVIDIA's", "tpu": "install jax[tpu]"}.get(device)
-        raise InputError(
-            f"$device is not what JAX computes on here: it sees only {found}{told}; "
-            + (f"{remedy} where there is one, or leave it out." if remedy else "leave it out."),
-            device=device,
-        )
+        advice = f"{remedy} where there is one, or leave it out." if remedy else "leave it out."
+        what = f"$device is not what JAX computes on here: it sees only {found}{told}"
+        raise InputError(f"{what}; {advice}", device=device)
 
 
 def platform() -> str:
@@ -74,14 +72,7 @@ def memory(device: Any = None) -> dict[str, int]:
 
 
 def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES) -> float:
-    """Measure how fast the first device multiplies square matrices, in GFLOP/s: what an MFU is a share of.
-
-    Parameters
-    ----------
-    dtype : "bfloat16", "float32" or "float64"; products are added up as this device does by default.
-    seconds : about what each side may take; no larger ones are tried where a single call takes longer.
-    sides : of the matrices.
-    """
+    """Measure how fast the first device multiplies square matrices, in GFLOP/s: an MFU is a share of that."""
     best = 0.0
     for side in sides:
         a, b = _operands(side, dtype)
@@ -93,7 +84,7 @@ def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES
             _chain(a, b).block_until_ready()
             times.append(time.perf_counter() - begin)
         best = max(best, CHAIN * 2 * side**3 / min(times) / 1e9)
-        if times[-1] > seconds:
+        if times[-1] > seconds:  # then no larger ones are tried
             break
     return best
 

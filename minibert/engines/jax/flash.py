@@ -84,11 +84,7 @@ def forward(
     """Return softmax(q k^T / sqrt(D)) v in each row and head; every query's log-sum-exp to base 2 is kept.
 
     Arguments are those of `attention.forward`, float32 or bfloat16. The work is cut by the plan's blocks, or
-    those of `cuts` where it has none; n is padded to whole blocks, D to a power of two.
-
-    Source
-    ------
-    Dao 2023, FlashAttention-2, section 3.1.
+    those of `cuts` where it has none; n is padded to whole blocks, D to a power of two. (Dao 2023, 3.1)
     """
     given = q, k, v, lengths
     n, A, D = q.shape[1:]
@@ -130,14 +126,10 @@ def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site
         highest, total, mixed = carry
         pairs = (number * site.pairs + _range(site.pairs))[None, :]
         rows = pl.ds(number * site.pairs, site.pairs)
-        scores = [
-            jnp.where(
-                _seen(site, i, pairs * 2 + half, length),
-                _product(q, k[rows, half, :], b_transposed=True),
-                HIDDEN,
-            )
-            for half in HALVES
-        ]
+        scores = []
+        for half in HALVES:
+            product = _product(q, k[rows, half, :], b_transposed=True)
+            scores.append(jnp.where(_seen(site, i, pairs * 2 + half, length), product, HIDDEN))
         higher = jnp.maximum(highest, jnp.maximum(scores[0].max(1), scores[1].max(1)) * unit)
         shrink = jnp.exp2(highest - higher)
         p = [jnp.exp2(one * unit - higher[:, None]) for one in scores]

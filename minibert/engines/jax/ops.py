@@ -157,9 +157,8 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         """Take one step of Adam with decoupled weight decay."""
         direction, m, v = _adam(grads, m, v, rule)
         if self.runtime.layout is not None:
-            direction = (
-                direction + jnp.where(self.runtime.layout.decaying(DATA), rule.weight_decay, 0) * params
-            )
+            decay = jnp.where(self.runtime.layout.decaying(DATA), rule.weight_decay, 0)
+            direction = direction + decay * params
             return params - rule.lr * direction, m, v
         changed = params - rule.lr * (direction + rule.weight_decay * params)
         for begin, end, decays in spans(decayed, len(params)):
@@ -172,20 +171,13 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     ) -> tuple[Array, Array, Array]:
         """Take one step of LAMB. It needs tensors whole; options refuse it where they would be spread."""
         direction, m, v = _adam(grads, m, v, rule)
-        rate, decay, ratio = rule.lr, rule.weight_decay, self._trust_ratio
-        params = jax_updates.lamb(params, direction, tensors, lr=rate, weight_decay=decay, trust_ratio=ratio)
-        return params, m, v
+        rates = rule.lr, rule.weight_decay, self._trust_ratio
+        return jax_updates.lamb(params, direction, tensors, *rates), m, v
 
     def attention(
-        self,
-        q: Array,
-        k: Array,
-        v: Array,
-        cu_seqlens: Any,
-        causal: bool = False,
-        drop: random.Dropout | None = None,
-        site: int = 0,
-    ) -> tuple[Array, Saved]:
+        self, q: Array, k: Array, v: Array, cu_seqlens: Any, causal: bool = False,
+        drop: random.Dropout | None = None, site: int = 0,
+    ) -> tuple[Array, Saved]:  # fmt: skip
         """Return softmax(q k^T / sqrt(D)) v, over rows if the batch was laid out so."""
         if not isinstance(cu_seqlens, Borders):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)

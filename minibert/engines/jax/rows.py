@@ -135,14 +135,7 @@ def places(batch: Batch, columns: int) -> np.ndarray:
 
 
 def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
-    """Lay a batch out in the room of a shape, as NumPy arrays.
-
-    Parameters
-    ----------
-    batch : at most as large as the shape.
-    shape : the room.
-    asks_next : whether the global batch has a question of next sentences; as this one has, when left out.
-    """
+    """Lay a batch out in the room of a shape; `asks_next` is that of the global batch, if it is another."""
     total = shape.rows * shape.columns
     place = places(batch, shape.columns)
 

@@ -50,11 +50,8 @@ class JaxRuntime(Runtime):
             kinds = ", ".join(sorted({device.platform for device in there}))
             raise InputError(f"$devices is not possible: JAX sees {len(there)} ({kinds}).", devices=devices)
         if jax.process_count() > 1 and count < len(there):
-            raise InputError(
-                f"$devices with {jax.process_count()} processes: all {len(there)} of theirs train; "
-                "leave it out, or let JAX see fewer of them.",
-                devices=devices,
-            )
+            message = f"$devices with {jax.process_count()} processes: all {len(there)} of theirs train; "
+            raise InputError(message + "leave it out, or let JAX see fewer of them.", devices=devices)
         self.rank, self.world_size = jax.process_index(), jax.process_count()
         self.device = jax.local_devices()[0]
         self.mesh = Mesh(np.array(there[:count]), (DATA,)) if count > 1 else None

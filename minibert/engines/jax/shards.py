@@ -78,10 +78,8 @@ class Layout(NamedTuple):
     def joined(self, rows: np.ndarray) -> np.ndarray:
         """Return what `spread` took."""
         borders = np.cumsum([one.piece for one in self.units])[:-1]
-        parts = np.split(rows, borders, axis=1)
-        return np.concatenate(
-            [part.reshape(-1)[: one.size] for one, part in zip(self.units, parts, strict=True)]
-        )
+        pairs = zip(self.units, np.split(rows, borders, axis=1), strict=True)
+        return np.concatenate([part.reshape(-1)[: one.size] for one, part in pairs])
 
     # local (n,)
     def tree(self, local: Any, axis: str) -> Params:

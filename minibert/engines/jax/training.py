@@ -36,12 +36,8 @@ def whole_step(
 ) -> tuple[Buffers, dict[str, Any]]:
     """Take one step: gradients, their norm, clipping, update. A pure function, compiled whole.
 
-    Parameters
-    ----------
-    ops, table, optimizer, objective : the engine, what lies where in the buffers, the rule, and the loss.
-    buffers : parameters and moments, consumed; where they are spread, a device's pieces.
-    parts : a device's micro-batches, one upon another.
-    numbers : number of the step from 0 and of the update from 1; the learning rate.
+    The buffers, a device's pieces where they are spread, are consumed; `parts` are its micro-batches, one
+    upon another. `numbers` are that of the step from 0 and of the update from 1, and the learning rate.
     """
     number, update, rate = numbers
     layout = ops.runtime.layout
@@ -79,10 +75,7 @@ def scan(function: Callable[..., Any], carry: Any, items: Any) -> tuple[Any, dic
 
 
 class JaxSteps:
-    """Steps on devices, compiled whole; the host's parameters and moments are older until they are fetched.
-
-    Parameters and methods are those of `training.step.HostSteps`.
-    """
+    """Twin of `training.step.HostSteps` on devices, compiled whole; the host is behind until it fetches."""
 
     def __init__(self, ops: Any, params: Any, optimizer: Any, objective: Any) -> None:
         self.ops, self.params, self.optimizer, self.objective = ops, params, optimizer, objective
@@ -107,13 +100,9 @@ class JaxSteps:
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *laid_out)
         if mesh is None:
             return jax.device_put(stacked, self._runtime.device)
+        rows = jax.tree.map(lambda leaf: leaf.reshape(here, len(leaf) // here, *leaf.shape[1:]), stacked)
         spread = NamedSharding(mesh, P(DATA))
-        return jax.tree.map(
-            lambda leaf: jax.make_array_from_process_local_data(
-                spread, leaf.reshape(here, len(leaf) // here, *leaf.shape[1:])
-            ),
-            stacked,
-        )
+        return jax.tree.map(partial(jax.make_array_from_process_local_data, spread), rows)
 
     def needs_compiling(self, micro_batches: Any) -> bool:
         """Tell whether no step of such shapes has been compiled yet."""
@@ -121,13 +110,11 @@ class JaxSteps:
 
     def step(self, micro_batches: Any, number: int, rate: float) -> dict[str, float]:
         """Take one step; the buffers of the one before are consumed."""
-        key, update = self._key(micro_batches), self.optimizer.updates + 1
-        if key not in self._runtime.compiled:
-            self._runtime.compiled[key] = self._for_devices()
+        key, update, compiled = self._key(micro_batches), self.optimizer.updates + 1, self._runtime.compiled
+        if key not in compiled:
+            compiled[key] = self._for_devices()
         with jax_failures.translated():
-            self._buffers, metrics = self._runtime.compiled[key](
-                self._buffers, micro_batches, number, update, rate
-            )
+            self._buffers, metrics = compiled[key](self._buffers, micro_batches, number, update, rate)
             # What fails, fails here; to copy from what failed, without this, hangs or ends the process.
             found = jax.device_get(jax.block_until_ready(metrics))
         self.optimizer.updates = update
@@ -152,13 +139,9 @@ class JaxSteps:
         step: Callable[..., Any] = partial(whole_step, self.ops, self._table, rule, self.objective)
         if (mesh := self._runtime.mesh) is not None:
             kept, everywhere = self._runtime.partition, P()
-            step = jax.shard_map(
-                partial(_on_each, self._runtime, step),
-                mesh=mesh,
-                in_specs=(kept, P(DATA), everywhere, everywhere, everywhere),
-                out_specs=(kept, everywhere),
-                check_vma=False,
-            )
+            given, results = (kept, P(DATA), everywhere, everywhere, everywhere), (kept, everywhere)
+            one = partial(_on_each, self._runtime, step)
+            step = jax.shard_map(one, mesh=mesh, in_specs=given, out_specs=results, check_vma=False)
         return jax.jit(step, donate_argnums=0)
 
     def _to_devices(self, *buffers: np.ndarray) -> Buffers:

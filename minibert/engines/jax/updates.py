@@ -58,7 +58,7 @@ def _repeats(kinds: list[tuple[int, bool]], period: int) -> int:
 
 # params direction (N,)  tensors (K,3) -> params (N,)
 def lamb(
-    params: Array, direction: Array, tensors: np.ndarray, *, lr: Any, weight_decay: float, trust_ratio: Any
+    params: Array, direction: Array, tensors: np.ndarray, lr: Any, weight_decay: float, trust_ratio: Any
 ) -> Array:
     """Return the parameters after a step of `ops.lamb`, whose `direction` is Adam's."""
     changed, at = [], 0

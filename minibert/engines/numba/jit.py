@@ -32,7 +32,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 PRECISIONS = (np.dtype(np.float32), np.dtype(np.float64))
 GRAIN = 1 << 16  # elements of a range: some 30 microseconds of work, ten times what it costs to begin one
 
-
 # What an argument of a kernel is, by the precision `real`; int and bool are themselves.
 Real = Annotated[Any, lambda real: real]
 Row = Annotated[Array, lambda real: real[::1]]
@@ -48,8 +47,8 @@ PLAIN = {int: types.int64, bool: types.boolean}
 # x * y + z in one rounding instead of two is nearer to the truth, and twice as fast. It is the only licence
 # that all loops have; `sums` adds the one to add in any order, for functions that do nothing but add.
 CONTRACT = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
-called: Callable[[F], F] = numba.njit(**CONTRACT)
-inlined: Callable[[F], F] = numba.njit(**CONTRACT, forceinline=True)
+njit: Callable[[F], F] = numba.njit(**CONTRACT)
+inline: Callable[[F], F] = numba.njit(**CONTRACT, forceinline=True)
 sums: Callable[[F], F] = numba.njit(**CONTRACT | {"fastmath": {"contract", "reassoc"}}, forceinline=True)
 
 
@@ -117,9 +116,8 @@ def is_warm() -> bool:
 def _kept(function: Callable[..., Any]) -> Any:
     """Hand a function to Numba, which keeps its machine code in a file.
 
-    Numba compiles anew when the file of a function has changed, but does not look at what the function calls.
-    A folder named after all sources does. Numba goes elsewhere when it can't be written to: to the cache of
-    the user, or else nowhere.
+    Numba compiles anew when the file of a function has changed, not when what the function calls has; a
+    folder named after all sources does. Where it can't write there, it takes the user's cache, or none.
     """
     chosen = numba.config.CACHE_DIR  # what NUMBA_CACHE_DIR says
     base = Path(chosen) if chosen else Path(__file__).parent / "__pycache__"

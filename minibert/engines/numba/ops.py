@@ -112,9 +112,8 @@ class NumbaOps(Ops):
         if not _fit(x):
             return super().gelu(x, form)
         y, slope = np.empty_like(x), np.empty_like(x)
-        self._threads.run(
-            loops.gelu, cut(x.size), x.reshape(-1), form == "tanh", y.reshape(-1), slope.reshape(-1)
-        )
+        row, results = x.reshape(-1), (y.reshape(-1), slope.reshape(-1))
+        self._threads.run(loops.gelu, cut(x.size), row, form == "tanh", *results)
         return y, NumbaGeluSaved(slope)
 
     def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
@@ -137,25 +136,18 @@ class NumbaOps(Ops):
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         if not isinstance(saved, NumbaLayerNormSaved):
             return super().layer_norm_backward(dy, saved)
-        x, mean, inverse, gamma = saved.x, saved.mean, saved.inverse, saved.gamma
+        x = saved.x
         dy = _laid_out(dy, x.shape, x.dtype)
         ranges, dx = cut(*x.shape), np.empty_like(x)
         dgamma, dbeta = np.empty((2, len(ranges), x.shape[1]), x.dtype)
-        self._threads.run(
-            loops.layer_norm_backward, ranges, dy, x, mean, inverse, gamma, _step(ranges), dx, dgamma, dbeta
-        )
+        given = dy, *saved, _step(ranges)
+        self._threads.run(loops.layer_norm_backward, ranges, *given, dx, dgamma, dbeta)
         return dx, dgamma.sum(0), dbeta.sum(0)
 
     def attention(
-        self,
-        q: Array,
-        k: Array,
-        v: Array,
-        cu_seqlens: np.ndarray,
-        causal: bool = False,
-        drop: random.Dropout | None = None,
-        site: int = 0,
-    ) -> tuple[Array, Saved]:
+        self, q: Array, k: Array, v: Array, cu_seqlens: np.ndarray, causal: bool = False,
+        drop: random.Dropout | None = None, site: int = 0,
+    ) -> tuple[Array, Saved]:  # fmt: skip
         """Return softmax(q k^T / sqrt(D)) v; of each softmax only its largest score and its sum are kept."""
         memory: list[Any] = [_rows_of_heads(one) for one in (q, k, v)]
         alike = all(one is not None and one[1:] == memory[0][1:] for one in memory)
@@ -192,22 +184,18 @@ class NumbaOps(Ops):
         if not (_fit(logits) and len(labels) == len(logits) and _within(labels, logits.shape[1])):
             return super().softmax_cross_entropy(logits, labels)
         labels = np.array(labels, np.int64)
-        nll, largest, inverse = np.empty((3, len(logits)), logits.dtype)
-        self._threads.run(
-            loops.softmax_cross_entropy, cut(*logits.shape), logits, labels, nll, largest, inverse
-        )
+        nll, largest, inverse = results = np.empty((3, len(logits)), logits.dtype)
+        self._threads.run(loops.softmax_cross_entropy, cut(*logits.shape), logits, labels, *results)
         return nll, NumbaCrossEntropySaved(logits, labels, largest, inverse)
 
     def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
         """Return softmax - one-hot(label), times the gradient of the row."""
         if not isinstance(saved, NumbaCrossEntropySaved):
             return super().softmax_cross_entropy_backward(dnll, saved)
-        logits, kept = saved.logits, (saved.labels, saved.largest, saved.inverse)
+        logits, dlogits = saved.logits, np.empty_like(saved.logits)
         dnll = _laid_out(dnll, logits.shape[:1], logits.dtype)
-        dlogits = np.empty_like(logits)
-        self._threads.run(
-            loops.softmax_cross_entropy_backward, cut(*logits.shape), dnll, logits, *kept, dlogits
-        )
+        ranges = cut(*logits.shape)
+        self._threads.run(loops.softmax_cross_entropy_backward, ranges, dnll, *saved, dlogits)
         return dlogits
 
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
@@ -269,12 +257,10 @@ class NumbaOps(Ops):
         betas = (rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2)
         numbers = (rule.clip, *betas, *rule.corrections, rule.eps)
         for decays, decay in ((False, 0.0), (True, rule.weight_decay)):
-            ranges = [
-                (begin + low, begin + high)
-                for begin, end, does in spans(decayed, len(params))
-                if does == decays
-                for low, high in cut(end - begin)
-            ]
+            ranges = []
+            for begin, end, does in spans(decayed, len(params)):
+                if does == decays:
+                    ranges += [(begin + low, begin + high) for low, high in cut(end - begin)]
             self._threads.run(loops.adamw, ranges, params, m, v, grads, *numbers, decay, rule.lr)
         return params, m, v
 

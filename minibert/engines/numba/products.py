@@ -9,19 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.engines.numba.jit import (
-    HeadKeys,
-    Heads,
-    Ids,
-    Real,
-    Row,
-    Rows,
-    Word,
-    called,
-    inlined,
-    kernel,
-    sums,
-)
+from minibert.engines.numba.jit import HeadKeys, Heads, Ids, Real, Row, Rows, Word, inline, kernel, njit, sums
 from minibert.engines.numba.rows import ONE, ZERO, dot, drop, exp, highest, total
 
 TILE = 4  # rows of a and of b
@@ -30,7 +18,7 @@ CACHED = 1 << 17  # numbers of b that a matmul keeps in the second-level cache
 QUERIES = 64  # queries handled together: their scores stay in cache
 
 
-@inlined
+@inline
 def put(row: Any, j: int, add: bool, x0: Any, x1: Any, x2: Any, x3: Any) -> None:
     """Write four numbers into a row, or add them to it."""
     if add:
@@ -76,7 +64,7 @@ def tile(a: Any, b: Any, c: Any, i: int, j: int, count: int, add: bool) -> None:
 
 
 # a (M,K)  b (N,K)  c (M,N); rows of a and b to a multiple of four
-@called
+@njit
 def products(a: Any, b: Any, c: Any, M: int, N: int, count: int, add: bool) -> None:
     """Multiply tile by tile."""
     for i in range(0, M, TILE):
@@ -109,15 +97,13 @@ def matmul(a: Rows, b: Rows, c: Rows, begin: int, end: int) -> None:
 
 # Attention: one task for each head of each sequence. Operands are copied into rows of their own, padded with
 # zeros, since a product needs both of its operands along the sum.
-
-
-@inlined
+@inline
 def up(n: int, multiple: int) -> int:
     """Round n up."""
     return (n + multiple - 1) // multiple * multiple
 
 
-@inlined
+@inline
 def longest(borders: Any, A: int, begin: int, end: int) -> int:
     """Return the length of the longest sequence among these tasks."""
     length = 0
@@ -127,7 +113,7 @@ def longest(borders: Any, A: int, begin: int, end: int) -> int:
 
 
 # x (n,D), rows of memory `pitch` numbers apart -> rows (up(n, 4), up(D, 16))
-@inlined
+@inline
 def lay_out(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
     """Lay one head of a sequence out, row by row, with zeros around it."""
     for t in range(n):
@@ -139,7 +125,7 @@ def lay_out(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
 
 
 # x (n,D), rows of memory `pitch` numbers apart -> rows (up(D, 4), up(n, 16))
-@inlined
+@inline
 def lay_out_transposed(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
     """Lay one head of a sequence out, a row for each dimension."""
     for d in range(D):
@@ -150,7 +136,7 @@ def lay_out_transposed(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any
 
 
 # rows (n,D) -> x (T,A,D), of one head from row `first` on
-@inlined
+@inline
 def lay_back(rows: Any, n: int, D: int, scale: Any, x: Any, first: int, head: int) -> None:
     """Put what was computed of one head of a sequence where it belongs."""
     for t in range(n):
@@ -164,22 +150,10 @@ def lay_back(rows: Any, n: int, D: int, scale: Any, x: Any, first: int, head: in
 # borders (S+1,)  keys (T,A,2) or none -> y (T,A,D)  largest inverse (T,A)
 @kernel
 def attention(
-    q: Row,
-    k: Row,
-    v: Row,
-    pitch: int,
-    borders: Ids,
-    causal: bool,
-    keys: HeadKeys,
-    threshold: Word,
-    kept_scale: Real,
-    scale: Real,
-    y: Heads,
-    largest: Rows,
-    inverse: Rows,
-    begin: int,
-    end: int,
-) -> None:
+    q: Row, k: Row, v: Row, pitch: int, borders: Ids, causal: bool,
+    keys: HeadKeys, threshold: Word, kept_scale: Real, scale: Real,
+    y: Heads, largest: Rows, inverse: Rows, begin: int, end: int,
+) -> None:  # fmt: skip
     A, D = y.shape[1:]
     width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)
     one = scale / scale
@@ -218,10 +192,8 @@ def attention(
 #   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),
 #   dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
 # p is made anew from the scores, m from its keys. Sums over queries need p and ds transposed.
-
-
 # keys (T,A,2) or none; of query t of a head p (n,): its scores -> p m  dp (n,): its row of dy v^T -> ds
-@inlined
+@inline
 def softmax_backward(
     p: Any, dp: Any, top: Any, share: Any, keys: Any, t: int, head: int, threshold: Any, kept_scale: Any
 ) -> None:
@@ -241,25 +213,10 @@ def softmax_backward(
 # -> dq dk dv (T,A,D)
 @kernel
 def attention_backward(
-    dy: Heads,
-    q: Row,
-    k: Row,
-    v: Row,
-    pitch: int,
-    borders: Ids,
-    causal: bool,
-    keys: HeadKeys,
-    threshold: Word,
-    kept_scale: Real,
-    scale: Real,
-    largest: Rows,
-    inverse: Rows,
-    dq: Heads,
-    dk: Heads,
-    dv: Heads,
-    begin: int,
-    end: int,
-) -> None:
+    dy: Heads, q: Row, k: Row, v: Row, pitch: int, borders: Ids, causal: bool,
+    keys: HeadKeys, threshold: Word, kept_scale: Real, scale: Real, largest: Rows, inverse: Rows,
+    dq: Heads, dk: Heads, dv: Heads, begin: int, end: int,
+) -> None:  # fmt: skip
     A, D = dy.shape[1:]
     dy_rows = dy.reshape(-1)
     width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)

@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from minibert.engines.numba.jit import Ids, Keys, Real, Row, Rows, Sums, Word, called, inlined, kernel, sums
+from minibert.engines.numba.jit import Ids, Keys, Real, Row, Rows, Sums, Word, inline, kernel, njit, sums
 from minibert.ops.erf import TERMS, TERMS_SINGLE, series_coefficients
 from minibert.ops.random import DRAWS, FIRST, GOLDEN, SECOND
 
@@ -36,19 +36,11 @@ class Precision(NamedTuple):
 
 
 SINGLE = Precision(np.float32, np.int32, 23, (0.693359375, -2.12194440e-4), -88.03, 89.0, 7, TERMS_SINGLE)
-DOUBLE = Precision(
-    np.float64,
-    np.int64,
-    52,
-    (6.93147180369123816490e-01, 1.90821492927058770002e-10),
-    -709.09,
-    710.0,
-    13,
-    TERMS["float64"],
-)
+_LN2 = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+DOUBLE = Precision(np.float64, np.int64, 52, _LN2, -709.09, 710.0, 13, TERMS["float64"])
 
 
-@inlined
+@inline
 def horner(x: Any, coefficients: Any) -> Any:
     """Evaluate a polynomial, highest power first."""
     p = coefficients[0]
@@ -87,7 +79,7 @@ def exp(precision: Precision) -> Any:
     shift, bias = integer(precision.bits), integer(2 ** (8 * real().itemsize - precision.bits - 2) - 1)
     series = tuple(real(1 / math.factorial(k)) for k in range(precision.powers, -1, -1))
 
-    @inlined
+    @inline
     def exp(x: Any) -> Any:
         x = highest if x > highest else x
         x = lowest if x < lowest else x
@@ -108,7 +100,7 @@ def normal(precision: Precision) -> Any:
     root_half, per_root_pi = real(math.sqrt(0.5)), real(1 / math.sqrt(math.pi))
     density = real(1 / math.sqrt(2 * math.pi))
 
-    @inlined
+    @inline
     def normal(x: Any) -> Any:
         y = abs(x * root_half)
         inverse = ONE / (scale + y)
@@ -127,7 +119,7 @@ def normal_by_tanh(precision: Precision) -> Any:
     twice, cubic = real(2 * math.sqrt(2 / math.pi)), real(0.044715)
     three_cubic = real(3 * 0.044715)
 
-    @inlined
+    @inline
     def normal_by_tanh(x: Any) -> Any:
         below = exp(-twice * (x + cubic * x * x * x))
         cdf = ONE / (ONE + below)
@@ -143,7 +135,7 @@ def highest(precision: Precision) -> Any:
     sign, fraction = integer(8 * real().itemsize - 1), integer(np.iinfo(integer).max)
     lowest = integer(np.iinfo(integer).min)
 
-    @inlined
+    @inline
     def highest(x: Any) -> Any:
         top = lowest
         for i in range(x.size):
@@ -190,9 +182,6 @@ def total_of_squares(x: Any) -> Any:
     return result
 
 
-# Linear.
-
-
 # y (T,N)  bias (N,), added in place
 @kernel
 def add_bias(y: Rows, bias: Row, begin: int, end: int) -> None:
@@ -231,8 +220,6 @@ def multiply(x: Row, y: Row, product: Row, begin: int, end: int) -> None:
 
 
 # GELU: y = x c(x), c the distribution function, and beside it the slope c + x c', all that backward needs.
-
-
 # x (N,) -> y slope (N,)
 @kernel
 def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> None:
@@ -250,8 +237,6 @@ def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> Non
 
 
 # LayerNorm. Kept: x itself, and two numbers a row; the normalised row is made anew.
-
-
 # x (T,H)  gamma beta (H,) -> y (T,H)  mean inverse (T,)
 @kernel
 def layer_norm(
@@ -273,18 +258,9 @@ def layer_norm(
 # dy x (T,H)  mean inverse (T,)  gamma (H,) -> dx (T,H)  dgamma dbeta (parts,H)
 @kernel
 def layer_norm_backward(
-    dy: Rows,
-    x: Rows,
-    mean: Row,
-    inverse: Row,
-    gamma: Row,
-    step: int,
-    dx: Rows,
-    dgamma: Rows,
-    dbeta: Rows,
-    begin: int,
-    end: int,
-) -> None:
+    dy: Rows, x: Rows, mean: Row, inverse: Row, gamma: Row, step: int,
+    dx: Rows, dgamma: Rows, dbeta: Rows, begin: int, end: int,
+) -> None:  # fmt: skip
     count = np.float32(x.shape[1])
     along, across = dgamma[begin // step], dbeta[begin // step]
     along[:], across[:] = ZERO, ZERO
@@ -302,8 +278,6 @@ def layer_norm_backward(
 
 
 # Softmax and cross-entropy. Kept: the logits themselves, and two numbers a row.
-
-
 # logits (N,K)  labels (N,) -> nll largest inverse (N,)
 @kernel
 def softmax_cross_entropy(
@@ -328,9 +302,6 @@ def softmax_cross_entropy_backward(
         for j in range(row.size):
             out[j] = exp(row[j] - top) * scale * d
         out[label] = (exp(row[label] - top) * scale - ONE) * d
-
-
-# Tables.
 
 
 # table (V,H)  ids (T,) -> rows (T,H)
@@ -358,7 +329,7 @@ SPREAD, ROUND_1, ROUND_2, DRAW = (np.uint32(one) for one in (GOLDEN, FIRST, SECO
 S15, S16 = np.uint32(15), np.uint32(16)
 
 
-@inlined
+@inline
 def draws(key: Any, other: Any, pair: Any) -> Any:
     """Draw twice 16 bits, for columns 2 pair and 2 pair + 1 of the row with this key."""
     x = np.uint32(key + np.uint32(pair) * SPREAD)
@@ -368,7 +339,7 @@ def draws(key: Any, other: Any, pair: Any) -> Any:
     return np.uint32(x & DRAW), np.uint32(x >> S16)
 
 
-@called
+@njit
 def drop(x: Any, y: Any, key: Any, other: Any, threshold: Any, scale: Any) -> None:
     """Write into y x times the multipliers of one row: zero where the draw is below the threshold."""
     for pair in range(x.size // 2):
@@ -387,9 +358,6 @@ def dropout(x: Rows, keys: Keys, threshold: Word, scale: Real, y: Rows, begin: i
         drop(x[t], y[t], keys[t, 0], keys[t, 1], threshold, scale)
 
 
-# Updates.
-
-
 # x (N,) -> squares (parts,)
 @kernel
 def sums_of_squares(x: Row, step: int, squares: Sums, begin: int, end: int) -> None:
@@ -399,23 +367,10 @@ def sums_of_squares(x: Row, step: int, squares: Sums, begin: int, end: int) -> N
 # params m v grads (N,), the first three in place
 @kernel
 def adamw(
-    params: Row,
-    m: Row,
-    v: Row,
-    grads: Row,
-    clip: Real,
-    beta1: Real,
-    one_less_beta1: Real,
-    beta2: Real,
-    one_less_beta2: Real,
-    m_scale: Real,
-    v_scale: Real,
-    eps: Real,
-    decay: Real,
-    lr: Real,
-    begin: int,
-    end: int,
-) -> None:
+    params: Row, m: Row, v: Row, grads: Row, clip: Real,
+    beta1: Real, one_less_beta1: Real, beta2: Real, one_less_beta2: Real,
+    m_scale: Real, v_scale: Real, eps: Real, decay: Real, lr: Real, begin: int, end: int,
+) -> None:  # fmt: skip
     params, m, v, grads = params[begin:end], m[begin:end], v[begin:end], grads[begin:end]
     for i in range(params.size):
         g = grads[i] * clip

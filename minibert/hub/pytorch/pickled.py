@@ -53,9 +53,8 @@ def read_pickled(path: Path) -> Read:
         ) from error
     except _DAMAGED as error:
         reason = str(error)[:_LONGEST_REASON]  # some of pickletools' quote the rest of the file
-        raise InputError(
-            f"{path} is damaged or no dictionary of tensors ({reason}); copy or save it again."
-        ) from error
+        what = f"is damaged or no dictionary of tensors ({reason})"
+        raise InputError(f"{path} {what}; copy or save it again.") from error
 
 
 def _read_archive(file: BinaryIO) -> Read:

@@ -77,12 +77,9 @@ _ADMITTED = {
     ("torch", "Size"): _Name("size"),
     ("torch._utils", "_rebuild_tensor_v2"): _Name("tensor"),
     ("torch._utils", "_rebuild_parameter"): _Name("parameter"),
-    **{
-        (module, name): _Name("storage", dtype)
-        for module in ("torch", "torch.cuda")
-        for name, dtype in _STORAGES.items()
-    },
 }
+for _module in ("torch", "torch.cuda"):
+    _ADMITTED |= {(_module, name): _Name("storage", dtype) for name, dtype in _STORAGES.items()}
 
 
 class Machine:
@@ -95,11 +92,7 @@ class Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self, file: io.BytesIO) -> Any:
-        """Read the object that the next pickle of the file describes.
-
-        Raise Hostile when it has an instruction, a name or a call that stored tensors do not need; ValueError
-        or LookupError when it is damaged.
-        """
+        """Read the object of the file's next pickle; Hostile, or ValueError or LookupError, is raised."""
         self._stack, self._marks, self._memo = [], [], {}
         for opcode, argument, _ in genops(file):
             self._step(opcode.name, argument)

@@ -61,9 +61,8 @@ class Bundle:
             self.entries = {key.decode(): _entry(value, self.files) for key, value in table.items()}
             _require_apart(self.entries)
         except ValueError as error:
-            raise InputError(
-                f"{self.index} is damaged or no index of a checkpoint ({error}); copy it again."
-            ) from error
+            what = f"is damaged or no index of a checkpoint ({error})"
+            raise InputError(f"{self.index} {what}; copy it again.") from error
 
     def read(self, name: str) -> np.ndarray:
         """Read a tensor, bfloat16 as float32."""
@@ -79,9 +78,8 @@ class Bundle:
                 file.seek(entry.offset)
                 data = file.read(entry.size)
         except FileNotFoundError as error:
-            raise InputError(
-                f"{path} is missing; a checkpoint is its index and all {self.files} data files: copy it, too."
-            ) from error
+            all_files = f"a checkpoint is its index and all {self.files} data files"
+            raise InputError(f"{path} is missing; {all_files}: copy it, too.") from error
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror}); check the file.") from error
         if masked(crc32c(data)) != entry.check:
@@ -148,15 +146,9 @@ def _entry(message: bytes, files: int) -> Entry:
 
 
 def _require_apart(entries: dict[str, Entry]) -> None:
-    """Raise ValueError when two tensors lie in the same bytes.
-
-    TensorFlow never writes that. A small data file could stand for any number of large tensors with it.
-    """
-    places = sorted(
-        (entry.file, entry.offset, entry.offset + entry.size, name)
-        for name, entry in entries.items()
-        if entry.size
-    )
+    """Refuse tensors in the same bytes: a small file could stand for any number of large ones with them."""
+    some = ((name, one) for name, one in entries.items() if one.size)
+    places = sorted((one.file, one.offset, one.offset + one.size, name) for name, one in some)
     for (file, _, end, name), (next_file, begin, _, other) in pairwise(places):
         if file == next_file and begin < end:
             raise ValueError(f"{short(name)} and {short(other)} lie in the same bytes")

@@ -64,13 +64,11 @@ def find_checkpoint(source: str | Path) -> Path | None:
         named = re.search(r'^model_checkpoint_path: "(.*)"', text, re.M)
         found = [name for name in found if named and name == Path(named[1]).name] or found
     if len(found) > 1:
-        raise InputError(
-            f"{source} has the checkpoints {', '.join(found)}; name one, as in {source / found[0]}."
-        )
+        raise InputError(f"{source} has checkpoints {', '.join(found)}; name one, as in {source / found[0]}.")
     return source / found[0] if found else None
 
 
-def require_index(source: str | Path) -> None:
+def check_index(source: str | Path) -> None:
     """Raise InputError where the data files of a checkpoint are, but not the index that belongs to them."""
     source = Path(source)
     data = "*.data-?????-of-?????"
@@ -137,10 +135,8 @@ def save_tf(
     model is causal, which Google's code has no word for.
     """
     if config.is_decoder:
-        raise InputError(
-            "is_decoder=True makes attention causal, and Google's code would let every token see all others; "
-            "save the model in Hugging Face's format."
-        )
+        what = "makes attention causal, and Google's code would let every token see all others"
+        raise InputError(f"is_decoder=True {what}; save the model in Hugging Face's format.")
     folder = Path(folder)
     fields = fields_of(config, params.head, labels, omit)
     if config.hidden_act != "gelu":
@@ -203,10 +199,9 @@ def _refuse_others(bundle: Bundle) -> None:
     """Say of a checkpoint that is no BERT of Google's what it is, if it is known."""
     names = bundle.entries
     if "_CHECKPOINTABLE_OBJECT_GRAPH" in names:
-        raise InputError(
-            f"{bundle.index} is a checkpoint of Keras objects, whose names are not those of Google's BERT; "
-            "give one of those, or the model in Hugging Face's format."
-        )
+        what = "a checkpoint of Keras objects, whose names are not those of Google's BERT"
+        advice = "give one of those, or the model in Hugging Face's format."
+        raise InputError(f"{bundle.index} is {what}; {advice}")
     if any(name.startswith(_MAPPING) for name in names):
         raise InputError(
             f"{bundle.index} normalises its embeddings before {_MAPPING}kernel widens them, which cannot be "
@@ -229,10 +224,7 @@ class _Product:
 def _multiplied(bundle: Bundle) -> tuple[Array, str]:
     """Multiply out a word embedding that is stored as two factors; say so in a sentence."""
     first, second = bundle.read(_WORD), bundle.read(_WORD_2)
+    both = f"{_WORD} {first.shape} and {_WORD_2} {second.shape}"
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[0]:
-        raise InputError(
-            f"{bundle.index}: {_WORD} {first.shape} and {_WORD_2} {second.shape} do not fit together; "
-            "give the files of one model."
-        )
-    sentence = f"{_WORD} {first.shape} and {_WORD_2} {second.shape} were multiplied out"
-    return _Product(first, second), sentence
+        raise InputError(f"{bundle.index}: {both} do not fit together; give the files of one model.")
+    return _Product(first, second), f"{both} were multiplied out"

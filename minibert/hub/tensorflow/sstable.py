@@ -50,14 +50,13 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
 
 def write_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode a table of one block, its keys ascending, as TensorFlow writes an index of up to 256 kB."""
-    entries = list(entries)
-    out = bytearray()
+    entries, out = list(entries), bytearray()
 
     def append(block: bytes) -> bytes:
         """Return where the block is."""
         handle = varint(len(out)) + varint(len(block))
-        kind = bytes([_PLAIN])
-        out.extend(block + kind + masked(crc32c(block + kind)).to_bytes(4, "little"))
+        block += bytes([_PLAIN])
+        out.extend(block + masked(crc32c(block)).to_bytes(4, "little"))
         return handle
 
     data = append(_packed(entries))
@@ -75,10 +74,8 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
     if masked(crc32c(data[offset : end + 1])).to_bytes(4, "little") != data[end + 1 : end + _TRAILER]:
         raise ValueError("a block does not have the check sum it should have")
     if kind != _PLAIN:
-        how = "by Snappy" if kind == 1 else f"in the unknown way {kind}"
-        raise ValueError(
-            f"a block is compressed {how}; save the checkpoint again with TensorFlow 1.2 or later"
-        )
+        how = "compressed by Snappy" if kind == 1 else f"compressed in the unknown way {kind}"
+        raise ValueError(f"a block is {how}; save the checkpoint again with TensorFlow 1.2 or later")
     return data[offset:end]
 
 
