@@ -21,7 +21,7 @@ json_files              |                                                     |
 machine                 |                                                     |
 options                 |                                                     | numpy
 model_names             |                                                     |
-reading                 |                                                     |
+reading                 |                                                     | compression backports
 terminal                |                                                     |
 __init__                | any                                                 |
 __main__                | cli/__init__                                        |
@@ -74,6 +74,7 @@ engines/jax/*           | ops/* model/batch model/params engines/jax/*        |
 engines/cpp/__init__    |                                                     |
 engines/cpp/primitives  | ops/* engines/cpp/_kernels                          | numpy
 engines/cpp/ops         | ops/* engines/cpp/primitives                        | numpy
+data/wikipedia          |                                                     | mwparserfromhell
 data/*                  | data/* tokenizer/* model/batch                      | numpy
 hub/__init__            | hub/* model/params model/config training/checkpoint | numpy
 hub/*                   | hub/* model/params model/config model/head_kinds    | numpy safetensors
@@ -88,12 +89,16 @@ training/runlog         |                                                     | 
 training/progress       | training/runlog                                     | tqdm
 training/checkpoint     | model/*                                             | numpy safetensors
 training/*              | training/* model/* engines/runtime                  | numpy
+gradcheck/page          | gradcheck/sheet ops/* model/* tasks/batches         |
+                        | reports/markup                                      |
 gradcheck/*             | gradcheck/* ops/* model/* engines/runtime           |
                         | tasks/batches tasks/similarity_losses               | numpy
 viz                     | training/runlog                                     | numpy matplotlib
 tasks/similarity_losses | model/* ops/*                                       |
 tasks/*                 | tasks/* data/* model/* metrics/* tokenizer/*        |
                         | training/progress engines/runtime                   | numpy
+explorer/packing        | hub/* model/* tokenizer/* training/runlog           | numpy
+explorer/*              | explorer/* reports/markup vocabularies              | markupsafe
 reports/card            | reports/results tasks/stored model/config            |
 reports/*               | reports/* tasks/* metrics/* viz training/runlog     | numpy jinja2 markupsafe
 
@@ -119,7 +124,8 @@ pretraining/predict     | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options pretraining/whole_words gaps    |
                         | inference vocabularies                              |
                         | engines/__init__ data/* tokenizer/*                 | numpy
-pretraining/run         | pretraining/* training/* viz inference hub/* trace  |
+pretraining/page        | pretraining/* training/* reports/*                  | numpy
+pretraining/run         | pretraining/* training/* inference hub/* trace      |
                         | gaps                                                |
                         | engines/__init__ engines/runtime data/* tokenizer/* |
                         | model/batch model/flops model/params ops/*          | numpy
@@ -136,14 +142,16 @@ estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | reports/* data/* training/runlog engines/__init__   |
                         | model/params tokenizer/*                            | numpy
 runs                    | calls options estimators/loading pretraining/*      |
-                        | finetuning/* tokenizer/* training/runlog viz ops/*  |
-                        | reports/results gaps tasks/stored                   |
-                        | engines/__init__                                    | matplotlib
+                        | finetuning/* tokenizer/* training/runlog ops/*      |
+                        | reports/results reports/page tasks/stored           |
+                        | engines/__init__                                    |
+comparison              | runs pretraining/options finetuning/* tasks/*       |
+                        | reports/* metrics/* training/runlog                 | numpy
 
 experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |
-                        | tasks/* reports/* training/* metrics/* viz          |
-                        | inference model/* data/* tokenizer/*                |
-                        | engines/__init__                                    | numpy tqdm
+                        | tasks/* reports/* training/* metrics/* viz hub/*    |
+                        | inference model/* data/* tokenizer/* options        |
+                        | engines/__init__ __init__                           | numpy
 course/exercises        | __init__                                            |
 course/*                | course/* gradcheck/* ops/* metrics/*                | numpy matplotlib IPython
 cli/shared/parser       | any                                                 | shtab

@@ -1,6 +1,7 @@
 """Every reader, on any bytes, returns or says in one sentence what is wrong with the file."""
 
 import ast
+import bz2
 import gzip
 import json
 import lzma
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import small_entities
 from mutations import DEEP, spoiled
@@ -30,7 +32,9 @@ from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.errors import InputError, RunError
 from minibert.estimators.loading import load
 from minibert.estimators.texts import TextClassifier
-from minibert.experiments import table7
+from minibert.experiments.cells import Cell
+from minibert.experiments.runner import Results
+from minibert.experiments.verdicts import Outcomes
 from minibert.finetuning import sweep
 from minibert.finetuning.best import best_epoch
 from minibert.finetuning.models import Finetuned
@@ -47,6 +51,7 @@ from minibert.pretraining.run import pretrain
 from minibert.reports.results import curve, report_text
 from minibert.runs import Run
 from minibert.tasks.stored import TaskFile
+from minibert.tasks.submissions import pack
 from minibert.tasks.tagging import Tagging, sentence_bounds
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer
 from minibert.tokenizer.counting import count_files
@@ -58,6 +63,11 @@ MUTATIONS = 40  # of every file; tests that are marked slow make more
 MANY = 1_000
 SHARDS = ("meta.json", "part.json", "tokens.bin", "sentences.bin", "documents.bin")
 GLUE = ("SST-2", "QQP", "QNLI")
+try:
+    from compression import zstd
+except ImportError:
+    zstd = pytest.importorskip("backports.zstd")
+PACKED = ("txt.xz", "txt.bz2", "txt.zst")
 
 
 class Reader(NamedTuple):
@@ -81,13 +91,15 @@ def genuine(tmp_path_factory, run) -> Path:
     shutil.copytree(run, at / "tuned")
     write_runs(at)
     write_estimators(at)
+    for name, other in (("tuned", "again"), ("pretrained", "other")):
+        shutil.copytree(at / name, at / other)
     return at
 
 
 def run_shown(folder: Path) -> tuple[str, str, Any]:
     """All that a finished run says of itself."""
     run = Run.in_folder(folder)
-    return repr(run), str(run), run._rows()
+    return repr(run), str(run), run._repr_html_()
 
 
 def write_estimators(at: Path) -> None:
@@ -104,6 +116,9 @@ def write_texts(at: Path) -> None:
     text = write_corpus(at / "animals.txt", 6, 4).read_bytes()
     (at / "animals.txt.gz").write_bytes(gzip.compress(text))
     (at / "animals.txt.xz").write_bytes(lzma.compress(text))
+    (at / "animals.txt.bz2").write_bytes(bz2.compress(text))
+    (at / "animals.txt.zst").write_bytes(zstd.compress(text))
+    shutil.copy(TESTS / "fixtures/corpora/wiki.xml", at)
 
 
 def write_models(at: Path) -> None:
@@ -216,23 +231,10 @@ def write_frozen_run(at: Path) -> None:
     found = {"step": 3, "epoch": 1.0, "scores": {"f1": 0.5}, "tuned": {}, "predictions": [["O", "B-PER"]]}
     (at / "run/best").mkdir(parents=True)
     (at / "run/best/dev.json").write_text(json.dumps(found))
-    (at / "cells").mkdir()
-    settings = {
-        k: v for k, v in json.loads((at / "frozen/finetune.json").read_text()).items() if k not in table7.FREE
-    }
-    cell = {
-        "f1": 0.5,
-        "precision": 0.5,
-        "recall": 0.5,
-        "epoch": 1.0,
-        "parameters": 9,
-        "training_seconds": 1.0,
-    }
-    results = {
-        "settings": settings,
-        "cells": {"last-seed0": cell, "last-seed1": {"failed": "The loss is nan."}},
-    }
-    (at / "cells" / table7.RESULTS).write_text(json.dumps(results))
+    kept = Results(at / "cells", [])
+    for seed in (0, 1):
+        result = {"dev": Outcomes("mean", np.ones(9)).to_json()}
+        kept.add(Cell(f"bert/pair/seed{seed}", "fine-tuning", {"seed": seed}, 1e9, dict), result, 1.5)
 
 
 # What reads them
@@ -272,9 +274,13 @@ def draw(at: Path) -> Any:
     return viz.draw_run(at / "pretrained", Figure())
 
 
-def table_of_cells(at: Path) -> str:
-    options = FinetuneOptions.load(at / "frozen/finetune.json")
-    return table7.table_text(table7.table7(options, at / "cells", seeds=(0, 1), rows=["last"], show=False))
+def compared(at: Path, *names: str) -> None:
+    command("compare", *(at / name for name in names), "--by", "minutes", "--out", at / "compared.html")
+
+
+def cells(at: Path) -> Any:
+    kept = Results(at / "cells", [])
+    return kept.lines, kept.times
 
 
 def layers(at: Path, name: str = "layers") -> Any:
@@ -302,6 +308,10 @@ def text_in(file: Path) -> Any:
 
 
 CARD_OF = {"pretrained": ("training.json", "report.json"), "tuned": ("finetune.json", "report.json")}
+COMPARED = {
+    "pretrained": ("training.json", "report.json", "metrics.jsonl"),
+    "tuned": ("finetune.json", "report.json", "metrics.jsonl", "dev_predictions.json"),
+}
 READERS = [
     # models and their tokenizers
     Reader("model/config.json", lambda at: (hub.load(at / "model"), hub.load_labels(at / "model"))),
@@ -333,6 +343,15 @@ READERS = [
     *(Reader(f"pretrained/{name}", lambda at: hand_on(at, "pretrained")) for name in CARD_OF["pretrained"]),
     *(Reader(f"tuned/{name}", lambda at: hand_on(at, "tuned")) for name in CARD_OF["tuned"]),
     Reader("tuned/finetune.json", lambda at: FinetuneOptions.configured(at / "tuned/finetune.json", {})),
+    Reader(
+        "pretrained/metrics.jsonl", lambda at: command("show", at / "pretrained", "--out", at / "shown.html")
+    ),
+    *(Reader(f"tuned/{name}", lambda at: compared(at, "tuned", "again")) for name in COMPARED["tuned"]),
+    *(
+        Reader(f"pretrained/{name}", lambda at: compared(at, "pretrained", "other"))
+        for name in COMPARED["pretrained"]
+    ),
+    Reader("tuned/report.html", lambda at: run_shown(at / "tuned")),
     Reader("tuned/task.json", lambda at: Finetuned.from_pretrained(at / "tuned", "numpy")),
     Reader("tuned/report.json", lambda at: run_shown(at / "tuned")),
     Reader("pretrained/report.json", lambda at: run_shown(at / "pretrained")),
@@ -348,7 +367,8 @@ READERS = [
     Reader("older/layer-01.npy", lambda at: layers(at, "older")),
     Reader("run/best/dev.json", lambda at: best_epoch(at / "run", SimpleNamespace(plan={}), [])),
     Reader("failed/failed.json", lambda at: sweep._failure(at / "failed")),
-    Reader("cells/table7.json", table_of_cells),
+    Reader("cells/results.jsonl", cells),
+    Reader("cells/times.jsonl", cells),
     # token shards
     *(Reader(f"parts/00001-of-00002/{name}", lambda at: every_document(at / "parts")) for name in SHARDS),
     Reader("parts/00002-of-00002/part.json", lambda at: vocabulary_of(at / "parts")),
@@ -356,7 +376,9 @@ READERS = [
     # texts
     Reader("animals.txt", lambda at: text_in(at / "animals.txt")),
     Reader("animals.txt.gz", lambda at: text_in(at / "animals.txt.gz")),
-    Reader("animals.txt.xz", lambda at: text_in(at / "animals.txt.xz")),
+    *(Reader(f"animals.{end}", lambda at, end=end: text_in(at / f"animals.{end}")) for end in PACKED),
+    Reader("own.jsonl", lambda at: list(sentences(at / "own.jsonl"))),
+    Reader("wiki.xml", lambda at: list(sentences(at / "wiki.xml"))),
     Reader(
         "animals.txt", lambda at: command("tokenize", "--vocab", at / "model", "--file", at / "animals.txt")
     ),
@@ -397,6 +419,7 @@ READERS = [
     Reader("answers.json", answered),
     Reader("odds.json", answered),
     Reader("tagged.txt", lambda at: command("score", "conll", at / "tagged.txt")),
+    Reader("SST-2.tsv", lambda at: pack(at, [at / "SST-2.tsv"])),
     Reader("SST-2.tsv", lambda at: command("score", "glue", "sst2", at / "SST-2/dev.tsv", at / "SST-2.tsv")),
 ]
 
@@ -452,7 +475,6 @@ def test_a_spoiled_file_is_read_or_refused_in_a_sentence(reader, count, place):
             ("tuned/report.json", text)
             for text in ("[]", "null", "{}", '{"page": 5}', "[" * DEEP + "]" * DEEP)
         ),
-        *(("cells/table7.json", text) for text in ("[" * 100_000, '{"settings": {}, "cells": {"x": 1}}')),
         ("failed/failed.json", "[]"),
         ("tuned/finetune.json", {"beta2": {}}),
         ("tuned/finetune.json", {"task": {}}),
@@ -495,6 +517,7 @@ OF_NO_USER = {
     "course/exercises.py": "notebooks of the package",
     "course/mine.py": "the reader's own Python, which is run; tests/course has broken ones",
     "engines/numba/jit.py": "sources of the package",
+    "explorer/page.py": "scripts and styles of the package; `read_model` reads what a user has",
     "engines/jax/cluster.py": "what the processes of a run tell each other",
     "machine.py": "the kernel's files",
     "tokenizer/unicode.py": "a file of the package",

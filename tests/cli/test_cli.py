@@ -27,6 +27,7 @@ from command import (
 from marks import seldom
 
 from minibert import cli, engines
+from minibert.cli import pretrain as pretrain_command
 from minibert.cli.info import information
 from minibert.cli.shared.flags import given_fields
 from minibert.cli.shared.parser import commands
@@ -403,6 +404,26 @@ def test_pretrain_prints_its_report_and_leaves_a_run_folder(corpus, tmp_path, ca
     assert str(out) in text
     files = {path.name for path in out.iterdir()}
     assert files >= {"config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json", "report.json"}
+    assert f"Explorer: {out}/explorer.html" in text and f"Report: {out}/report.html" in text
+    assert f"<title>{out.name}</title>" in (out / "explorer.html").read_text()
+
+
+def test_pretrain_writes_no_explorer_of_a_large_model(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(pretrain_command, "MOST_EXPLORED", 100)
+    out = tmp_path / "run"
+    assert cli.main(["pretrain", str(corpus), "--out", str(out), "--steps", "2", *QUICK]) == 0
+    assert "Explorer" not in capsys.readouterr().out and not (out / "explorer.html").exists()
+
+
+def test_a_model_that_no_page_can_hold_still_has_its_report(corpus, tmp_path, capsys, monkeypatch):
+    def refused(*_):
+        raise InputError("a weight has numbers beyond float16.")
+
+    monkeypatch.setattr("minibert.explorer.write_page", refused)
+    assert cli.main(["pretrain", str(corpus), "--out", str(tmp_path / "run"), "--steps", "2", *QUICK]) == 0
+    printed = capsys.readouterr()
+    assert "Held-out loss on [MASK] positions" in printed.out and "Explorer" not in printed.out
+    assert "No explorer was written: a weight has numbers beyond float16." in printed.err
 
 
 def test_pretrain_does_not_write_over_a_run(run, capsys):
@@ -615,12 +636,12 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_text_is_read(
     def closed(**_):
         raise PermissionError(13, "Permission denied")
 
-    for name in ("minibert.pretraining.preparation.count_files", "minibert.data.corpus.text_pieces"):
+    for name in ("minibert.pretraining.preparation.count_files", "minibert.data.corpus.text_of"):
         monkeypatch.setattr(name, None)
     monkeypatch.setattr("minibert.files.tempfile.mkdtemp", closed)
     words = [word.format(run=run) for word in words]
     line = ends_badly(capsys, 2, *words, str(corpus), "--out", str(tmp_path / "new"))
-    assert f"new can't be made in {tmp_path} (Permission denied); choose another folder as --out" in line
+    assert f"new can't be made in {tmp_path} (Permission denied); choose another --out" in line
 
 
 def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):

@@ -216,8 +216,8 @@ ALL = "--coordinator node0:9876 --processes 2 --process-id 1"
         (ALL.replace(":9876", ""), "--coordinator node0 is not HOST:PORT"),
         (ALL.replace("9876", "99999"), "--coordinator node0:99999 is not HOST:PORT"),
         (ALL.replace("--processes 2", "--processes 0"), "--processes 0 is not a positive number"),
-        (ALL.replace("id 1", "id 2"), "--process-id 2 is not one of 2; count them from 0 to 1"),
-        (ALL.replace("id 1", "id -1"), "--process-id -1 is not one of 2"),
+        (ALL.replace("id 1", "id 2"), "--process-id 2 is none of 2; count them from 0 to 1"),
+        (ALL.replace("id 1", "id -1"), "--process-id -1 is none of 2"),
         (f"{ALL} --engine numpy", "is for --engine jax; leave it out or choose that"),
     ],
 )

@@ -174,7 +174,8 @@ def test_every_option_of_a_run_is_a_parameter_with_its_default():
         for kind in (minibert.TextClassifier, minibert.QuestionAnswerer)
         for field in dataclasses.fields(kind)
     }
-    assert options.keys() - known == replaced | of_taggers
+    of_several_files = {"also", "also_examples"}
+    assert options.keys() - known == replaced | of_taggers | of_several_files
 
 
 def test_the_protocol_of_scikit_learn(model):
@@ -273,7 +274,7 @@ def test_other_estimators_refuse_what_they_can_not_learn_from(model):
         (minibert.TokenTagger, [["a", "b"]], [["O"]], "Row 0 has 2 words and 1 tags; give every word one"),
         (minibert.TokenTagger, [["a"]], ["O"], "Row 0 of y is 'O'; give a list of tags"),
         (minibert.TokenTagger, [], [], "X has no row; give at least one sentence"),
-        (minibert.QuestionAnswerer, ["a"], ["b"], "Row 0 of X is one text; give pairs of a question and"),
+        (minibert.QuestionAnswerer, ["a"], ["b"], "Row 0 of X is one text; give pairs of question and"),
         (
             minibert.QuestionAnswerer,
             [("a", "b c")],

@@ -12,10 +12,7 @@ from command import notice  # noqa: F401 (a fixture)
 from small_entities import write_data, write_model
 
 from minibert import Bert, Tokenizer, cli
-from minibert.errors import DivergedError, InputError
-from minibert.experiments import table7 as experiment
-from minibert.experiments.table7 import PAPER, cells, table7, table_text
-from minibert.files import sole_writer
+from minibert.errors import InputError
 from minibert.finetuning import preparation, running
 from minibert.finetuning.feature_based import FeatureBasedRun, prepare
 from minibert.finetuning.options import FinetuneOptions
@@ -376,142 +373,18 @@ def test_a_folder_that_is_not_whole_is_told(finished, tmp_path):
         ({"config": stored["config"] | {"width": 13}}, "has other tensors than tagger.json says"),
         ({"config": stored["config"] | {"width": 10**9}}, "has other tensors than tagger.json says"),
         ({"config": stored["config"] | {"depth": 10**18}}, "has other tensors than tagger.json says"),
-        ({"combination": "sum-all"}, "describes a tagger on another BERT"),
-        ({"combination": "sum-last-4"}, "describes a tagger on another BERT"),
+        ({"combination": "sum-all"}, "is of a tagger on another BERT"),
+        ({"combination": "sum-last-4"}, "is of a tagger on another BERT"),
         (
             {"max_length": 9999},
             "tagger.json asks for sequences of 9999 tokens, but the model has 64 positions",
         ),
-        ({"labels": ["O"]}, "describes a tagger on another BERT"),
+        ({"labels": ["O"]}, "is of a tagger on another BERT"),
         ({"strange": 1}, "tagger.json can't be read"),
     ):
         (broken / "tagger.json").write_text(json.dumps(stored | change), "utf-8")
         with pytest.raises(InputError, match=message):
             FeatureTagger.from_pretrained(broken, "numpy")
-
-
-# Table 7
-
-
-@pytest.fixture(scope="module")
-def table(place, options):
-    """The settings of a small table, and what came of two rows with two seeds."""
-    settings = dataclasses.replace(options, feature_based=None, epochs=2.0)
-    rows = ("fine-tuned", "last", "sum-all")
-    return settings, rows, table7(settings, place / "table", seeds=(0, 1), rows=rows, show=False)
-
-
-def test_table_has_a_cell_for_each_row_and_seed(place, table):
-    _, rows, results = table
-    assert set(results["cells"]) == {f"{row}-seed{seed}" for row in rows for seed in (0, 1)}
-    for name in ("last-seed0", "last-seed1", "sum-all-seed0"):
-        metrics = (place / "table/runs" / name / "metrics.jsonl").read_text("utf-8")
-        best = max(json.loads(line).get("dev_f1", 0.0) for line in metrics.splitlines())
-        assert results["cells"][name]["f1"] == best
-    report = json.loads((place / "table/runs/fine-tuned-seed1/report.json").read_text("utf-8"))
-    assert results["cells"]["fine-tuned-seed1"]["f1"] == report["scores"]["f1"]
-    assert json.loads((place / "table/table7.json").read_text("utf-8")) == results
-    assert (place / "table/table7.txt").read_text("utf-8") == table_text(results) + "\n"
-
-
-def test_table_does_nothing_twice(place, table, monkeypatch):
-    settings, rows, results = table
-    path = place / "table/table7.json"
-    kept = json.loads(path.read_text("utf-8"))
-    lost = kept["cells"].pop("last-seed1")
-    path.write_text(json.dumps(kept), "utf-8")
-    shutil.rmtree(place / "table/runs/last-seed1")
-    fitted, fit = [], FeatureBasedRun.fit
-    monkeypatch.setattr(FeatureBasedRun, "fit", lambda self: fitted.append(self.folder.name) or fit(self))
-    monkeypatch.setattr(experiment, "finetune", None)
-    again = table7(settings, place / "table", seeds=(0, 1), rows=rows, show=False)
-    assert fitted == ["last-seed1"]
-    assert again["cells"]["last-seed1"]["f1"] == lost["f1"]
-    with pytest.raises(InputError, match=r"other settings \(width\)"):
-        table7(dataclasses.replace(settings, width=13), place / "table", rows=rows, show=False)
-
-
-def test_table_is_made_in_a_folder_by_one_process_only(options, tmp_path):
-    with sole_writer(tmp_path / "taken"), pytest.raises(InputError, match="Another process is writing into"):
-        table7(options, tmp_path / "taken", show=False)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="file is a file; choose a folder as --out"):
-        table7(options, tmp_path / "file", show=False)
-
-
-def test_table_is_text_with_means_and_the_papers_figures():
-    settings = {"task": "ner", "model": "/m/minilm", "train_examples": 4680, "width": 128, "epochs": None}
-    found = {"last-seed0": {"f1": 0.9}, "last-seed1": {"f1": 0.92}, "fine-tuned-seed0": {"f1": 0.95}}
-    lines = table_text({"settings": settings, "cells": found}).splitlines()
-    assert lines[0].split() == "dev F1 mean +- s.d. seed 0 seed 1 paper".split()
-    assert lines[2].split() == ["Fine-tuning", "95.00", "95.00", "96.4"]
-    assert lines[3].split() == ["Last", "Hidden", "91.00", "+-", "1.41", "90.00", "92.00", "94.9"]
-    assert "about 4,680 sentences" in lines[5]
-    assert "LSTMs of 128" in lines[5]
-    assert lines[6] == "Of 3 epochs of fine-tuning, 10 of LSTMs, the best on dev counts."
-
-
-def test_table_of_the_paper_has_all_rows(tmp_path, options):
-    assert list(PAPER) == ["fine-tuned", *COMBINATIONS]
-    assert len(cells(PAPER, range(3))) == 21
-    with pytest.raises(InputError, match="there is no 'first'"):
-        table7(options, tmp_path, rows=("first",), show=False)
-
-
-def test_command_prints_the_table(options, tmp_path, capsys):
-    words = ["table7", "--data", options.data, "--model", options.model, "--out", str(tmp_path / "t")]
-    words += ["--width", "4", "--epochs", "1", "--seeds", "1", "--row", "embeddings", "--quiet"]
-    assert cli.main([*words, "--engine", "numpy"]) == 0
-    assert capsys.readouterr().out.splitlines()[2].startswith("Embeddings")
-
-
-@pytest.fixture
-def diverging(monkeypatch):
-    """Trainings of the row "embeddings" and of the seed 1 of fine-tuning diverge."""
-    fit, finetune = FeatureBasedRun.fit, experiment.finetune
-
-    def fit_or_fail(self):
-        if self.options.feature_based == "embeddings":
-            (self.folder / "checkpoints").mkdir(parents=True)
-            raise DivergedError("The loss of step 7 is nan.")
-        return fit(self)
-
-    def finetune_or_fail(options, folder, **named):
-        if options.seed == 1:
-            raise DivergedError("The loss of step 8 is nan.")
-        return finetune(options, folder, **named)
-
-    monkeypatch.setattr(FeatureBasedRun, "fit", fit_or_fail)
-    monkeypatch.setattr(experiment, "finetune", finetune_or_fail)
-
-
-def test_a_cell_that_diverges_is_told_and_the_others_go_on(options, tmp_path, capsys, diverging):
-    out = tmp_path / "t"
-    words = ["table7", "--data", options.data, "--model", options.model, "--out", str(out), "--quiet"]
-    words += ["--width", "4", "--epochs", "1", "--seeds", "2", "--engine", "numpy"]
-    words += ["--row", "embeddings", "--row", "fine-tuned", "--row", "last"]
-    for _ in range(2):  # it would end there again
-        assert cli.main(words) == 1
-        lines = capsys.readouterr().out.splitlines()
-        _, mean, value, failed, _ = lines[2].split()
-        assert mean == value and failed == "failed"
-        assert lines[3].split() == ["Embeddings", "-", "failed", "failed", "91.0"]
-        assert lines[4].startswith("Last Hidden") and "+-" in lines[4]
-        assert "embeddings-seed0 has failed and is in no mean: The loss of step 7 is nan." in lines
-        assert "fine-tuned-seed1 has failed and is in no mean: The loss of step 8 is nan." in lines
-    assert not (out / "runs/embeddings-seed0/checkpoints").exists()
-    assert cli.main([*words[:-6], "--row", "last"]) == 0
-
-
-def test_a_table_that_is_stopped_says_how_to_go_on(options, tmp_path, capsys, monkeypatch):
-    def stopped(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(experiment, "finetune", stopped)
-    words = ["table7", "--data", options.data, "--model", options.model, "--out", str(tmp_path / "t")]
-    assert cli.main([*words, "--row", "fine-tuned"]) == 130
-    said = capsys.readouterr().err
-    assert "The same command goes on where it was stopped." in said and "--resume" not in said
 
 
 def test_engines_train_alike(options, tmp_path):

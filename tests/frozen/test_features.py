@@ -94,7 +94,7 @@ def test_what_was_encoded_is_pooled_in_the_same_way(model, tokenizer):
     assert not nothing.vectors(normalize=True).any()
     bare = dataclasses.replace(encoded, pooled=None)
     for pool in ("pooled", "none"):
-        with pytest.raises(InputError, match=f"pool='{pool}' is not possible; choose cls, mean or max"):
+        with pytest.raises(InputError, match=f"pool='{pool}' is not possible; choose cls, mean, max"):
             bare.vectors(pool)
 
 

@@ -43,7 +43,7 @@ def test_the_last_module_normalizes_where_that_is_wanted(folder):
     ("words", "told"),
     [
         ((8, "pooled"), "pool='pooled' is not sentence-transformers'; choose mean or cls."),
-        ((9,), "length=9 is not possible; give 2 to the 8 positions of the model."),
+        ((9,), "length=9 is not possible; give 2 to the model's 8 positions."),
     ],
 )
 def test_what_it_has_no_module_for_is_refused_and_nothing_written(folder, words, told):

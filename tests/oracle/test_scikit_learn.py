@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_array
@@ -11,6 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from small_tasks import WORDS, reviews, write_model
 
 import minibert
+from minibert.experiments.baselines import naive_bayes
 
 TEXTS, LABELS = zip(*reviews(60, 1), strict=True)
 # Its checks that fail, and why.
@@ -82,3 +85,13 @@ def test_tables_of_pandas_are_read_as_lists_are(fast):
     table.loc[3, "review"] = pd.NA
     with pytest.raises(minibert.InputError, match="Row 3 of X is missing .(nan|<NA>).; leave the row out"):
         by_name.fit(table, "stars")
+
+
+def test_naive_bayes_of_the_baselines_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    train, dev = ([rng.integers(n, size=rng.integers(9)).tolist() for _ in range(80)] for n in (30, 40))
+    classes = (np.arange(80) % 3).tolist()
+    counter = CountVectorizer(analyzer=lambda features: features)
+    theirs = MultinomialNB().fit(counter.fit_transform(train), classes)
+    ours = naive_bayes(train, classes, dev, 3)
+    np.testing.assert_allclose(ours, theirs.predict_joint_log_proba(counter.transform(dev)), rtol=1e-12)

@@ -9,6 +9,7 @@ import builtins
 import errno
 import io
 import json
+import math
 import os
 import sys
 import traceback
@@ -88,11 +89,12 @@ class File(io.FileIO):
 
 def serve():
     """Run commands, each in a fork, and tell their exit status."""
-    sys.modules["matplotlib"] = None  # a picture is a hundred writes, all alike, of a second
     import tensorboardX.proto.event_pb2  # noqa: F401
 
     from minibert import engines
+    from minibert.pretraining import page
 
+    page.REFRESH = math.inf  # by the clock it would be written more or less often
     engines.peak = lambda *_, **__: None  # which only the speeds are compared with
 
     for line in sys.stdin:

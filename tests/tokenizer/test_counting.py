@@ -290,9 +290,9 @@ def test_characters_of_words_are_their_code_points(texts, data):
 @pytest.mark.parametrize(
     "options, sentence",
     [
-        ({"held_out": 1}, "held_out=1 leaves no text to learn from; give 2 or more"),
-        ({"held_out": -3}, "held_out=-3 leaves no text"),
-        ({"held_out": 2**70}, f"held_out={2**70} is not possible; give a whole number up to 2..31"),
+        ({"held_out": 1}, "held_out=1 is not possible; give 2 to 2..31, or 0"),
+        ({"held_out": -3}, "held_out=-3 is not possible"),
+        ({"held_out": 2**70}, f"held_out={2**70} is not possible; give 2 to 2..31"),
         ({"held_out": 2.5}, "held_out=2.5 is not possible"),
         ({"threads": 0}, "threads=0 is too small; give 1 or more"),
         ({"max_chars": 0}, "max_chars=0 is too small; give 1 or more"),
@@ -310,7 +310,7 @@ def test_what_makes_no_sense_is_said_in_a_sentence(tmp_path, options, sentence):
         ("abc", "texts='abc' is one text; give a list of them"),
         (b"abc", "texts=b'abc' is one text"),
         (7, "texts=7 is no list of texts"),
-        (["a", None], r"texts\[1\]=None is NoneType; give strings or bytes"),
+        (["a", None], r"texts\[1\]=None is NoneType; give str or bytes"),
         ([["a"]], r"texts\[0\]=\['a'\] is list"),
     ],
 )

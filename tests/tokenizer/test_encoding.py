@@ -448,9 +448,9 @@ def test_invalid_bytes_in_words_that_are_not_split_count_too(core, compat):
         (["w1", b"w1"], {}, r"texts\[1\]=b'w1' is bytes"),
         (["w1"], {"pairs": "w1"}, "pairs='w1' is one text"),
         (["w1"], {"pairs": [None]}, r"pairs\[0\]=None is NoneType"),
-        (["w1"], {"pairs": [b"w1"]}, "texts are str and pairs bytes; give both as one"),
+        (["w1"], {"pairs": [b"w1"]}, "texts are str and pairs bytes; give the same"),
         (["w1"], {"pairs": []}, "1 texts come with 0 pairs"),
-        (["w1"], {"max_length": 1}, "max_length=1 has no room for the special tokens; give at least 2"),
+        (["w1"], {"max_length": 1}, "max_length=1 has no room for special tokens; give at least 2"),
         (["w1"], {"max_length": 2, "pairs": ["w1"]}, "max_length=2 has no room .* at least 3"),
         (["w1"], {"max_length": -1, "add_special_tokens": False}, "max_length=-1 is not possible"),
         (["w1"], {"max_length": 7.5}, "max_length=7.5 is not possible; give a whole number"),
@@ -464,7 +464,7 @@ def test_invalid_bytes_in_words_that_are_not_split_count_too(core, compat):
             "stride=7 leaves no new piece to a window that has room for 7",
         ),
         (["w1"], {"stride": 1, "max_length": 9, "pairs": ["w1"]}, "stride=1 makes windows of one text"),
-        (["w1"], {"threads": 0}, "threads=0 is not possible; give a whole number of at least 1"),
+        (["w1"], {"threads": 0}, "threads=0 is not possible; give a whole number, at least 1"),
         (["w1"], {"threads": True}, "threads=True is not possible"),
         (
             ["", "w1 w2 w3"],
@@ -492,5 +492,5 @@ def test_places_that_were_not_asked_for_are_not_made_up(numbered):
 
 
 def test_more_pieces_than_32_bits_count_are_refused():
-    with pytest.raises(InputError, match="2,147,483,648 pieces together"):
+    with pytest.raises(InputError, match="2,147,483,648 pieces, more than 32 bits count"):
         encoding._int32(np.array([0, 2**31]))

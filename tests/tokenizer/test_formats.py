@@ -170,7 +170,7 @@ def test_vocabulary_files_from_any_system_are_read(tmp_path, end, mark):
 
 def test_a_vocabulary_that_cannot_serve_is_named(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[PAD]\n")
-    with pytest.raises(InputError, match=r"vocab.txt: the vocabulary has '\[PAD\]' twice, as id 0 and 2"):
+    with pytest.raises(InputError, match=r"vocab.txt: vocab has '\[PAD\]' twice, as id 0 and 2"):
         Tokenizer.from_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("[PAD]\n[CLS]\n[SEP]\n[MASK]\n")
     with pytest.raises(InputError, match=r"vocab.txt: the vocabulary lacks \[UNK\]"):
@@ -259,7 +259,7 @@ def test_beside_vocab_txt_tokenizer_json_gives_what_is_left_open(tmp_path):
     assert (tokenizer.vocab, tokenizer.lower_case) == ([*VOCAB, "[NEW]"], False)
     assert tokenizer.max_input_chars_per_word == 200  # vocab.txt is Google's
     store(tmp_path, hugging_face(vocab=[*SPECIAL_TOKENS, "other"]))
-    with pytest.raises(InputError, match="vocab.txt and tokenizer.json beside it hold different pieces"):
+    with pytest.raises(InputError, match="vocab.txt and tokenizer.json have different pieces"):
         Tokenizer.from_pretrained(tmp_path)
 
 
@@ -342,10 +342,10 @@ def test_in_a_folder_that_says_nothing_the_pieces_tell_the_case(piece, lower, tm
         ({"model": {**model(), "vocab": {**IDS, "er": "x"}}}, "an id in the vocabulary is no number"),
         ({"model": model(max_input_chars_per_word="x")}, "max_input_chars_per_word is 'x'; expected a whole"),
         ({"normalizer": None}, "has no normalizer"),
-        ({"normalizer": {"type": "NFC"}}, "normalises text with NFC; minibert reads BertNormalizer"),
+        ({"normalizer": {"type": "NFC"}}, "normalises with NFC; minibert reads BertNormalizer"),
         ({"normalizer": {**NORMALIZER, "clean_text": False}}, "has clean_text=false"),
         ({"normalizer": {**NORMALIZER, "lowercase": 1}}, "normalizer lowercase is 1; expected true or false"),
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "splits words with Whitespace"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "splits by Whitespace"),
         (
             {"added_tokens": [{"content": "x", "id": 1, "special": False}]},
             "added token 'x' is to be found inside",
@@ -356,7 +356,7 @@ def test_in_a_folder_that_says_nothing_the_pieces_tell_the_case(piece, lower, tm
         ),
         ({"added_tokens": [{"content": ["x"], "id": 1, "special": True}]}, r"token is \['x'\]; expected"),
         ({"added_tokens": [{"content": "x", "id": "1", "special": True}]}, "token 'x' is '1'; expected a"),
-        ({"added_tokens": ["x"]}, "added token 'x' lacks its content or id"),
+        ({"added_tokens": ["x"]}, "added token 'x' lacks content or id"),
         (
             {"added_tokens": [{"content": "<x>", "id": 13, "special": True, "single_word": True}]},
             "added token '<x>' has single_word=true",
