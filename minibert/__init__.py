@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what an editor is to know
         TextRegressor as TextRegressor,
     )
     from minibert.estimators.words import QuestionAnswerer as QuestionAnswerer, TokenTagger as TokenTagger
+    from minibert.explorer import show as show
     from minibert.inference import Bert as Bert
     from minibert.model.batch import Batch as Batch
     from minibert.model.config import BertConfig as BertConfig
@@ -40,6 +41,7 @@ _HOME = {
     "finetune": "minibert.runs",
     "load": "minibert.estimators.loading",
     "pretrain": "minibert.runs",
+    "show": "minibert.explorer",
 }
 __all__ = sorted([*_HOME, "__version__"])
 

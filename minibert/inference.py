@@ -39,6 +39,7 @@ class Encoded:
     pooled: np.ndarray | None  # (S,H) tanh(W x + b), x of each [CLS] or, left to right, of the last token
     # that has seen all others; None without a trained pooler on the encoder
     cu_seqlens: np.ndarray  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
+    tokens: list[str] | None = None  # the T pieces, where the model has a vocabulary
 
     def __repr__(self) -> str:
         parts = [f"{len(self.hidden_states)} × {self.hidden_states[0].shape}"]
@@ -48,6 +49,12 @@ class Encoded:
             heads = len(self.attentions[0][0])
             parts.append(f"attentions of {len(self.attentions)} layers with {heads} heads")
         return f"Encoded({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        """Show the lengths of all vectors, and the attention maps where they were asked for."""
+        from minibert.reports.encoded import encoded_html
+
+        return encoded_html(self)
 
     # -> (S,H)
     def vectors(self, pool: str = "mean", normalize: bool = False) -> np.ndarray:
@@ -90,6 +97,7 @@ class Encoded:
             attentions=self.attentions and [[layer[number]] for layer in self.attentions],
             pooled=None if self.pooled is None else self.pooled[number : number + 1],
             cu_seqlens=np.array([0, end - begin], self.cu_seqlens.dtype),
+            tokens=self.tokens and self.tokens[begin:end],
         )
 
 
@@ -242,6 +250,7 @@ class Bert:
             attentions=maps if attentions else None,
             pooled=np.asarray(self._pooled(states[config.L], rows)) if has_pooler else None,
             cu_seqlens=batch.cu_seqlens.copy(),
+            tokens=_pieces(self._tokenizer.vocab, batch.input_ids.tolist()) if self._tokenizer else None,
         )
 
     # -> for each number (T,H)
@@ -375,6 +384,11 @@ def _texts(inputs: Any) -> list[Any]:
     if isinstance(inputs, np.ndarray | Iterable) and hasattr(inputs, "tolist"):  # as a column of pandas
         listed = inputs.tolist()
     return list(listed) if len(listed) and isinstance(listed[0], str | tuple) else []
+
+
+def _pieces(vocab: list[str], ids: list[int]) -> list[str]:
+    """Return the pieces of some ids; a model may have more embeddings than there are pieces."""
+    return [vocab[number] if number < len(vocab) else f"[id {number}]" for number in ids]
 
 
 def _sequences(inputs: Any) -> Iterator[Sequence]:

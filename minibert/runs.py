@@ -22,6 +22,7 @@ from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.reading import byte_pieces
+from minibert.reports.markup import framed
 from minibert.reports.page import REPORT_FILE
 from minibert.reports.results import load_report, report_text
 from minibert.tasks.stored import OPTIONS_FILE
@@ -112,8 +113,11 @@ class Run:
             page = b"".join(byte_pieces(self.folder / REPORT_FILE, streams=False)).decode("utf-8", "replace")
         except InputError:
             return f"<pre>{html.escape(str(self))}</pre>"
-        title, style = html.escape(repr(self)), "width: 100%; height: 36rem; border: 1px solid #8888"
-        return f'<iframe sandbox title="{title}" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
+        return framed(page, repr(self))
+
+    def __fspath__(self) -> str:
+        """Stand for the folder wherever one is asked for."""
+        return str(self.folder)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,7 +82,7 @@ trace                   | model/flops                                         | 
 vocabularies            | model/config tokenizer/*                            |
 gaps                    | model/batch tokenizer/* vocabularies                | numpy
 inference               | gaps vocabularies model/* hub/* engines/__init__    |
-                        | engines/runtime tokenizer/*                         | numpy
+                        | engines/runtime tokenizer/* reports/encoded         | numpy
 
 training/optim          | ops/updates                                         | numpy
 training/runlog         |                                                     | tqdm tensorboardX
@@ -97,8 +97,10 @@ viz                     | training/runlog                                     | 
 tasks/similarity_losses | model/* ops/*                                       |
 tasks/*                 | tasks/* data/* model/* metrics/* tokenizer/*        |
                         | training/progress engines/runtime                   | numpy
-explorer/packing        | hub/* model/* tokenizer/* training/runlog           | numpy
-explorer/*              | explorer/* reports/markup vocabularies              | markupsafe
+explorer/packing        | hub/* model/* tokenizer/* training/runlog           |
+                        | inference vocabularies                              | numpy
+explorer/*              | explorer/* reports/markup inference                 | markupsafe
+reports/encoded         | reports/markup                                      | numpy
 reports/card            | reports/results tasks/stored model/config            |
 reports/*               | reports/* tasks/* metrics/* viz training/runlog     | numpy jinja2 markupsafe
 
@@ -143,8 +145,8 @@ estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | model/params tokenizer/*                            | numpy
 runs                    | calls options estimators/loading pretraining/*      |
                         | finetuning/* tokenizer/* training/runlog ops/*      |
-                        | reports/results reports/page tasks/stored           |
-                        | engines/__init__                                    |
+                        | reports/results reports/page reports/markup         |
+                        | tasks/stored engines/__init__                       |
 comparison              | runs pretraining/options finetuning/* tasks/*       |
                         | reports/* metrics/* training/runlog                 | numpy
 

@@ -49,7 +49,7 @@ def test_the_first_code_of_the_readme_runs_as_it_stands(tmp_path, monkeypatch, c
     assert isinstance(run, Run) and run.report["steps"] == 20 and str(run.folder) == "runs/books"
     assert repr(run.model) == repr(names["model"]) and len(run.tokenizer) == run.report["vocab_size"]
     shown = run._repr_html_()
-    assert shown.startswith("<iframe sandbox ") and 'title="Run(' in shown
+    assert shown.startswith('<iframe sandbox="" ') and 'title="Run(' in shown
     assert html.unescape(shown.partition('srcdoc="')[2].partition('"')[0]) == page_of(run)
     assert "Engine" in capsys.readouterr().err  # it told how it went
 

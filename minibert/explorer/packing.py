@@ -13,12 +13,14 @@ import numpy as np
 from minibert import hub
 from minibert.arrays import Array
 from minibert.errors import InputError, MissingFile
+from minibert.inference import Bert
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Parameters
 from minibert.model_names import folder_of, locate, step_of
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer, unicode
 from minibert.training.runlog import read_metrics
+from minibert.vocabularies import read_tokenizer
 
 SMOOTHED = 20  # steps that the loss of a checkpoint is the mean of
 # Fields of the configuration that the scripts read.
@@ -40,6 +42,7 @@ class Model(NamedTuple):
     params: Parameters
     missing: tuple[str, ...]  # Hugging Face's names of what only has its initial value
     labels: tuple[str, ...]
+    tokenizer: Tokenizer
 
     @property
     def tensors(self) -> dict[str, Array]:
@@ -52,11 +55,15 @@ class Model(NamedTuple):
         return tuple(part for part in PARTS if any(name.startswith(part) for name in self.missing))
 
 
-def read_model(model: str | Path) -> Model:
-    """Read a model by its name, a folder or `RUN@STEP`.
+def read_model(model: str | os.PathLike[str] | Bert) -> Model:
+    """Read a model by its name, a folder or `RUN@STEP`; or take one that is there already.
 
-    Raise InputError as `hub.load`, and when its head is one that the scripts can't compute.
+    Raise InputError as `hub.load`, when its head is one that the scripts can't compute, and when it has no
+    vocabulary.
     """
+    if isinstance(model, Bert):
+        return Model("Bert", None, None, model.params, model.missing, (), model.tokenizer)
+    model = os.fspath(model)
     _, params, report = hub.load(model)
     head = params.head
     if head.lstm or head.pool:
@@ -65,8 +72,8 @@ def read_model(model: str | Path) -> Model:
     folder, checkpoint = locate(model)
     step = None if checkpoint is None else step_of(checkpoint)
     labels = hub.load_labels(folder_of(model)) if head.kind in hub.LABELLED and checkpoint is None else ()
-    name = Path(os.path.abspath(model)).name
-    return Model(name, step, _loss(folder, step), params, report.missing, labels)
+    name, tokenizer = Path(os.path.abspath(model)).name, read_tokenizer(model, params.config)
+    return Model(name, step, _loss(folder, step), params, report.missing, labels, tokenizer)
 
 
 def _loss(folder: Path, step: int | None) -> float | None:

@@ -1,22 +1,23 @@
 """One HTML file with everything in it: template, styles, scripts and the models' data."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from minibert.errors import InputError
 from minibert.explorer.packing import Model, packed_checkpoint, packed_size, packed_tokenizer, read_model
 from minibert.files import atomic_text
-from minibert.reports.markup import rendered
-from minibert.vocabularies import read_tokenizer
+from minibert.inference import Bert
+from minibert.reports.markup import framed, rendered
 
 STATIC = Path(__file__).with_name("static")
 SCRIPTS = (
-    *("data", "tokenizer", "bert"),
-    *("state", "drawing", "pieces", "guesses", "attention", "switches", "hidden", "answer", "explorer"),
+    *("data", "tokenizer", "bert", "backward", "state", "drawing", "pieces", "guesses", "attention"),
+    *("switches", "gradient", "hidden", "answer", "explorer"),
 )
 LARGEST = 100_000_000  # characters that the weights of a page may take
 # What a page begins with, by what its model was trained for.
@@ -27,20 +28,38 @@ TEXTS: dict[str, tuple[str, str | None]] = {
 SENTENCE = "A charming and often affecting journey."
 
 
-def write_page(
-    models: Sequence[str | Path],
-    out: str | Path,
+class Explorer(NamedTuple):
+    """A page in which models run: a notebook shows it, `save` writes it."""
+
+    title: str
+    html: str
+
+    def __repr__(self) -> str:
+        return f"Explorer({self.title!r}, {len(self.html) / 1e6:.1f} MB)"
+
+    def _repr_html_(self) -> str:
+        return framed(self.html, f"Explorer of {self.title}", scripts=True)
+
+    def save(self, out: str | Path) -> int:
+        """Write the page, an .html file that opens by a double click; return how many bytes it has."""
+        atomic_text(out, self.html)
+        return len(self.html.encode())
+
+
+def show(
+    *models: str | os.PathLike[str] | Bert,
     text: str | None = None,
     text_pair: str | None = None,
     int8: bool = False,
-) -> int:
-    """Write a page that shows models, and return how many bytes it has.
+) -> Explorer:
+    """Make a page in which a trained BERT runs: type, and see pieces, attention, guesses and the rest.
+
+    The whole model is in the page, so what a notebook shows of it is kept in the notebook's file.
 
     Parameters
     ----------
-    models : folders or `RUN@STEP`, as `Bert.from_pretrained` takes them; of several, checkpoints of one
-        training perhaps, the page has a slider.
-    out : the .html file to write.
+    models : folders, `RUN@STEP`, a `Run` or a `Bert`; of several, checkpoints of one training perhaps, the
+        page has a slider.
     text, text_pair : what the page begins with; there is an example when left out.
     int8 : keep 8 bits of a weight in place of float16, as is done for several models anyway.
 
@@ -52,37 +71,49 @@ def write_page(
     """
     if text is None and text_pair is not None:
         raise InputError("$text_pair is the second of two texts; give the first, too.", text_pair=text_pair)
+    if not models:
+        raise InputError("There is no model to show; give a folder, a Run or a Bert.")
     int8 = int8 or len(models) > 1
     read = [read_model(model) for model in models]
-    tokenizers = [read_tokenizer(model, one.params.config) for model, one in zip(models, read, strict=True)]
-    first, tokenizer = packed_tokenizer(tokenizers[0]), tokenizers[0]
-    for model, other in zip(read, tokenizers, strict=True):
-        same = other.vocab == tokenizer.vocab and packed_tokenizer(other) == first
-        if model.params.table != read[0].params.table or not same:
+    first, config = read[0], read[0].params.config
+    tables = packed_tokenizer(first.tokenizer)
+    for model in read:
+        same = model.tokenizer.vocab == first.tokenizer.vocab and packed_tokenizer(model.tokenizer) == tables
+        if model.params.table != first.params.table or not same:
             differing = "size or head" if same else "vocabulary"
-            raise InputError(f"{model.name} has another {differing} than {read[0].name}; show them apart.")
+            raise InputError(f"{model.name} has another {differing} than {first.name}; show them apart.")
     _check_size(read, int8)
     # A model may have more embeddings than there are pieces; no word has such a name.
-    beyond = range(tokenizer.vocab_size, read[0].params.config.V)
-    example = TEXTS.get(read[0].params.head.kind, (SENTENCE, None))
+    beyond = range(first.tokenizer.vocab_size, config.V)
+    title = first.name.partition("@")[0] if len(read) > 1 else first.name
     data = {
-        "title": read[0].name.partition("@")[0] if len(read) > 1 else read[0].name,
-        "text": example if text is None else (text, text_pair),
+        "title": title,
+        "text": TEXTS.get(first.params.head.kind, (SENTENCE, None)) if text is None else (text, text_pair),
         "checkpoints": [packed_checkpoint(model, int8) for model in read],
-        "vocabulary": tokenizer.vocab + [f"[id {number}]" for number in beyond],
-        "tokenizer": first,
+        "vocabulary": first.tokenizer.vocab + [f"[id {number}]" for number in beyond],
+        "tokenizer": tables,
     }
     scripts = (STATIC / f"{name}.js" for name in SCRIPTS)
     page = rendered(
         "explorer.html.j2",
         STATIC,
-        title=data["title"],
+        title=title,
         style=Markup((STATIC / "explorer.css").read_text("utf-8")),
         script=Markup("\n".join(path.read_text("utf-8") for path in scripts)),
         data=Markup(inert_json(data)),
     )
-    atomic_text(out, page)
-    return len(page.encode())
+    return Explorer(title, page)
+
+
+def write_page(
+    models: Sequence[str | Path],
+    out: str | Path,
+    text: str | None = None,
+    text_pair: str | None = None,
+    int8: bool = False,
+) -> int:
+    """Write the page of `show`, and return how many bytes it has."""
+    return show(*models, text=text, text_pair=text_pair, int8=int8).save(out)
 
 
 def inert_json(value: Any) -> str:

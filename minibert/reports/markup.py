@@ -1,5 +1,6 @@
 """Pages from templates, in which whatever comes from data is text and nothing else."""
 
+import html
 import json
 import math
 import re
@@ -36,6 +37,13 @@ def _environment(folder: Path) -> Any:
     )
     environment.filters |= {"place": "{:.1f}".format, "figure": "{:.1e}".format}
     return environment
+
+
+def framed(page: str, title: str, scripts: bool = False) -> str:
+    """Put a page into a frame for a notebook's cell; no script runs there unless `scripts` allows it."""
+    title, source = html.escape(title), html.escape(page)
+    style, sandbox = "width: 100%; height: 40rem; border: 1px solid #8888", "allow-scripts" if scripts else ""
+    return f'<iframe sandbox="{sandbox}" title="{title}" style="{style}" srcdoc="{source}"></iframe>'
 
 
 def shown(value: Any) -> str:

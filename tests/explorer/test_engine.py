@@ -13,6 +13,7 @@ from paths import TESTS
 from minibert import hub
 from minibert.explorer import packing, write_page
 from minibert.gradcheck.cases import random_parameters
+from minibert.gradcheck.sheet import complex_step
 from minibert.inference import Bert
 from minibert.model import bert, heads
 from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
@@ -87,6 +88,27 @@ FORWARD = """([sequences, number]) => {
       answer: answer && { kind: answer.kind, logits: plain(answer.logits) },
       nearest: bert.nearest(bert.row(last, 0), 5),
     };
+  });
+}"""
+
+# Of each sequence, with what is off and the position watched, the number that is shown and its gradient.
+GRADIENT = """(sequences) => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const bert = new Bert(data.checkpoints[0]);
+  const explorer = { data, counts: { backwards: 0 }, backward: Explorer.prototype.backward };
+  return sequences.map(([ids, types, watched, switches]) => {
+    const off = {};
+    for (const [name, keys] of Object.entries(switches)) off[name] = new Set(keys);
+    const run = bert.forward(ids, types, off);
+    const { config, task } = bert;
+    const encoding = { spans: ids.map((_, i) => [i, i + 1]) };
+    const text = { ids, types, watched, encoding, n: ids.length, pieces: ids.map(String) };
+    const s = { bert, run, config, task, ...text };
+    const { value, dlogits } = derivative(s, outcome(explorer, s, run));
+    const dx = explorer.backward(bert, run, dlogits, task ? null : watched);
+    const { products, norms } = gradientOf(explorer, s);
+    return Object.fromEntries(Object.entries({ sum: run.sum, dx, products, norms })
+      .map(([name, array]) => [name, Array.from(array)]).concat([["value", value]]));
   });
 }"""
 
@@ -409,6 +431,78 @@ def test_a_word_switched_off_is_seen_by_nobody(shown, random_model):
     assert_close(q, without / without.sum(2, keepdims=True))
     [none] = answer(page, FORWARD, [[(ids, types, {"words": list(range(8))})], 0])
     assert set(none["layers"][0]["probabilities"]) == {0}  # and not NaN
+
+
+def gradients(page, model, given, off, references):
+    """What the page has of some sequences, each with the reference."""
+    asked = [(ids, types, min(3, len(ids) - 1), off) for ids, types in given]
+    for (ids, types, row, _), found in zip(asked, answer(page, GRADIENT, asked), strict=True):
+        yield found, references(model.params, ids, types, row, np.flatnonzero(types), off)
+
+
+def assert_gradients(page, model, off, references, lengths=(2, 7, 32)):
+    given = sequences(model.config, np.random.default_rng(5), lengths)
+    for found, reference in gradients(page, model, given, off, references):
+        value, expected = reference.value_and_gradient()
+        assert found["value"] == pytest.approx(value, rel=1e-4, abs=1e-4)
+        assert np.abs(expected).max() > 1e-6
+        assert_close(found["dx"], expected)
+        assert_close(found["products"], (expected * reference.words()).sum(1))
+        assert_close(found["norms"], np.linalg.norm(expected, axis=1))
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS)
+def test_gradients_of_guesses_are_those_of_numpy(shown, random_model, references, fields):
+    fields = dict(fields)
+    int8 = fields.pop("int8", False)
+    page, [model] = shown([random_model(**fields)], int8=int8)
+    L, A = model.config.L, model.config.A
+    head, layer, word = {"heads": [f"{L - 1}.{A - 1}"]}, {"layers": [0] if L > 1 else []}, {"words": [1]}
+    for off in ({}, head, layer, word, head | layer | word):
+        assert_gradients(page, model, off, references)
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["both ways", "left to right"])
+@pytest.mark.parametrize(("head", "labels"), HEADS.values(), ids=HEADS)
+def test_gradients_of_answers_are_those_of_numpy(shown, random_model, references, head, labels, causal):
+    page, [model] = shown([random_model(head, labels, is_decoder=causal)])
+    for off in ({}, {"heads": ["1.2", "2.0"], "layers": [0], "words": [1]}):
+        assert_gradients(page, model, off, references)
+
+
+def test_a_gradient_is_the_derivative_by_the_complex_step(shown, random_model, references):
+    page, [model] = shown([random_model()])
+    off, rng = {"heads": ["0.1"], "layers": [1], "words": [2]}, np.random.default_rng(9)
+    [(found, reference)] = gradients(page, model, sequences(model.config, rng, [9]), off, references)
+    positions, along = reference.tree["embeddings"]["position"], rng.standard_normal((9, 21))
+
+    def moved(step):
+        reference.tree["embeddings"]["position"] = positions[:9] + step * along
+        return reference.value_and_gradient()[0]
+
+    dx = np.reshape(found["dx"], (9, 21))
+    size = np.linalg.norm(dx) * np.linalg.norm(along)
+    assert (dx * along).sum() == pytest.approx(complex_step(moved, 0.0, 1.0), abs=1e-5 * size)
+
+
+def test_a_gradient_is_orthogonal_to_the_sum_whose_length_is_lost(shown, random_model, references):
+    page, [model] = shown([random_model()])
+    given = sequences(model.config, np.random.default_rng(5), [7])
+    [(found, _)] = gradients(page, model, given, {}, references)
+    dx, x = (np.reshape(found[name], (7, 21)) for name in ("dx", "sum"))
+    size = np.linalg.norm(dx, axis=1) * np.linalg.norm(x, axis=1)
+    # LayerNorm takes out length and mean: hence gradient × input has the word embedding as the input.
+    assert np.all(np.abs((dx * x).sum(1)) < 1e-6 * size) and np.all(np.abs(dx.sum(1)) < 1e-6 * size)
+    assert np.all(np.abs(found["products"]) > 1e-3 * size)
+
+
+def test_the_slopes_of_gelu_are_those_of_numpy(any_page):
+    points = np.linspace(-9, 9, 3001)
+    for form, name in (("erf", "geluErfSlope"), ("tanh", "geluTanhSlope")):
+        _, saved = Ops().gelu(points, form)
+        found = any_page.evaluate(f"(points) => points.map({name})", points.tolist())
+        assert np.allclose(found, Ops().gelu_backward(np.ones(3001), saved, form), atol=1e-9)
 
 
 def test_the_nearest_pieces_have_the_largest_cosines(shown, random_model):

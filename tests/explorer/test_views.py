@@ -15,9 +15,9 @@ PIECES = (*SPECIAL_TOKENS, *WORDS, "un", "##funny", "##s")
 CLOSE = 2e-4  # four decimals are shown
 
 
-def write_model(folder, head=PRETRAINING, seed=0, labels=(), pieces=PIECES):
+def write_model(folder, head=PRETRAINING, seed=0, labels=(), pieces=PIECES, **more):
     """A random model with weights large enough for attention to be uneven, and as float16 has them."""
-    config = small_config(vocab_size=len(pieces), max_position_embeddings=40, initializer_range=0.3)
+    config = small_config(vocab_size=len(pieces), max_position_embeddings=40, initializer_range=0.3, **more)
     params = initialise(config, seed, head=head)
     params.flat[...] = params.flat.astype(np.float16)
     hub.save_hf(folder, config, params, labels)
@@ -477,6 +477,142 @@ def test_the_map_tries_each_switch_alone(page, folder, model):
     assert set(texts(page, "#switch-heads .change")) == {"on"}
 
 
+# -> the value as the page writes it; (n) gradient × word embedding, (n) norms of the gradient
+def gradient_figures(references, folder, text, row=0, off=None):
+    _, params, _ = hub.load(folder)
+    encoded = Tokenizer.from_pretrained(folder)(*([text] if isinstance(text, str) else text), special=True)
+    ids, types = np.array(encoded.input_ids), np.array(encoded.token_type_ids)
+    open_rows = np.flatnonzero(types)[:-1]  # all but the last [SEP]
+    reference = references(params, ids, types, row, open_rows, off)
+    value, gradient = reference.value_and_gradient()
+    written = f"{value:.3f}".replace("-", "−")
+    return written, (gradient * reference.words()).sum(1), np.linalg.norm(gradient, axis=1)
+
+
+def assert_gradient(page, expected):
+    """That numbers, colours and titles of all pieces are those expected."""
+    value, products, norms = expected
+    assert page.locator("#gradient-name").text_content().endswith(f", {value}")
+    numbers = np.array([number(text) for text in texts(page, "#gradient-words .change")])
+    close = 0.006 * np.abs(products).max()  # three digits of the largest are shown
+    assert np.allclose(numbers, products, atol=close)
+    blue_less_red = page.evaluate("""() => [...byId("gradient-words").children].map((one) => {
+        const [r, g, b] = one.style.background.match(/\\d+/g).map(Number);
+        return b - r;
+    })""")
+    seen = np.abs(products) > 0.02 * np.abs(products).max()
+    assert seen.sum() > 3
+    assert np.array_equal(np.sign(blue_less_red)[seen], np.sign(products)[seen])
+    titles = page.evaluate("[...byId('gradient-words').children].map((one) => one.title)")
+    assert np.allclose([number(title.split("norm ")[1]) for title in titles], norms, atol=0.006 * norms.max())
+    most = number(page.locator("#gradient-most").text_content())
+    assert most == pytest.approx(np.abs(products).max(), abs=close)
+
+
+def test_the_gradient_of_a_guess_is_numpys_and_changes_with_text_and_switches(page, folder, references):
+    assert texts(page, "#gradient-words bdi") == texts(page, "#piece-list .piece")
+    assert page.locator("#gradient-name").text_content().startswith("Guess at 5 [MASK]: log-probability of “")
+    assert_gradient(page, gradient_figures(references, folder, TEXT, 5))
+    page.locator("#switch-heads").get_by_role("switch", name="layer 2, head 3", exact=True).click()
+    page.locator("#switch-words button").nth(2).click()
+    drawn(page)
+    off = {"heads": ["1.2"], "words": [2]}
+    assert_gradient(page, gradient_figures(references, folder, TEXT, 5, off))
+    page.locator("#switch-heads").get_by_role("switch", name="layer 1", exact=True).click()
+    drawn(page)
+    assert_gradient(page, gradient_figures(references, folder, TEXT, 5, off | {"layers": [0]}))
+    page.get_by_role("button", name="Switch all on").click()
+    page.fill("#text-a", "a very [MASK] journey was it")
+    drawn(page)
+    assert_gradient(page, gradient_figures(references, folder, "a very [MASK] journey was it", 3))
+    page.select_option("#watched", index=5)
+    drawn(page)
+    assert_gradient(page, gradient_figures(references, folder, "a very [MASK] journey was it", 5))
+
+
+def test_the_figures_of_a_piece_are_told_by_pointer_and_by_keyboard(page, folder, references):
+    _, products, norms = gradient_figures(references, folder, TEXT, 5)
+    pieces = texts(page, "#piece-list .piece")
+
+    def assert_told(i):
+        drawn(page)
+        assert page.locator("#gradient-piece").text_content() == f"{i} {pieces[i]}"
+        shown = number(page.locator("#gradient-product").text_content())
+        assert shown == pytest.approx(products[i], abs=0.006 * np.abs(products).max())
+        shown = number(page.locator("#gradient-norm").text_content())
+        assert shown == pytest.approx(norms[i], abs=0.006 * norms.max())
+        selected = page.locator("#gradient-words [aria-selected=true]")
+        assert selected.get_attribute("aria-label").startswith(f"{i} {pieces[i]}; gradient × embedding ")
+
+    before = counts(page)
+    assert_told(5)
+    page.locator("#gradient-words button").nth(7).hover()
+    assert_told(7)
+    page.mouse.move(0, 0)
+    assert page.locator("#gradient-words [tabindex='0']").count() == 1
+    page.locator("#gradient-words [tabindex='0']").focus()
+    for key, place in [("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1)]:
+        page.keyboard.press(key)
+        assert_told(place)
+    after = counts(page)
+    assert (after["forwards"], after["backwards"]) == (before["forwards"], before["backwards"])
+
+
+def test_a_keystroke_takes_one_backward_pass_and_pointing_none(page):
+    before = counts(page)["backwards"]
+    assert before == 1
+    page.focus("#text-a")
+    page.keyboard.press("Control+End")
+    for letter in " was":  # [UNK] with "w", the same with "wa", another piece with "was"
+        page.keyboard.press(letter if letter != " " else "Space")
+        drawn(page)
+    assert counts(page)["backwards"] == before + 2
+    page.select_option("#watched", index=2)
+    drawn(page)
+    assert counts(page)["backwards"] == before + 3
+    page.select_option("#watched", index=5)  # whose gradient is known
+    point_at_cell(page, 1, 6)
+    choose(page, 1, 2)
+    page.emulate_media(color_scheme="dark")
+    drawn(page, "explorer.scene.dark")
+    assert counts(page)["backwards"] == before + 3
+    page.locator("#switch-words button").nth(2).click()
+    drawn(page)
+    assert counts(page)["backwards"] == before + 4
+    page.get_by_role("button", name="Switch all on").click()
+    try_switches(page)
+    assert counts(page)["backwards"] == before + 4
+
+
+# Text after text, each drawn, before a timer can run
+TYPED = """(texts) => {
+    for (const text of texts) {
+        byId("text-a").value = text;
+        byId("text-a").dispatchEvent(new Event("input"));
+        explorer.refresh();
+    }
+}"""
+
+
+def test_a_larger_model_has_its_gradient_once_typing_pauses(open_page, tmp_path, references):
+    shape = {"hidden_size": 240, "intermediate_size": 900}
+    folder = write_model(tmp_path / "larger", **shape)
+    write_page([folder], tmp_path / "larger.html", "the film")
+    page = drawn(open_page(tmp_path / "larger.html"))
+    assert counts(page)["backwards"] == 1  # a short text, and the gradient is there at once
+    longer = [f"the [MASK] was {word} " + "the film was dull and cold " * 5 for word in ("dull", "a", "cold")]
+    page.evaluate(TYPED, longer)
+    assert counts(page)["backwards"] == 1
+    assert page.locator("#gradient-name").text_content() == "Computed as soon as you pause"
+    assert set(texts(page, "#gradient-words .change")) == {"–"}
+    drawn(page, "explorer.counts.backwards === 2")
+    assert_gradient(page, gradient_figures(references, folder, longer[-1], 2))
+    page.evaluate(TYPED, longer[:1])
+    page.evaluate(TYPED, ["the film"])
+    drawn(page)
+    assert page.evaluate("new Promise((done) => setTimeout(() => done(explorer.counts.backwards), 500))") == 3
+
+
 def test_hidden_states_show_norms_and_the_nearest_pieces(page, model):
     states = model.encode(TEXT).hidden_states
     word = model.params.tree["embeddings"]["word"]
@@ -593,6 +729,47 @@ def test_the_slider_shows_the_weights_of_each_checkpoint(open_page, tmp_path):
     _, probabilities = attention_of(model, TEXT, 0)
     shown = number(page.locator("#at-probability").text_content())
     assert shown == pytest.approx(probabilities[0, 5, 5], abs=0.02)
+
+
+KINDS = [
+    ("classify", ("bad", "fair", "good"), "Answer: log-probability of “"),
+    ("multilabel", ("warm", "loud"), "Answer: log-probability of “"),
+    ("regress", ("score",), "Answer: value, "),
+    ("tag", ("O", "B-PER", "I-PER", "B-LOC"), "Tag of 1 was: log-probability of “"),
+    ("span", ("start", "end"), "Answer: log-probability that it goes from “"),
+]
+
+
+@pytest.mark.parametrize(("kind", "labels", "begin"), KINDS, ids=[kind for kind, *_ in KINDS])
+def test_the_gradient_of_an_answer_is_numpys(open_page, tmp_path, references, kind, labels, begin):
+    *_, path = tuned(tmp_path, kind, len(labels), () if kind == "span" else labels)
+    page = drawn(open_page(path))
+    assert page.locator("#gradient-name").text_content().startswith(begin)
+    assert_gradient(page, gradient_figures(references, tmp_path / kind, PAIR, 1))
+    page.select_option("#watched", index=7)
+    drawn(page)
+    assert counts(page)["backwards"] == (2 if kind == "tag" else 1)  # of the text, or of the piece watched
+    assert_gradient(page, gradient_figures(references, tmp_path / kind, PAIR, 7))
+    assert not page.errors
+
+
+def test_where_nothing_is_said_there_is_no_gradient(open_page, tmp_path):
+    *_, path = tuned(tmp_path, "span", 2, ())
+    page = drawn(open_page(path))
+    places = "[...document.querySelectorAll('h2, h3, figure, table, #readout')].map((e) => e.offsetTop)"
+    before = page.evaluate(places)
+    page.fill("#text-b", "")
+    drawn(page)
+    assert page.locator("#gradient-name").text_content() == "Write the text that has the answer as text B."
+    assert page.locator("#gradient-product").text_content() == ""
+    assert page.evaluate(places) == before and counts(page)["backwards"] == 1
+    config, params, _ = hub.load(write_model(tmp_path / "whole"))
+    hub.save_hf(tmp_path / "none", config, params, omit=["cls.predictions.bias"])
+    Tokenizer([*PIECES]).save_pretrained(tmp_path / "none", config.P)
+    write_page([tmp_path / "none"], tmp_path / "none.html", TEXT)
+    page = drawn(open_page(tmp_path / "none.html"))
+    assert page.locator("#no-gradient").is_visible() and page.locator("#gradient-words").is_hidden()
+    assert counts(page)["backwards"] == 0 and not page.errors
 
 
 EVIL = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"

@@ -87,7 +87,8 @@ function marked(text, parts) {
   return element("p", { className: "marked", dir: "auto" }, ...nodes, visible(text.slice(at)));
 }
 
-// logits (n, 2) -> the likeliest span of text B: first and last position, and its probability
+// logits (n, 2) -> the likeliest span of text B: first and last position, its probability, and those of all begins and
+// ends
 function bestSpan(s, logits) {
   const begins = softmax(logits.filter((_, i) => i % 2 === 0));
   const ends = softmax(logits.filter((_, i) => i % 2 === 1));
@@ -99,7 +100,7 @@ function bestSpan(s, logits) {
       if (last >= first && last - first < SPAN && chance > best.chance) best = { first, last, chance };
     }
   }
-  return best;
+  return { ...best, begins, ends };
 }
 
 function spanned(s, logits) {

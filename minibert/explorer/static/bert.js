@@ -19,21 +19,24 @@ class Bert {
     this.lengths = null; // of the word embeddings, once they are asked for
   }
 
-  // ids types (n) -> hidden [L+1] of (n,H), layers [L] of {q, k, v, scores, probabilities}
+  // ids types (n) -> sum (n,H), hidden [L+1] of (n,H), layers [L] of what `attend` and `feedForward` return; all that
+  // the backward pass needs is kept
   forward(ids, types, off = {}) {
     const { layers: skipped = new Set(), heads = new Set(), words: removed = new Set() } = off;
-    const hidden = [this.embed(ids, types)];
+    const sum = this.embed(ids, types);
+    const hidden = [this.norm(sum, `${EMBEDDINGS}LayerNorm`)];
     const layers = [];
     for (let l = 0; l < this.config.num_hidden_layers; l++) {
       const kept = (h) => !heads.has(`${l}.${h}`);
       const attention = this.attend(hidden[l], l, kept, removed);
-      layers.push(attention);
-      hidden.push(skipped.has(l) ? hidden[l].slice() : this.feedForward(attention.output, l));
+      const { inner, fed } = skipped.has(l) ? {} : this.feedForward(attention.output, l);
+      layers.push({ ...attention, inner, fed });
+      hidden.push(fed ? this.norm(fed, `${LAYER}${l}.output.LayerNorm`) : hidden[l].slice());
     }
-    return { n: ids.length, hidden, layers };
+    return { n: ids.length, sum, hidden, layers, heads };
   }
 
-  // ids types (n) -> (n,H): LayerNorm(word + position + segment)
+  // ids types (n) -> (n,H): word + position + segment, which a LayerNorm follows
   embed(ids, types) {
     const H = this.config.hidden_size;
     const words = this.tensors.get(`${EMBEDDINGS}word_embeddings.weight`);
@@ -46,18 +49,20 @@ class Bert {
         sum[i * H + c] = words[ids[i] * H + c] + positions[i * H + c] + segments[type * H + c];
       }
     }
-    return this.norm(sum, `${EMBEDDINGS}LayerNorm`);
+    return sum;
   }
 
-  // x (n,H) -> output (n,H): LayerNorm(x + W context + b); q k v (n,H); scores probabilities (A,n,n)
+  // x (n,H) -> attended (n,H): x + W context + b; output (n,H): LayerNorm(attended); q k v (n,H); scores
+  // probabilities (A,n,n)
   attend(x, l, kept, removed) {
     const name = `${LAYER}${l}.attention.`;
     const [q, k, v] = ["query", "key", "value"].map((part) => this.linear(x, `${name}self.${part}`));
     const scores = this.scores(q, k, removed);
     const probabilities = softmaxRows(scores, x.length / this.config.hidden_size);
     const context = this.mix(probabilities, v, kept);
-    const output = this.norm(add(x, this.linear(context, `${name}output.dense`)), `${name}output.LayerNorm`);
-    return { q, k, v, scores, probabilities, output };
+    const attended = add(x, this.linear(context, `${name}output.dense`));
+    const output = this.norm(attended, `${name}output.LayerNorm`);
+    return { q, k, v, scores, probabilities, attended, output };
   }
 
   // q k (n,H) -> (A,n,n): q·k / sqrt(D); -Infinity for a removed key, and for a later one in a causal model
@@ -97,10 +102,10 @@ class Bert {
     return context;
   }
 
-  // x (n,H) -> (n,H): LayerNorm(x + W2 gelu(W1 x))
+  // x (n,H) -> inner (n,I): W1 x + b; fed (n,H): x + W2 gelu(inner) + b, which a LayerNorm follows
   feedForward(x, l) {
-    const inner = this.linear(x, `${LAYER}${l}.intermediate.dense`).map(this.gelu);
-    return this.norm(add(x, this.linear(inner, `${LAYER}${l}.output.dense`)), `${LAYER}${l}.output.LayerNorm`);
+    const inner = this.linear(x, `${LAYER}${l}.intermediate.dense`);
+    return { inner, fed: add(x, this.linear(inner.map(this.gelu), `${LAYER}${l}.output.dense`)) };
   }
 
   // hidden (n,H) of any layer -> (V) masked-LM logits of one row; null without the head
@@ -124,8 +129,13 @@ class Bert {
     const { kind } = this.task;
     if (kind === "span") return { kind, logits: this.linear(hidden, "qa_outputs") };
     if (kind === "tag") return { kind, logits: this.linear(hidden, "classifier") };
-    const last = hidden.length / this.config.hidden_size - 1;
-    return { kind, logits: this.linear(this.pooled(hidden, this.config.causal ? last : 0), "classifier") };
+    const n = hidden.length / this.config.hidden_size;
+    return { kind, logits: this.linear(this.pooled(hidden, this.pooledRow(n)), "classifier") };
+  }
+
+  // [CLS], or in a causal model the last of n pieces, which alone has seen all
+  pooledRow(n) {
+    return this.config.causal ? n - 1 : 0;
   }
 
   // vector (H) -> the pieces whose embeddings have the largest cosines with it
@@ -207,14 +217,19 @@ function layerNorm(x, gamma, beta, eps) {
   const H = gamma.length;
   const y = new Float32Array(x.length);
   for (let begin = 0; begin < x.length; begin += H) {
-    let mean = 0;
-    for (let c = 0; c < H; c++) mean += x[begin + c] / H;
-    let variance = 0;
-    for (let c = 0; c < H; c++) variance += (x[begin + c] - mean) ** 2 / H;
-    const inverse = 1 / Math.sqrt(variance + eps);
+    const [mean, inverse] = moments(x, begin, H, eps);
     for (let c = 0; c < H; c++) y[begin + c] = (x[begin + c] - mean) * inverse * gamma[c] + beta[c];
   }
   return y;
+}
+
+// x (n,H) -> of the row from `begin` its mean and 1 / sqrt(variance + eps)
+function moments(x, begin, H, eps) {
+  let mean = 0;
+  for (let c = 0; c < H; c++) mean += x[begin + c] / H;
+  let variance = 0;
+  for (let c = 0; c < H; c++) variance += (x[begin + c] - mean) ** 2 / H;
+  return [mean, 1 / Math.sqrt(variance + eps)];
 }
 
 // logits (K) -> (K)

@@ -16,7 +16,8 @@ function showText(explorer) {
       const kinds = [...new Set(Object.values(tensors).map(({ kind }) => (kind === "i8" ? "int8" : "float16")))];
       const rounded = `weights in ${kinds.sort().join(" and ")}, changed by ${percent(error, 2)} (root mean square)`;
       const vocabulary = explorer.data.vocabulary.length.toLocaleString("en");
-      setText(byId("facts"), `${L} layers of ${A} heads, ${H} hidden; ${vocabulary} pieces; ${rounded}.`);
+      const [layers, heads] = [[L, "layer"], [A, "head"]].map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
+      setText(byId("facts"), `${layers} of ${heads}, ${H} hidden; ${vocabulary} pieces; ${rounded}.`);
     },
   );
 }
@@ -78,9 +79,8 @@ function start() {
   const missing = lacking();
   if (missing) throw new Error(`it lacks ${missing}`);
   const explorer = new Explorer(JSON.parse(byId("data").textContent));
-  for (const show of [showText, showPieces, showWords, showGuesses, showAttention, showSwitches, showHidden, showAnswer]) {
-    show(explorer);
-  }
+  for (const show of [showText, showPieces, showWords, showGuesses, showAttention, showSwitches]) show(explorer);
+  for (const show of [showGradient, showHidden, showAnswer]) show(explorer);
   showTraining(explorer);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const width = () => document.documentElement.clientWidth;

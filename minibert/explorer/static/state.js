@@ -44,7 +44,7 @@ function carrier(before, after) {
 class Explorer {
   constructor(data) {
     this.data = data;
-    this.counts = { forwards: 0, redraws: 0 };
+    this.counts = { forwards: 0, backwards: 0, redraws: 0 };
     this.views = [];
     this.frame = null;
     this.scene = null;
@@ -65,6 +65,7 @@ class Explorer {
       off: NOTHING_OFF,
       picture: "values",
       vector: { layer: 0, row: 0 },
+      word: 0, // whose gradient is told
       effects: null, // what each switch changes, where that was asked for
       dark: false,
       width: 0,
@@ -81,6 +82,12 @@ class Explorer {
   forward(bert, ids, types, off) {
     this.counts.forwards++;
     return bert.forward(ids, types, off);
+  }
+
+  // And every backward pass through here.
+  backward(bert, run, dlogits, row) {
+    this.counts.backwards++;
+    return new Backward(bert, run).embeddings(dlogits, row);
   }
 
   model(checkpoint) {
@@ -132,7 +139,8 @@ class Explorer {
   begin(encoding) {
     const { num_hidden_layers: layer } = this.data.checkpoints[0].config;
     const watched = this.firstMask(encoding) ?? Math.min(1, encoding.ids.length - 1);
-    Object.assign(this.state, { watched, query: watched, key: watched, vector: { layer, row: watched } });
+    const vector = { layer, row: watched };
+    Object.assign(this.state, { watched, query: watched, key: watched, word: watched, vector });
   }
 
   // After typing, positions mean the same pieces as before, where these are still there.
@@ -145,6 +153,7 @@ class Explorer {
     if (state.off.words.size) state.off = simplest({ ...state.off, words: all(state.off.words) });
     state.query = near(state.query);
     state.key = near(state.key);
+    state.word = near(state.word);
     state.vector = { ...state.vector, row: near(state.vector.row) };
     const watched = near(state.watched);
     state.watched = this.isMask(encoding, watched) ? watched : this.firstMask(encoding) ?? watched;

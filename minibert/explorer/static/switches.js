@@ -6,19 +6,23 @@
 const EFFECTS = 6; // rows
 const TURN = 30; // milliseconds of trying switches before the page may draw and listen
 
-// What a run says, as numbers with names: {title, values, name(i), chance: are they probabilities}
+// What a run says, as numbers with names: {title, values, name(i), chance: are they probabilities, logits}; these
+// are null where there is no head
 function outcome(explorer, s, run) {
   const last = run.hidden[run.hidden.length - 1];
   const here = placed(s.pieces, s.watched);
-  if (s.task) return { ...outcomeOfTask(s.task, s.bert.answer(last), s), chance: s.task.kind !== "regress" };
+  if (s.task) {
+    const { kind, logits } = s.bert.answer(last);
+    return { ...outcomeOfTask(s.task, { kind, logits }, s), chance: kind !== "regress" && kind !== "choice", logits };
+  }
   const logits = s.bert.lens(last, s.watched);
   if (logits) {
     const name = (id) => short(explorer.data.vocabulary[id]);
-    return { title: `Guess at ${here}`, values: softmax(logits), name, chance: true };
+    return { title: `Guess at ${here}`, values: softmax(logits), name, chance: true, logits };
   }
   const title = `Last vector of ${here}: cosine with the whole model’s`;
   const values = [cosine(rowVector(s.whole.hidden, s, s.watched), rowVector(run.hidden, s, s.watched))];
-  return { title, values, name: () => "cosine", chance: false };
+  return { title, values, name: () => "cosine", chance: false, logits: null };
 }
 
 // hidden [L+1] of (n, H) -> (H), of the last layer
