@@ -39,7 +39,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from minibert import Bert, BertConfig, Tokenizer, course, viz
+from minibert import Bert, BertConfig, Tokenizer, course, show, viz
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.gradcheck.sheet import complex_step
 from minibert.model import bert
@@ -486,6 +486,20 @@ course.say(
 
 # %% [markdown]
 # Nobody asked for heads that look at a neighbour. They came about because a neighbour helps to guess a hidden piece.
+#
+# ## 8. Look for yourself
+#
+# All that you have read about is in the frame below: the vocabulary, the trained weights, and a tokenizer and a forward
+# pass in JavaScript, which compute in your browser as you type. Change the sentence and see how it is cut into pieces.
+# Click a piece to hide it, and see what the model guesses after each layer. Move the pointer over the attention maps.
+# Switch off a head that looks at a neighbour, and see what becomes of the guess.
+
+# %%
+show(run, text=f"{sentence} {clozes[0]}", int8=True)
+
+# %% [markdown]
+# The weights in the page are rounded to 8 bits, and the page says how much that changed them. `minibert show` writes
+# such a page of any model into a file.
 #
 # ## What we saw
 #

@@ -887,6 +887,95 @@ course.show(
 # keep them. In time, attention is a small part of BERT at 128 tokens. In memory it is the part that grows fastest. This
 # is why FlashAttention, which never stores the whole map, was written.
 #
+# ## 7. Three heads made by hand
+#
+# What can a head do? Nothing in this chapter has learnt anything yet, but a head is only three matrices, and we may
+# write some down. The layer below has three heads, and we want them to attend to the token before, to the token after,
+# and to the same word elsewhere in the sentence.
+#
+# For neighbours, the vectors have to say where they stand. Give position $i$ the cosines and sines of $i$ times some
+# rates $w_k$, evenly spaced:
+#
+# $$ p_i = (\cos w_1 i, \dots, \cos w_m i,\ \sin w_1 i, \dots, \sin w_m i), \qquad
+#    p_i \cdot p_j = \sum_k \cos w_k (i - j) . $$
+#
+# The sum is $m$ where $i = j$. Up to a distance of $2m + 1$ the cosines cancel, all but a rest of 0 or $-1$. So with $k_j = p_j$ and
+# a query $p_{i-1}$ the largest score is that of the token before. And $p_{i-1}$ can be had from $p_i$ by a matrix: each
+# pair $(\cos w_k i, \sin w_k i)$ is turned by the angle $-w_k$.
+
+# %%
+from minibert import Bert, Tokenizer, show
+from minibert.tokenizer import SPECIAL_TOKENS
+
+tokenizer = Tokenizer([*SPECIAL_TOKENS, *"the a whale sea captain saw swallowed loved and but , .".split()])
+made = BertConfig.from_size("1-96-3", vocab_size=tokenizer.vocab_size, max_position_embeddings=32)
+D, H = made.D, made.H
+rates = np.pi * np.arange(1, D // 2 + 1) / (D // 2 + 1)
+
+
+def waves(place):
+    """Return the vector of each place: cosines, then sines."""
+    angles = np.asarray(place)[..., None] * rates
+    return np.concatenate([np.cos(angles), np.sin(angles)], axis=-1)
+
+
+def turned(by):
+    """Return the matrix that makes the vector of place i + by of the vector of place i."""
+    cos, sin = np.diag(np.cos(by * rates)), np.diag(np.sin(by * rates))
+    return np.block([[cos, sin], [-sin, cos]])
+
+
+products, distances = waves(np.arange(10)) @ waves(0), np.arange(10)[:, None]
+course.equal("products as sums of cosines", products, np.cos(distances * rates).sum(1))
+course.equal("what they are at distances 0, 1, 2", products[:3], [D // 2, 0, -1])
+course.equal("one place on", waves(7) @ turned(1), waves(8))
+course.equal("one place back", waves(7) @ turned(-1), waves(6))
+
+# %% [markdown]
+# The first $D$ elements of every vector hold its place and nothing else; the others are the word's own, plus or minus
+# one at random, so that different words have nearly nothing in common. The keys of all heads are three times what they
+# are compared by: that makes the softmax sharp.
+
+# %%
+params = initialise(made, seed=0)
+tables, attention = params.tree["embeddings"], params.tree["layers"][0]["attention"]
+tables["segment"][...] = tables["position"][...] = 0
+tables["position"][:, :D] = waves(np.arange(made.P))
+tables["word"][:, :D] = 0
+tables["word"][:, D:] = np.random.default_rng(0).choice([-1.0, 1.0], (made.V, H - D))
+
+attention["qkv_weight"][...] = attention["qkv_bias"][...] = 0
+query, key, value = np.split(attention["qkv_weight"], 3, axis=1)  # views: (H, H) each, a head every D columns
+query[:D, :D], key[:D, :D] = turned(-1), 3 * np.eye(D)
+query[:D, D : 2 * D], key[:D, D : 2 * D] = turned(1), 3 * np.eye(D)
+query[D : 2 * D, 2 * D :], key[D : 2 * D, 2 * D :] = np.eye(D), 3 * np.eye(D)
+value[...] = np.eye(H)
+
+by_hand = Bert(made, params, tokenizer=tokenizer)
+by_hand.missing = ("bert.pooler", "cls.predictions", "cls.seq_relationship")  # nobody trained these
+sentence = "the whale saw the sea and the sea saw the whale"
+encoded = by_hand.encode(sentence, attentions=True)
+maps = encoded.attentions[0][0]
+course.show(
+    viz.draw_attention(maps, encoded.tokens, "Three heads made by hand", darkest=1.0),
+    "Three attention maps. In the first the diagonal below the main one is dark, in the second that above it; in the "
+    "third each word attends to itself and to where it occurs again.",
+)
+assert np.diagonal(maps[0], -1).min() > 0.9 and np.diagonal(maps[1], 1).min() > 0.9
+
+# %% [markdown]
+# Chapter 8 shows that heads like the first two appear by themselves in training, and why little is learnt before they
+# do. Here is the whole model in a page, to play with. It runs in your browser, and `minibert show` makes such a page of
+# any model that you train. Go down to *Attention*, change the sentence, and move the pointer over the matrix. Below it
+# stands where the weights of a query come from: scores, exponentials, weights, mixture.
+
+# %%
+show(by_hand, text=sentence)
+
+# %% [markdown]
+# Two things to try. Repeat a word, and watch how the third head divides its weight. And look at `[CLS]` in the first
+# head: there is no token before it, no score stands out, and the softmax has to put its weight somewhere all the same.
+#
 # ## What we saw
 #
 # * Attention is a weighted mean of values. The weights are a softmax of dot products, so outputs lie between values.
