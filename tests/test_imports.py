@@ -153,7 +153,7 @@ comparison              | runs pretraining/options finetuning/* tasks/*       |
 experiments/*           | experiments/* pretraining/* finetuning/* frozen/*   |
                         | tasks/* reports/* training/* metrics/* viz hub/*    |
                         | inference model/* data/* tokenizer/* options        |
-                        | engines/__init__ __init__                           | numpy
+                        | vocabularies engines/__init__ __init__              | numpy
 course/exercises        | __init__                                            |
 course/*                | course/* gradcheck/* ops/* metrics/*                | numpy matplotlib IPython
 cli/shared/parser       | any                                                 | shtab

@@ -308,7 +308,8 @@ def test_coverage_passes_over_what_numba_compiles_and_nothing_else():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["coverage"]["report"]
     sources = (ROOT / "minibert" / "engines" / "numba").glob("*.py")
     lines = [line for file in sources for line in file.read_text("utf-8").splitlines() if "@" in line]
-    passed_over = {line.strip() for line in lines if any(re.match(one, line) for one in settings["exclude_also"])}
+    pattern = re.compile("|".join(settings["exclude_also"]))
+    passed_over = {line.strip() for line in lines if pattern.match(line)}
     assert passed_over == {"@inline", "@kernel", "@njit", "@sums"}
-    for pattern in settings["exclude_also"]:
-        assert any(re.match(pattern, line) for line in lines), pattern
+    for one in settings["exclude_also"]:
+        assert any(re.match(one, line) for line in lines), one

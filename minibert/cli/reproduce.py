@@ -4,8 +4,9 @@ Pre-trains and fine-tunes what a table of the paper compares, at a declared
 scale and with several seeds, and judges each ordering that the paper reads from
 it: yes, no, undecided or at the floor, with its interval. The tables are
 printed, and written to tables.txt and index.html; results.jsonl has every
-result. What tables share is trained once. The same command goes on where it was
-stopped, and runs only what is missing. A training that diverges is marked, and
+result. What tables share is trained once, and the page has every table of the
+folder. The same command goes on where it was stopped, and runs only what is
+missing. A training that diverges is marked, and
 the exit status is 1.
 
 examples:
@@ -48,8 +49,8 @@ def add(parser: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minibert.experiments import page
     from minibert.experiments.cells import Plan
-    from minibert.experiments.judged import judge
-    from minibert.experiments.runner import reproduce
+    from minibert.experiments.judged import Judged, judge_all
+    from minibert.experiments.runner import Results, reproduce
     from minibert.experiments.scales import SCALES
     from minibert.experiments.tables import TABLES
     from minibert.training.runlog import say
@@ -59,24 +60,27 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seeds is not None and arguments.seeds < 1:
         raise InputError(f"--seeds {arguments.seeds} leaves nothing to train; give at least 1.")
     if arguments.model and (others := set(names) - {"table1", "table7"}):
-        raise InputError(
-            f"--model stands for a pre-training, and {', '.join(sorted(others))} compares several; give it "
-            "with table1 and table7 only."
-        )
+        what = f"--model stands for a pre-training, and {', '.join(sorted(others))} compares several"
+        raise InputError(f"{what}; give it with table1 and table7 only.")
     if data and not Path(data).is_dir():
         raise InputError(f"--data {data} is no folder; name the one with the files of tasks.")
     plan = Plan(out, scale, data and Path(data), tuple(arguments.text), arguments.model)
     seeds, tables = range(arguments.seeds or scale.seeds), [TABLES[name] for name in names]
+    judged: list[Judged] = []
+
+    def write(results: Results) -> None:
+        judged.extend(judge_all(plan, tables, results, seeds))
+        page.write(out, plan, results, judged)
+
     try:
-        results = reproduce(plan, tables, seeds, minutes=arguments.minutes, show=not arguments.quiet)
+        reproduce(plan, tables, seeds, minutes=arguments.minutes, show=not arguments.quiet, write=write)
     except KeyboardInterrupt:
         if not arguments.quiet:
             say("The same command goes on where it was stopped.")
         raise
-    judged = [judge(plan, one, results, seeds) for one in tables]
-    path = page.write(out, plan, results, judged)
+    asked = [one for one in judged if one.table.name in names]
     if arguments.json:
-        emit(json_text([one.to_json() for one in judged]))
+        emit(json_text([one.to_json() for one in asked]))
     else:
-        emit("\n\n".join(map(page.table_text, judged)) + f"\n\nPage: {path}")
-    return int(any(one.failed for one in judged))
+        emit("\n\n".join(map(page.table_text, asked)) + f"\n\nPage: {out / page.PAGE}")
+    return int(any(one.failed for one in asked))

@@ -1,6 +1,6 @@
 """The strongest trivial baseline of a task, for the metrics of models to be read beside.
 
-Of a few rules the one with the best metric on dev is taken, which favours the baseline, and is meant to.
+Of a few rules the one that is best on dev by what is judged is taken, which favours it, and is meant to.
 """
 
 import math
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minibert.experiments.outcomes import measured
 from minibert.metrics.entities import OUTSIDE, chunks
 from minibert.tasks.task import Examples, Labels, Predictions, Task
 
@@ -21,10 +22,10 @@ Named = Iterator[tuple[str, Predictions]]
 
 
 def strongest(task: Task, train: Examples, dev: Examples, labels: Labels) -> tuple[str, Predictions]:
-    """Return the name of the baseline with the best `task.metric` on dev, and its predictions there."""
+    """Return the name of the baseline that is best on dev, and its predictions there."""
     makers = {"classify": _classes, "regress": _numbers, "choice": _choices, "span": _spans, "tag": _tags}
     found = dict(makers[task.kind](train, dev, labels))
-    best = max(found, key=lambda name: task.score(dev, found[name])[task.metric])
+    best = max(found, key=lambda name: measured(task, dev, found[name]).score())
     return best, found[best]
 
 

@@ -1,14 +1,16 @@
 """From results to what a table says: a mean with its interval for each row and column, and the verdicts."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minibert.experiments.cells import Plan, pretraining_name
 from minibert.experiments.runner import Results
-from minibert.experiments.tables import Column, Ordering, Row, Table
-from minibert.experiments.verdicts import Estimate, Judge, Outcomes, Verdict
+from minibert.experiments.scales import ROLES
+from minibert.experiments.tables import NOTHING, TABLES, Column, Ordering, Row, Table
+from minibert.experiments.verdicts import NOT_RUN, Estimate, Judge, Outcomes, Verdict
 
 
 class Judged(NamedTuple):
@@ -22,6 +24,8 @@ class Judged(NamedTuple):
     verdicts: list[tuple[Ordering, Verdict]]  # of orderings whose column is there
     failed: dict[str, str]  # by cell, why its training was given up
     seeds: tuple[int, ...]
+    left_out: Mapping[str, str] = NOTHING  # by title of other columns, why
+    not_run: Sequence[tuple[Ordering, str]] = ()  # orderings without a verdict, and why
 
     def paper(self, ordering: Ordering) -> tuple[float, float] | None:
         """Return the paper's figures for the better row and the worse; None where it has none."""
@@ -47,9 +51,30 @@ class Judged(NamedTuple):
         """Return estimates, baselines and verdicts for JSON."""
         cells = [{"row": row, "column": name, **one._asdict()} for (row, name), one in self.estimates.items()]
         verdicts = [one._asdict() | verdict._asdict() for one, verdict in self.verdicts]
+        verdicts += [one._asdict() | {"answer": NOT_RUN, "reason": why} for one, why in self.not_run]
+        for fields in (*cells, *verdicts):  # of what is infinite with one seed JSON has no number
+            fields |= {k: None for k, x in fields.items() if isinstance(x, float) and not np.isfinite(x)}
         facts: dict[str, Any] = {"baselines": self.baselines, "failed": self.failed, "seeds": self.seeds}
-        facts |= {"table": self.table.name, "columns": self.titles}
+        facts |= {"table": self.table.name, "columns": self.titles, "left_out": dict(self.left_out)}
         return facts | {"cells": cells, "verdicts": verdicts}
+
+
+def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Sequence[int]) -> list[Judged]:
+    """Judge some tables, and those of TABLES with a row or examples in the folder that no other has."""
+    marks = {
+        name: {plan.row_name(row, column) for row in one.rows for column in one.columns}
+        | {key for column in one.columns for key in ROLES.get(column.task, ())}
+        for name, one in TABLES.items()
+    }
+    counts = Counter(mark for own in marks.values() for mark in own)
+    parts = {part for name in results.lines for part in name.split("/")}
+    own, every = (
+        {part for part in parts if counts[part] == 1},
+        [n for n in range(1000) if f"seed{n}" in parts],
+    )
+    given = {one.name: (one, seeds) for one in asked}
+    found = {name: (one, every) for name, one in TABLES.items() if name in given or marks[name] & own} | given
+    return [judge(plan, one, results, numbers) for one, numbers in found.values()]
 
 
 def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> Judged:
@@ -58,15 +83,21 @@ def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> J
     The held-out column is judged by the loss in nats, turned round so that more is better; its estimates are
     perplexities.
     """
-    found = Judged(table, plan.columns(table), {}, {}, {}, [], {}, tuple(seeds))
+    titles, why = {one.name: one.title for one in table.columns}, plan.left_out(table)
+    left_out = {titles[name]: reason for name, reason in why.items()}
+    not_run: list[tuple[Ordering, str]] = []
+    found = Judged(table, plan.columns(table), {}, {}, {}, [], {}, tuple(seeds), left_out, not_run)
     for column in found.columns:
         found.titles[column.name], floor = plan.title(column), None
         if (name := plan.baseline_name(column)) in results:
-            floor = Outcomes.from_json(results[name][column.split])
-            found.baselines[column.name] = results[name]["baseline"], floor.score()
+            result = {f"baseline of {column.split}": results[name]["baseline"]} | results[name]
+            floor = Outcomes.from_json(result[column.split])
+            found.baselines[column.name] = result[f"baseline of {column.split}"], floor.score()
         rows = {row.title: _of_row(found, plan, row, column, results) for row in table.rows}
         if not (rows := {title: seen for title, seen in rows.items() if seen}):
             continue  # every training of it was given up
+        if column.held_out and column.name in found.baselines:
+            floor = Outcomes("mean", -np.log([found.baselines[column.name][1]]))
         judged = Judge(rows, floor)
         for title in rows:
             estimate = judged.estimate(title)
@@ -74,6 +105,11 @@ def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> J
         for ordering in table.orderings:
             if ordering.column == column.name and {ordering.better, ordering.worse} <= rows.keys():
                 found.verdicts.append((ordering, judged.compare(ordering.better, ordering.worse)))
+    for one in table.orderings:
+        if one not in [ordering for ordering, _ in found.verdicts]:
+            lacking = [row for row in (one.better, one.worse) if (row, one.column) not in found.estimates]
+            reason = f"no result of {' and '.join(lacking)}" + ", see what was given up" * bool(found.failed)
+            not_run.append((one, why.get(one.column, reason)))
     return found
 
 
@@ -83,13 +119,13 @@ def _of_row(found: Judged, plan: Plan, row: Row, column: Column, results: Result
         name = plan.finetuning_name(row, column, seed)
         if column.held_out:
             name = pretraining_name(row.model, seed)
-        if name not in results:
-            continue
-        result = results[name]
+        result = results.lines.get(name, {"result": {}})["result"]
         if "failed" in result:
             found.failed[name] = result["failed"]
         elif column.held_out and "loss" in result and row.share == 1.0:
             seen[seed] = Outcomes("mean", np.array([-result["loss"]]))
+            if unigram := result.get("text_unigram"):  # the best guess without context, in nats
+                found.baselines.setdefault(column.name, ("unigram", float(np.exp(unigram))))
         elif column.split in result:
             seen[seed] = Outcomes.from_json(result[column.split])
     return seen

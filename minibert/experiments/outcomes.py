@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from minibert.experiments.verdicts import Outcomes
 from minibert.metrics.entities import sentence_counts
 from minibert.tasks.answering import Answering
 from minibert.tasks.choices import Choices
@@ -27,3 +28,11 @@ def outcomes(task: Task, examples: Examples, predictions: Predictions) -> tuple[
         value = task.statistic(examples, predictions)
         return "mean", [value(np.array([row])) for row in range(len(examples))]
     return "", []
+
+
+def measured(task: Task, examples: Examples, predictions: Predictions) -> Outcomes:
+    """Return what is judged: `outcomes`, or the metric itself where it has no value of a single example."""
+    kind, values = outcomes(task, examples, predictions)
+    if not kind:
+        kind, values = "mean", [task.score(examples, predictions)[task.metric]]
+    return Outcomes(kind, np.asarray(values))

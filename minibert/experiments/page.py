@@ -6,7 +6,7 @@ Times and the machine stand on the page alone: the same results make the same `t
 import math
 import platform
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import wrap
@@ -20,7 +20,7 @@ from minibert.experiments.judged import Judged
 from minibert.experiments.plots import drawn, number
 from minibert.experiments.runner import Results
 from minibert.experiments.tables import Column, Ordering
-from minibert.experiments.verdicts import Outcomes, Verdict, verdict_text
+from minibert.experiments.verdicts import NOT_RUN, Outcomes, verdict_text
 from minibert.files import atomic_text
 from minibert.reports.markup import rendered, shown
 
@@ -35,22 +35,20 @@ def table_text(judged: Judged) -> str:
         rows.append((row.title, [_ours(judged, row.title, one) for one in columns]))
         if any(one.name in row.paper for one in columns):
             rows.append(("", [_paper(one, row.paper.get(one.name)) for one in columns]))
-    best = [judged.baselines.get(one.name) for one in columns]
-    rows.append(
-        ("Trivial baseline", [number(c, b[1]) if b else "-" for c, b in zip(columns, best, strict=True)])
-    )
-    names = [wrap(b[0], 14) if b else [] for b in best]
+    paper = ". Ours, and (the paper's)" * any(not title for title, _ in rows[1:])
+    rows.append(("Trivial baseline", [value for value, _ in _trivial(judged)]))
+    names = [wrap(name, 14) for _, name in _trivial(judged)]
     rows += [("", list(words)) for words in zip_longest(*names, fillvalue="")]
     first = max(len(title) for title, _ in rows)
     widths = [max(map(len, column)) for column in zip(*(cells for _, cells in rows), strict=True)]
-    lines = [f"{table.name}: {table.title}. Ours, and (the paper's)", ""]
+    lines = [f"{table.name}: {table.title}{paper}", ""]
     for title, cells in rows:
         found = (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         lines.append("  ".join((f"{title:<{first}}", *found)).rstrip())
     below = [f"{one.title}: {judged.titles.get(one.name, '')}" for one in columns]
-    below.append(f"Seeds: {', '.join(map(str, judged.seeds))}")
-    below.append(judged.average())
-    below += [_sentence(judged, *one) for one in judged.verdicts]
+    below += [f"Seeds: {', '.join(map(str, judged.seeds))}", judged.average()]
+    below += [f"{title}: {why}" for title, why in judged.left_out.items()]
+    below += [f"{_claimed(judged, one)}: {answer}{rest}" for one, answer, rest in _answers(judged)]
     below += [f"Given up: {cell}. {why}" for cell, why in judged.failed.items()] + [table.note]
     lines += ["", *(line for one in below for line in wrap(one, WIDTH, subsequent_indent="  "))]
     return shown("\n".join(lines))
@@ -60,17 +58,10 @@ def orderings_markdown(judged: Sequence[Judged]) -> str:
     """Return all orderings as a table of Markdown: the paper's figures, our means, and the verdict."""
     rows: list[tuple[str, ...]] = [("Table", "Ordering", "Paper", "Here", "Verdict"), ("---",) * 5]
     for one in judged:
-        for ordering, verdict in one.verdicts:
+        for ordering, answer, rest in _answers(one):
             title = f"{ordering.better} > {ordering.worse} on {_name(_column(one, ordering))}"
             here = (_ours(one, row, _column(one, ordering)) for row in (ordering.better, ordering.worse))
-            found = verdict_text("", verdict, not _column(one, ordering).held_out)
-            cells = (
-                one.table.name,
-                title,
-                _claim(one, ordering) or "–",
-                ", ".join(here),
-                found.removeprefix(": "),
-            )
+            cells = one.table.name, title, _claim(one, ordering) or "–", ", ".join(here), answer + rest
             rows.append(tuple(map(_plain, cells)))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
@@ -78,21 +69,18 @@ def orderings_markdown(judged: Sequence[Judged]) -> str:
 def write(out: Path, plan: Plan, results: Results, judged: Sequence[Judged]) -> Path:
     """Write `tables.txt` and `index.html` into a folder, and return the path of the page."""
     atomic_text(out / TEXT, "\n\n\n".join(map(table_text, judged)) + "\n")
-    times = list(results.times.values())
-    kinds = dict.fromkeys(one["kind"] for one in times)
-    spent = [(kind, sum(one["kind"] == kind for one in times), _minutes(times, kind)) for kind in kinds]
+    times, spent = list(results.times.values()), dict[str, list[float]]()
+    for one in times:
+        spent.setdefault(one["kind"], []).append(one["seconds"])
     trained = [(name, line["result"]) for name, line in results.lines.items() if "tokens" in line["result"]]
     page = rendered(
         "experiments.html.j2",
-        scale=plan.scale,
-        text=plan.text,
-        model=plan.model,
+        title=f"The paper's experiments at the scale {plan.scale.name}",
+        plan=plan,
         command=_command(plan, judged),
         tables=[_described(plan, results, one) for one in judged],
-        trained=[
-            (name, *(one.get(key) for key in ("parameters", "tokens", "steps"))) for name, one in trained
-        ],
-        spent=spent,
+        trained=[(name, *map(one.get, ("parameters", "tokens", "steps"))) for name, one in trained],
+        spent=[(kind, len(seconds), f"{sum(seconds) / 60:,.1f}") for kind, seconds in spent.items()],
         cores=", ".join(map(str, sorted({one["cores"] for one in times}))) or "–",
         machine=f"{platform.system()}, {platform.machine()}",
         versions=f"minibert {__version__}, Python {platform.python_version()}, NumPy {np.__version__}",
@@ -103,40 +91,35 @@ def write(out: Path, plan: Plan, results: Results, judged: Sequence[Judged]) -> 
 
 def _described(plan: Plan, results: Results, judged: Judged) -> dict[str, Any]:
     """Return what the page says of a table."""
-    columns, verdicts = judged.columns, []
-    for ordering, verdict in judged.verdicts:
-        verdicts.append((verdict.answer, _sentence(judged, ordering, verdict), ordering.why))
-    rows = [
-        (
-            row.title,
-            [(_ours(judged, row.title, one), _paper(one, row.paper.get(one.name))) for one in columns],
-        )
+    columns = judged.columns
+    rows = {
+        row.title: [(_ours(judged, row.title, one), _paper(one, row.paper.get(one.name))) for one in columns]
         for row in judged.table.rows
-    ]
-    trivial = [judged.baselines.get(one.name) for one in columns]
-    return {
-        "table": judged.table,
-        "columns": [
-            (one.title, judged.titles.get(one.name), _examples(plan, results, one)) for one in columns
-        ],
-        "rows": rows,
-        "trivial": [
-            (number(c, b[1]), b[0]) if b else ("-", "") for c, b in zip(columns, trivial, strict=True)
-        ],
-        "average": judged.average(),
-        "pictures": [drawn(judged, one) for one in columns],
-        "verdicts": verdicts,
-        "failed": judged.failed,
-        "seeds": judged.seeds,
     }
+    found = [(one.title, judged.titles.get(one.name), _examples(plan, results, one)) for one in columns]
+    return {
+        "judged": judged,
+        "columns": found,
+        "rows": rows,
+        "paper": any(figure for cells in rows.values() for _, figure in cells),
+        "trivial": _trivial(judged),
+        "verdicts": [
+            (_claimed(judged, one), answer, rest, one.why) for one, answer, rest in _answers(judged)
+        ],
+        "pictures": [drawn(judged, one) for one in columns],
+    }
+
+
+def _trivial(judged: Judged) -> list[tuple[str, str]]:
+    """Write the score of each column's baseline, and its name."""
+    found = [(one, judged.baselines.get(one.name)) for one in judged.columns]
+    return [(number(one, best[1]), best[0]) if best else ("-", "") for one, best in found]
 
 
 def _examples(plan: Plan, results: Results, column: Column) -> int | None:
     """Count what a column is measured on; None where that is not known."""
-    name = None if column.held_out else plan.baseline_name(column)
-    if name is None or name not in results or column.split not in results[name]:
-        return None
-    found = len(Outcomes.from_json(results[name][column.split]).values)
+    result = results.lines.get(plan.baseline_name(column), {}).get("result", {})
+    found = len(Outcomes.from_json(result[column.split]).values) if column.split in result else 0
     return found if found > 1 else None  # a correlation is one value of all
 
 
@@ -149,8 +132,7 @@ def _ours(judged: Judged, row: str, column: Column) -> str:
 
 
 def _paper(column: Column, figure: float | None) -> str:
-    digits = 2 if column.held_out else 1
-    return "" if figure is None else f"({figure:.{digits}f})"
+    return "" if figure is None else f"({figure:.{1 + column.held_out}f})"
 
 
 def _claim(judged: Judged, ordering: Ordering) -> str:
@@ -161,17 +143,21 @@ def _claim(judged: Judged, ordering: Ordering) -> str:
     return f"{better} {'>' if figures[0] > figures[1] else '<' if figures[0] < figures[1] else '='} {worse}"
 
 
-def _sentence(judged: Judged, ordering: Ordering, verdict: Verdict) -> str:
+def _claimed(judged: Judged, ordering: Ordering) -> str:
     column, claim = _column(judged, ordering), _claim(judged, ordering)
-    nats = ", ours in nats" if column.held_out else ""
-    title = f"{ordering.better} > {ordering.worse} on {_name(column)}" + f" (paper {claim}{nats})" * bool(
-        claim
-    )
-    return verdict_text(title, verdict, not nats)
+    paper = f" (paper {claim}{', ours in nats' * column.held_out})" if claim else ""
+    return f"{ordering.better} > {ordering.worse} on {_name(column)}{paper}"
+
+
+def _answers(judged: Judged) -> list[tuple[Ordering, str, str]]:
+    """List all orderings with their answers, and the effect or why there is none."""
+    texts = [(one, v, verdict_text("", v, not _column(judged, one).held_out)) for one, v in judged.verdicts]
+    found = [(one, v.answer, text.removeprefix(f": {v.answer}")) for one, v, text in texts]
+    return found + [(one, NOT_RUN, f", {why}") for one, why in judged.not_run]
 
 
 def _column(judged: Judged, ordering: Ordering) -> Column:
-    return next(one for one in judged.columns if one.name == ordering.column)
+    return next(one for one in judged.table.columns if one.name == ordering.column)
 
 
 def _name(column: Column) -> str:
@@ -181,10 +167,6 @@ def _name(column: Column) -> str:
 def _plain(text: str) -> str:
     """Write text so that it stays one cell of Markdown."""
     return " ".join(shown(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
-
-
-def _minutes(times: Iterable[dict[str, Any]], kind: str) -> str:
-    return f"{sum(one['seconds'] for one in times if one['kind'] == kind) / 60:,.1f}"
 
 
 def _command(plan: Plan, judged: Sequence[Judged]) -> str:

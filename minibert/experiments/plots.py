@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from minibert.experiments.judged import Judged
-from minibert.experiments.tables import Column
+from minibert.experiments.tables import UNTRAINED, Column
 from minibert.experiments.verdicts import Estimate
 from minibert.reports.pictures import ticks
 
@@ -73,6 +73,7 @@ def _dots(rows: Any, column: Column, axis: list[float], base: Any) -> dict[str, 
 
 def _curves(rows: Any, column: Column, axis: list[float], base: Any) -> dict[str, Any]:
     right, bottom = WIDTH - 70, TOP + HIGH
+    rows += [(row._replace(share=0.0), one) for row, one in rows if row.model == UNTRAINED]  # a level line
 
     def x(share: float) -> float:
         return BESIDE + share * (right - BESIDE)
@@ -91,10 +92,8 @@ def _curves(rows: Any, column: Column, axis: list[float], base: Any) -> dict[str
         texts.append((right, y(base[0]) - 5, "end", base[1]))
     dots, ends = [], []
     for place, model in enumerate(dict.fromkeys(row.model for row, _ in rows)):
-        kind = f"curve{place % 2}"
-        own = sorted(
-            ((row, one) for row, one in rows if one and row.model == model), key=lambda r: r[0].share
-        )
+        kind = f"curve{place % 3}"
+        own = sorted((r for r in rows if r[1] and r[0].model == model), key=lambda r: r[0].share)
         band = [(row.share, one) for row, one in own if math.isfinite(one.high - one.low)]
         around = [(x(s), y(e.high)) for s, e in band] + [(x(s), y(e.low)) for s, e in reversed(band)]
         paths += [(f"band {kind}", around)] * (len(band) > 1)

@@ -21,15 +21,15 @@ from minibert.experiments.cells import SUBMISSION, Cell, Plan, Result
 from minibert.experiments.scales import MADE
 from minibert.experiments.tables import Table
 from minibert.experiments.verdicts import Outcomes
-from minibert.files import atomic_text, read_bytes, sole_writer
+from minibert.files import atomic_text, read_bytes, remove_unfinished, sole_writer, write_folder_atomically
 from minibert.json_files import parse_json
 from minibert.machine import cores
 from minibert.tasks import submissions
 from minibert.training.runlog import say
 
 RESULTS, TIMES = "results.jsonl", "times.jsonl"
-SHARE = {"pre-training": 0.3, "fine-tuning": 0.15, "baseline": 1.0}  # of the peak, until times are known
-BASELINE_SECONDS, USUAL_GFLOPS = 2.0, 50.0
+SHARE = {"pre-training": 0.3, "fine-tuning": 0.15}  # of the peak, until times are known
+CELL_SECONDS, USUAL_GFLOPS = 2.0, 50.0
 LONG = 60.0  # seconds of a cell from which on it tells how it goes
 
 
@@ -40,6 +40,7 @@ def reproduce(
     *,
     minutes: float | None = None,
     show: bool = True,
+    write: Callable[["Results"], object] = lambda results: None,
 ) -> "Results":
     """Run what is missing of some tables, and return the results; see `page.write` for what is made of them.
 
@@ -52,58 +53,64 @@ def reproduce(
     seeds : a training of every cell for each.
     minutes : raise InputError, before anything is trained, where more time would be needed.
     show : tell the person watching how it goes.
+    write : called with the results at the end, after Ctrl-C as well, before another process may write there.
 
     Raises
     ------
     InputError
-        When files are missing or damaged, the folder holds results of other settings, or another process
-        writes there.
+        When files are missing or damaged, the given model does not fit, the folder holds results of other
+        settings, or another process writes there.
     """
     with sole_writer(plan.out):
-        if not (plan.out / MADE).exists():
-            smoke_tasks.make(plan.out / MADE)
         tell = say if show else lambda text: None
         _tell_sources(plan, tables, tell)
-        plan.prepare_text(show)
+        if not all(plan.brings(row.model) for table in tables for row in table.rows):
+            plan.prepare_text(show)
         cells = plan.cells(tables, seeds)
         results = Results(plan.out, cells)
         missing = [cell for cell in cells if cell.name not in results]
-        left = results.estimate(missing)
-        tell(f"{len(missing)} of {len(cells)} cells are to be run: about {left / 60:.0f} minutes.")
+        told = _duration(left := results.estimate(missing))
+        tell(f"{len(missing)} of {len(cells)} cells are to be run: about {told}.")
         if minutes is not None and left > 60 * minutes:
-            raise InputError(
-                f"$minutes are too few for {', '.join(one.name for one in tables)} at the scale "
-                f"{plan.scale.name}: about {left / 60:.0f} would be needed; give more, fewer tables or "
-                "seeds, or a smaller scale.",
-                minutes=minutes,
-            )
-        for number, cell in enumerate(missing, start=1):
-            began = time.monotonic()
-            try:
-                result = cell.run(show and results.estimate([cell]) > LONG)
-            except DivergedError as error:
-                result = {"failed": str(error)}
-            seconds = time.monotonic() - began
-            results.add(cell, result, seconds)
-            left = results.estimate(missing[number:])
-            tell(
-                f"{number} of {len(missing)}  {cell.name}: {_outcome(result)} ({seconds:.0f} s; about "
-                f"{left / 60:.0f} minutes left)"
-            )
+            few = f"too few for {', '.join(one.name for one in tables)} at the scale {plan.scale.name}"
+            advice = "give more, fewer tables or seeds, or a smaller scale."
+            raise InputError(f"$minutes are {few}: about {told} would be needed; {advice}", minutes=minutes)
+        if not (plan.out / MADE).exists():
+            remove_unfinished(plan.out / MADE)
+            write_folder_atomically(plan.out / MADE, smoke_tasks.make)
+        try:
+            for number, cell in enumerate(missing, start=1):
+                result, seconds = _run(cell, results, show)
+                results.add(cell, result, seconds)
+                done = f"{_outcome(result)} ({seconds:.0f} s; about"
+                told = _duration(results.estimate(missing[number:]))
+                tell(f"{number} of {len(missing)}  {cell.name}: {done} {told} left)")
+        finally:
+            write(results)
         for folder in sorted((plan.out / SUBMISSION).glob("seed*")):
             submissions.pack(folder, sorted(folder.glob("*.tsv")))
         return results
 
 
+def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:
+    """Run a cell; return its result and its seconds, those of earlier sittings too."""
+    if "failed" in (before := results.lines.get(cell.needs, {"result": {}})["result"]):
+        return {"failed": f"{cell.needs} was given up: {before['failed']}"}, 0.0
+    began = time.monotonic()
+    try:
+        result = cell.run(show and results.estimate([cell]) > LONG)
+    except DivergedError as error:
+        result = {"failed": str(error)}
+    return result, max(time.monotonic() - began, result.pop("seconds", 0.0))
+
+
 def _tell_sources(plan: Plan, tables: Iterable[Table], tell: Callable[[str], None]) -> None:
-    """Say what stands in for a column's task, and what is left out."""
-    columns = {column.task: column for table in tables for column in table.columns if not column.held_out}
-    for role, column in columns.items():
-        source = plan.source(column)
-        if source is None:
-            tell(f"No files of {role.upper()}, nor of what could stand in: its column is left out.")
-        elif source.key != role:
-            tell(f"{role.upper()}: {source.title}.")
+    """Say what stands in for a column's task and why, and what is left out."""
+    columns = ((one, plan.left_out(table)) for table in tables for one in table.columns)
+    said = ((one.task, why.get(one.name, plan.title(one))) for one, why in columns)
+    for role, text in dict.fromkeys(said):
+        if ", in place of" in text or "left out" in text:
+            tell(f"{role.upper()}: {text.rstrip('.')}.")
 
 
 class Results:
@@ -114,12 +121,14 @@ class Results:
         self.lines: dict[str, dict[str, Any]] = {}
         self.times: dict[str, dict[str, Any]] = {}
         wanted = {cell.name: digest(cell.settings) for cell in cells}
+        again = {RESULTS: "its cell is run again", TIMES: "how long its cell took is not known any more"}
         for name, lines in ((RESULTS, self.lines), (TIMES, self.times)):
-            for number, text in enumerate(_lines(out / name), start=1):
+            kept = read_bytes(out / name).decode("utf-8", "replace") if (out / name).exists() else ""
+            for number, text in enumerate(kept.splitlines(), start=1):
                 if found := _checked(text):
                     lines[found["cell"]] = found
                 else:
-                    say(f"{out / name}, line {number} is damaged: {text[:60]!r}; its cell is run again.")
+                    say(f"{out / name}, line {number} is damaged: {text[:60]!r}; {again[name]}.")
         for name, line in self.lines.items():
             if line["settings"] != wanted.get(name, line["settings"]):
                 raise InputError(
@@ -150,12 +159,13 @@ class Results:
         """Return how many seconds some cells will take: as others did, else by the peak of the machine."""
         seconds = 0.0
         for cell in cells:
-            known = [one for one in self.times.values() if one["kind"] == cell.kind]
-            if work := sum(one["work"] for one in known):
-                seconds += cell.work * sum(one["seconds"] for one in known) / work
-            elif known or not cell.work:
-                seconds += BASELINE_SECONDS
-            else:
+            known = [one for one in self.times.values() if one["kind"] == cell.kind and one["seconds"]]
+            spent, work = (sum(one[name] for one in known) for name in ("seconds", "work"))
+            fixed = min([CELL_SECONDS, *(one["seconds"] for one in known)])
+            seconds += fixed  # reading, measuring and writing, whatever the work
+            if work:
+                seconds += cell.work * max(0.0, spent - fixed * len(known)) / work
+            elif cell.work:
                 seconds += cell.work / (SHARE[cell.kind] * self._peak)
         return seconds
 
@@ -170,12 +180,6 @@ def digest(value: Any) -> int:
     return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
-def _lines(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    return read_bytes(path).decode("utf-8", "replace").splitlines()
-
-
 def _checked(text: str) -> dict[str, Any] | None:
     """Return what a line says; None where it is damaged."""
     with suppress(ValueError):
@@ -183,6 +187,10 @@ def _checked(text: str) -> dict[str, Any] | None:
         if isinstance(found, dict) and found.pop("crc32", None) == digest(found):
             return found
     return None
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
 
 
 def _outcome(result: Result) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.errors import MissingFile
+from minibert.experiments import smoke_tasks
 from minibert.experiments.tables import SHAPES
 from minibert.finetuning.preparation import fingerprint
 from minibert.tasks import registry
@@ -95,25 +96,31 @@ class Source(NamedTuple):
     data: Path
     title: str  # for people; what stands in says so
     fingerprint: int = 0  # of the examples; 0 of those that are made
+    train: int = smoke_tasks.TRAIN  # examples to learn from
+    missing: str = ""  # why it is not the paper's task
 
 
-def find_source(role: str, data: Path | None, made: Path) -> Source | None:
+def find_source(role: str, data: Path | None, made: Path, known: bool = True) -> Source | None:
     """Return the first task of a role whose files are there; what stands in is `made` from the books.
 
-    None where there is none. Raise InputError where a file is damaged.
+    None where there is none. Raise InputError where a file is damaged. `known`: BERT has read the books.
     """
+    missing = ""
     for name in ROLES[role]:
+        stands = "" if name == ROLES[role][0] else f", in place of {role.upper()}"
         if name in OF_BOOKS:
-            return Source(name, OF_BOOKS[name], made / name, f"{name} (made from the books)")
+            title = f"{name} (made from the books{', which BERT has read' * known}){stands}"
+            return Source(name, OF_BOOKS[name], made / name, title, missing=missing)
         task = registry.create(name)
         for folder in [data / place for place in PLACES] if data else []:
             if not folder.is_dir():
                 continue
             try:
                 examples = [task.read(folder, split) for split in ("train", "dev")]
-            except MissingFile:
+            except MissingFile as error:
+                missing = missing or str(error)
                 continue
-            title = registry.TASKS[name].about.split(":")[0].split(", in place")[0]
-            stands = "" if name == ROLES[role][0] else f", in place of {role.upper()}"
-            return Source(name, name, folder, title + stands, fingerprint(*examples))
+            title = registry.TASKS[name].about.split(":")[0].split(", in place")[0] + stands
+            counted = fingerprint(*examples), len(examples[0])
+            return Source(name, name, folder, title, *counted, missing * bool(stands))
     return None

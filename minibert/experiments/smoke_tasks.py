@@ -28,6 +28,7 @@ BOOKS = (
 BOOKS += "Edgeworth 32 Melville 122 Milton 12 Shakespeare 5 Shakespeare 6 Shakespeare 17 Whitman 109"
 VERSE = ("Blake", "Milton", "Shakespeare", "Whitman")  # whose capitals tell no names
 CLASSES = ("Austen", "Chesterton", "Edgeworth", "Melville")
+TRAIN, DEV = 800, 300  # examples, or fewer where the books run out
 FEWEST, MOST, BEFORE = 6, 30, 5  # words of a sentence; sentences before the one with a gap
 WORD = re.compile(r"(?:Mrs?|Dr|St)\.|\w+|'s\b|[^\w\s]")
 CAPITAL = re.compile(r"\b((?:Mrs?|Dr|St)\.|\w+) (?=([A-Z][a-z]+)\b(?: (\w+))?)")
@@ -36,8 +37,8 @@ SPEECH = set("said saith cried asked answered replied spake".split())
 AT_PLACES = set("in at near into towards through from".split())
 
 
-def make(folder: Path, seed: int = 0, train: int = 800, dev: int = 300) -> None:
-    """Write so many examples of each task, or fewer where the books run out, into a folder of its name.
+def make(folder: Path, seed: int = 0, train: int = TRAIN, dev: int = DEV) -> None:
+    """Write so many examples of each task, or fewer, into a folder of its name.
 
     "pair" and "sentence" are tables for the task "classify", the former with the column "second"; "spans" are
     files for "squad1", "names" for "ner" and "ner-sentences". The same arguments give the same bytes.

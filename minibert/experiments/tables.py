@@ -38,7 +38,7 @@ class Row(NamedTuple):
     model: str  # of MODELS
     paper: Mapping[str, float] = NOTHING  # the paper's figure by column
     finetuning: Mapping[str, Any] = NOTHING  # options beside those of the task and scale
-    share: float = 1.0  # of the steps of pre-training, for a checkpoint on the way
+    share: float = 1.0  # of the steps of pre-training, one of SHARES: a checkpoint on the way
 
 
 class Column(NamedTuple):
@@ -193,7 +193,8 @@ FIGURE5 = Table(
         Row(f"{title}, {share:.0%} of the steps", model, share=share)
         for title, model in (("MLM", BERT), ("LTR", "ltr"))
         for share in SHARES
-    ),
+    )
+    + (NO_TRAINING,),
     (INFERENCE, NAMES),
     (
         Ordering("LTR, 5% of the steps", "MLM, 5% of the steps", "mnli", "MLM starts slower"),

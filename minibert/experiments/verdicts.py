@@ -16,6 +16,7 @@ import numpy as np
 from minibert.errors import InputError
 
 DIGITS = {"mean": "01", "f1": "0123456789"}  # of the values that JSON has as one string
+NOT_RUN = "not run"  # in place of an answer
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
 Interval = tuple[float, float, float, float]  # a mean, its ends, and what is told from 0 with 80% power
 
@@ -96,10 +97,13 @@ class Judge:
         self._floor = floor.parts() if floor else None
         # A row that has collapsed to one answer has no noise, and would hide that of the others.
         steady = {row for row in rows if len({one.score() for one in rows[row].values()}) == 1}
-        cells = [cell for cell in cells if cell[0] not in steady or len(rows) - len(steady) < 2]
-        names, seeds = (np.array([cell[i] for cell in cells]) for i in (0, 1))
-        scores = np.array([cell[2].score() for cell in cells])
-        self._within, self._residual = _unexplained(scores, names), _unexplained(scores, names, seeds)
+        noisy = [cell for cell in cells if cell[0] not in steady or len(rows) - len(steady) < 2]
+        for kept in (noisy, cells):  # all where the others alone say nothing of noise
+            names, seeds = (np.array([cell[i] for cell in kept]) for i in (0, 1))
+            scores = np.array([cell[2].score() for cell in kept])
+            self._within, self._residual = _unexplained(scores, names), _unexplained(scores, names, seeds)
+            if self._within[1] and self._residual[1]:
+                break
 
     def estimate(self, row: str) -> Estimate:
         """Return how good a row is."""

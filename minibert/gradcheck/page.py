@@ -31,6 +31,7 @@ def proof_page(rows: Sequence[Row], engines: Iterable[Ops]) -> str:
         sections.append({"engine": engine.name, "picture": picture(own), "checks": checks, "table": table})
     failed = [f"{row.operation} of {row.engine}" for row in rows if row.verdict != "ok"]
     facts: dict[str, Any] = {"count": len(rows), "failed": failed, "url": repository_url()}
+    facts["title"] = "Proof sheet: every gradient and its error"
     return rendered("proof_sheet.html.j2", sections=sections, **facts)
 
 

@@ -10,10 +10,12 @@ import pytest
 from minibert.experiments import page
 from minibert.experiments.cells import Plan
 from minibert.experiments.judged import Judged
+from minibert.experiments.plots import drawn
 from minibert.experiments.runner import Results
 from minibert.experiments.scales import SCALES
 from minibert.experiments.tables import TABLES
 from minibert.experiments.verdicts import Estimate, Verdict
+from minibert.reports.markup import TEMPLATES
 
 HOSTILE = "<script>alert(1)</script> | & \"'\x1b[31m"
 ANSWERS = ("yes", "no", "undecided", "at the floor")
@@ -132,6 +134,11 @@ def test_the_page_says_all(plan):
     )
     for words in (*ANSWERS, *facts, "minibert reproduce table1 table5", "not the end of a shorter run"):
         assert words in read.words
+    given = [verdict.answer for name in TABLES for _, verdict in judged_of(name).verdicts]
+    for answer in ANSWERS:
+        assert given.count(answer) == read.attributes.count(("class", f"verdict {answer}")) > 0
+    sentence = "BERT > No NSP on MNLI-m (paper 84.4 > 83.9): yes, +7.1 [5.1, 9.0] (next sentences help"
+    assert sentence in read.words  # with its answer once
     shown = sum(len(table.columns) for table in TABLES.values())
     assert read.tags.count("svg") == shown == read.attributes.count(("role", "img"))
     assert not {"script", "link", "img", "iframe"} & set(read.tags)
@@ -168,3 +175,41 @@ def test_a_table_without_results(plan):
     found = Judged(TABLES["table8"], list(TABLES["table8"].columns), {}, {}, {}, [], {}, (0,))
     assert "Trivial baseline" in page.table_text(found)
     assert "<svg" not in page.write(plan.out, plan, Results(plan.out, []), [found]).read_text()
+
+
+def test_what_was_not_run_or_left_out_is_on_the_page_and_in_the_text(plan):
+    ordering = TABLES["table5"].orderings[1]
+    found = judged_of("table5")
+    found.verdicts.clear()
+    columns = [one for one in found.columns if one.name != "qnli"]
+    why = "no files of its own, left out"
+    found = found._replace(columns=columns, left_out={"QNLI (acc)": why}, not_run=[(ordering, why)])
+    read = Read(page.write(plan.out, plan, results_of(plan), [found]).read_text())
+    for text in (read.words, page.table_text(found)):
+        assert f"BERT > No NSP on QNLI (paper 88.4 > 84.9): not run, {why}" in text
+        assert f"QNLI (acc): {why}" in text
+    assert read.attributes.count(("class", "verdict not run")) == 1
+    assert f"| 88.4 > 84.9 | 46.0 ±1.3, - | not run, {why} |" in page.orderings_markdown([found])
+
+
+def test_the_paper_is_named_where_it_has_a_figure(plan):
+    for name, expected in (("table8", True), ("figure5", False)):
+        found = judged_of(name)
+        text = page.write(plan.out, plan, results_of(plan), [found]).read_text()
+        assert ("(the paper's)" in text) == ("(the paper's)" in page.table_text(found)) == expected
+
+
+def test_figure_5_has_an_untrained_bert_as_a_level_line():
+    found = judged_of("figure5")
+    picture = drawn(found, found.columns[0])
+    [points] = [points for kind, points in picture["paths"] if kind == "curve2"]
+    assert len(points) == 2 and points[0][1] == points[1][1] and points[0][0] < points[1][0]
+    assert [text for *_, text in picture["texts"]].count("Untrained") == 1
+
+
+def test_pages_share_the_head_and_style_of_the_others(plan):
+    text = page.write(plan.out, plan, results_of(plan), [judged_of("table5")]).read_text()
+    assert text.startswith("<!DOCTYPE html>") and text.count("<style>") == text.count("<h1>") == 1
+    for name in ("experiments.html.j2", "proof_sheet.html.j2"):
+        source = (TEMPLATES / name).read_text()
+        assert source.startswith('{% extends "page.html.j2" %}') and "<head>" not in source

@@ -1,7 +1,9 @@
 """Experiments: every cell once, nothing lost when stopped, the same tables to the byte."""
 
 import json
+import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,19 +12,22 @@ import time
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from paths import ROOT, TESTS
+from small_tasks import write_model
 
 from minibert import cli
 from minibert.cli.reproduce import NAMES, SIZES
 from minibert.errors import DivergedError, InputError
-from minibert.experiments import cells
-from minibert.experiments.cells import Plan
+from minibert.experiments import cells, runner, smoke_tasks
+from minibert.experiments.cells import Cell, Plan
 from minibert.experiments.judged import judge
 from minibert.experiments.page import table_text
-from minibert.experiments.runner import RESULTS, TIMES, Results, reproduce
+from minibert.experiments.runner import RESULTS, TIMES, Results, digest, reproduce
 from minibert.experiments.scales import ROLES, SCALES, SHAPES, find_source
 from minibert.experiments.tables import MODELS, TABLES, Column, Ordering, Row, Table
+from minibert.experiments.verdicts import Outcomes
 from minibert.files import sole_writer
 
 TINY = SCALES["smoke"]._replace(
@@ -80,6 +85,11 @@ def test_table_has_the_metrics_of_its_cells(whole):
     digits = results["ltr+bilstm/sentence/seed0"]["dev"]["values"]
     assert judged.estimates["+ BiLSTM", "sst2"].seeds[0] == digits.count("1") / 16
     assert judged.baselines["sst2"][1] == results["baseline/sentence"]["dev"]["values"].count("1") / 16
+    unigram = report["held_out"]["text_unigram"]
+    assert judged.baselines["ppl"] == ("unigram", pytest.approx(math.exp(unigram)))
+    assert f"{math.exp(unigram):.2f}" in table_text(judged) and "(the paper's)" in table_text(judged)
+    only = judge(whole, SMALL._replace(columns=COLUMNS[:1], orderings=()), results, SEEDS)
+    assert "(the paper's)" not in table_text(only)  # which has no figure of this column
     ((ordering, verdict),) = judged.verdicts
     assert judged.paper(ordering) == (92.7, 91.6) and verdict.answer in ("undecided", "at the floor")
     assert json.loads(json.dumps(judged.to_json()))["verdicts"][0]["answer"] == verdict.answer
@@ -115,7 +125,7 @@ def test_a_damaged_cell_is_named_and_run_again(whole, tmp_path, capsys):
     reproduce(plan, [SMALL], SEEDS)
     told = capsys.readouterr().err
     assert "results.jsonl, line 4 is damaged" in told and "line 15 is damaged" in told
-    assert "2 of 15 cells are to be run" in told
+    assert "2 of 15 cells are to be run" in told and re.search(r"about \d+ seconds\.\n", told)
     assert results_of(plan) == results_of(whole)
 
 
@@ -132,6 +142,9 @@ def test_a_training_that_diverges_is_marked_and_not_run_again(tmp_path, monkeypa
     judged = judge(plan, SMALL, results, [0])
     assert judged.failed == {"ltr+bilstm/sentence/seed0": "The loss of step 7 is nan."}
     assert ("+ BiLSTM", "sst2") not in judged.estimates and not judged.verdicts
+    assert judged.not_run == [(SMALL.orderings[0], "no result of + BiLSTM, see what was given up")]
+    said = "BERT > + BiLSTM on SST-2 (paper 92.7 > 91.6): not run, no result of + BiLSTM"
+    assert said in table_text(judged) and judged.to_json()["verdicts"][0]["answer"] == "not run"
     monkeypatch.setattr(cells, "finetune", None)
     reproduce(plan, [SMALL], [0], show=False)
 
@@ -179,7 +192,186 @@ def test_missing_tasks_are_named_with_what_stands_in(tmp_path):
     assert (source.key, source.title) == ("qqp", "QQP")
     assert find_source("stsb", tmp_path, tmp_path) is None
     stands_in = find_source("mnli", tmp_path, tmp_path)
-    assert (stands_in.task, stands_in.title) == ("classify", "pair (made from the books)")
+    title = "pair (made from the books, which BERT has read), in place of MNLI"
+    assert (stands_in.task, stands_in.title) == ("classify", title)
+    assert f"no train.tsv in {tmp_path}, nor" in stands_in.missing and not source.missing
+    said = Plan(tmp_path, TINY, tmp_path).title(TABLES["table1"].columns[0])
+    assert said == f"{title}. {stands_in.missing}"
+    other = find_source("mnli", None, tmp_path, known=False)
+    assert (other.title, other.missing) == ("pair (made from the books), in place of MNLI", "")
+
+
+def copied(whole, out):
+    shutil.copytree(whole.out, out)
+    return Plan(out, TINY)
+
+
+def test_a_vocabulary_of_another_size_is_told(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"one small text of number {n}\nand its second line" for n in range(40)))
+    asked = {
+        size: TINY._replace(pretraining={**TINY.pretraining, "vocab_size": size}) for size in (150, 1000)
+    }
+    for _ in range(2):  # it has fewer pieces, as the text has no more, and is gone on with
+        Plan(tmp_path / "out", asked[1000], text=(str(text),)).prepare_text(show=False)
+    with pytest.raises(InputError, match="text was learnt for 1000 pieces, and the scale smoke asks for 150"):
+        Plan(tmp_path / "out", asked[150], text=(str(text),)).prepare_text(show=False)
+    (tmp_path / "out" / "vocabulary.json").unlink()  # as earlier versions left it
+    with pytest.raises(InputError, match="choose another --out"):
+        Plan(tmp_path / "out", asked[1000], text=(str(text),)).prepare_text(show=False)
+
+
+def test_tasks_that_were_half_made_are_made_anew(whole, tmp_path, monkeypatch):
+    plan, make = copied(whole, tmp_path / "half"), smoke_tasks.make
+    shutil.rmtree(plan.out / "made-tasks")
+
+    def stopped(folder):
+        make(folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(smoke_tasks, "make", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(plan, [SMALL], SEEDS, show=False)
+    assert not [path for path in plan.out.iterdir() if "made-tasks" in path.name]
+
+
+def test_what_is_left_out_is_named_and_every_ordering_is_listed(whole):
+    table, told = TABLES["table5"], []
+    runner._tell_sources(whole, [table], told.append)
+    said = "no files of its own; the same examples as MNLI's column, left out"
+    assert f"QNLI: {said}." in told
+    assert "MNLI: pair (made from the books, which BERT has read), in place of MNLI." in told
+    judged = judge(whole, table, Results(whole.out, []), SEEDS)
+    assert judged.left_out == {"QNLI (acc)": said, "MRPC (acc)": said}
+    listed = [one for one, _ in judged.verdicts] + [one for one, _ in judged.not_run]
+    assert sorted(listed) == sorted(table.orderings)
+    assert f"BERT > No NSP on QNLI (paper 88.4 > 84.9): not run, {said}" in " ".join(
+        table_text(judged).split()
+    )
+
+
+def test_work_is_that_of_the_examples_and_the_model_that_there_are(tmp_path, monkeypatch):
+    fixtures = TESTS / "fixtures" / "tasks"
+    assert find_source("qqp", fixtures, tmp_path).train == 5  # of the rows that are whole
+    work = []
+    (tmp_path / "text").mkdir()
+    for train, layers in ((10_000, 2), (393_000, 2), (393_000, 4)):
+        source = find_source("sst2", None, tmp_path)._replace(train=train)
+        monkeypatch.setattr(cells, "find_source", lambda *args, source=source: source)
+        model = write_model(
+            tmp_path / f"model{layers}", num_hidden_layers=layers, max_position_embeddings=128
+        )
+        plan = Plan(tmp_path, SCALES["day"], model=str(model))
+        [cell] = [one for one in plan.cells([TABLES["table1"]], [0]) if one.name == "bert/sentence/seed0"]
+        work.append(cell.work)
+    assert work[1] == pytest.approx(39.3 * work[0]) and work[2] == pytest.approx(2 * work[1])
+    assert (runner._duration(119.4), runner._duration(150.0)) == ("119 seconds", "2 minutes")
+    cells_of_nothing = [Cell(f"c{n}", "fine-tuning", {}, 1.0, dict) for n in range(60)]
+    assert 60 <= Results(tmp_path / "none", []).estimate(cells_of_nothing) <= 300  # each takes its time
+
+
+def test_seconds_of_earlier_sittings_count(whole, tmp_path):
+    plan = copied(whole, tmp_path / "resumed")
+    report = json.loads((plan.out / "models/bert-seed0/report.json").read_text())
+    cell = next(one for one in plan.cells([SMALL], [0]) if one.name == "bert/seed0")
+    assert cell.run(False)["seconds"] == report["training_seconds"] > 0
+    results = Results(plan.out, [])
+    slow = cell._replace(run=lambda show: {"loss": 1.0, "seconds": 500.0})
+    assert runner._run(slow, results, False) == ({"loss": 1.0}, 500.0)
+    assert "seconds" not in results["bert/seed0"] and "seconds" not in results["bert/sentence/seed0"]
+
+
+def test_a_damaged_time_is_not_said_to_be_measured_again(whole, tmp_path, capsys):
+    plan = copied(whole, tmp_path / "damaged")
+    with (plan.out / TIMES).open("a") as file:
+        file.write("{\n")
+    reproduce(plan, [SMALL], SEEDS)
+    told = capsys.readouterr().err
+    assert "times.jsonl, line 16 is damaged: '{'; how long its cell took" in told and "run again" not in told
+
+
+def test_each_split_has_the_name_of_its_baseline(whole, monkeypatch):
+    names = iter(("of dev", "of test"))
+    monkeypatch.setattr(cells, "read_examples", lambda *args: ([], []))
+    monkeypatch.setattr(cells, "_measured_on", lambda *args: [])
+    monkeypatch.setattr(cells, "strongest", lambda *args: (next(names), []))
+    monkeypatch.setattr(cells, "measured", lambda *args: Outcomes("mean", np.ones(16)))
+    column = COLUMNS[1]._replace(split="test")
+    result = cells._baseline(whole.finetuning(ROWS[0], column, 0), with_test=True)
+    results, table = (
+        Results(whole.out, []),
+        SMALL._replace(columns=(COLUMNS[1], column._replace(name="test"))),
+    )
+    monkeypatch.setattr(cells, "WITH_TEST", ("sentence",))
+    old = {name: result[name] for name in ("dev", "test")} | {"baseline": "old"}
+    for found, expected in ((result, ("of dev", "of test")), (old, ("old", "old"))):
+        results.lines["baseline/sentence"] = {"result": found}
+        judged = judge(whole, table, results, SEEDS)
+        assert tuple(judged.baselines[name][0] for name in ("sst2", "test")) == expected
+
+
+def test_a_model_that_does_not_fit_is_told_before_anything_is_done(tmp_path):
+    table, out = TABLES["table7"], tmp_path / "out"
+    small = write_model(tmp_path / "small", num_hidden_layers=2, max_position_embeddings=128)
+    for model, said in (
+        (tmp_path / "none", "There is no folder"),
+        (small, "takes 4 layers, and the model has 2"),
+    ):
+        with pytest.raises(InputError, match=said):
+            reproduce(Plan(out, TINY, model=str(model)), [table], [0], show=False)
+        assert not out.exists()
+
+
+def test_a_given_model_is_known_by_its_weights_and_untrained_has_its_shape(tmp_path):
+    plans = []
+    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+        model = write_model(tmp_path / name, seed=seed, num_hidden_layers=1, max_position_embeddings=128)
+        plans.append(Plan(tmp_path / "out", TINY, model=str(model)))
+    table = TABLES["table1"]._replace(columns=COLUMNS[1:], orderings=())
+    one, same, other = ([digest(cell.settings) for cell in plan.cells([table], [0])] for plan in plans)
+    assert one == same and one != other
+    results = reproduce(plans[0], [table], [0], show=False)
+    config = json.loads((tmp_path / "out/models/untrained-seed0/config.json").read_text())
+    assert config["vocab_size"] == plans[0].given[0].V and config["num_hidden_layers"] == 1
+    assert results["untrained/sentence/seed0"]["dev"] and not (tmp_path / "out" / "text").exists()
+
+
+def test_tables_are_written_when_it_is_stopped_and_before_another_may_write(whole, tmp_path, monkeypatch):
+    plan, written = copied(whole, tmp_path / "stopped"), []
+
+    def stopped(*args, **named):
+        raise KeyboardInterrupt
+
+    def write(results):
+        with pytest.raises(InputError, match="Another process"), sole_writer(plan.out):
+            pass
+        written.append(results)
+
+    monkeypatch.setattr(cells, "pretrain", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(plan, [SMALL], (0, 1, 2), show=False, write=write)
+    reproduce(plan, [SMALL], SEEDS, show=False, write=write)
+    assert len(written) == 2
+
+
+def test_of_checkpoints_on_the_way_those_of_figure_5_are_kept(whole):
+    kept = sorted(path.name for path in (whole.out / "models/bert-seed0/checkpoints").iterdir())
+    assert kept == [f"step-{step:09}.safetensors" for step in (1, 2, 4, 8, 14, 20)]
+
+
+def test_what_needs_a_pre_training_that_diverged_is_given_up_at_once(whole, tmp_path, monkeypatch):
+    plan, asked = copied(whole, tmp_path / "diverging"), []
+
+    def diverging(options, folder, **named):
+        asked.append(folder.name)
+        raise DivergedError("The loss of step 7 is nan.")
+
+    monkeypatch.setattr(cells, "pretrain", diverging)
+    table = SMALL._replace(rows=ROWS[:3])
+    results = reproduce(plan, [table], (2,), show=False)
+    assert asked == ["bert-seed2", "ltr-seed2"]
+    given_up = "bert/seed2 was given up: The loss of step 7 is nan."
+    assert results["bert@40%/sentence/seed2"] == {"failed": given_up} == results["bert/sentence/seed2"]
 
 
 @pytest.mark.filterwarnings("ignore")  # of tasks that are missing, and rows of QQP that lack columns
@@ -268,6 +460,16 @@ def test_command_makes_a_table(tmp_path, capsys, monkeypatch):
     assert "A small one" in shown and "BERT" in shown and "LM (ppl)" in shown
     assert (tmp_path / "t/tables.txt").exists() and (tmp_path / "t/index.html").exists()
     assert cli.main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["table"] == "table5"
+    shown = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)  # JSON has no -Infinity
+    assert shown[0]["table"] == "table5" and shown[0]["cells"][0]["high"] is None
+    other = SMALL._replace(
+        name="table7", title="Another", rows=(ROWS[0], Row("frozen", "bert", finetuning={"freeze": 1}))
+    )
+    monkeypatch.setitem(TABLES, "table7", other._replace(orderings=()))
+    assert cli.main([words[0], "table7", *words[2:]]) == 0
+    assert "A small one" not in capsys.readouterr().out
+    for name in ("tables.txt", "index.html"):
+        text = (tmp_path / "t" / name).read_text()
+        assert "A small one" in text and "Another" in text
     assert cli.main([*words, "--model", "m"]) == 2
     assert "table5 compares several" in capsys.readouterr().err

@@ -262,3 +262,12 @@ def test_rows_that_have_collapsed_do_not_hide_the_noise_of_the_others():
     assert Judge(noisy | collapsed).compare("a", "b") == Judge(noisy).compare("a", "b")
     widest = Judge(noisy | collapsed).compare("a", "c")
     assert widest.high - widest.low > 1
+
+
+def test_rows_that_have_collapsed_count_where_the_others_say_nothing_of_noise():
+    """A row of one seed and one of two have no degree of freedom left, neither has one row alone."""
+    one, other = (Outcomes("mean", np.array(values)) for values in ([1.0, 0.0, 1.0], [1.0, 1.0, 1.0]))
+    collapsed = {name: {0: one, 1: one} for name in "cd"}
+    judge = Judge({"a": {0: other, 1: one}, "b": {1: other, 2: one}} | collapsed)
+    assert np.isfinite(judge.compare("a", "c")[1:]).all() and judge.compare("c", "d").effect == 0
+    assert np.isfinite(judge.estimate("c").high)
