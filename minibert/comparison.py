@@ -39,7 +39,13 @@ FORMS = {
     **dict.fromkeys(("steps", "tokens"), "{:,.0f}"),
     "minutes": "{:,.1f}",
 }
-OTHER_TARGETS = "Held-out targets differ: compare each loss with its own floor, their unigram entropy."
+OTHER_TARGETS = (
+    "No interval, as held-out targets differ: compare each loss with its own floor, their unigram entropy."
+)
+NO_LOSSES = (
+    "No interval of held-out losses, as a run keeps only their mean, not that of each document; runs with "
+    "several seeds tell how far they spread."
+)
 
 
 @dataclass(frozen=True)
@@ -147,7 +153,7 @@ class Comparison:
     @cached_property
     def options(self) -> dict[str, list[Any]]:
         """Options that differ, each with its value in every run."""
-        values = [dict(option_rows(dataclasses.asdict(run.options))) for run in self.runs]
+        values = [dataclasses.asdict(run.options) for run in self.runs]
         names = dict.fromkeys(name for one in values for name in one)
         found = {name: [one.get(name) for one in values] for name in names}
         return {name: each for name, each in found.items() if any(one != each[0] for one in each)}
@@ -168,7 +174,8 @@ class Comparison:
     def paired(self) -> tuple[list[dict[str, Any]], list[str]]:
         """Differences to the first run with their paired bootstrap intervals, and why some are missing."""
         if self.task is None:
-            return [], [OTHER_TARGETS] * (len({one["floor"] for one in self.figures.values()} - {None}) > 1)
+            same = len({one["floor"] for one in self.figures.values()} - {None}) <= 1
+            return [], [NO_LOSSES if same else OTHER_TARGETS]
         found, notes, known = [], [], {}
         for run in self.runs:
             try:
@@ -217,6 +224,11 @@ class Comparison:
             rows.append([letter, *("-" if x is None else self._number(x, name) for name, x in of.items())])
         return rows
 
+    def _option_rows(self) -> list[tuple[str, list[tuple[str, Any]]]]:
+        """Return each option that differs, with the letter of each run and its value as it was given."""
+        letters = [run.letter for run in self.runs]
+        return [(x, option_rows(dict(zip(letters, of, strict=True)))) for x, of in self.options.items()]
+
     def _number(self, value: float, name: str = "") -> str:
         if form := FORMS.get(name):
             return form.format(value)
@@ -250,8 +262,8 @@ class Comparison:
         sentences = self._sentences()
         lines += [""] * bool(sentences) + [line for one in sentences for line in folded(printable(one))]
         lines += ["", "Options that differ:" if self.options else "The options are the same."]
-        for name, values in self.options.items():
-            each = ", ".join(f"{letter} {shown(x)}" for letter, x in zip(self.figures, values, strict=True))
+        for name, values in self._option_rows():
+            each = ", ".join(f"{letter} {shown(x)}" for letter, x in values)
             lines += folded(printable(f"  {name}: {each}"))
         return "\n".join(lines)
 
@@ -270,7 +282,7 @@ class Comparison:
             head=head,
             rows=rows,
             differences=self._sentences(),
-            options=[(name, *values) for name, values in self.options.items()],
+            options=[(name, *(value for _, value in values)) for name, values in self._option_rows()],
         )
         atomic_text(path, page)
         return path

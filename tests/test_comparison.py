@@ -59,11 +59,11 @@ def report_of(folder):
 def test_of_the_options_only_those_that_differ_are_listed(tuned, pretrained):
     found = compare([tuned / "long", tuned / "short"]).to_json()["options"]
     assert {name: found[name][1] for name in ("seed", "epochs", "learning_rates")} == {
-        "seed": "7", "epochs": "1", "learning_rates": ("0.0001",),
+        "seed": 7, "epochs": 1, "learning_rates": (1e-4,),
     }  # fmt: skip
     assert sorted(found) == ["epochs", "learning_rates", "seed"]
     found = compare([pretrained / "one", pretrained / "two"]).to_json()["options"]
-    assert found == {"held_out": ["0.2", "0.3"], "steps": ["8", "12"]}
+    assert found == {"held_out": [0.2, 0.3], "steps": [8, 12]}
 
 
 def test_final_metrics_are_those_of_the_reports(tuned, pretrained):
@@ -83,11 +83,20 @@ def test_final_metrics_are_those_of_the_reports(tuned, pretrained):
     assert both.figures["A"]["steps"] == 12
 
 
-def test_held_out_losses_of_other_targets_are_not_set_against_each_other_without_a_word(pretrained, tmp_path):
-    note = ["Held-out targets differ: compare each loss with its own floor, their unigram entropy."]
-    assert compare([pretrained / "one", pretrained / "two"]).to_json()["notes"] == note
+def test_held_out_losses_of_other_targets_are_not_set_against_each_other_without_a_word(pretrained):
+    (note,) = compare([pretrained / "one", pretrained / "two"]).to_json()["notes"]
+    assert note.startswith("No interval, as held-out targets differ: compare each loss with its own floor")
+
+
+def test_that_held_out_losses_on_the_same_targets_have_no_interval_is_said_with_the_reason(
+    pretrained, tmp_path
+):
     shutil.copytree(pretrained / "one", tmp_path / "same")
-    assert compare([pretrained / "one", tmp_path / "same"]).to_json()["notes"] == []
+    found = compare([pretrained / "one", tmp_path / "same"])
+    (note,) = found.to_json()["notes"]
+    assert note.startswith("No interval of held-out losses, as a run keeps only their mean")
+    assert note in " ".join(found.text().split())
+    assert note in found.write(tmp_path / "page.html").read_text("utf-8")
 
 
 def right_of(tuned, name):
@@ -255,6 +264,14 @@ def test_json_has_what_the_table_has(pretrained, capsys):
     expected = compare([pretrained / "one", pretrained / "two"]).to_json()
     assert found == json.loads(json.dumps(expected)) | {"page": None}
     assert [one["run"] for one in found["runs"]] == ["A", "B"]
+    assert found["options"]["steps"] == [8, 12]
+
+
+def test_what_curves_are_drawn_over_is_asked_for_with_a_page_alone(pretrained, capsys):
+    words = ["compare", str(pretrained / "one"), str(pretrained / "two"), "--by", "tokens"]
+    assert "--by is for the curves, which only a page has; name it with --out." in ends_badly(
+        capsys, 2, *words
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,15 @@ import argparse
 from typing import Any
 
 from minibert.cli.shared import flags
+from minibert.errors import InputError
 from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
     parser.usage = "minibert compare RUN RUN [RUN ...] [--by NAME] [--out FILE] [--json]"
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run; from 2 to 8 of them")
-    text = "what the curves are drawn over"
-    flags.add_flag(parser, "--by", text, "step", choices=("step", "tokens", "minutes"))
+    text = "what the curves of the page are drawn over"
+    parser.add_argument("--by", choices=("step", "tokens", "minutes"), help=f"{text} (default: step)")
     parser.add_argument("--out", metavar="FILE", help="the page to write, such as comparison.html")
     flags.add_json(parser)
 
@@ -32,7 +33,9 @@ def add(parser: Any) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from minibert.comparison import compare
 
-    found = compare(arguments.runs, arguments.by)
+    if arguments.by and not arguments.out:
+        raise InputError("--by is for the curves, which only a page has; name it with --out.")
+    found = compare(arguments.runs, arguments.by or "step")
     page = found.write(arguments.out) if arguments.out else None
     if arguments.json:
         emit(json_text(found.to_json() | {"page": page and str(page)}))

@@ -17,8 +17,9 @@ from minibert.terminal import counted
 LONGEST = 1 << 22  # characters of an article: twice what Wikipedia allows in bytes
 # mwparserfromhell reads to the end for each bracket that nothing closes, of which an article has up to three.
 MOST_WORK = 10_000_000  # such brackets times characters, about a second
-DROPPED = frozenset(
-    "ref references math chem ce gallery timeline score syntaxhighlight source pre table ul ol dl imagemap "
+BREAKS = frozenset("table h1 h2 h3 h4 h5 h6".split())  # dropped, too, and end a paragraph
+DROPPED = BREAKS | frozenset(
+    "ref references math chem ce gallery timeline score syntaxhighlight source pre ul ol dl imagemap "
     "hiero graph mapframe maplink templatestyles templatedata section inputbox categorytree style".split()
 )
 LIST = "\0"  # stands in a line that belongs to a list, or is indented
@@ -150,9 +151,10 @@ def _seen(node: Any, kind: str, hidden: set[str]) -> str:
         return _flat(node.text or node.title, hidden).removeprefix(":") if shown else ""
     if kind != "Tag":  # a template, its argument, or a comment
         return "\n\n" if kind == "Heading" else ""
-    name = str(node.tag).strip().lower()
-    if name in DROPPED:
-        return "\n\n" if name == "table" else ""
+    if (name := str(node.tag).strip().lower()) in DROPPED:
+        return "\n\n" if name in BREAKS else ""
     if node.wiki_markup and node.wiki_markup[0] in "*#:;":
         return LIST
+    if name in ("li", "dt", "dd"):  # one that nothing closes takes the rest of its line
+        return f"\n{LIST}" + "\n" * (not node.self_closing)
     return " " if name == "br" else _flat(node.contents, hidden)

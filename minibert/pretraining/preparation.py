@@ -1,6 +1,6 @@
 """From a corpus to what instances are drawn from: vocabulary, token shards, split by document."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ class Text:
     shards: TokenShards  # every document as ids
     train_ids: np.ndarray  # numbers of the documents to learn from
     held_out_ids: np.ndarray  # and of those to be measured on
+    repeated: float = 0.0  # share of lines that stood before, at least; 0 where the text was not read now
 
     def training(self, options: PretrainOptions, seq_length: int) -> Instances:
         """Return the instances of a stage of training."""
@@ -86,19 +87,21 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
     The tokenizer's files and `shards/` are written into it. Of shards that `minibert data` made, `shards/`
     only says where they are.
     """
-    tokenizer = _vocabulary(options, run, show)
+    tokenizer, repeated = _vocabulary(options, run, show), list[float]()
     if options.shards:
         shards = open_shards(options.shards, tokenizer)
         link_shards(run / "shards", shards)
     elif not (run / "shards").exists():
         layout = options.layout if options.paths else "sentences"
         stream = sentences(options.paths or embedded_corpus(), layout, options.column)
-        shards = write_shards(watched(stream, "writing shards", show), tokenizer, run / "shards")
+        lines = watched(stream, "writing shards", show, repeated.append)
+        shards = write_shards(lines, tokenizer, run / "shards")
         if show and stream.found:
             say(f"{shards.n_documents:,} documents. {layouts_text(stream.found)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
-    return Text(tokenizer, shards, *split_documents(shards.n_documents, options.held_out, options.pairs))
+    parts = split_documents(shards.n_documents, options.held_out, options.pairs)
+    return Text(tokenizer, shards, *parts, sum(repeated))
 
 
 def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
@@ -209,8 +212,13 @@ def special_tokens(user_tokens: Iterable[str], lower_case: bool) -> list[str]:
     return special
 
 
-def watched(stream: SentenceStream, what: str, show: bool) -> Iterator[str | None]:
-    """Yield the same sentences, with a progress bar over the bytes of the corpus; warn of many duplicates."""
+def watched(
+    stream: SentenceStream, what: str, show: bool, tell: Callable[[float], object] = float
+) -> Iterator[str | None]:
+    """Yield the same sentences, with a progress bar over the bytes of the corpus; warn of many duplicates.
+
+    At the end `tell` is given the share of the text that are lines that stood before, or less in a long one.
+    """
     times: dict[int, int] = {}  # by hash
     number = characters = repeated = most = 0
     example = ""
@@ -228,3 +236,4 @@ def watched(stream: SentenceStream, what: str, show: bool) -> Iterator[str | Non
     if number >= FEW_LINES and repeated > MUCH * characters:
         share = f"{repeated / characters:.0%} of the text or more are lines that stood before"
         warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Duplicates teach nothing new.")
+    tell(repeated / max(1, characters))

@@ -46,6 +46,7 @@ from minibert.training.runlog import Log, NoLog, OnLog, RunLog, say
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
+REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
 MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
@@ -273,12 +274,13 @@ def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> I
 
 def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
     text, options = task.text, task.options
+    repeated = f", at least {text.repeated:.1%} in repeated lines" * (text.repeated >= REPEATED)
     lengths = ", then ".join(f"{s.end - s.begin:,} of {s.seq_length}" for s in task.stages(timetable))
     return (
         f"BERT-{state.params.config.size}, {state.params.count() / 1e6:.1f}M parameters, "
         f"{text.tokenizer.vocab_size:,} pieces; "
         f"{len(text.train_ids):,} documents to learn from, {len(text.held_out_ids):,} held out, "
-        f"{text.shards.n_tokens:,} tokens; "
+        f"{text.shards.n_tokens:,} tokens{repeated}; "
         f"{timetable.total:,} steps of {options.tokens_per_step:,} tokens ({lengths} long)."
     )
 

@@ -419,7 +419,7 @@ def test_a_model_that_no_page_can_hold_still_has_its_report(corpus, tmp_path, ca
     def refused(*_):
         raise InputError("a weight has numbers beyond float16.")
 
-    monkeypatch.setattr("minibert.explorer.write_page", refused)
+    monkeypatch.setattr("minibert.explorer.show", refused)
     assert cli.main(["pretrain", str(corpus), "--out", str(tmp_path / "run"), "--steps", "2", *QUICK]) == 0
     printed = capsys.readouterr()
     assert "Held-out loss on [MASK] positions" in printed.out and "Explorer" not in printed.out

@@ -1,6 +1,7 @@
 """JSON lines and dumps of Wikipedia as a corpus, and what `preparation.watched` says of repeated lines."""
 
 import bz2
+import html
 import json
 import sys
 import tracemalloc
@@ -141,6 +142,23 @@ def test_a_dump_gives_the_passages_of_its_articles_and_nothing_else(tmp_path):
         assert sum(words.values()) == len(BasicTokenizer().tokenize(expected))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Before.\n<h2>History</h2>\nAfter.", ["Before.", "After."]),
+        ("Before. <H3 id='x'>Early ''days''</H3> After.", ["Before.", "After."]),
+        ("Before.\n<li>One.</li>\n<li>Two.</li>\nAfter.", ["Before.", "After."]),
+        ("Before. <div><li>One\nand more.</li></div> After.", ["Before.", "After."]),
+        ("Before.\n<li>One.\n<li>Two.\n\nAfter.", ["Before.", "After."]),
+        ("Before.\n<dt>Term<dd>Meaning\n<DD>Another</DD>\n\nAfter.", ["Before.", "After."]),
+        ("About <hiero>x</hiero>2<sub>4</sub> <b>words</b>.", ["About 24 words."]),
+    ],
+)
+def test_headings_and_items_in_html_are_no_passages(text, expected, tmp_path):
+    file = dump(tmp_path / "a.xml", html.escape(text))
+    assert [sentence for sentence in sentences(file, "sentences") if sentence] == expected
+
+
 HOSTILE = {
     "unclosed": "{{a|" * 20_000,
     "mismatched": "{{a|[[b|}}]]" * 4_000,
@@ -240,6 +258,15 @@ def test_many_repeated_lines_are_told_of_with_one_of_them(tmp_path):
         "11% of the text or more are lines that stood before, one of them 202 times: 'line 00007'. "
         "Duplicates teach nothing new."
     ]
+
+
+def test_the_share_of_repeated_lines_is_handed_on_however_small_it_is(tmp_path):
+    (tmp_path / "a.txt").write_text(
+        "\n".join([*(f"line {number:05}" for number in range(499)), "line 00007"])
+    )
+    shares = []
+    list(watched(sentences(tmp_path / "a.txt", "sentences"), "reading", False, shares.append))
+    assert shares == [pytest.approx(1 / 500)]
 
 
 def test_lines_beyond_those_that_are_kept_cost_no_memory(tmp_path, monkeypatch):

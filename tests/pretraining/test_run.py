@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from one_text import fill_masks
-from small_corpus import PLACES, write_corpus
+from small_corpus import ANIMALS, PLACES, write_corpus
 
 from minibert import cli
 from minibert.data.instances import InstanceOptions
@@ -415,6 +415,17 @@ def test_a_run_folder_holds_what_it_says(run):
     }  # fmt: skip
     assert not [name for name in names if name.startswith(".") or name.endswith(".tmp")]
     assert Bert.from_pretrained(run).config.vocab_size == Tokenizer.from_pretrained(run).vocab_size
+
+
+def test_the_share_of_repeated_lines_is_told_with_the_size_of_the_text(tmp_path, capsys):
+    lines = [f"the {animal} runs in the {place}." for animal in ANIMALS for place in PLACES.values()]
+    for name, more in (("plain", []), ("repeated", lines[:1])):
+        documents = ["\n".join([*lines[start::4], *more]) for start in range(4)]
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(documents))
+        pretrain(small_options(tmp_path / f"{name}.txt", steps=1, vocab_size=60), tmp_path / name)
+        told = capsys.readouterr().err
+        pattern = r"held out, [\d,]+ tokens" + r", at least \d+\.\d% in repeated lines" * bool(more) + ";"
+        assert re.search(pattern, told)
 
 
 def test_a_run_learns_what_context_is_worth(run):
