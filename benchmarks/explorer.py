@@ -22,7 +22,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from minibert import BertConfig, Tokenizer, hub
-from minibert.explorer import write_page
+from minibert.explorer import show
 from minibert.machine import cores
 from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
@@ -147,7 +147,7 @@ def main() -> None:
         ]
         for model, int8, words, pieces in models:
             path = Path(folder) / "page.html"
-            write_page([model], path, int8=int8)
+            show(model, int8=int8).save(path)
             found[Path(model).name] = measure(opened(browser, path), path, words, pieces, *times)
         version = browser.version
         browser.close()

@@ -127,12 +127,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _explorer(folder: Path, parameters: int) -> str | None:
     """Write the page in which the model runs, unless it is large or no page can hold it; return its path."""
-    from minibert.explorer import write_page
+    from minibert.explorer import show
 
     if parameters > MOST_EXPLORED:
         return None
     try:
-        write_page([folder], folder / "explorer.html")
+        show(folder).save(folder / "explorer.html")
     except InputError as error:  # a weight beyond float16, perhaps: no reason to lose the report
         say(f"No explorer was written: {error}")
         return None

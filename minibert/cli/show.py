@@ -36,12 +36,12 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from minibert.explorer import write_page
+    from minibert.explorer import show
 
     for text in (arguments.text, arguments.text_pair):
         refuse_file(text, "give its words, or type them into the page")
     given = {name: getattr(arguments, name) for name in ("text", "text_pair", "int8")}
-    size = write_page(arguments.models, arguments.out, **given)
+    size = show(*arguments.models, **given).save(arguments.out)
     facts = {"out": arguments.out, "bytes": size, "models": arguments.models}
     count = f"{len(arguments.models)} models, " if len(arguments.models) > 1 else ""
     emit(json_text(facts) if arguments.json else f"{count}{size / 1e6:,.1f} MB: {arguments.out}")

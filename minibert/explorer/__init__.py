@@ -4,6 +4,6 @@
 second implementation, and tests hold their pieces, hidden states, logits and gradients against the first.
 """
 
-from minibert.explorer.page import Explorer, show, write_page
+from minibert.explorer.page import Explorer, show
 
-__all__ = ["Explorer", "show", "write_page"]
+__all__ = ["Explorer", "show"]

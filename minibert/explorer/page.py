@@ -105,17 +105,6 @@ def show(
     return Explorer(title, page)
 
 
-def write_page(
-    models: Sequence[str | Path],
-    out: str | Path,
-    text: str | None = None,
-    text_pair: str | None = None,
-    int8: bool = False,
-) -> int:
-    """Write the page of `show`, and return how many bytes it has."""
-    return show(*models, text=text, text_pair=text_pair, int8=int8).save(out)
-
-
 def inert_json(value: Any) -> str:
     """Write JSON in ASCII without < > &: no text in it can end the script element that holds it.
 

@@ -2,12 +2,12 @@
 
 import explorer
 
-from minibert.explorer import write_page
+from minibert.explorer import show
 
 
 def test_each_keystroke_that_is_timed_computes_and_no_frame_of_hovering_does(browser, tmp_path):
     path = tmp_path / "page.html"
-    write_page([explorer.random_model(tmp_path / "random", "1-12-2")], path)
+    show(explorer.random_model(tmp_path / "random", "1-12-2")).save(path)
     page = explorer.opened(browser, path)
     found = explorer.measure(page, path, ["w1", "w2"], 8, rounds=4, frames=5)
     assert found["pieces"] == 8

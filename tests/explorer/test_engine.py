@@ -11,7 +11,7 @@ import pytest
 from paths import TESTS
 
 from minibert import hub
-from minibert.explorer import packing, write_page
+from minibert.explorer import packing, show
 from minibert.gradcheck.cases import random_parameters
 from minibert.gradcheck.sheet import complex_step
 from minibert.inference import Bert
@@ -165,7 +165,7 @@ def shown(random_model, open_page, tmp_path_factory):
 
     def made(folders, **options):
         out = tmp_path_factory.mktemp("pages") / "page.html"
-        write_page(folders, out, **options)
+        show(*folders, **options).save(out)
         page = open_page(out)
         each = zip(folders, data_of(page)["checkpoints"], strict=True)
         return page, [rounded(folder, one) for folder, one in each]
@@ -382,7 +382,7 @@ def test_a_head_of_which_a_part_is_lost_says_nothing(open_page, random_model, tm
     config, params, _ = hub.load(whole)
     hub.save_hf(tmp_path, config, params, omit=[omitted])
     Tokenizer.from_pretrained(whole).save_pretrained(tmp_path, config.P)
-    write_page([tmp_path], tmp_path / "page.html")
+    show(tmp_path).save(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html")
     [found] = answer(page, FORWARD, [sequences(config, np.random.default_rng(4), [5]), 0])
     assert (found["next"] is None, found["answer"]) == (head != PRETRAINING or "pooler" in omitted, None)

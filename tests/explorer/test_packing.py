@@ -8,7 +8,7 @@ import pytest
 
 from minibert import hub
 from minibert.errors import InputError
-from minibert.explorer import packing, page, write_page
+from minibert.explorer import packing, page, show
 from minibert.model.config import BertConfig
 from minibert.model.params import Head, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer, unicode
@@ -114,7 +114,7 @@ def test_hostile_vocabulary_labels_and_text_are_inert(tmp_path):
     out = tmp_path / "page.html"
     pages = []
     for source, text in ((plain, "x"), (folder, " ".join(HOSTILE))):
-        write_page([source], out, text)
+        show(source, text=text).save(out)
         pages.append(out.read_text("utf-8"))
     expected, found = map(Scripts, pages)
     assert found.tags == expected.tags and found.types == expected.types
@@ -136,14 +136,14 @@ def test_a_loss_is_the_mean_of_finite_ones_or_unknown(tmp_path, losses, mean):
     lines = [json.dumps({"step": step, "loss": loss}) for step, loss in enumerate(losses, 1)]
     (folder / "metrics.jsonl").write_text("\n".join(lines))
     assert packing.read_model(folder).loss == (None if mean is None else pytest.approx(mean))
-    write_page([folder], tmp_path / "page.html")
+    show(folder).save(tmp_path / "page.html")
     scripts = Scripts((tmp_path / "page.html").read_text("utf-8"))
     assert "NaN" not in scripts.found[scripts.types.index("application/json")]
 
 
 def test_embeddings_beyond_the_vocabulary_have_names_that_no_word_has(tmp_path):
     folder = write(tmp_path / "wide", [*SPECIAL_TOKENS, "a"], vocab_size=8)
-    write_page([folder], tmp_path / "page.html")
+    show(folder).save(tmp_path / "page.html")
     scripts = Scripts((tmp_path / "page.html").read_text("utf-8"))
     data = json.loads(scripts.found[scripts.types.index("application/json")])
     assert data["vocabulary"] == [*SPECIAL_TOKENS, "a", "[id 6]", "[id 7]"]
@@ -165,7 +165,7 @@ def test_only_what_was_trained_is_in_the_page(tmp_path, model):
 def test_heads_that_the_scripts_can_not_compute_are_refused(tmp_path, head, what):
     folder = write(tmp_path / "model", [*SPECIAL_TOKENS, "a"], head, "xy")
     with pytest.raises(InputError, match=f"{what}.*; show the model it was tuned from"):
-        write_page([folder], tmp_path / "page.html")
+        show(folder).save(tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
 
 
@@ -175,7 +175,7 @@ def test_models_of_another_shape_or_vocabulary_are_shown_apart(tmp_path, model):
     for other, what in ((larger, "size or head"), (foreign, "vocabulary")):
         message = f"{other.name} has another {what} than model; show them apart"
         with pytest.raises(InputError, match=message):
-            write_page([model, other], tmp_path / "page.html")
+            show(model, other).save(tmp_path / "page.html")
 
 
 def test_what_no_page_can_hold_is_refused_with_what_would_fit(tmp_path, model, monkeypatch):
@@ -190,6 +190,6 @@ def test_what_no_page_can_hold_is_refused_with_what_would_fit(tmp_path, model, m
     for models, largest, message in cases:
         monkeypatch.setattr(page, "LARGEST", largest)
         with pytest.raises(InputError, match=message):
-            write_page(models, tmp_path / "page.html")
+            show(*models).save(tmp_path / "page.html")
     monkeypatch.setattr(page, "LARGEST", whole)
-    assert write_page([model], tmp_path / "page.html") == (tmp_path / "page.html").stat().st_size
+    assert show(model).save(tmp_path / "page.html") == (tmp_path / "page.html").stat().st_size

@@ -5,7 +5,7 @@ import pytest
 from small_tasks import WORDS, small_config
 
 from minibert import Bert, hub
-from minibert.explorer import write_page
+from minibert.explorer import show
 from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def path(folder):
     path = folder.parent / "small.html"
-    write_page([folder], path, TEXT)
+    show(folder, text=TEXT).save(path)
     return path
 
 
@@ -597,7 +597,7 @@ TYPED = """(texts) => {
 def test_a_larger_model_has_its_gradient_once_typing_pauses(open_page, tmp_path, references):
     shape = {"hidden_size": 240, "intermediate_size": 900}
     folder = write_model(tmp_path / "larger", **shape)
-    write_page([folder], tmp_path / "larger.html", "the film")
+    show(folder, text="the film").save(tmp_path / "larger.html")
     page = drawn(open_page(tmp_path / "larger.html"))
     assert counts(page)["backwards"] == 1  # a short text, and the gradient is there at once
     longer = [f"the [MASK] was {word} " + "the film was dull and cold " * 5 for word in ("dull", "a", "cold")]
@@ -650,7 +650,7 @@ def tuned(tmp_path, kind, outputs, labels):
     """The encoder and the output layer of a fine-tuned model, and its page, which begins with a pair."""
     folder = write_model(tmp_path / kind, Head(kind, outputs), labels=labels)
     path = tmp_path / f"{kind}.html"
-    write_page([folder], path, *PAIR)
+    show(folder, text=PAIR[0], text_pair=PAIR[1]).save(path)
     _, params, _ = hub.load(folder)
     encoder = Bert(params.config, params, tokenizer=Tokenizer.from_pretrained(folder))
     return encoder, params.tree["head"], path
@@ -712,7 +712,7 @@ def test_labels_and_numbers_are_answers(open_page, tmp_path, kind, labels):
 
 def test_the_slider_shows_the_weights_of_each_checkpoint(open_page, tmp_path):
     folders = [write_model(tmp_path / f"step{seed}", seed=seed) for seed in (1, 2)]
-    write_page(folders, tmp_path / "steps.html", TEXT)
+    show(*folders, text=TEXT).save(tmp_path / "steps.html")
     page = drawn(open_page(tmp_path / "steps.html"))
     assert page.locator("#checkpoint-at").text_content().startswith("step2")
     before = forwards(page)
@@ -766,7 +766,7 @@ def test_where_nothing_is_said_there_is_no_gradient(open_page, tmp_path):
     config, params, _ = hub.load(write_model(tmp_path / "whole"))
     hub.save_hf(tmp_path / "none", config, params, omit=["cls.predictions.bias"])
     Tokenizer([*PIECES]).save_pretrained(tmp_path / "none", config.P)
-    write_page([tmp_path / "none"], tmp_path / "none.html", TEXT)
+    show(tmp_path / "none", text=TEXT).save(tmp_path / "none.html")
     page = drawn(open_page(tmp_path / "none.html"))
     assert page.locator("#no-gradient").is_visible() and page.locator("#gradient-words").is_hidden()
     assert counts(page)["backwards"] == 0 and not page.errors
@@ -778,7 +778,8 @@ EVIL = "</script><script>window.hacked = 1</script><img src=x onerror='window.ha
 def test_hostile_texts_pieces_and_labels_are_inert(open_page, tmp_path):
     pieces = (*PIECES, "<", ">", "/", "=", "'", "1", "##1", "\u202edlrow", "<img/onerror=hacked>")
     folder = write_model(tmp_path / "<b>evil", Head("classify", 2), 0, (EVIL, "\u202eright to left"), pieces)
-    write_page([folder], tmp_path / "evil.html", EVIL, "\x07 \u202e \u2066 a" + "x" * 100_000)
+    pair = "\x07 \u202e \u2066 a" + "x" * 100_000
+    show(folder, text=EVIL, text_pair=pair).save(tmp_path / "evil.html")
     page = drawn(open_page(tmp_path / "evil.html"))
     for text in (EVIL, "x" * 100_000, "\x00\u202e\ud83d film", "\r\n\t"):
         page.evaluate(
