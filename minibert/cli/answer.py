@@ -69,7 +69,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _text(file: str) -> str:
-    """Read a file, or the standard input."""
     if file != STANDARD_INPUT:
         name, data = file, b"".join(byte_pieces(Path(file), kept=True))
     else:

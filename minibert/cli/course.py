@@ -22,18 +22,15 @@ from minibert.terminal import emit, json_text, some_of
 
 
 def add(parser: Any) -> None:
-    """Add the flags of the command."""
     parser.add_argument("folder", metavar="DIR", help="where to put the notebooks; made if it is not there")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Copy the notebooks, and say how to begin."""
     from minibert.course.exercises import notebook_folder
 
     folder = Path(arguments.folder)
-    sources = sorted(notebook_folder().glob("[0-9][0-9]_*.ipynb"))
-    if not sources:
+    if not (sources := sorted(notebook_folder().glob("[0-9][0-9]_*.ipynb"))):
         raise InputError(f"{notebook_folder()} has no notebooks; install minibert anew, from a checkout.")
     if there := [path.name for path in sources if (folder / path.name).exists()]:
         raise InputError(f"{folder} has {some_of(there)} already; choose another folder.")

@@ -97,14 +97,11 @@ def run(arguments: argparse.Namespace) -> None:
     shards = TokenShards(place, tokenizer) if made.documents else None
     instances = _shown(out, tokenizer, options, arguments.show, arguments.seed)
     facts: dict[str, Any] = {
-        "folder": str(place),
-        "part": str(part),
-        "was_there": had,
-        "files": len(own),
+        "folder": str(place), "part": str(part), "was_there": had, "files": len(own),
         **{name: getattr(shards, f"n_{name}", 0) for name in ("documents", "sentences", "tokens")},
         "bytes": sum(path.stat().st_size for path in place.glob("*.bin")),
         "missing_parts": missing_parts(list(parts_in(out))) if part.parts > 1 else "",
-    }
+    }  # fmt: skip
     if arguments.json:
         emit(json_text(facts | {"instances": list(instances)}))
         return

@@ -65,7 +65,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _run_task(arguments: argparse.Namespace) -> None:
-    """Measure a fine-tuned model on its task, and print."""
     from minibert.finetuning.run import evaluate
     from minibert.reports.results import measured_text
 

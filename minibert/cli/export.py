@@ -74,8 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
     source, dest = Path(arguments.model), Path(arguments.out)
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
         raise InputError(f"{dest} exists and is not empty; choose another --out.")
-    to_google = arguments.format == "tensorflow"
-    if to_google and arguments.pool:
+    if (to_google := arguments.format == "tensorflow") and arguments.pool:
         raise InputError("--sentence-transformers needs --format hugging-face; leave one of them out.")
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
@@ -88,8 +87,7 @@ def run(arguments: argparse.Namespace) -> None:
     notes = hub.google_differences(config) if to_google else []
     notes += _complete_tokenizer(beside, folder)
     heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
-    has_none = bool(heads) and {*heads} <= {*report.missing}
-    head = "none" if has_none else params.head.kind
+    head = "none" if heads and {*heads} <= {*report.missing} else params.head.kind
     if CARD not in beside:
         name = dest.resolve().name
         pool = arguments.pool or ("mean" if MODULES[0] in beside else None)
@@ -110,18 +108,10 @@ def run(arguments: argparse.Namespace) -> None:
     files = (path for path in sorted(dest.rglob("*")) if path.is_file())
     written = {path.relative_to(dest).as_posix(): path.stat().st_size for path in files}
     facts = {
-        "source": str(weights),
-        "layers": config.L,
-        "hidden_size": config.H,
-        "heads": config.A,
-        "vocab_size": config.V,
-        "head": head,
-        "labels": list(labels),
-        "missing": list(report.missing),
-        "unused": list(report.unused),
-        "notes": [*report.changed, *notes],
-        "written": written,
-    }
+        "source": str(weights), "layers": config.L, "hidden_size": config.H, "heads": config.A,
+        "vocab_size": config.V, "head": head, "labels": list(labels), "missing": list(report.missing),
+        "unused": list(report.unused), "notes": [*report.changed, *notes], "written": written,
+    }  # fmt: skip
     emit(json_text(facts) if arguments.json else _text(facts, dest))
 
 

@@ -72,7 +72,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _pairs(texts: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """Yield the two halves of each text."""
     for number, text in enumerate(texts, 1):
         first, tab, second = text.partition("\t")
         if not tab:

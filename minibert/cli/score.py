@@ -133,13 +133,10 @@ def run_squad(arguments: argparse.Namespace) -> Scored:
         return lambda rows: 100 * values[rows].mean()
 
     statistics = {name: percent(values) for name, values in scores._asdict().items()}
-    missing = sum(question.id not in predictions for question in questions)
-    return Scored(
-        f"SQuAD {version}, {len(questions):,} questions",
-        official | {"version": version, "missing": missing},
-        squad.official_text(official),
-        _with_intervals(official, statistics, len(questions)),
-    )
+    percentages = _with_intervals(official, statistics, len(questions))
+    more = {"version": version, "missing": sum(question.id not in predictions for question in questions)}
+    title, text = f"SQuAD {version}, {len(questions):,} questions", squad.official_text(official)
+    return Scored(title, official | more, text, percentages)
 
 
 def run_conll(arguments: argparse.Namespace) -> Scored:
@@ -163,13 +160,11 @@ def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
             continue
         width = width or len(columns)
         if len(columns) < 2 or len(columns) != width:
-            raise InputError(
-                f"{file}, line {number} has {len(columns)} columns and not {max(2, width)}; every line needs "
-                "a word, more about it if you like, its gold tag and its predicted one."
-            )
+            widths = f"{len(columns)} columns and not {max(2, width)}; every line needs a word, more about it"
+            advice = "if you like, its gold tag and its predicted one."
+            raise InputError(f"{file}, line {number} has {widths} {advice}")
         sentences[-1].append(columns[-2:])
-    filled = list(filter(None, sentences))
-    if not filled:
+    if not (filled := list(filter(None, sentences))):
         raise InputError(f"{file} has no line with tags; give a file of tagged words.")
     gold, predicted = ([[word[column] for word in words] for words in filled] for column in (0, 1))
     return gold, predicted
@@ -185,14 +180,12 @@ def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str
     files = [read(file, entities=False) for file in (gold_file, predicted_file)]
     for number, (gold, predicted) in enumerate(zip_longest(*files), start=1):
         if gold is None or predicted is None or gold.words != predicted.words:
-            raise InputError(
-                f"Sentence {number:,} is {_shown(gold)} in {gold_file} and {_shown(predicted)} in "
-                f"{predicted_file}; give the same sentences in the same order."
-            )
+            both = f"{_shown(gold)} in {gold_file} and {_shown(predicted)} in {predicted_file}"
+            advice = "give the same sentences in the same order."
+            raise InputError(f"Sentence {number:,} is {both}; {advice}")
     columns: list[Any] = []
     for file, sentences in zip((gold_file, predicted_file), files, strict=True):
-        tags = [sentence.tags for sentence in sentences]
-        if None in tags:
+        if None in (tags := [sentence.tags for sentence in sentences]):
             raise InputError(f"{file} has one column, words without a tag; give a file with tags.")
         columns.append(tags)
     if all(is_entity_tag(tag) for tags in columns for sentence in tags for tag in sentence):
@@ -256,8 +249,7 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
         index, label = row
         if index in labels:
             raise InputError(f"{place}: the index {index[:60]!r} has a prediction already; give one each.")
-        number = _number(label, task)
-        if not math.isfinite(number):
+        if not math.isfinite(number := _number(label, task)):
             expected = f"one of {', '.join(task.labels)}" if task.labels else "a number"
             raise InputError(f"{place}: {label[:60]!r} is no prediction for {task.title}; give {expected}.")
         labels[index] = number

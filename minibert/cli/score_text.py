@@ -67,7 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _in_full(facts: Any) -> Iterator[str]:
-    """Yield a line for each word, and the sums."""
     for word in facts["words"]:
         pieces = "  ".join(f"{printable(piece)} {value:.3f}" for piece, value in word["pieces"])
         detail = f"  ({pieces})" if len(word["pieces"]) > 1 else ""

@@ -34,8 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     from minibert.tasks.words import tag_texts
 
     texts = given_texts(arguments, "name it with --file FILE to tag its lines")
-    model = open_model(arguments.model, arguments.engine, arguments.threads)
-    if model.task.kind != "tag":
+    if (model := open_model(arguments.model, arguments.engine, arguments.threads)).task.kind != "tag":
         trained = f"The model in {arguments.model} was fine-tuned for {model.task.name}"
         raise InputError(f"{trained}, which tags no words; give one that was for ner or tag.")
     with limited_threads(arguments.threads, model.ops):
@@ -47,7 +46,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _lines(tagged: dict[str, Any]) -> Iterator[str]:
-    """Yield a word a line with its tag, then the entities."""
     yield from _columns((word["word"], word["tag"]) for word in tagged["words"])
     if tagged["entities"]:
         yield ""

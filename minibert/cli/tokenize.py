@@ -50,9 +50,7 @@ class Block(NamedTuple):
 
     def place(self, number: int) -> str:
         """Tell where one of the texts, or pairs, is from."""
-        if self.name:
-            return f"Line {self.line + number + 1:,} of {self.name}"
-        return f"Pair {number + 1:,}"
+        return f"Line {self.line + number + 1:,} of {self.name}" if self.name else f"Pair {number + 1:,}"
 
 
 def add(parser: Any) -> None:
@@ -90,20 +88,13 @@ def run(arguments: argparse.Namespace) -> None:
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)
     if not (arguments.json or arguments.ids):
         emit(f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text")
+    names = ("max_length", "truncation", "stride", "special", "threads")
+    how = {name: getattr(arguments, name) for name in names}
+    how |= {"offsets": not arguments.ids, "add_special_tokens": not arguments.bare}
     n_invalid = 0
     for block in _of_arguments(arguments) if arguments.texts else _of_files(arguments):
         try:
-            batch = tokenizer.encode_batch(
-                block.texts,
-                block.pairs,
-                max_length=arguments.max_length,
-                truncation=arguments.truncation,
-                stride=arguments.stride,
-                offsets=not arguments.ids,
-                special=arguments.special,
-                add_special_tokens=not arguments.bare,
-                threads=arguments.threads,
-            )
+            batch = tokenizer.encode_batch(block.texts, block.pairs, **how)
         except LongPair as error:
             raise InputError(f"{block.place(error.pair)} {error.reason}", **error.arguments) from error
         n_invalid += batch.n_invalid
@@ -120,8 +111,7 @@ def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
     if arguments.strict:
         for number, text in enumerate(texts, 1):
             as_utf8(text, f"text {number}", instead=LENIENT)
-    pairs = texts[1::2] if arguments.pair else None
-    yield Block(texts[::2] if arguments.pair else texts, pairs, 0)
+    yield Block(texts[::2], texts[1::2], 0) if arguments.pair else Block(texts, None, 0)
 
 
 def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
@@ -141,9 +131,7 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
                 as_utf8(data, name, begin, LENIENT)
             lines = data.removesuffix(b"\n").split(b"\n")
             texts = [line.removesuffix(b"\r") for line in lines]
-            pairs = None
-            if arguments.pair:
-                texts, pairs = _halves(texts, name, n_lines)
+            texts, pairs = _halves(texts, name, n_lines) if arguments.pair else (texts, None)
             yield Block(texts, pairs, first, name, n_lines)
             begin += len(data)
             n_lines += len(lines)
@@ -151,7 +139,6 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
 
 
 def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:
-    """Split each line at its first tab."""
     parted = [line.partition(b"\t") for line in lines]
     for number, (_, tab, _) in enumerate(parted, n_lines + 1):
         if not tab:
@@ -160,7 +147,6 @@ def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], l
 
 
 def _id_lines(batch: BatchEncoding) -> Iterator[str]:
-    """Yield the ids of each sequence, a line each."""
     for begin, end in pairwise(batch.cu_seqlens.tolist()):
         for part in range(begin, end, PART):
             yield " " * (part > begin) + " ".join(map(str, batch.ids[part : min(part + PART, end)].tolist()))
@@ -168,7 +154,6 @@ def _id_lines(batch: BatchEncoding) -> Iterator[str]:
 
 
 def _in_full(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
-    """Yield everything about each sequence, as JSON or as a table."""
     for number, (encoding, source) in enumerate(zip(batch, batch.source.tolist(), strict=True)):
         if as_json:
             yield from _json(encoding, block.first + source)
@@ -194,7 +179,6 @@ def _json(encoding: Encoding, source: int) -> Iterator[str]:
 
 
 def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
-    """Yield a line for each piece."""
     ids, places = np.unique(encoding.ids, return_index=True)
     pieces = {number: encoding.tokens[place] for number, place in zip(ids.tolist(), places, strict=True)}
     longest = len(str(max(pieces, default=0)))
@@ -213,7 +197,6 @@ def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
 
 
 def _cells(piece: str, number: str, widths: Sequence[int]) -> str:
-    """Format the first two columns."""
     piece = printable(piece)
     return f"{piece}{' ' * (widths[0] - _columns(piece))} {number:>{widths[1]}}"
 

@@ -28,13 +28,9 @@ WRITTEN = ("vocab.txt", "tokenizer_config.json", "tokenizer.json", REPORT)
 # token shards, whole or in parts.
 OWNERS = "training.json config.json bert_config.json *.index meta.json part.json */part.json".split()
 LEARNING = {  # what the flags are where they are not given
-    "vocab_size": 8192,
-    "alphabet_limit": 1000,
-    "min_frequency": 2,
-    "unused": 0,
-    "user_token": [],
+    "vocab_size": 8192, "alphabet_limit": 1000, "min_frequency": 2, "unused": 0, "user_token": [],
     "objective": "likelihood",
-}
+}  # fmt: skip
 
 
 def add(parser: Any) -> None:
@@ -75,10 +71,8 @@ def _fill_in(arguments: argparse.Namespace) -> None:
     """Give the learning flags their defaults; refuse them where nothing is learned."""
     given = [name for name in LEARNING if getattr(arguments, name) is not None]
     if given and arguments.report_on:
-        raise InputError(
-            f"--report-on learns nothing, which {' and '.join(map(flags.flag_of, given))} would be for; "
-            "leave that out, or learn with --out."
-        )
+        what = f"--report-on learns nothing, which {' and '.join(map(flags.flag_of, given))} would be for"
+        raise InputError(f"{what}; leave that out, or learn with --out.")
     for name in LEARNING.keys() - given:
         setattr(arguments, name, LEARNING[name])
 

@@ -46,20 +46,16 @@ class Route(NamedTuple):
             if self.same_as:
                 worst = max(worst, compare(answer, self.same_as(*deepcopy(arguments)), self.tolerance))
             if self.law:
-                self._obey(answer, arguments)
+                try:
+                    broken = self.law(answer, *arguments)
+                except Exception as error:
+                    raise Rejected(f"the answer, {_short(answer)}, can't be judged: {error}") from None
+                if isinstance(broken, str):
+                    raise Rejected(broken)
             if self.gradient_of:
                 worst = max(worst, self._gradient_error(answer, arguments, seed))
         how = "by the complex step" if self.gradient_of else "by a law" if self.law else "by another route"
         return Finding(worst, f"{self.times} fresh questions, {how}")
-
-    def _obey(self, answer: Any, arguments: tuple[Any, ...]) -> None:
-        """Raise Rejected where the law does not hold, or can't be applied to such an answer."""
-        try:
-            broken = self.law(answer, *arguments)  # type: ignore[misc]
-        except Exception as error:
-            raise Rejected(f"the answer, {_short(answer)}, can't be judged: {error}") from None
-        if isinstance(broken, str):
-            raise Rejected(broken)
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
         """Return the answers to all the questions of a seed."""
@@ -176,8 +172,7 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
             if not np.array_equal(ours, theirs):
                 raise Rejected(f"{what} has {_short(ours)} where {_short(theirs)} is expected.")
         elif not np.array_equal(ours, right, equal_nan=True):  # two answers may overflow alike
-            scale = max(float(np.abs(right).max()), 1e-300)
-            error = float(np.abs(np.asarray(ours) - right).max()) / scale
+            error = float(np.abs(np.asarray(ours) - right).max()) / max(float(np.abs(right).max()), 1e-300)
             worst = max(worst, _within(error, tolerance, what))
     return worst
 

@@ -41,8 +41,7 @@ def read() -> dict[str, FunctionType]:
         return {}
     module: dict[str, Any] = {"__name__": "mine"}
     try:
-        text = read_bytes(FILE).decode("utf-8")
-        tree = ast.parse(text)
+        tree = ast.parse(text := read_bytes(FILE).decode("utf-8"))
         if VERSION not in (ast.get_docstring(tree) or ""):
             raise InputError(f"it is not of {VERSION}")
         exec(compile(tree, str(FILE), "exec"), module)  # the reader's own code
@@ -65,9 +64,7 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     local = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     local |= {node.id for node in names if isinstance(node.ctx, ast.Store)} | {function.__name__}
-    for one in sorted({node.id for node in names} - local - set(needed)):
-        if one not in function.__globals__:
-            continue
+    for one in sorted({node.id for node in names} & set(function.__globals__) - local - set(needed)):
         value = function.__globals__[one]
         module, own = getattr(value, "__module__", None), getattr(value, "__name__", one)
         if isinstance(value, ModuleType):

@@ -78,10 +78,10 @@ def refusing(error: type[Exception], text: str) -> Callable[..., Any]:
 @contextmanager
 def barred(classes: list[type], *names: str) -> Iterator[None]:
     """Let methods of these classes raise Rejected, wherever they are called from."""
-    text = "it calls minibert's own {}, which is what you are asked to write."
     originals = [(one, name, vars(one)[name]) for one in classes for name in names if name in vars(one)]
     for one, name, _ in originals:
-        setattr(one, name, refusing(Rejected, text.format(name)))
+        text = f"it calls minibert's own {name}, which is what you are asked to write."
+        setattr(one, name, refusing(Rejected, text))
     try:
         yield
     finally:

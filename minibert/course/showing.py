@@ -5,7 +5,6 @@ import inspect
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from minibert.course.judging import BOUND, compare
 from minibert.course.running import Rejected
 from minibert.errors import InputError
-from minibert.metrics import bootstrap
+from minibert.metrics.intervals import bootstrap, mean_of
 
 MARKS = {"passed": "✓", "failed": "✗", "open": "·"}
 COLOURS = {"passed": "#22863a", "failed": "#b85c00", "open": "inherit"}
@@ -98,11 +97,9 @@ class Claim(NamedTuple):
         return self.lines[0].better and not any(line.better for line in self.lines[1:])
 
     def __str__(self) -> str:
-        rows = [
-            f"Claim: {self.text}: {'holds' if self.holds else 'does not hold'}.",
-            f"{'':24}{'mean':>9}    gain and its 95% interval  better?",
-            f"{'baseline':24}{self.baseline:9.3f}",
-        ]
+        rows = [f"Claim: {self.text}: {'holds' if self.holds else 'does not hold'}."]
+        rows.append(f"{'':24}{'mean':>9}    gain and its 95% interval  better?")
+        rows.append(f"{'baseline':24}{self.baseline:9.3f}")
         for line in self.lines:
             who, mean, gain, low, high = line
             better = "yes" if line.better else "no"
@@ -120,13 +117,9 @@ def claim(text: str, ours: Any, baseline: Any, controls: Mapping[str, Any], bett
         if values.shape != floor.shape or values.ndim != 1:
             raise InputError(f"{who}: {values.shape} values, not {floor.shape}; give one number an example.")
         gain = floor - values if better == "lower" else values - floor
-        interval = bootstrap(partial(_mean, gain), len(gain))
+        interval = bootstrap(mean_of(gain), len(gain))
         lines.append(Compared(who, values.mean(), gain.mean(), *interval))
     return Claim(f"{text} ({unit})" if unit else text, floor.mean(), tuple(lines))
-
-
-def _mean(values: np.ndarray, rows: np.ndarray) -> float:
-    return float(values[rows].mean())
 
 
 class Verdict(NamedTuple):

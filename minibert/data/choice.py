@@ -71,8 +71,7 @@ def read_copa(path: str | Path) -> list[ChoiceExample]:
     """Read COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is a premise's cause, or effect."""
     found = []
     for where, item in _items(path):
-        kind = field_of(item, "question", str, where)
-        if kind not in _COPA_QUESTIONS:
+        if (kind := field_of(item, "question", str, where)) not in _COPA_QUESTIONS:
             raise InputError(f"{where} asks for {kind[:60]!r}, expected {' or '.join(_COPA_QUESTIONS)}.")
         context = f"{field_of(item, 'premise', str, where)} {_COPA_QUESTIONS[kind]}"
         endings = (field_of(item, "choice1", str, where), field_of(item, "choice2", str, where))
@@ -95,8 +94,7 @@ def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
         if len(letters) != len(endings) or len(set(letters)) < len(letters):
             found_letters = f"{len(endings)} answers under the letters {shown(letters)}"
             raise InputError(f"{where} has {found_letters}; every answer needs a letter of its own.")
-        key = item.get("answerKey")
-        if key not in (None, "", *letters):
+        if (key := item.get("answerKey")) not in (None, "", *letters):
             raise InputError(f"{where}: the answer {key!r} is none of {shown(letters)}.")
         label = letters.index(key) if key in letters else None
         found.append(ChoiceExample(_id(item, "id", where), context, "", endings, label))
@@ -144,7 +142,6 @@ def divide(examples: list[ChoiceExample], split: str) -> list[ChoiceExample]:
     """Divide a labelled file into train and dev by context, as `stand_ins.stays_dev` says."""
     if split not in ("train", "dev"):
         raise InputError(f"A divided file has no split {split!r}, only train, dev.")
-    found = [example for example in examples if stays_dev(example.context) == (split == "dev")]
-    if not found:
+    if not (found := [example for example in examples if stays_dev(example.context) == (split == "dev")]):
         raise InputError(f"Of {len(examples)} examples none becomes {split}; too few to be divided.")
     return found

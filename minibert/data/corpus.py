@@ -70,25 +70,21 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     names = [paths] if isinstance(paths, str | Path) else list(paths)
     if not names:
         raise InputError("paths=[] names no corpus; give a text file, a folder or a glob.")
-    found = [path for name in names for path in _files_of(Path(name))]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(path for name in names for path in _files_of(Path(name))))
 
 
 def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        files = [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]
-        if not files:
-            raise InputError(f"The folder {path} holds no {', '.join(FOLDER_SUFFIXES)}; name its files.")
-        return sorted(files)
+        if files := [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]:
+            return sorted(files)
+        raise InputError(f"The folder {path} holds no {', '.join(FOLDER_SUFFIXES)}; name its files.")
     if path.exists():
         raise InputError(f"{path} is a pipe or a device, and a corpus is read more than once; name a file.")
-    files = [Path(name) for name in glob.glob(str(path), recursive=True)]
-    files = sorted(file for file in files if file.is_file())
-    if not files:
-        raise InputError(f"There is no file, folder or match for {path}; check the name of the corpus.")
-    return files
+    if files := sorted(file for file in map(Path, glob.glob(str(path), recursive=True)) if file.is_file()):
+        return files
+    raise InputError(f"There is no file, folder or match for {path}; check the name of the corpus.")
 
 
 def _under(folder: Path) -> Iterator[Path]:
@@ -155,8 +151,7 @@ class SentenceStream:
         if layout not in LAYOUTS:
             raise InputError(f"layout={layout!r} is unknown; choose from {', '.join(LAYOUTS)}.")
         self.files = find_files(paths)
-        self.layout = layout
-        self.column = column
+        self.layout, self.column = layout, column
         self.bytes_total = sum(file.stat().st_size for file in self.files)
         self.bytes_read = 0
         self.found: Counter[str] = Counter()
@@ -362,8 +357,7 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
         while len(rest) > LINE_CHARACTERS:
             space = rest.rfind(" ", LINE_CHARACTERS // 2, LINE_CHARACTERS)
             end = space if space > 0 else LINE_CHARACTERS
-            part = " ".join(rest[:end].split())
-            if part:  # an empty one would look like a blank line
+            if part := " ".join(rest[:end].split()):  # an empty one would look like a blank line
                 yield part
             rest = rest[end:]
     if rest.strip():

@@ -42,5 +42,4 @@ def below(bits: np.ndarray, limit: int) -> np.ndarray:  # (n,) uint64 -> (n,) in
 
 def permutation(names: np.ndarray, key: int) -> np.ndarray:  # (n,) whole numbers -> (n,) int64
     """Return an order of the places of `names` that depends on the key and the names."""
-    keys = np.full(len(names), key, np.uint64)
-    return np.argsort(draw(keys, names), kind="stable")
+    return np.argsort(draw(np.full(len(names), key, np.uint64), names), kind="stable")

@@ -7,6 +7,7 @@ MNLI's label the last of twelve or sixteen. The labels of the test files are kep
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,9 +113,7 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
         raise InputError(f"{spec.title} has no split {split!r}, only {', '.join(spec.files)}.")
     file = find_file(Path(folder), spec.files[split], (spec.title, *spec.folders), spec.title)
     examples = _examples(spec, file, split)
-    if file.name.startswith(_MICROSOFT):
-        examples = _part(examples, file, split)
-    return examples
+    return _part(examples, file, split) if file.name.startswith(_MICROSOFT) else examples
 
 
 def read_file(task: str, file: str | Path) -> list[TextExample]:
@@ -134,11 +133,9 @@ def find_file(folder: Path, names: tuple[str, ...], folders: tuple[str, ...], ti
         raise InputError(f"There is no folder {folder}; name the one that holds the files of {title}.")
     usual = {_squeezed(name) for name in folders}
     inside = [child for child in folder.iterdir() if _squeezed(child.name) in usual]
-    for place in (folder, *sorted(inside)):
-        for name in names:
-            for end in ("", *PACKED):
-                if (file := place / (name + end)).is_file():
-                    return file
+    for place, name, end in product((folder, *sorted(inside)), names, ("", *PACKED)):
+        if (file := place / (name + end)).is_file():
+            return file
     absent = f"There is no {' or '.join(names)} in {folder}, nor in a folder {' or '.join(folders)} inside it"
     raise MissingFile(f"{absent}; name the folder that holds the files of {title}.")
 
@@ -196,13 +193,10 @@ def label_in(
 
 def _part(examples: list[TextExample], file: Path, split: str) -> list[TextExample]:
     """Keep what GLUE made train or dev of Microsoft's training file."""
-    list_of_dev = file.parent / "dev_ids.tsv"
-    if not list_of_dev.is_file():
+    if not (list_of_dev := file.parent / "dev_ids.tsv").is_file():
         if split == "dev":
-            raise MissingFile(
-                f"{file.parent} has no dev.tsv, and no dev_ids.tsv that says which pairs of {file.name} are "
-                "dev; add one of them."
-            )
+            neither = f"no dev.tsv, and no dev_ids.tsv that says which pairs of {file.name} are dev"
+            raise MissingFile(f"{file.parent} has {neither}; add one of them.")
         warn(f"{file.parent} has no dev_ids.tsv: every pair of {file.name} is train.")
         return examples
     dev = {"-".join(line.split()) for _, line in numbered_lines(list_of_dev)}

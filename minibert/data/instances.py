@@ -180,8 +180,7 @@ class Instances:
             raise InputError(f"position={tuple(position)} does not exist: {advice}")
 
     def _check_documents(self) -> None:
-        n = len(self.documents)
-        if not n:
+        if not (n := len(self.documents)):
             raise InputError("documents=[] gives no instance; choose at least one document.")
         if self.documents.min() < 0 or self.documents.max() >= self.shards.n_documents:
             asked = f"documents={self.documents.min()}…{self.documents.max()}"
@@ -270,12 +269,10 @@ def split_documents(
     if n_documents < 2 * least:
         why = ", as next sentences are also drawn from other documents" if next_sentence else ""
         instead = ", or set $next_sentence" if next_sentence and n_documents > 1 else ""
-        raise InputError(
-            f"The text is {n_documents:,} document{'s' * (n_documents != 1)}, which is too few: {least} to "
-            f"learn from and {least} to hold out are needed{why}; give more text, with blank lines between "
-            f"documents{instead}.",
-            next_sentence=False,
-        )
+        few = f"The text is {n_documents:,} document{'s' * (n_documents != 1)}, which is too few"
+        needed = f"{least} to learn from and {least} to hold out are needed{why}"
+        advice = f"give more text, with blank lines between documents{instead}."
+        raise InputError(f"{few}: {needed}; {advice}", next_sentence=False)
     count = min(max(least, round(n_documents * held_out)), n_documents - least)
     held = (np.arange(count) + 1) * n_documents // count - 1  # the last of each of `count` equal runs
     return np.setdiff1d(np.arange(n_documents), held), held

@@ -20,8 +20,7 @@ def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str,
     found = False
     text.expect("{")
     while text.peek() != "}":
-        key = text.value()
-        if not isinstance(key, str):
+        if not isinstance(key := text.value(), str):
             raise text.broken("a key within quotation marks")
         text.expect(":")
         if key in names and text.peek() == "[":

@@ -50,13 +50,9 @@ class Block:
         """Return sequence n as views."""
         here = slice(self._begins[n], self._begins[n + 1])
         asked = slice(self.masked_begins[n], self.masked_begins[n + 1])
-        return Sequence(
-            self.input_ids[here],
-            self.token_type_ids[here],
-            self.masked_positions[asked],
-            self.masked_labels[asked],
-            self.next_labels[n],
-        )
+        ids, types = self.input_ids[here], self.token_type_ids[here]
+        masked = self.masked_positions[asked], self.masked_labels[asked]
+        return Sequence(ids, types, *masked, self.next_labels[n])
 
     def freeze(self) -> None:
         """Make the arrays read-only: sequences are views, and nobody should change a neighbour's tokens."""

@@ -61,11 +61,9 @@ def _quoted_rows(file: str | Path, delimiter: str, errors: str) -> Iterator[tupl
                 yield first, row
             first = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(
-            f"{file}, line {first}: {error}; a column that holds a delimiter, a line end or a quotation mark "
-            f'is written within "…", its quotation marks doubled, and has at most '
-            f"{csv.field_size_limit():,} characters."
-        ) from error
+        what = "a column that holds a delimiter, a line end or a quotation mark is written within"
+        how = f'"…", its quotation marks doubled, and has at most {csv.field_size_limit():,} characters.'
+        raise InputError(f"{file}, line {first}: {error}; {what} {how}") from error
 
 
 def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -65,8 +65,7 @@ def visible_tokens(
     action = uniform(draw(keys, ACTION + position))
     token = below(draw(keys, TOKEN + position), vocab_size)
     mask, same, _ = rates
-    seen = np.where(action < mask, mask_id, np.where(action < mask + same, original, token))
-    return seen.astype(np.int32)
+    return np.where(action < mask, mask_id, np.where(action < mask + same, original, token)).astype(np.int32)
 
 
 # keys (N,)  sequence (C,)  position (C,) -> (C,) int64
@@ -82,5 +81,4 @@ def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) 
 def _rank(sequence: np.ndarray) -> np.ndarray:
     """Count 0, 1, 2, ... within each run of the same sequence."""
     begins = np.flatnonzero(np.diff(sequence, prepend=-1))
-    lengths = np.diff(begins, append=len(sequence))
-    return np.arange(len(sequence)) - np.repeat(begins, lengths)
+    return np.arange(len(sequence)) - np.repeat(begins, np.diff(begins, append=len(sequence)))

@@ -43,8 +43,7 @@ class Borders:
 
     def __call__(self, document: int) -> tuple[int, Ends]:
         """Return where a document begins among all tokens, and where its sentences end from there."""
-        found = self.known.get(document)
-        if found is None:
+        if (found := self.known.get(document)) is None:
             begin, ends = self.shards.sentences_of(document)
             if self.longest:
                 ends = cut_sentences(ends, self.longest)
@@ -134,15 +133,12 @@ def truncated(spans: Spans, room: int, rng: Random) -> Spans:
 
 def _target(room: int, short_seq_prob: float, rng: Random) -> int:
     """Return how many tokens to gather: all there is room for, or with `short_seq_prob` from 2 to that."""
-    if rng.random() < short_seq_prob:
-        return 2 + int(rng.random() * (room - 1))
-    return room
+    return 2 + int(rng.random() * (room - 1)) if rng.random() < short_seq_prob else room
 
 
 def _another(document: int, documents: list[int], rng: Random) -> int:
     for _ in range(DRAWS_OF_A_DOCUMENT):
-        other = documents[int(rng.random() * len(documents))]
-        if other != document:
+        if (other := documents[int(rng.random() * len(documents))]) != document:
             break
     return other
 

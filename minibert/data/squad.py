@@ -73,8 +73,7 @@ def article_questions(article: Any, where: str, *, listed: bool = False) -> Iter
     title = field_of(article, "title", str, where, "")
     for n, paragraph in enumerate(field_of(article, "paragraphs", list, where), 1):
         place = f"{where}, paragraph {n}"
-        context = field_of(paragraph, "context", str, place)
-        if not context.strip():
+        if not (context := field_of(paragraph, "context", str, place)).strip():
             raise InputError(f"{place} has an empty context; every paragraph needs its text.")
         for m, item in enumerate(field_of(paragraph, "qas", list, place), 1):
             yield _question(item, context, title, f"{place}, question {m}", listed)

@@ -62,8 +62,7 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     no question is in both. Scores of SICK are from 1 to 5. The name is a key of `STAND_INS`, or "qnli"; the
     folder is that of the data, or the one above it. SICK has a split "test", too, with its labels.
     """
-    spec = STAND_INS.get(name)
-    if spec is None and name != "qnli":
+    if (spec := STAND_INS.get(name)) is None and name != "qnli":
         raise InputError(f"name={name!r} is no stand-in; choose from {', '.join(STAND_INS)}, qnli.")
     splits = spec.files if spec else ("train", "dev")
     if split not in splits:
@@ -71,11 +70,10 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     if spec:
         return _examples(spec, find_file(Path(folder), (spec.files[split],), (spec.folder,), name))
     whole = glue.read("qnli", folder, "dev")
-    found = [example for example in whole if stays_dev(example.first) == (split == "dev")]
-    if not found:
-        none = f"none of {len(whole)} becomes {split}"
-        raise InputError(f"{folder} has too few questions to be divided: {none}.")
-    return found
+    if found := [example for example in whole if stays_dev(example.first) == (split == "dev")]:
+        return found
+    few = f"too few questions to be divided: none of {len(whole)} becomes {split}"
+    raise InputError(f"{folder} has {few}.")
 
 
 def stays_dev(text: str) -> bool:

@@ -84,8 +84,7 @@ def line_of(example: TextExample, path: str | Path, **options: Any) -> int | Non
     """Return the line of an example that `read_texts` read with these options; reads the file once more."""
     columns = {name: options.get(name) for name in ("second", "id")}
     columns |= {name: options.get(name, name) for name in ("text", "label")}
-    records = _records(Path(path), columns, options.get("delimiter"), options.get("header"))
-    for line, _, row in records:
+    for line, _, row in _records(Path(path), columns, options.get("delimiter"), options.get("header")):
         if (row["id"], row["text"], row["second"]) == example[:3]:
             return line
     return None
@@ -131,8 +130,7 @@ def read_tags(
     tags = ("tags" if tags is None else tags) if labelled else None
     found: list[TaggedSentence] = []
     for _, where, row in _records(path, {"words": words, "tags": tags}, delimiter, header, lists=True):
-        sentence = _words(row["words"], where, words)
-        if not sentence:
+        if not (sentence := _words(row["words"], where, words)):
             raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
         given = _words(row["tags"], where, tags) if labelled else None
         if given is not None and len(given) != len(sentence):

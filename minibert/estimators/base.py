@@ -240,9 +240,8 @@ class Estimator(ABC):
         if begun and same and load_report(folder) is None:
             return folder, True
         if out is None:
-            scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
-            self._scratch = scratch
-            return Path(scratch.name), False
+            self._scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
+            return Path(self._scratch.name), False
         if begun:
             raise InputError("$out already holds a run; load it, or choose another folder.", out=str(out))
         return folder, False
@@ -293,8 +292,7 @@ class Estimator(ABC):
         self._model.save_pretrained(folder, self._columns_of_tables())
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         if hasattr(self, "report_"):
-            report = self.report_ | {"folder": str(folder), "page": ""}
-            atomic_json(folder / "report.json", report)
+            atomic_json(folder / "report.json", self.report_ | {"folder": str(folder), "page": ""})
 
     def _columns_of_tables(self) -> dict[str, str]:
         """Return what columns are called in tables of a person's, for those that the commands are given."""
@@ -374,12 +372,10 @@ class Estimator(ABC):
         return self
 
     def __repr__(self) -> str:
-        usual = {field.name: field.default for field in fields(self)}
-        shown = [repr(str(self.model))]
-        for name, value in self.get_params().items():
-            if name != "model" and value is not usual[name] and value != usual[name]:
-                shown.append(f"{name}={value!r}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+        usual = {field.name: field.default for field in fields(self)} | {"model": self.model}
+        given = self.get_params().items()
+        chosen = [f"{n}={one!r}" for n, one in given if one is not usual[n] and one != usual[n]]
+        return f"{type(self).__name__}({', '.join([repr(str(self.model)), *chosen])})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_fitted", None) is not None

@@ -34,12 +34,10 @@ def column(data: Any, name: str, role: str) -> list[Any]:
 
     Raise InputError when the table has none of that name; `role` is the argument that names it.
     """
-    names = column_names(data) or []
-    if name not in names:
-        raise InputError(
-            f"The table has no column for ${role}, but {', '.join(names) or 'none'}; name the right one.",
-            **{role: name},
-        )
+    if name not in (names := column_names(data) or []):
+        there = ", ".join(names) or "none"
+        message = f"The table has no column for ${role}, but {there}; name the right one."
+        raise InputError(message, **{role: name})
     return listed(data[name], role)
 
 
@@ -73,8 +71,7 @@ def text_pairs(data: Any, text: str, second: str | None) -> list[tuple[str, str 
     A table of one column needs no names. Raise InputError when there is no text, or a row is none; it names
     the row, counted from 0.
     """
-    names = column_names(data)
-    if names is None:
+    if (names := column_names(data)) is None:
         rows = listed(data, "X")
         if rows and all(isinstance(row, list | tuple) and len(row) == 1 for row in rows):
             rows = [row[0] for row in rows]  # a matrix of one column
@@ -143,8 +140,7 @@ def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
 def targets(rows: Sequence[Any], check: Callable[[Any], str]) -> list[Any]:
     """Return the values of y, each of which `check` says what is wrong with, "" where nothing is."""
     for row, value in enumerate(rows):
-        wrong = "is missing" if is_missing(value) else check(value)
-        if wrong:
+        if wrong := "is missing" if is_missing(value) else check(value):
             raise InputError(f"Row {row:,} of y {wrong} ({short(value)}); correct it, or leave the row out.")
     return list(rows)
 

@@ -13,12 +13,9 @@ from minibert.tasks import registry
 from minibert.tasks.stored import TASK_FILE, TaskFile
 
 BY_KIND: dict[str, type[Estimator]] = {
-    "classify": TextClassifier,
-    "multilabel": MultilabelClassifier,
-    "regress": TextRegressor,
-    "tag": TokenTagger,
-    "span": QuestionAnswerer,
-}
+    "classify": TextClassifier, "multilabel": MultilabelClassifier, "regress": TextRegressor,
+    "tag": TokenTagger, "span": QuestionAnswerer,
+}  # fmt: skip
 
 
 def load(folder: str | Path, engine: str = "auto", threads: int | None = None, dtype: str = "float32") -> Any:
@@ -39,8 +36,7 @@ def load(folder: str | Path, engine: str = "auto", threads: int | None = None, d
         When the folder holds no whole model, or one that no estimator asks; the message names the command
         that does.
     """
-    folder = Path(folder)
-    if not is_finetuned(folder):
+    if not is_finetuned(folder := Path(folder)):
         return Bert.from_pretrained(folder, engine, dtype, threads)
     if not (folder / TASK_FILE).exists():
         raise InputError(f"{folder} holds a run on its way, or LSTMs on a frozen BERT; use minibert predict.")

@@ -113,10 +113,9 @@ class TextClassifier(_OfTexts):
             When the head is another one, or has not an output for each class.
         """
         if params.head != Head("classify", len(classes)):
-            raise InputError(
-                f"params have a head {params.head.kind!r} of {params.head.outputs} outputs, not one for each "
-                f"of {len(classes)} classes; give those of a classifier."
-            )
+            head = f"a head {params.head.kind!r} of {params.head.outputs} outputs"
+            other = f"not one for each of {len(classes)} classes; give those of a classifier."
+            raise InputError(f"params have {head}, {other}")
         self = cls("")
         self.classes_, self._pairs = np.array(classes), pairs
         task = registry.create("classify", {"second": "second"} if pairs else {})
@@ -150,7 +149,7 @@ class TextClassifier(_OfTexts):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the likeliest class of each text, (n,) of the type of `classes_`."""
-        chosen = self.predict_proba(X).argmax(1)
+        chosen = self.predict_proba(X).argmax(1)  # before `classes_`, which there is only after `fit`
         return self.classes_[chosen]
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -38,11 +38,9 @@ def class_weights(options: FinetuneOptions, task: Task, examples: Sequence[Any],
         return np.array([max(1, n - one) / one if several else n / (len(labels) * one) for one in found])
     given = weights_by_name(options.class_weights)
     if unknown := [name for name in given if name not in labels]:
-        raise InputError(
-            f"$class_weights names {unknown[0]!r}, which is no class of the examples to learn from; there "
-            f"are {', '.join(labels[:16])}.",
-            class_weights=options.class_weights,
-        )
+        what = f"{unknown[0]!r}, which is no class of the examples to learn from"
+        message = f"$class_weights names {what}; there are {', '.join(labels[:16])}."
+        raise InputError(message, class_weights=options.class_weights)
     return np.array([given.get(name, 1.0) for name in labels])
 
 

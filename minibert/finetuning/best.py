@@ -28,8 +28,7 @@ def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> di
     """
     atomic_json(place / BEST_FILE, found, indent=None)  # first: from here on the files are those of this step
     save(place)
-    names = sorted(path.name for path in place.glob("[!.]*"))
-    return {name: crc32_of(place / name) for name in names}
+    return {path.name: crc32_of(path) for path in sorted(place.glob("[!.]*"))}
 
 
 def check_resumed(folder: Path, state: State, names: Sequence[str], warn: Callable[[str], None]) -> None:

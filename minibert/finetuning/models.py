@@ -81,8 +81,7 @@ def keeps_head(
     known: Sequence[str] = ()
     if (folder / TASK_FILE).exists():
         stored = TaskFile.load(folder)
-        known = stored.labels
-        if stored.task == task and known == tuple(labels):
+        if (known := stored.labels) == tuple(labels) and stored.task == task:
             return True
     elif KINDS[head.kind].outputs is None:
         known = hub.load_labels(folder)
@@ -124,8 +123,7 @@ class Finetuned:
         task : what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a
             table of one's own, which has the columns "text" and, for a model of pairs, "second".
         """
-        folder = Path(folder)
-        if not folder.is_dir():
+        if not (folder := Path(folder)).is_dir():
             raise InputError(f"There is no folder {folder}; name one that minibert finetune has written.")
         stored = TaskFile.load(folder)
         own = registry.create(stored.task, stored.columns, stored.long_texts)
@@ -153,10 +151,8 @@ class Finetuned:
             own_head = hub.load(folder)[1].head
             n = len(stored.labels)
             if own_head.kind == own.kind and own_head.outputs != n > 0:
-                raise InputError(
-                    f"{folder / TASK_FILE} names {n} label{'s' * (n > 1)}, but the model beside it has "
-                    f"{own_head.outputs} outputs; the two belong to different models."
-                )
+                both = f"{n} label{'s' * (n > 1)}, but the model beside it has {own_head.outputs} outputs"
+                raise InputError(f"{folder / TASK_FILE} names {both}; the two belong to different models.")
             raise InputError(f"{folder} lacks {', '.join(report.missing)}; it is no whole fine-tuned model.")
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)

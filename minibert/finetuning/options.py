@@ -217,11 +217,8 @@ class FinetuneOptions(RunOptions):
         self._check()
         settings = math.prod(len(_listed(getattr(self, name))) for name in SWEPT)
         if (runs := (self.restarts or 1) * settings) > MOST_RUNS:
-            raise InputError(
-                f"$restarts would make {runs:,} runs; give so few of them, or of the values to try, that a "
-                f"sweep has {MOST_RUNS:,} at most.",
-                restarts=self.restarts,
-            )
+            advice = f"give so few of them, or of the values to try, that a sweep has {MOST_RUNS:,} at most."
+            raise InputError(f"$restarts would make {runs:,} runs; {advice}", restarts=self.restarts)
         if self.max_steps is not None and isinstance(self.epochs, tuple):
             both = {"max_steps": self.max_steps, "epochs": self.epochs}
             raise InputError("$max_steps would end runs of $epochs alike; leave one of them out.", **both)
@@ -230,25 +227,18 @@ class FinetuneOptions(RunOptions):
             raise InputError("$also_examples is of other tasks; name them in $also or leave it out.", **both)
         for name in ("stride", "pool", "most_windows"):
             if self.long == "cut" and (value := getattr(self, name)) is not None:
-                raise InputError(
-                    f"${name} is of windows, and long texts are cut; ask for windows with $long, or leave it "
-                    "out.",
-                    **{name: value, "long": "windows"},
-                )
+                advice = "ask for windows with $long, or leave it out."
+                message = f"${name} is of windows, and long texts are cut; {advice}"
+                raise InputError(message, **{name: value, "long": "windows"})
         if self.feature_based and self.long != "cut":
-            raise InputError(
-                "$long is for tasks with one answer for a text, not for $feature_based; leave it out.",
-                long=self.long,
-                feature_based=self.feature_based,
-            )
+            message = "$long is for tasks with one answer for a text, not for $feature_based; leave it out."
+            raise InputError(message, long=self.long, feature_based=self.feature_based)
         for name in ("freeze", "bilstm", "class_weights", "sampling"):
             value = getattr(self, name)
             if self.feature_based and value is not None and value is not False:
-                raise InputError(
-                    f"${name} has no meaning where $feature_based leaves the "
-                    "whole model as it is; leave one of them out.",
-                    **{name: value, "feature_based": self.feature_based},
-                )
+                where = "where $feature_based leaves the whole model as it is; leave one of them out."
+                both = {name: value, "feature_based": self.feature_based}
+                raise InputError(f"${name} has no meaning {where}", **both)
 
     @staticmethod
     def _completed(found: dict[str, Any]) -> dict[str, Any]:
@@ -285,18 +275,11 @@ class FinetuneOptions(RunOptions):
         """
         found, varied, seeds = {}, self.varied, range(self.seed, self.seed + self.restarts)
         for size, rate, epochs, seed in product(*(_listed(getattr(self, name)) for name in SWEPT), seeds):
-            batch, passes = (
-                f"-batch{size}" * ("batch_size" in varied),
-                f"-epochs{_exact(epochs)}" * ("epochs" in varied),
-            )
-            one = {
-                "batch_size": size,
-                "learning_rates": (rate,),
-                "epochs": epochs,
-                "seed": seed,
-                "restarts": 1,
-            }
-            found[f"lr{_exact(rate)}{batch}{passes}-seed{seed}"] = dataclasses.replace(self, **one)
+            batch = f"-batch{size}" * ("batch_size" in varied)
+            passes = f"-epochs{_exact(epochs)}" * ("epochs" in varied)
+            name = f"lr{_exact(rate)}{batch}{passes}-seed{seed}"
+            one = {"batch_size": size, "learning_rates": (rate,), "epochs": epochs, "seed": seed}
+            found[name] = dataclasses.replace(self, **one, restarts=1)
         return found
 
     def check_model(self, layers: int, positions: int, folder: str) -> None:
@@ -305,11 +288,8 @@ class FinetuneOptions(RunOptions):
             message = f"$freeze is more than the {layers} layers of {folder}; give at most {layers}."
             raise InputError(message, freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
-            raise InputError(
-                f"$max_length is longer than the {positions} positions of {folder}; "
-                f"give at most {positions}.",
-                max_length=self.max_length,
-            )
+            long = f"$max_length is longer than the {positions} positions of {folder}"
+            raise InputError(f"{long}; give at most {positions}.", max_length=self.max_length)
 
 
 def weights_by_name(text: str) -> dict[str, float]:
@@ -321,12 +301,10 @@ def weights_by_name(text: str) -> dict[str, float]:
 
 
 def _are_weights(text: str) -> bool:
-    """Whether these are weights of classes."""
     return text == BALANCED or all(0 < one < math.inf for one in weights_by_name(text).values())
 
 
 def _listed(value: Any) -> tuple[Any, ...]:
-    """Return several values, or one, as a tuple."""
     return tuple(value) if hasattr(value, "__iter__") and not isinstance(value, str) else (value,)
 
 

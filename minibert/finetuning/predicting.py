@@ -94,7 +94,6 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
             ("vocabulary", vocabulary, {**other.tokenizer.__getstate__(), "core": ""}),
         ):
             if one != another:
-                raise InputError(
-                    f"{first.folder} and {other.folder} can't be averaged: they differ in their {what}; give "
-                    "models that were fine-tuned for the same task from the same vocabulary."
-                )
+                both = f"{first.folder} and {other.folder} can't be averaged: they differ in their {what}"
+                advice = "give models that were fine-tuned for the same task from the same vocabulary."
+                raise InputError(f"{both}; {advice}")

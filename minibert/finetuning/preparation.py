@@ -59,8 +59,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
     """
     long = None
     if options.long == "windows":
-        most_windows = options.most_windows or MOST_WINDOWS
-        long = LongTexts(options.pool or POOLS[0], options.stride, most_windows)
+        long = LongTexts(options.pool or POOLS[0], options.stride, options.most_windows or MOST_WINDOWS)
     task = registry.create(options.task, dict(options.columns), long)
     check_balance(options, task)
     train, known = read_labelled(task, options)
@@ -83,15 +82,14 @@ def prepare(options: FinetuneOptions) -> Prepared:
     if config.type_vocab_size < 2 and features[0].sequences[0].token_type_ids.any():
         asks = f"{options.task} asks about two texts at a time, but {options.model} knows one segment only"
         raise InputError(f"{asks} (type_vocab_size=1); give a model with two.")
-    both = {"train": features, "dev": dev_features}
+    both: dict[str, Any] = {"train": features, "dev": dev_features}
     cuts = {split: Cuts(max_length, part, task.long) for split, part in both.items()}
     return Prepared(
         **known,
+        **both,
         tokenizer=tokenizer,
         max_length=max_length,
         train_classes=Counter(name for example in train for name in task.names(example)),
-        train=features,
-        dev=dev_features,
         class_weights=weights,
         groups=groups(options, train),
         truncated=warn_of_cuts(cuts, config.P),
@@ -130,10 +128,8 @@ def _of_other(task: Task, name: str, folder: str, options: FinetuneOptions) -> l
     """Read the examples of another task to learn from, with the answers that `task` has."""
     alike = [one for one in registry.TASKS if registry.answers_as(one, task.name) is not None]
     if name not in alike or (other := registry.create(name)).kind != task.kind:
-        raise InputError(
-            f"$also: what {task.name} asks has the answers of {', '.join(alike)} alone; name one of these.",
-            also={name: folder},
-        )
+        what = f"what {task.name} asks has the answers of {', '.join(alike)} alone; name one of these."
+        raise InputError(f"$also: {what}", also={name: folder})
     if name == task.name:
         other = registry.create(name, dict(options.columns))
     words = registry.answers_as(name, task.name) or {}
@@ -156,11 +152,9 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
     data = Path(options.data)
     if options.split_dev is None:
         if data.is_file():
-            raise InputError(
-                f"{data} is one file; say which share of it to measure on, such as $split_dev, or name a "
-                "folder with train and dev files.",
-                split_dev=0.1,
-            )
+            advice = "say which share of it to measure on, such as $split_dev"
+            message = f"{data} is one file; {advice}, or name a folder with train and dev files."
+            raise InputError(message, split_dev=0.1)
         try:
             train = task.read(data, "train")
         except MissingFile as error:
@@ -189,11 +183,9 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
         if data.is_file() and found:
             break
     if len(found) == 2:
-        raise InputError(
-            f"{data} has examples to learn from and others to measure on, which "
-            f"$split_dev would not look at; leave it out, or name one of the two files.",
-            split_dev=options.split_dev,
-        )
+        both = "examples to learn from and others to measure on, which $split_dev would not look at"
+        advice = "leave it out, or name one of the two files."
+        raise InputError(f"{data} has {both}; {advice}", split_dev=options.split_dev)
     if not found:
         raise min(lacking, key=lambda error: isinstance(error, MissingFile))
     return found[0]
@@ -234,10 +226,9 @@ def _asked(task: Task, folder: Path, data: str | Path | None, split: str, own: b
     if data is not None and not _is_divided(task, options, Path(data)):
         return task.read(Path(data), split)
     if split == "test" and Path(data or options.data).is_file():
-        raise InputError(
-            f"{data or options.data} is the file that {folder} has learnt from and has no test part; name "
-            "the data of another one, or ask for dev, the part that was measured on."
-        )
+        what = f"is the file that {folder} has learnt from and has no test part"
+        advice = "name the data of another one, or ask for dev, the part that was measured on."
+        raise InputError(f"{data or options.data} {what}; {advice}")
     if split == "test" or (options.split_dev is None and (split == "train" or not own)):
         return task.read(Path(options.data), split)
     return read_examples(task, options)[split == "dev"]  # the very ones that the best epoch was chosen by
@@ -271,11 +262,8 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
         why += "lines -DOCSTART- between documents"
         if stratified:
             why = "One example of each class is learnt from: where no class has more, add examples"
-        raise InputError(
-            f"$split_dev of {len(examples):,} examples leaves one part empty; give another. {why}, "
-            "or give files of train and dev.",
-            split_dev=share,
-        )
+        empty = f"$split_dev of {len(examples):,} examples leaves one part empty; give another"
+        raise InputError(f"{empty}. {why}, or give files of train and dev.", split_dev=share)
     train = [example for number, example in enumerate(examples) if number not in held]
     return train, [examples[number] for number in sorted(held)]
 
@@ -289,9 +277,8 @@ def _drawn_by_class(classes: Sequence[Any], share: float) -> list[int]:
         wanted[label] = min(wanted[label] + 1, counts[label] - 1)
     drawn = []
     for number in epoch_order(len(classes), SPLIT_SEED, 0).tolist():
-        label = classes[number]
-        if wanted[label]:
-            wanted[label] -= 1
+        if wanted[classes[number]]:
+            wanted[classes[number]] -= 1
             drawn.append(number)
     return drawn
 

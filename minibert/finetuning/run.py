@@ -226,10 +226,8 @@ def predict(
     first, examples = asked.first, asked.examples
     if majority:
         if first.head.kind != "classify":
-            raise InputError(
-                f"majority=True is for one class of each text, which {first.task.name} does not ask for; "
-                "leave it out."
-            )
+            what = f"one class of each text, which {first.task.name} does not ask for"
+            raise InputError(f"majority=True is for {what}; leave it out.")
         folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
         learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
         answers = iter(submissions.majority(learnt, len(examples)))
@@ -249,16 +247,10 @@ def predict(
     with engines.limited_threads(threads, first.ops):
         write_atomically(lines, write_lines)
     files = first.task.write(out, split, examples, predictions)
-    report = {
-        "task": first.task.name,
-        "title": first.task.title,
-        "split": split,
-        "examples": len(examples),
-        "models": asked.folders,
-        "files": [str(path) for path in (*files, lines)],
-        "scores": first.task.score(examples, predictions) if asked.all_labelled else None,
-        **asked.truncated(),
-    }
+    scores = first.task.score(examples, predictions) if asked.all_labelled else None
+    report = {"task": first.task.name, "title": first.task.title, "split": split, "examples": len(examples)}
+    report |= {"models": asked.folders, "files": [str(path) for path in (*files, lines)], "scores": scores}
+    report |= asked.truncated()
     if asked.all_labelled:
         report |= results.compared_with_majority(Measured(first.task, first.labels, examples, predictions))
     return report

@@ -218,19 +218,12 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
     report = report_of(measured, mistakes, best["scores"])
     if baselines := own.pop("baselines", {}):
         report["baselines"] |= baselines
-    report |= {
-        "best_epoch": best["epoch"],
-        "best_step": best["step"],
-        "parameters": state.params.count(),
-        "train_examples": data.train_examples,
-        "train_tasks": data.train_tasks,
-        "steps": state.step,
-        "tokens": state.tokens,
-        "training_seconds": round(state.seconds, 1),
-        "seconds": round(time.monotonic() - began, 1),
-        "crc32": {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)},
-        **own,
-    }
+    report |= {"best_epoch": best["epoch"], "best_step": best["step"], "parameters": state.params.count()}
+    report |= {"train_examples": data.train_examples, "train_tasks": data.train_tasks, "steps": state.step}
+    report |= {"tokens": state.tokens, "training_seconds": round(state.seconds, 1)}
+    report["seconds"] = round(time.monotonic() - began, 1)
+    report["crc32"] = {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)}
+    report |= own
     save_report(folder, run.options, measured, mistakes, report)
     remove_spent(folder)
     return report

@@ -54,8 +54,7 @@ def sweep(
                 if show:
                     say(f"Given up: {error}")
         reports.append(report | {name: getattr(one, name) for name in options.varied})
-    finished = [report for report in reports if "failed" not in report]
-    if not finished:
+    if not (finished := [report for report in reports if "failed" not in report]):
         advice = f"try lower learning rates in another --out. The first: {reports[0]['failed']}"
         raise RunError(f"All {len(runs)} runs of the sweep in {out} have diverged; {advice}")
     best = max(finished, key=lambda report: report["scores"][report["metric"]])
@@ -64,13 +63,10 @@ def sweep(
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
             _link(path, out / path.name)
-    report = best | {
-        "runs": (kept := [{name: one[name] for name in KEPT if name in one} for one in reports]),
-        "settings": settings(kept, best["metric"]),
-        "seconds": round(time.monotonic() - began, 1),
-        "folder": str(out),
-        "page": str(out / Path(best["page"]).name),
-    }
+    kept = [{name: one[name] for name in KEPT if name in one} for one in reports]
+    report = best | {"runs": kept, "settings": settings(kept, best["metric"])}
+    report |= {"seconds": round(time.monotonic() - began, 1), "folder": str(out)}
+    report["page"] = str(out / Path(best["page"]).name)
     write_page(runs[folder.name], folder, report, Path(report["page"]))
     atomic_json(out / REPORT, report)
     remove_spent(out)

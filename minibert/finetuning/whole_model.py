@@ -66,8 +66,7 @@ class WholeRun(Run):
 
     @staticmethod
     def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Prepared:
-        prepared = prepare(options)
-        if prepared.head.kind == "contrastive":
+        if (prepared := prepare(options)).head.kind == "contrastive":
             _check_contrasts(options, prepared.train_examples, getattr(runtime_of(ops), "mesh", None))
         return prepared
 

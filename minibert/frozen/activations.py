@@ -183,14 +183,11 @@ def activations(
     if show:
         what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
         say(f"{what}: {size / 1e6:,.0f} MB {f'in {folder}' if stored else 'in memory'}.")
-    asked = enumerate(zip(parts, bounds, strict=True))
     with Progress(sum(int(lengths(part).sum()) for part in parts), "tokens", show) as progress:
-        return [
-            stored_vectors(model, part, ends, numbers, folder / str(number), progress.add)
-            if stored
-            else word_vectors(model, part, ends, numbers, done=progress.add)
-            for number, (part, ends) in asked
-        ]
+        asked = [(model, part, ends, numbers) for part, ends in zip(parts, bounds, strict=True)]
+        if not stored:
+            return [word_vectors(*one, done=progress.add) for one in asked]
+        return [stored_vectors(*one, folder / f"{at}", progress.add) for at, one in enumerate(asked)]
 
 
 # -> (T,) bool

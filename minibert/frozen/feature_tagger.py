@@ -99,8 +99,7 @@ def scores_of(ops: Any, params: BilstmParameters, vectors: WordVectors, layers: 
         chosen = with_words[places].tolist()
         inputs = [vectors.sentence(one, *layers) for one in chosen]
         batch = VectorBatch.pack_vectors(inputs, [None] * len(inputs))
-        own_scores = batch_scores(ops, params.config, tree, batch)
-        for one, own in zip(chosen, own_scores, strict=True):
+        for one, own in zip(chosen, batch_scores(ops, params.config, tree, batch), strict=True):
             scores[bounds[one] : bounds[one + 1]] = own
     return scores
 

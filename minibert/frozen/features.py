@@ -66,18 +66,13 @@ class Extractor:
             given = {"pool": self.pool, "layers": self.layers}
             raise InputError("$pool reads the last layer; leave out $layers.", **given)
         if self.pool == "cls" and config.is_decoder:
-            raise InputError(
-                "pool='cls' is the same vector for every text: left to right, [CLS] sees only itself; choose "
-                "'mean' or 'pooled'."
-            )
+            why = "is the same vector for every text: left to right, [CLS] sees only itself"
+            raise InputError(f"pool='cls' {why}; choose 'mean' or 'pooled'.")
         if self.max_length is None:
             self.max_length = config.P
         if not 2 <= self.max_length <= config.P:
-            raise InputError(
-                f"$max_length is not possible; give 2, for [CLS] and [SEP], up to the "
-                f"{config.P} positions of the model.",
-                max_length=self.max_length,
-            )
+            advice = f"give 2, for [CLS] and [SEP], up to the {config.P} positions of the model."
+            raise InputError(f"$max_length is not possible; {advice}", max_length=self.max_length)
         check_vocabulary(config, self.tokenizer)
 
     @property

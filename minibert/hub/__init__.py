@@ -6,17 +6,8 @@ from typing import Any
 import numpy as np
 
 from minibert.errors import InputError, warn
-from minibert.hub.hugging_face import (
-    CONFIG_FILE,
-    LABELLED,
-    WEIGHTS,
-    WEIGHTS_FILE,
-    fields_of,
-    load_hf,
-    load_labels,
-    save_hf,
-    weights_in,
-)
+from minibert.hub import hugging_face
+from minibert.hub.hugging_face import CONFIG_FILE, LABELLED, WEIGHTS_FILE, load_hf, load_labels, save_hf
 from minibert.hub.loading import LoadReport, Source, load_source
 from minibert.hub.names import to_hf
 from minibert.hub.tensorflow.google import check_index, find_checkpoint, google_differences, load_tf, save_tf
@@ -32,7 +23,7 @@ __all__ += ["load_labels", "load_tf", "save_hf", "save_tf", "to_hf", "weights_of
 def weights_of(source: str | Path) -> Path | None:
     """Return the path of the weights that `load` would read, a file or a prefix of TensorFlow's, if any."""
     source, checkpoint = locate(source)
-    return checkpoint or weights_in(source) or find_checkpoint(source)
+    return checkpoint or hugging_face.weights_in(source) or find_checkpoint(source)
 
 
 def load(
@@ -63,16 +54,15 @@ def load(
         check_index(source)
         if not Path(source).exists():
             raise no_such_model(source)
-    is_tensorflow = weights is not None and weights.name not in WEIGHTS
+    is_tensorflow = weights is not None and weights.name not in hugging_face.WEIGHTS
     return (load_tf if is_tensorflow else load_hf)(source, dtype, head, seed)
 
 
 def _load_checkpoint(
     path: Path, dtype: Any, head: Head | None, seed: int
 ) -> tuple[BertConfig, Parameters, LoadReport]:
-    """Read the model in a checkpoint of a run."""
     params = load_checkpoint(path, warn=warn).params
     if not isinstance(params, Parameters):
         raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")
-    fields = fields_of(params.config, params.head)
+    fields = hugging_face.fields_of(params.config, params.head)
     return load_source(Source(path, path, fields, to_hf(params), {}), dtype, head, seed)

@@ -22,12 +22,9 @@ Tensors = dict[str, np.ndarray]
 _PRETRAINED = ("BertModel", "BertForMaskedLM", "BertForNextSentencePrediction", "BertLMHeadModel")
 # How names begin in models of other architectures. TensorFlow's ALBERT begins with bert/ like a BERT.
 _FOREIGN = {
-    "roberta.": "RoBERTa",
-    "distilbert.": "DistilBERT",
-    "electra.": "ELECTRA",
-    "albert.": "ALBERT",
-    "bert.encoder.transformer.": "ALBERT",
-}
+    "roberta.": "RoBERTa", "distilbert.": "DistilBERT", "electra.": "ELECTRA",
+    "albert.": "ALBERT", "bert.encoder.transformer.": "ALBERT",
+}  # fmt: skip
 # What lies in the folder of a run from its beginning on, before there is a model, and what goes on with it.
 COPY_AGAIN = "copy the model's folder again"
 RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetune"}
@@ -65,8 +62,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
     """Return the labels of a configuration in the order of their numbers; None if it has none."""
-    stored = fields.get("id2label")
-    if stored is None:
+    if (stored := fields.get("id2label")) is None:
         return ()
     if not fits(stored, dict[str, str]) or stored.keys() != set(map(str, range(len(stored)))):
         raise InputError(f"{path}: id2label={short(stored)} does not number labels, strings, from 0 on.")
@@ -104,8 +100,7 @@ def _canonical(path: Path, tensors: Tensors) -> Tensors:
     found: Tensors = {}
     while tensors:
         name, tensor = tensors.popitem()
-        name = _full_name(name)
-        if name in found:
+        if (name := _full_name(name)) in found:
             raise InputError(f"{path} has {name} twice, under two spellings; remove one of them.")
         found[name] = tensor
     for second, first in TIED.items():
@@ -167,8 +162,7 @@ def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
     if name == KINDS["tag"].architecture:
         return Head("tag", outputs, has_lstm), True
     if name == KINDS["classify"].architecture:
-        problem = source.fields.get("problem_type")
-        if problem == KINDS["multilabel"].problem_type:
+        if (problem := source.fields.get("problem_type")) == KINDS["multilabel"].problem_type:
             return Head("multilabel", outputs, has_lstm), True
         return None if outputs > 1 and problem == "regression" else one, True
     if "qa_outputs.weight" in tensors:
@@ -193,8 +187,7 @@ def _outputs(source: Source, tensors: Tensors) -> int:
 def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> list[tuple[str, str]]:
     """Compare with the configuration before memory is taken; return both names of what is missing."""
     path, file = source.path, source.config_path.name
-    count = len(tensors) + len(source.others)
-    if config.L > count:
+    if config.L > (count := len(tensors) + len(source.others)):
         few = f"{count} tensors, too few for num_hidden_layers={config.L} of {file}"
         raise InputError(f"{path} has {few}; give the folder of one complete model.")
     missing = []
@@ -209,8 +202,7 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
         if theirs in others:
             advice = "save the model with weights in float32, float16 or bfloat16."
             raise InputError(f"{path} holds {theirs} as {others[theirs]}, which is not read; {advice}")
-    lost = [theirs for ours, theirs in missing if not ours.startswith(REPLACEABLE)]
-    if lost:
+    if lost := [theirs for ours, theirs in missing if not ours.startswith(REPLACEABLE)]:
         raise InputError(f"{path} lacks these weights of the encoder: {some_of(lost)}; give a complete BERT.")
     return missing
 

@@ -90,12 +90,9 @@ def conlleval(gold: Sentences, predicted: Sentences) -> dict[str, Any]:
         words += len(gold_tags)
         right += sum(map(operator.eq, gold_tags, predicted_tags))
     kinds = sorted(counts[0] | counts[1])
-    return {
-        "accuracy": 100 * right / words,
-        **_rates(*(counter.total() for counter in counts)),
-        "words": words,
-        "types": {kind: _rates(*(counter[kind] for counter in counts)) for kind in kinds},
-    }
+    types = {kind: _rates(*(counter[kind] for counter in counts)) for kind in kinds}
+    rates = _rates(*(counter.total() for counter in counts))
+    return {"accuracy": 100 * right / words, **rates, "words": words, "types": types}
 
 
 def _rates(gold: int, found: int, correct: int) -> dict[str, Any]:

@@ -10,6 +10,11 @@ from minibert.errors import InputError
 Statistic = Callable[[np.ndarray], float]
 
 
+def mean_of(values: np.ndarray) -> Statistic:
+    """Return the mean of values, (n,) one for each example, as a statistic to `bootstrap`."""
+    return lambda rows: float(values[rows].mean())
+
+
 def bootstrap(
     statistic: Statistic, n: int, seed: int = 0, draws: int = 1000, level: float = 0.95
 ) -> tuple[float, float]:
@@ -40,8 +45,7 @@ def bootstrap(
         raise InputError(f"level={level:g} is no share of the draws between 0 and 1; give 0.95, for example.")
     rng = np.random.default_rng(seed)
     values = np.array([statistic(rng.integers(n, size=n)) for _ in range(draws)], np.float64)
-    values = values[~np.isnan(values)]
-    if not len(values):
+    if not len(values := values[~np.isnan(values)]):
         return math.nan, math.nan
     low, high = np.percentile(values, [50 * (1 - level), 50 * (1 + level)])
     return float(low), float(high)

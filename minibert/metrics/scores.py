@@ -85,8 +85,7 @@ def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> 
     found, codes = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
     if labels is not None:
         numbers = {label: number for number, label in enumerate(np.asarray(labels).tolist())}
-        unknown = [label for label in found.tolist() if label not in numbers]
-        if unknown:
+        if unknown := [label for label in found.tolist() if label not in numbers]:
             unlike = f"{unknown[0]!r} is not among the labels {', '.join(map(str, numbers))}"
             raise InputError(f"{unlike}; give all labels that occur.")
         codes = np.array([numbers[label] for label in found.tolist()])[codes]
@@ -110,9 +109,7 @@ def spearman(x: Numbers, y: Numbers) -> float:
     Not-a-number where either is constant or holds not-a-number.
     """
     x, y = _numbers(x, y)
-    if np.isnan(x).any() or np.isnan(y).any():
-        return math.nan
-    return pearson(_ranks(x), _ranks(y))
+    return math.nan if np.isnan(x).any() or np.isnan(y).any() else pearson(_ranks(x), _ranks(y))
 
 
 def _direction(x: np.ndarray) -> np.ndarray:

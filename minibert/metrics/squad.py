@@ -58,8 +58,7 @@ def exact_and_f1(prediction: str, answers: Sequence[str], version: str = V1) -> 
 def _overlap(gold: list[str], found: Counter[str], n_found: int, version: str) -> float:
     if not gold or not found:
         return float(version == V2 and not gold and not found)
-    shared = sum((Counter(gold) & found).values())
-    if not shared:
+    if not (shared := (Counter(gold) & found).total()):
         return 0.0
     precision, recall = shared / n_found, shared / len(gold)
     return 2 * precision * recall / (precision + recall)

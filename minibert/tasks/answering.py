@@ -17,7 +17,7 @@ from minibert.data.squad import Question
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_json
 from minibert.metrics import squad as metrics
-from minibert.metrics.intervals import Statistic
+from minibert.metrics.intervals import Statistic, mean_of
 from minibert.tasks.answer_spans import Answers, Candidate, decode
 from minibert.tasks.own_files import check_columns, matching, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
@@ -101,12 +101,10 @@ class Answering(Task):
         if version == metrics.V2 and len(odds) == len(examples):
             found = metrics.score(examples, _texts(predictions, answered=True), odds, version=version)
             scores |= {name: value for name, value in found.items() if name.startswith("best_")}
-        counts = ("total", "_thresh")
-        return {k: float(v) if k.endswith(counts) else v / 100.0 for k, v in scores.items()}
+        return {k: float(v) if k.endswith(("total", "_thresh")) else v / 100 for k, v in scores.items()}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        f1 = self._f1(examples, predictions)
-        return lambda indices: float(f1[indices].mean())
+        return mean_of(self._f1(examples, predictions))
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write the three files of Google's run_squad; the official scorers read the first and the last."""
@@ -209,10 +207,8 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
     when the model is one of another task, or the question or the text is empty.
     """
     if model.head.kind != Answering.kind:
-        raise InputError(
-            f"The model was fine-tuned for {model.task.name}, which answers no questions; "
-            "give one of squad1, squad2, triviaqa or qa."
-        )
+        trained = f"The model was fine-tuned for {model.task.name}, which answers no questions"
+        raise InputError(f"{trained}; give one of squad1, squad2, triviaqa or qa.")
     for name, value in (("question", question), ("text", text)):
         if not value.strip():
             raise InputError(f"The {name} is empty; there is nothing to answer.")
@@ -283,16 +279,10 @@ def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str,
             chosen = answers.null
     candidates = candidates or [chosen]
     chances = softmax([one.score for one in candidates]).tolist()
-    n_best = zip(candidates, chances, strict=True)
-    return {
-        "id": id,
-        "text": chosen.text,
-        "begin": chosen.begin,
-        "end": chosen.end,
-        "probability": chances[candidates.index(chosen)],
-        **odds,
-        "n_best": [one._asdict() | {"probability": chance} for one, chance in n_best],
-    }
+    pairs = zip(candidates, chances, strict=True)
+    n_best = [one._asdict() | {"probability": chance} for one, chance in pairs]
+    answer = {"id": id, "text": chosen.text, "begin": chosen.begin, "end": chosen.end}
+    return answer | {"probability": chances[candidates.index(chosen)], **odds, "n_best": n_best}
 
 
 def _texts(predictions: Predictions, answered: bool = False) -> dict[str, str]:

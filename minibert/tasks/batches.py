@@ -30,8 +30,7 @@ def nothing(done: int) -> None:
 # -> (n,)
 def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
     """Draw the order of n features in one epoch: a function of seed and epoch, the same on every machine."""
-    keys = np.full(n, draws.key(seed, epoch), np.uint64)
-    return np.argsort(draws.draw(keys, np.arange(n)), kind="stable")
+    return draws.permutation(np.arange(n), draws.key(seed, epoch))
 
 
 # groups (n,) -> (n,)
@@ -60,10 +59,9 @@ def drawn(
     """
     epoch, used = position or BEGINNING
     while True:
-        chosen_order = epoch_order(n, seed, epoch) if groups is None else balanced_order(groups, seed, epoch)
-        order = chosen_order.tolist()
+        order = epoch_order(n, seed, epoch) if groups is None else balanced_order(groups, seed, epoch)
         while used < n:
-            chosen = order[used : used + batch_size]
+            chosen = order[used : used + batch_size].tolist()
             used += len(chosen)
             yield chosen, [epoch, used] if used < n else [epoch + 1, 0]
         epoch, used = epoch + 1, 0
@@ -104,8 +102,7 @@ def weighted(batch: TaskBatch, head: Head, weights: np.ndarray) -> TaskBatch:
 # -> (n,)
 def lengths(features: Features) -> np.ndarray:
     """Tokens of each feature, all its sequences together."""
-    known = getattr(features, "lengths", None)  # of a sequence that makes features when asked for them
-    if known is not None:
+    if (known := getattr(features, "lengths", None)) is not None:  # of features that are made when asked for
         return np.asarray(known)
     return np.array([sum(len(s.input_ids) for s in f.sequences) for f in features], np.int64)
 
@@ -151,8 +148,7 @@ def batch_outputs(ops: Any, config: BertConfig, head: Head, params: Params, batc
     runtime = runtime_of(ops)
     scores = runtime.call(ops, functions_of(head).scores_of, (config, head), params, runtime.prepare(batch))
     if head.kind in similarity_losses.KINDS:
-        vectors = runtime.in_order(scores, batch, SEQUENCES)
-        return list(vectors.reshape(batch.E, batch.choices, -1))
+        return list(runtime.in_order(scores, batch, SEQUENCES).reshape(batch.E, batch.choices, -1))
     scores = runtime.in_order(scores, batch, "examples" if head.pool else KINDS[head.kind].reads)
     return heads.split_outputs(scores, head, batch)
 

@@ -16,7 +16,7 @@ from minibert.data import choice
 from minibert.data.choice import ChoiceExample
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
-from minibert.metrics.intervals import Statistic
+from minibert.metrics.intervals import Statistic, mean_of
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import matching
@@ -40,17 +40,13 @@ class Source(NamedTuple):
         return getattr(self, split), f"*{self.copy}*{'validation' if split == 'dev' else split}.jsonl"
 
 
+_HELLASWAG = [f"hellaswag_{part}.jsonl" for part in ("train", "val", "test")]
+_CSQA = [f"{part}.jsonl" for part in ("train_rand_split", "dev_rand_split", "test_rand_split_no_answers")]
 SOURCES = {
     "swag": Source(choice.read_swag, "swag", "train.csv", "val.csv", "test.csv"),
-    "hellaswag": Source(
-        choice.read_hellaswag, "hellaswag", *(f"hellaswag_{part}.jsonl" for part in ("train", "val", "test"))
-    ),
+    "hellaswag": Source(choice.read_hellaswag, "hellaswag", *_HELLASWAG),
     "copa": Source(choice.read_copa, "copa"),
-    "csqa": Source(
-        choice.read_commonsense_qa,
-        "commonsense_qa",
-        *("train_rand_split.jsonl", "dev_rand_split.jsonl", "test_rand_split_no_answers.jsonl"),
-    ),
+    "csqa": Source(choice.read_commonsense_qa, "commonsense_qa", *_CSQA),
 }
 
 
@@ -117,8 +113,7 @@ class Choices(Task):
         return {"accuracy": metrics.accuracy(*self._numbers(examples, predictions))}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        right = np.equal(*self._numbers(examples, predictions))
-        return lambda indices: float(right[indices].mean())
+        return mean_of(np.equal(*self._numbers(examples, predictions)))
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """`swag-test.csv` and the like: the number of the chosen ending for each id."""
@@ -142,11 +137,8 @@ class Choices(Task):
             with_marks(tokenizer, max_length, example.context, f"{example.start} {ending}".strip())
             for ending in (mistake.expected, mistake.found)
         )
-        return mistake._replace(
-            text=f"{context} {example.start}".strip(),
-            expected=expected.removeprefix(example.start).strip(),
-            found=found.removeprefix(example.start).strip(),
-        )
+        expected, found = (one.removeprefix(example.start).strip() for one in (expected, found))
+        return mistake._replace(text=f"{context} {example.start}".strip(), expected=expected, found=found)
 
 
 create = Choices

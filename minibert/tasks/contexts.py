@@ -43,8 +43,7 @@ def windows(pieces: np.ndarray, ends: np.ndarray, room: int) -> list[Window]:
     """
     n = len(pieces)
     before = np.concatenate([[0], np.cumsum(pieces)])  # (n+1,) pieces in front of each word
-    over = int(before[-1]) - room
-    if over <= 0:
+    if (over := int(before[-1]) - room) <= 0:
         return [Window(0, n, 0, n)] if n else []
     count = 1 - (-over // (room - room // SHARED))
     begins = np.searchsorted(before, np.arange(count) * over // (count - 1))
@@ -64,5 +63,4 @@ def _border(before: np.ndarray, ends: np.ndarray, begin: int, stop: int) -> int:
     borders = ends[np.searchsorted(ends, begin) : np.searchsorted(ends, stop, side="right")]
     if not len(borders):
         borders = np.arange(begin, stop + 1)
-    off_middle = np.abs(2 * before[borders] - before[begin] - before[stop])
-    return int(borders[off_middle.argmin()])
+    return int(borders[np.abs(2 * before[borders] - before[begin] - before[stop]).argmin()])

@@ -35,12 +35,9 @@ class LongTexts(NamedTuple):
         whole_number("stride", stride, 0)
         whole_number("most_windows", self.most_windows, 1)
         if stride >= room:
-            raise InputError(
-                f"$stride leaves no new piece to a window that has room for {room}; give less, or raise "
-                "$max_length.",
-                stride=stride,
-                max_length=max_length,
-            )
+            small = f"a window that has room for {room}; give less, or raise $max_length."
+            given = {"stride": stride, "max_length": max_length}
+            raise InputError(f"$stride leaves no new piece to {small}", **given)
         return self._replace(stride=stride)
 
     def windows_of(self, lost: int, max_length: int) -> int:

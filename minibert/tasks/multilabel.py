@@ -164,8 +164,7 @@ def best_threshold(chances: np.ndarray, gold: np.ndarray) -> float:
 
 # scores (...) -> (...) float64
 def _logistic(scores: Any) -> np.ndarray:
-    wide = np.asarray(scores, np.float64)
-    return np.exp(-np.logaddexp(0, -wide))
+    return np.exp(-np.logaddexp(0, -np.asarray(scores, np.float64)))
 
 
 def _found(chances: dict[str, float], tuned: Tuned) -> dict[str, Any]:

@@ -64,8 +64,6 @@ def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
         if not found:
             others = [path.name for path in sorted(data.glob(f"{split}.*")) if path.is_file()]
             there = f"has no {split}.csv" + (f" but {' and '.join(others)}" if others else "")
-        raise (InputError if found else MissingFile)(
-            f"{data} {there}; there should be one file of the split {split!r}: {', '.join(known[:-1])} or "
-            f"{known[-1]}."
-        )
+        expected = f"one file of the split {split!r}: {', '.join(known[:-1])} or {known[-1]}."
+        raise (InputError if found else MissingFile)(f"{data} {there}; there should be {expected}")
     return found[0]

@@ -126,16 +126,10 @@ def create(name: str, columns: Columns | None = None, long: LongTexts | None = N
         message = f"$columns are for {', '.join(OWN_TABLES)}; the files of {name} have their own."
         raise InputError(message, columns=dict(columns))
     if long and TASKS[name].module not in ("sentences", "multilabel"):
-        whole = {
-            "choices": "reads each of its choices whole",
-            "similarity": "compares vectors of whole texts",
-        }
-        reads = whole.get(TASKS[name].module, "has windows already")
-        raise InputError(
-            f"$long is for tasks with one answer for a text, such as classify, and {name} {reads}; "
-            "leave it out.",
-            long="windows",
-        )
+        own = {"choices": "reads each of its choices whole", "similarity": "compares vectors of whole texts"}
+        reads = own.get(TASKS[name].module, "has windows already")
+        what = f"$long is for tasks with one answer for a text, such as classify, and {name} {reads}"
+        raise InputError(f"{what}; leave it out.", long="windows")
     columns = dict(columns or {})
     if "header" in columns:
         header, answers = columns["header"], {"yes": True, "true": True, "no": False, "false": False}

@@ -63,12 +63,10 @@ class Sentences(Task):
     def labels(self, examples: Examples) -> Labels:
         if self.kind == "regress" or self.official or not examples:
             return self.official
-        found = {example.label for example in examples} - {None}
-        if len(found) < 2:
-            raise InputError(
-                f"The examples to learn from have {len(found)} label{'' if len(found) == 1 else 's'} "
-                f"({', '.join(found) or 'none'}); a class needs another one to be told from."
-            )
+        if len(found := {example.label for example in examples} - {None}) < 2:
+            few = f"{len(found)} label{'' if len(found) == 1 else 's'} ({', '.join(found) or 'none'})"
+            advice = "a class needs another one to be told from."
+            raise InputError(f"The examples to learn from have {few}; {advice}")
         return in_order(found)
 
     def names(self, example: TextExample) -> tuple[Any, ...]:
@@ -91,10 +89,9 @@ class Sentences(Task):
                 if is_blank and (self.long or len(one) < max_length):
                     blank.append(example.id)
                     if self.refuses_blanks:
-                        raise InputError(
-                            f"{self.place(example)} has an empty sentence, or one without a piece in the "
-                            "vocabulary; fill it or leave the example out."
-                        )
+                        what = "an empty sentence, or one without a piece in the vocabulary"
+                        advice = "fill it or leave the example out."
+                        raise InputError(f"{self.place(example)} has {what}; {advice}")
                 sequences: tuple[Sequence, ...] = (Sequence(one.ids, one.token_type_ids, cut=cut),)
                 if self.long:
                     sequences = self.long.sequences(one, max_length)
@@ -105,8 +102,7 @@ class Sentences(Task):
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
         learnt, measured = (Counter(n for one in part for n in self.names(one)) for part in (train, dev))
-        rare = [label for label in labels if learnt[label] < 2 or not measured[label]]
-        if not rare:
+        if not (rare := [label for label in labels if learnt[label] < 2 or not measured[label]]):
             return
         found = []
         for label in rare[:MOST_RARE]:
@@ -136,10 +132,8 @@ class Sentences(Task):
             return float(example.label)
         if example.label not in numbers:
             known = ", ".join(list(numbers)[:16])
-            raise InputError(
-                f"{self.place(example)} has the label {example.label!r}, which no example to learn from "
-                f"has ({known}); correct it or add examples of it."
-            )
+            what = f"the label {example.label!r}, which no example to learn from has ({known})"
+            raise InputError(f"{self.place(example)} has {what}; correct it or add examples of it.")
         return numbers[example.label]
 
     def predict(
@@ -236,9 +230,11 @@ class OwnTexts(Sentences):
         super().__init__(name, title, None if is_number else (), scored)
 
     def read(self, data: Path, split: str) -> list[TextExample]:
+        return self._own(data, split, numeric=self.kind == "regress", several=self.kind == "multilabel")
+
+    def _own(self, data: Path, split: str, **more: Any) -> list[TextExample]:
         self._files.append(own_file(data, split))
-        given = self.columns | {"numeric": self.kind == "regress", "several": self.kind == "multilabel"}
-        return read_own(tables.read_texts, data, split, given, UNLABELLED)
+        return read_own(tables.read_texts, data, split, self.columns | more, UNLABELLED)
 
     def place(self, example: TextExample) -> str:
         for path in self._files:

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from minibert.data import glue, tables
+from minibert.data import glue
 from minibert.data.glue import TextExample
 from minibert.data.tables import MissingColumn
 from minibert.errors import InputError
-from minibert.metrics.intervals import Statistic
+from minibert.metrics.intervals import Statistic, mean_of
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks.cuts import with_marks
-from minibert.tasks.own_files import check_columns, own_file, read_own
-from minibert.tasks.sentences import BLOCK, COLUMNS, UNLABELLED, OwnTexts
+from minibert.tasks.own_files import check_columns
+from minibert.tasks.sentences import BLOCK, COLUMNS, OwnTexts
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Tuned
 
 OFFICIAL, PAIRS = "stsb-similarity", "similar-pairs"
@@ -47,7 +47,7 @@ class Similarity(OwnTexts):
             highest, found = glue.HIGHEST_SCORE, glue.read("stsb", data, split)
             return [e if e.label is None else e._replace(label=float(e.label) / highest) for e in found]
         try:
-            found = self._own(data, split, {"numeric": True})
+            found = self._own(data, split, numeric=True)
         except MissingColumn as error:
             if error.role != "label":
                 raise
@@ -55,16 +55,9 @@ class Similarity(OwnTexts):
             raise MissingColumn(advice, error.role, error.path, error.header) from error
         for example in found:
             if example.label is not None and not -1 <= float(example.label) <= 1:
-                raise InputError(
-                    f"{self.place(example)} has the label {example.label:g}, expected a cosine, -1 to 1; "
-                    "divide all of them by the highest there can be."
-                )
+                what = f"{self.place(example)} has the label {example.label:g}, expected a cosine, -1 to 1"
+                raise InputError(f"{what}; divide all of them by the highest there can be.")
         return found
-
-    def _own(self, data: Path, split: str, more: Mapping[str, Any]) -> list[TextExample]:
-        """Read a table of one's own."""
-        self._files.append(own_file(data, split))
-        return read_own(tables.read_texts, data, split, self.columns | dict(more), UNLABELLED)
 
     def labels(self, examples: Examples) -> Labels:
         return ()
@@ -137,7 +130,7 @@ class SimilarPairs(Similarity):
         super().__init__(name, title, columns)
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        return [one._replace(label=1.0) for one in self._own(data, split, UNLABELLED)]  # the highest cosine
+        return [one._replace(label=1.0) for one in self._own(data, split, label=None)]  # the highest cosine
 
     def predict(
         self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
@@ -154,8 +147,7 @@ class SimilarPairs(Similarity):
         return {"accuracy": float((ranks == 1).mean()), "mrr": float((1 / ranks).mean())}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        right = np.array([one["rank"] == 1 for one in predictions])
-        return lambda indices: float(right[indices].mean())
+        return mean_of(np.array([one["rank"] == 1 for one in predictions]))
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
         first, second = _word_vectors(examples)

@@ -71,10 +71,9 @@ class Stored:
     def check_positions(self, folder: Path, positions: int) -> None:
         """Raise InputError when the model beside the file knows fewer positions than it asks for."""
         if self.max_length > positions:
-            raise InputError(
-                f"{folder / self.FILE} asks for sequences of {self.max_length} tokens, but the model has "
-                f"{positions} positions; the two files belong to different models."
-            )
+            both = f"sequences of {self.max_length} tokens, but the model has {positions} positions"
+            advice = "the two files belong to different models."
+            raise InputError(f"{folder / self.FILE} asks for {both}; {advice}")
 
 
 @dataclass(frozen=True)

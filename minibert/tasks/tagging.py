@@ -56,9 +56,7 @@ class Tagging(Task):
     max_length = 512
 
     def __init__(self, name: str = "ner", columns: Mapping[str, str] | None = None, by_document: bool = True):
-        self.name = name
-        self.columns = dict(columns or {})
-        self.by_document = by_document
+        self.name, self.columns, self.by_document = name, dict(columns or {}), by_document
         what = "Tags of words" if name == "tag" else "Named entities, CoNLL-2003"
         self.title = what + ("" if by_document else ", sentence by sentence")
 
@@ -69,16 +67,15 @@ class Tagging(Task):
             return read_own(tables.read_tags, data, split, self.columns, unlabelled, FILES[split])
         if not Path(data).is_dir():
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
-        found = [path for file in FILES[split] if (path := Path(data) / file).is_file()]
-        if not found:
-            advice = f"one of {', '.join(FILES[split])} is expected."
-            raise MissingFile(f"{data} has no file of the split {split!r}; {advice}")
-        return ner.read(found[0])
+        for file in FILES[split]:
+            if (path := Path(data) / file).is_file():
+                return ner.read(path)
+        advice = f"one of {', '.join(FILES[split])} is expected."
+        raise MissingFile(f"{data} has no file of the split {split!r}; {advice}")
 
     def labels(self, examples: Examples) -> Labels:
         """O, then the others in the order of the alphabet; of every type of entity B- and I- both."""
-        tags = {tag for example in examples for tag in _tags_of(example)}
-        if not tags:
+        if not (tags := {tag for example in examples for tag in _tags_of(example)}):
             return ()
         if all(map(ner.is_entity_tag, tags)):
             types = sorted({tag[2:] for tag in tags} - {""})
@@ -121,12 +118,8 @@ class Tagging(Task):
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
         """Which tags were never learnt, how often they are there, and where first."""
-        places = [
-            (tag, number)
-            for number, example in enumerate(examples, start=1)
-            for tag in example.tags or ()
-            if tag not in labels
-        ]
+        numbered = enumerate(examples, start=1)
+        places = [(tag, n) for n, one in numbered for tag in one.tags or () if tag not in labels]
         if places:
             kinds = Counter(tag for tag, _ in places).most_common()
             named = ", ".join(f"{tag} ({count:,})" for tag, count in kinds[:MOST_NAMED])
@@ -226,10 +219,8 @@ def entities_text(words: Many[str], chunks: Many[entities.Chunk]) -> str:
 
 def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     if example.tags is None:
-        raise InputError(
-            f"The sentence {' '.join(example.words)[:60]!r} has no tags to learn from or to compare with; "
-            "give a file that has them."
-        )
+        lacking = f"{' '.join(example.words)[:60]!r} has no tags to learn from or to compare with"
+        raise InputError(f"The sentence {lacking}; give a file that has them.")
     return example.tags
 
 
@@ -259,11 +250,8 @@ def _numbered(
         return None
     tags = [tag for sentence in sentences for tag in _tags_of(sentence)]
     unknown = next((tag for tag in tags if tag not in numbers), None)
-    if unknown is None:
-        return np.array([numbers[tag] for tag in tags], np.int32)
-    if training:
-        raise InputError(
-            f"The tag {unknown!r} between sentences {before + 1} and {before + len(sentences)} is none of "
-            f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
-        )
-    return None
+    if training and unknown is not None:
+        place = f"between sentences {before + 1} and {before + len(sentences)}"
+        known = f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
+        raise InputError(f"The tag {unknown!r} {place} is none of {known}")
+    return np.array([numbers[tag] for tag in tags], np.int32) if unknown is None else None

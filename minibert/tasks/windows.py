@@ -174,11 +174,9 @@ def _encode(
     n_question = np.minimum(n_pieces, max_question)
     room = max_length - SPECIAL - n_question
     if len(bad := np.flatnonzero(room < 1)):
-        raise InputError(
-            f"Question {block[bad[0]].id!r} has {n_pieces[bad[0]]} pieces, which leaves no room for its "
-            f"paragraph in windows of $max_length; make them longer, or ask briefly.",
-            max_length=max_length,
-        )
+        long = f"Question {block[bad[0]].id!r} has {n_pieces[bad[0]]} pieces, which leaves no room for its"
+        advice = "paragraph in windows of $max_length; make them longer, or ask briefly."
+        raise InputError(f"{long} {advice}", max_length=max_length)
     n_tokens = np.diff(paragraphs.cu_seqlens)
     answers = _answer_tokens(block, list(texts), paragraph, paragraphs)
 
@@ -195,19 +193,10 @@ def _encode(
     held = (answers[owner, 0] >= 0) & (inside[:, 0] >= 0) & (inside[:, 1] < length)
     labels = np.where(held[:, None], inside + (n_question[owner] + SPECIAL - 1)[:, None], 0)
     labels[answers[owner, 0] == UNKNOWN] = UNKNOWN
-    part = _Part(
-        _compact(questions.ids[ranges(questions.cu_seqlens[:-1], n_question)]),
-        n_question,
-        _compact(paragraphs.ids),
-        n_tokens,
-        _compact(paragraphs.offsets),
-        paragraph,
-        n_windows.astype(np.int32),
-        start.astype(np.int32),
-        length.astype(np.int32),
-        labels.astype(np.int32),
-    )
-    return part, np.flatnonzero(n_pieces > max_question)
+    asked = _compact(questions.ids[ranges(questions.cu_seqlens[:-1], n_question)]), n_question
+    read = _compact(paragraphs.ids), n_tokens, _compact(paragraphs.offsets)
+    laid_out = (one.astype(np.int32) for one in (n_windows, start, length, labels))
+    return _Part(*asked, *read, paragraph, *laid_out), np.flatnonzero(n_pieces > max_question)
 
 
 # -> (Q,2) int64: first and last token within the paragraph

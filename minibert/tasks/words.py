@@ -86,8 +86,7 @@ def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
             for number, (text, places) in enumerate(zip(group, spans, strict=True))
         ]
         features = model.features(examples)
-        outputs = model.outputs(features)
-        tags = model.task.predict(examples, features, outputs, model.labels, model.tuned)
+        tags = model.task.predict(examples, features, model.outputs(features), model.labels, model.tuned)
         for text, places, own in zip(group, spans, tags, strict=True):
             words = [
                 {"word": text[begin:end], "tag": tag, "begin": begin, "end": end}

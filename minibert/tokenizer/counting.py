@@ -342,14 +342,12 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
         position = place
 
     for block in read(file, PIECE_BYTES, read_up_to):
-        if held_out and side != BY_LINE:  # in the middle of a long line
-            end = block.find(b"\n") + 1
-            if end:
-                yield taken(b"".join([*waiting, block[:end]]))
-                waiting, block, side = [], block[end:], BY_LINE
+        in_line = held_out and side != BY_LINE  # a long one, which began in a block before
+        if in_line and (end := block.find(b"\n") + 1):
+            yield taken(b"".join([*waiting, block[:end]]))
+            waiting, block, side = [], block[end:], BY_LINE
         ends = separators if side == BY_LINE or not held_out else b" \t\r"
-        cut = 1 + max(map(block.rfind, ends))  # behind the last of them; 0 if there is none
-        if cut:
+        if cut := 1 + max(map(block.rfind, ends)):  # behind the last of them; 0 if there is none
             yield taken(b"".join([*waiting, block[:cut]]))
             waiting = []
         waiting.append(block[cut:])
@@ -359,9 +357,8 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
                 f"{offset:,} of the text on; check that it is text, or put line ends into it."
             )
         if side == BY_LINE and sum(map(len, waiting)) >= max(PIECE_BYTES, CRC_BYTES):
-            line = b"".join(waiting)
-            waiting = [line]
-            side = HELD_OUT if zlib.crc32(line[:CRC_BYTES]) % held_out == 0 else TRAINING
+            waiting = [b"".join(waiting)]
+            side = HELD_OUT if zlib.crc32(waiting[0][:CRC_BYTES]) % held_out == 0 else TRAINING
     if any(waiting):
         yield taken(b"".join(waiting))
 

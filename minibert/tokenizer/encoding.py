@@ -114,13 +114,8 @@ class TextEncoding(Encoding):
     """A whole text as `[CLS] A [SEP]`: even its ids become an array only when they are asked for."""
 
     def __init__(self, pieces: list[int], tokenizer: Any, text: str, special: bool) -> None:
-        self.n_first = len(pieces) + 2
-        self._wrapped = True
-        self._vocab = tokenizer.vocab
-        self._pieces = pieces
-        self._tokenizer = tokenizer
-        self._text = text
-        self._special = special
+        self.n_first, self._wrapped, self._vocab = len(pieces) + 2, True, tokenizer.vocab
+        self._pieces, self._tokenizer, self._text, self._special = pieces, tokenizer, text, special
 
     def __len__(self) -> int:
         return self.n_first
@@ -251,8 +246,7 @@ class Limit(NamedTuple):
                 raise InputError(message, stride=stride, max_length=128)
             return None
         whole_number("max_length", max_length, 0)
-        room = max_length - extra
-        if room < 0:
+        if (room := max_length - extra) < 0:
             raise InputError(f"$max_length has no room for special tokens; give at least {extra}.", **given)
         if stride is not None:
             whole_number("stride", stride, 0)
@@ -278,13 +272,10 @@ class Limit(NamedTuple):
         if len(bad := np.flatnonzero((shortened > left) & (left < needed))):
             pair = bad[0]
             windows = " for windows with $stride" if self.stride is not None else ""
-            raise LongPair(
-                int(pair),
-                "does not fit $max_length: with $truncation the other text keeps all its "
-                f"{other[pair]} pieces, which leaves {max(0, left[pair])}{windows}; raise that length, or "
-                "truncate longest_first.",
-                **self._asdict(),
-            )
+            whole = f"with $truncation the other text keeps all its {other[pair]} pieces, which leaves"
+            advice = "raise that length, or truncate longest_first."
+            reason = f"does not fit $max_length: {whole} {max(0, left[pair])}{windows}; {advice}"
+            raise LongPair(int(pair), reason, **self._asdict())
         kept = np.minimum(shortened, left)
         return (kept, other) if self.truncation == "only_first" else (other, kept)
 
@@ -302,14 +293,11 @@ def lay_out(
     small = np.int32 if lengths.sum() < 2**31 and len(encoded.ids) < 2**31 else np.int64  # many times faster
     rows = ranges(begins.ravel().astype(small), lengths.ravel().astype(small))
     ends = np.cumsum(lengths).reshape(lengths.shape)  # of each stretch, in the new row
-    alignment = encoded.alignment
-    if alignment is not None:
+    if (alignment := encoded.alignment) is not None:
         alignment = alignment[0].take(rows, axis=0), alignment[1].take(rows)
     cut = encoded._replace(ids=encoded.ids.take(rows), alignment=alignment)
     seconds = ends[:, (lengths.shape[1] - 1) // 2] if pairs else None  # behind A, or behind its [SEP]
-    n_cut = np.zeros(len(source), np.int64)
-    if limit.stride is None:
-        n_cut = np.diff(borders) - lengths.sum(1)
+    n_cut = np.diff(borders) - lengths.sum(1) if limit.stride is None else np.zeros(len(source), np.int64)
     return BatchEncoding(cut, np.concatenate([[0], ends[:, -1]]), seconds, source, n_cut, wrapped, vocab)
 
 

@@ -53,8 +53,7 @@ def read(path: Path) -> Stored:
     InputError when a file is missing, is not UTF-8 or JSON, does not hold a BERT's WordPiece, or two
     contradict.
     """
-    path = locate(path).folder
-    if not path.is_dir():
+    if not (path := locate(path).folder).is_dir():
         if not path.suffix and not path.exists():
             raise no_such_model(path)
         if path.suffix == ".json":
@@ -98,8 +97,7 @@ def is_cased(vocab: list[str]) -> bool:
 
 def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
     """Read what tokenizers of `transformers` written in Python have added to `vocab.txt`."""
-    decoder = config.get("added_tokens_decoder")
-    if decoder is not None:
+    if (decoder := config.get("added_tokens_decoder")) is not None:
         _of_kind(decoder, dict, f"{path / _CONFIG}: added_tokens_decoder")
         ids = {number: int(number) if re.fullmatch("[0-9]{1,18}", number) else number for number in decoder}
         where = f"{path / _CONFIG}: added token"
@@ -140,8 +138,7 @@ def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
             )
     options = {}
     for argument, name, _, kind in _OPTIONS:
-        value = config.get(name)
-        if value is not None:
+        if (value := config.get(name)) is not None:
             options[argument] = _of_kind(value, kind, f"{path}: {name}")
     special: list[Any] = []
     for name in ("additional_special_tokens", "extra_special_tokens"):  # until version 4, and from 5 on
@@ -165,13 +162,11 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     for name, expected in (("unk_token", "[UNK]"), ("continuing_subword_prefix", "##")):
         if model.get(name) != expected:
             raise InputError(f"{path} has {name}={model.get(name)!r}; a BERT's WordPiece has {expected!r}.")
-    normalizer = _part(content, "normalizer", path)
-    if normalizer.get("type") != "BertNormalizer":
+    if (normalizer := _part(content, "normalizer", path)).get("type") != "BertNormalizer":
         raise InputError(f"{path} normalises with {normalizer.get('type')}; minibert reads BertNormalizer.")
     if normalizer.get("clean_text") is False:
         raise InputError(f"{path} has clean_text=false; minibert always cleans text, as BERT does.")
-    pre_tokenizer = _part(content, "pre_tokenizer", path)
-    if pre_tokenizer.get("type") != "BertPreTokenizer":
+    if (pre_tokenizer := _part(content, "pre_tokenizer", path)).get("type") != "BertPreTokenizer":
         raise InputError(f"{path} splits by {pre_tokenizer.get('type')}; minibert reads BertPreTokenizer.")
     options = {
         argument: _of_kind(normalizer[name], kind, f"{path}: normalizer {name}")
@@ -219,8 +214,7 @@ def _by_id(ids: dict[str, int], path: Path) -> list[str]:
 
 
 def _part(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
-    part = content.get(name)
-    if not isinstance(part, dict):
+    if not isinstance(part := content.get(name), dict):
         raise InputError(f"{path} has no {name}; give a tokenizer.json of a BERT, or vocab.txt.")
     return part
 
@@ -249,13 +243,10 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
             raise InputError(f"piece {number}, {piece!r}, holds a line end; vocab.txt has a piece a line.")
         if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
             raise InputError(f"piece {number}, {piece!r}, can't be written as UTF-8; take it out.")
-    config = {
-        "tokenizer_class": "BertTokenizer",
-        **{name: options[argument] for argument, name, _, _ in _OPTIONS},
-        "additional_special_tokens": options["additional_special_tokens"],
-        "model_max_length": model_max_length,
-        **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS},
-    }
+    config = {"tokenizer_class": "BertTokenizer"} | {name: options[own] for own, name, _, _ in _OPTIONS}
+    config |= {"additional_special_tokens": options["additional_special_tokens"]}
+    config |= {"model_max_length": model_max_length}
+    config |= {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
     files = {
         folder / "tokenizer.json": _dumped(_tokenizer_json(vocab, options)),
         folder / "vocab.txt": "".join(f"{piece}\n" for piece in vocab),
@@ -290,24 +281,20 @@ def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]
     special = sorted((ids[one], one) for one in (*SPECIAL_TOKENS, *options["additional_special_tokens"]))
     first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
     second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
+    around = {one: {"id": one, "ids": [ids[one]], "tokens": [one]} for one in ("[CLS]", "[SEP]")}
+    how = {name: options[argument] for argument, _, name, _ in _OPTIONS if name}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [{"id": i, "content": token, **flags, "special": True} for i, token in special],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            **{name: options[argument] for argument, _, name, _ in _OPTIONS if name},
-        },
+        "normalizer": {"type": "BertNormalizer", "clean_text": True, **how},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
             "single": first,
             "pair": first + second,
-            "special_tokens": {
-                token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in ("[CLS]", "[SEP]")
-            },
+            "special_tokens": around,
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
         "model": {

@@ -38,8 +38,7 @@ class GreedyCore:
         while begin < len(word):
             prefix = "##" if begin else ""
             for end in range(min(len(word), begin + self._longest_piece), begin, -1):
-                piece_id = self.ids.get(prefix + word[begin:end])
-                if piece_id is not None:
+                if (piece_id := self.ids.get(prefix + word[begin:end])) is not None:
                     break
             else:
                 return whole

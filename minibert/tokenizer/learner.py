@@ -122,8 +122,7 @@ def learn_vocab(
     pieces, unseen, text = _segment(WordCounts.of(word_counts), alphabet_limit)
     taken = set(vocab)
     seen, unseen = ([piece for piece in forms if piece not in taken] for forms in (pieces, unseen))
-    room = vocab_size - len(vocab) - len(seen)
-    if room < 0:
+    if (room := vocab_size - len(vocab) - len(seen)) < 0:
         needed = f"special tokens and alphabet alone take {vocab_size - room}"
         message = f"$vocab_size is too small: {needed}; ask for more pieces or lower $alphabet_limit."
         raise InputError(message, vocab_size=vocab_size, alphabet_limit=alphabet_limit)

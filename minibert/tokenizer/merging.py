@@ -30,9 +30,7 @@ class Merger:
 
     def __init__(self, text: Symbols, min_frequency: int, objective: str) -> None:
         symbols, bounds, counts, n_symbols = text
-        self.min_frequency = min_frequency
-        self.objective = objective
-        self.n_symbols = n_symbols
+        self.min_frequency, self.objective, self.n_symbols = min_frequency, objective, n_symbols
         self.symbol_counts = np.zeros(n_symbols, np.int64)
         self.pair_ids: dict[tuple[int, int], int] = {}
         self.pairs = np.zeros((2, 1024), np.int32)  # rows: left symbol, right symbol
@@ -57,7 +55,6 @@ class Merger:
         return lefts, rights
 
     def _merge(self, best: int) -> None:
-        """Join a pair wherever it stands."""
         left, right = self.pairs[:, best].tolist()
         merged = self.n_symbols
         self.n_symbols += 1
@@ -115,8 +112,7 @@ class Merger:
     ) -> None:
         """Join `pair` in one word, from the left, and add to `changes` what that does to the pair counts."""
         before = self.segmented[word]
-        after = join(before, pair, merged)
-        if len(after) == len(before):
+        if len(after := join(before, pair, merged)) == len(before):
             return
         self.segmented[word] = after
         count = self.word_counts[word]
@@ -145,8 +141,7 @@ class Merger:
         self._refresh(np.arange(len(self.pair_ids)))
 
     def _pair_id(self, pair: tuple[int, int]) -> int:
-        number = self.pair_ids.get(pair)
-        if number is None:
+        if (number := self.pair_ids.get(pair)) is None:
             number = self.pair_ids[pair] = len(self.words_with)
             self.words_with.append(set())
             self.pairs = _with_room(self.pairs, number, 0)
@@ -203,6 +198,4 @@ def _atanh(s: Array) -> Array:
 
 def _with_room(array: Array, index: int, fill: float) -> Array:
     """Return `array` if its last axis has a place `index`, otherwise a copy of twice the length."""
-    if index < array.shape[-1]:
-        return array
-    return np.concatenate([array, np.full_like(array, fill)], axis=-1)
+    return array if index < array.shape[-1] else np.concatenate([array, np.full_like(array, fill)], axis=-1)

@@ -111,8 +111,7 @@ class Core:
         self._new, self._unpack, self._encode = module.ffi.new, module.ffi.unpack, module.lib.wp_encode_text
         rules = _rules(module, basic_tokenizer), min(max_chars, 2**31 - 1)
         special, kept = (unk_id, special_ids, len(special_ids)), _strings(module, basic_tokenizer.never_split)
-        pointer = module.lib.wp_tokenizer_new(*rules, *_strings(module, vocab), *special, *kept)
-        if not pointer:
+        if not (pointer := module.lib.wp_tokenizer_new(*rules, *_strings(module, vocab), *special, *kept)):
             longest = max(vocab, key=len)
             raise InputError(
                 f"the vocabulary of {len(vocab)} pieces does not fit into the C core: there is not enough "
@@ -153,8 +152,7 @@ class Core:
         ffi, lib = self._module.ffi, self._module.lib
         data, bounds = end_to_end(texts)
         given = data, _int64(self._module, bounds), len(texts)
-        pointer = lib.wp_encode_texts(self._tokenizer, *given, flags, *wrapping)
-        if not pointer:
+        if not (pointer := lib.wp_encode_texts(self._tokenizer, *given, flags, *wrapping)):
             raise _failure(_TOO_LONG if np.diff(bounds).max(initial=0) >= 2**31 else _NO_MEMORY)
         result = ffi.gc(pointer, lib.wp_result_free)
         n = result.n_ids
@@ -202,8 +200,7 @@ class Counter:
         """Return words end to end in the order of their bytes, borders (n+1,) int64 and counts (n,) int64."""
         ffi, lib = self._module.ffi, self._module.lib
         n = _counted(lib.wp_counter_n_words(self._counter))
-        n_bytes = _counted(lib.wp_counter_n_bytes(self._counter))
-        words = bytearray(n_bytes)
+        words = bytearray(_counted(lib.wp_counter_n_bytes(self._counter)))
         bounds, counts = np.empty(n + 1, np.int64), np.empty(n, np.int64)
         places = ffi.from_buffer("char[]", words), _int64(self._module, bounds), _int64(self._module, counts)
         _counted(lib.wp_counter_export(self._counter, *places))
@@ -215,15 +212,10 @@ class Merger:
 
     def __init__(self, text: Symbols, min_frequency: int, objective: str) -> None:
         self._module = module = load()
-        pointer = module.lib.wp_learner_new(
-            module.ffi.from_buffer("int32_t[]", np.ascontiguousarray(text.symbols, np.int32)),
-            _int64(module, text.bounds),
-            _int64(module, text.counts),
-            len(text.counts),
-            text.n_symbols,
-            min_frequency,
-            OBJECTIVES[objective],
-        )
+        symbols = module.ffi.from_buffer("int32_t[]", np.ascontiguousarray(text.symbols, np.int32))
+        given = symbols, _int64(module, text.bounds), _int64(module, text.counts), len(text.counts)
+        how = text.n_symbols, min_frequency, OBJECTIVES[objective]
+        pointer = module.lib.wp_learner_new(*given, *how)
         self._learner = module.ffi.gc(_checked(pointer), module.lib.wp_learner_free)
 
     def run(self, n_merges: int) -> tuple[Array, Array]:
@@ -259,8 +251,7 @@ def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     total = int(ends[-1]) if len(texts) else 0
     n_slices = max(total // _LARGE_SLICE, min(threads * _SLICES, total // _SMALL_SLICE), 1)
-    targets = np.linspace(0, total, n_slices + 1)[1:-1]
-    cuts = np.searchsorted(ends, targets) // period * period
+    cuts = np.searchsorted(ends, np.linspace(0, total, n_slices + 1)[1:-1]) // period * period
     for first, last in pairwise(np.unique([0, *cuts, len(texts)]).tolist()):
         yield texts[first:last]
 

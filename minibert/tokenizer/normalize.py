@@ -150,8 +150,7 @@ class BasicTokenizer:
         """Clean text, and cut it at spaces and around ideographs."""
         chunks: list[list[_Placed]] = [[]]
         for at, character in enumerate(text):
-            flags = unicode.flags(ord(character))
-            if flags & self.deleted:
+            if (flags := unicode.flags(ord(character))) & self.deleted:
                 continue
             if flags & unicode.SPACE:
                 chunks.append([])

@@ -112,13 +112,10 @@ def vocabulary_report(
     def shown(numbers: list[int]) -> list[dict[str, Any]]:
         return [{"piece": tokenizer.vocab[i], "count": int(counts[i])} for i in numbers[:SHOWN]]
 
+    n_measured = measured.n_words if measured else 0
     return {
         "vocab_size": tokenizer.vocab_size,
-        "words": {
-            "learned_from": learned.n_words,
-            "different": len(words),
-            "held_out": measured.n_words if measured else 0,
-        },
+        "words": {"learned_from": learned.n_words, "different": len(words), "held_out": n_measured},
         "held_out": measured
         and {
             "coverage": measured.n_whole / measured.n_words,
@@ -135,8 +132,7 @@ def vocabulary_report(
 
 def _is_merged(piece: str) -> bool:
     """Tell whether a piece was put together: neither of the alphabet nor reserved."""
-    reserved = piece.startswith("[unused") and piece.endswith("]")
-    return len(piece.removeprefix("##")) > 1 and not reserved
+    return len(piece.removeprefix("##")) > 1 and not (piece.startswith("[unused") and piece.endswith("]"))
 
 
 def report_text(report: Mapping[str, Any]) -> str:

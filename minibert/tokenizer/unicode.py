@@ -105,9 +105,7 @@ def flags(code: int) -> int:
 
 def lower_at(text: str, at: int, final_sigma: bool = True) -> str:
     """Lower-case the character at `at` as `str.lower` of a Python with this Unicode; `ς` by `final_sigma`."""
-    if text[at] == "Σ" and final_sigma and ends_word(text, at):
-        return "ς"
-    return lower_character(text[at])
+    return "ς" if text[at] == "Σ" and final_sigma and ends_word(text, at) else lower_character(text[at])
 
 
 def ends_word(text: str, at: int) -> bool:
@@ -138,8 +136,7 @@ def nfd(text: str) -> str:
 
 def decompose(character: str) -> str:
     """Return the full canonical decomposition of a character; itself if it has none."""
-    index = ord(character) - _SYLLABLES
-    if 0 <= index < _N_SYLLABLES:
+    if 0 <= (index := ord(character) - _SYLLABLES) < _N_SYLLABLES:
         leading, rest = divmod(index, _N_VOWELS * _N_TRAILING)
         vowel, trailing = divmod(rest, _N_TRAILING)
         parts = chr(_LEADING + leading) + chr(_VOWELS + vowel)
@@ -174,11 +171,10 @@ def compose(text: str) -> str:
     starter, last_class = -1, 0
     for character in text:
         its_class = combining_class(character)
-        if starter >= 0 and (starter == len(composed) - 1 or last_class < its_class):
-            whole = compose_pair(composed[starter], character)
-            if whole:
-                composed[starter] = whole
-                continue
+        is_next = starter == len(composed) - 1 or last_class < its_class
+        if starter >= 0 and is_next and (whole := compose_pair(composed[starter], character)):
+            composed[starter] = whole
+            continue
         if not its_class:
             starter = len(composed)
         last_class = its_class

@@ -290,16 +290,11 @@ class Tokenizer:
 
     def _options(self) -> dict[str, Any]:
         """Return every argument of `Tokenizer` that goes with the vocabulary."""
-        basic = self.basic_tokenizer
-        return {
-            "lower_case": basic.lower_case,
-            "strip_accents": basic.strip_accents,
-            "tokenize_chinese_chars": basic.tokenize_chinese_chars,
-            "compat": basic.compat,
-            "never_split": list(basic.never_split),
-            "max_input_chars_per_word": self.max_input_chars_per_word,
-            "additional_special_tokens": list(self.additional_special_tokens),
-        }
+        names = ("lower_case", "strip_accents", "tokenize_chinese_chars", "compat")
+        options = {name: getattr(self.basic_tokenizer, name) for name in names}
+        options |= {"never_split": list(self.basic_tokenizer.never_split)}
+        options |= {"max_input_chars_per_word": self.max_input_chars_per_word}
+        return options | {"additional_special_tokens": list(self.additional_special_tokens)}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"vocab": self.vocab, **self._options(), "core": self._requested_core}
@@ -317,14 +312,12 @@ def _number(vocab: list[str]) -> dict[str, int]:
         if piece in ids:
             raise InputError(f"vocab has {piece!r} twice, as id {ids[piece]} and {number}; remove one.")
         ids[piece] = number
-    missing = [token for token in SPECIAL_TOKENS if token not in ids]
-    if missing:
+    if missing := [token for token in SPECIAL_TOKENS if token not in ids]:
         raise InputError(f"the vocabulary lacks {' '.join(missing)}; BERT needs {' '.join(SPECIAL_TOKENS)}.")
     return ids
 
 
 def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
-    """Return the values, if they are strings in an order."""
     if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
         raise InputError(f"{name}={short(values)} is no list of strings; give one, in order.")
     values = list(values)
@@ -354,8 +347,7 @@ def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], 
         raise InputError(f"{name}={short(texts)} is one text; give a list of them.")
     if not isinstance(texts, Iterable):
         raise InputError(f"{name}={short(texts)} is no list of texts; give strings or bytes.")
-    texts = texts if isinstance(texts, list) else list(texts)
-    if not texts:
+    if not (texts := texts if isinstance(texts, list) else list(texts)):
         return texts, type(None)
     kind = bytes if isinstance(texts[0], bytes) else str
     if not all(issubclass(found, kind) for found in set(map(type, texts))):
@@ -366,7 +358,6 @@ def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], 
 
 
 def _first_and_second(pairs: Sequence[Any]) -> tuple[list[str], list[str]]:
-    """Take a list of pairs apart."""
     for number, pair in enumerate(pairs):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise InputError(f"text[{number}]={short(pair)} is no pair of texts; give tuples of two.")

@@ -67,13 +67,8 @@ def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, st
     `STATE`. Raise RunError when the disk is full or the folder cannot be written; no part of a file is left.
     """
     tensors = dict(zip(BUFFERS, map(np.asarray, (params.flat, optimizer.m, optimizer.v)), strict=True))
-    header = {
-        "format": FORMAT,
-        **params.description,
-        "updates": optimizer.updates,
-        "crc32": {name: zlib.crc32(tensor.data) for name, tensor in tensors.items()},
-        "state": state,
-    }
+    header = {"format": FORMAT, **params.description, "updates": optimizer.updates, "state": state}
+    header["crc32"] = {name: zlib.crc32(tensor.data) for name, tensor in tensors.items()}
     header["crc32"]["header"] = _checksum(json.loads(json.dumps(header)))  # as a reader has it
     # One entry only: safetensors keeps no order among several, and the same run is to write the same bytes.
     atomic_tensors(path, tensors, {"minibert": json.dumps(header, sort_keys=True)})
@@ -125,8 +120,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
         require_readable(path)
         with safe_open(path, framework="numpy") as file:
-            text = (file.metadata() or {}).get("minibert")
-            if text is not None:
+            if (text := (file.metadata() or {}).get("minibert")) is not None:
                 header = parse_json(text)
                 tensors = {name: file.get_tensor(name) for name in BUFFERS}
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
@@ -135,8 +129,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if text is None:
         advice = "it is not a checkpoint of minibert. To start from its weights, use --model with its folder."
         raise InputError(f"{path} holds no training state; {advice}")
-    written = header.get("format") if isinstance(header, dict) else None
-    if written != FORMAT:
+    if (written := header.get("format") if isinstance(header, dict) else None) != FORMAT:
         raise InputError(f"{path} has format {written!r}, not {FORMAT!r}; use the version that wrote it.")
     return header, tensors
 

@@ -19,14 +19,8 @@ from minibert.engines.runtime import runtime_of
 from minibert.errors import STOPPED_BY, DivergedError, RunError, Stopped, handle_signals, restore_signals
 from minibert.model.batch import Batch
 from minibert.model.params import FlatParameters
-from minibert.training.checkpoint import (
-    STATE,
-    Checkpoint,
-    checkpoint_path,
-    checkpoints,
-    prune,
-    save_checkpoint,
-)
+from minibert.model_names import kept_steps
+from minibert.training.checkpoint import STATE, Checkpoint, checkpoint_path, prune, save_checkpoint
 from minibert.training.optim import Optimizer
 from minibert.training.runlog import Log, say
 from minibert.training.step import Objective, Steps, start
@@ -99,8 +93,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
     loop : how far, how fast, and what to do on the way.
     log : where metrics go.
     """
-    runtime = runtime_of(ops)
-    if runtime.is_main_process:
+    if (runtime := runtime_of(ops)).is_main_process:
         prune(loop.folder, loop.keep, state.step)  # of a run that ended before it could
     steps = start(ops, state.params, state.optimizer, objective)
     clock = saved_at = time.monotonic()
@@ -189,8 +182,7 @@ def compiling_text(batch: Batch) -> str:
 
 
 def _kept(loop: Loop) -> str:
-    saved = checkpoints(loop.folder)
-    return "the last checkpoint is intact" if saved else "there is no checkpoint yet"
+    return "the last checkpoint is intact" if kept_steps(loop.folder) else "there is no checkpoint yet"
 
 
 def require_finite(metrics: dict[str, float], state: State, rate: float, loop: Loop) -> None:
@@ -199,14 +191,10 @@ def require_finite(metrics: dict[str, float], state: State, rate: float, loop: L
         if math.isfinite(value):
             continue
         advice = "Start again in another --out with a lower learning rate or a longer warm-up"
-        saved = checkpoints(loop.folder)[-1:]
-        begun = saved not in ([], [checkpoint_path(loop.folder, 0)])
-        if begun and loop.from_weights:
+        if loop.from_weights and any(step for step, _ in kept_steps(loop.folder)):
             advice += f", if you like from the weights of that checkpoint: {loop.from_weights}"
-        raise DivergedError(
-            f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}; {_kept(loop)}. "
-            f"{advice}."
-        )
+        how = f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}"
+        raise DivergedError(f"{how}; {_kept(loop)}. {advice}.")
 
 
 def _due(loop: Loop, state: State, since: float) -> bool:

@@ -62,11 +62,9 @@ class RunLog:
             self._events: Any = None
             with suppress(ImportError):  # of tensorboardX
                 self._events = EventFile(path.parent / "tensorboard", step)
-        self._on_log = on_log
         self._bar = bar(show, total=total, initial=step, bar_format=BAR)
-        self._show = show
         self._lines = show and self._bar.disable  # no terminal: lines, now and then
-        self._first, self._peak = step, peak
+        self._first, self._peak, self._show, self._on_log = step, peak, show, on_log
         self._began = self._shown = time.monotonic()
         self._smooth: dict[str, float] = {}
 

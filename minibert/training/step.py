@@ -86,8 +86,7 @@ class HostSteps:
             norm = ops.global_norm(optimizer.trained(grads.flat))
             if math.isfinite(metrics["loss"]) and math.isfinite(norm):
                 optimizer.updates += 1
-                clip = ops.clip_factor(norm, optimizer.clip_norm)
-                rule = optimizer.rule(optimizer.updates, rate, clip)
+                rule = optimizer.rule(optimizer.updates, rate, ops.clip_factor(norm, optimizer.clip_norm))
                 buffers = params.flat, grads.flat, optimizer.m, optimizer.v
                 p, g, m, v = map(optimizer.trained, buffers)
                 optimizer.update(ops, p, g, m, v, rule)

@@ -38,8 +38,7 @@ def add_accelerators(parser: Any, options: type[RunOptions]) -> None:
 def join_processes(arguments: argparse.Namespace, engine: str) -> None:
     """Make this process one of many, if the command line says so; raise InputError where it can't be."""
     flags = {flag_of(name): getattr(arguments, name) for name in ("coordinator", "processes", "process_id")}
-    given = [flag for flag, value in flags.items() if value is not None]
-    if not given:
+    if not (given := [flag for flag, value in flags.items() if value is not None]):
         return
     shown = " and ".join(f"{flag} {flags[flag]}" for flag in given)
     if engine != "jax":

@@ -105,10 +105,9 @@ def as_utf8(data: bytes, name: str, begin: int = 0, instead: str = "") -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {begin + error.start:,} of "
-            f"the text; convert it, e.g. by iconv -f CP1252 -t UTF-8{instead}."
-        ) from None
+        place = f"byte 0x{data[error.start]:02x} at offset {begin + error.start:,} of the text"
+        advice = f"convert it, e.g. by iconv -f CP1252 -t UTF-8{instead}."
+        raise InputError(f"{name} is not UTF-8: {place}; {advice}") from None
 
 
 def tell_terminal(what: str) -> None:

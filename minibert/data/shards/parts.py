@@ -113,12 +113,10 @@ def plan_part(
     own = files_of_part(files, part)
     made_with = {name: value for name, value in tokenizer.__getstate__().items() if name != "core"}
     manifest = Manifest(
-        *part,
-        layout=layout,
+        *part, layout=layout, tokenizer_sha256=_sha256(made_with),
         corpus_sha256=_sha256([(file.name, file.stat().st_size) for file in files]),
-        tokenizer_sha256=_sha256(made_with),
         files=tuple((file.name, file.stat().st_size) for file in own),
-    )
+    )  # fmt: skip
     return manifest, own
 
 

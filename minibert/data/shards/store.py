@@ -79,14 +79,10 @@ def fill_with_shards(stream: Iterable[str | None], tokenizer: Tokenizer, place: 
     if not writer.n_documents:
         raise EmptyCorpusError("The corpus holds no token; give files with text in them.")
     meta = {
-        "format": FORMAT,
-        "version": VERSION,
-        "tokens": writer.n_tokens,
-        "sentences": writer.n_sentences,
-        "documents": writer.n_documents,
-        "vocab_size": tokenizer.vocab_size,
-        "vocab_sha256": vocabulary_hash(tokenizer.vocab),
-    }
+        "format": FORMAT, "version": VERSION,
+        "tokens": writer.n_tokens, "sentences": writer.n_sentences, "documents": writer.n_documents,
+        "vocab_size": tokenizer.vocab_size, "vocab_sha256": vocabulary_hash(tokenizer.vocab),
+    }  # fmt: skip
     meta["crc32"] = writer.crc32 | {META: _crc32_of_meta(meta)}
     (place / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     return writer.n_documents
@@ -143,8 +139,7 @@ class _Writer:
         documents = []
         for stop, border in [*((stop, True) for stop in stops), (self.n_tokens + len(ids), False)]:
             while stop - self.begin > LONGEST_DOCUMENT:
-                fits = np.searchsorted(ends, self.begin + LONGEST_DOCUMENT, "right") - 1
-                self.begin = int(ends[fits])
+                self.begin = int(ends[np.searchsorted(ends, self.begin + LONGEST_DOCUMENT, "right") - 1])
                 documents.append(self.begin)
             if border and stop > self.begin:
                 self.begin = stop
@@ -245,10 +240,9 @@ class TokenShards:
     def check_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Raise InputError when the ids were made with another vocabulary than the tokenizer's."""
         if vocabulary_hash(tokenizer.vocab) != self.vocab_sha256:
-            raise InputError(
-                f"The token shards in {self.folder} belong to another vocabulary ({self.vocab_size} pieces) "
-                f"than the tokenizer's ({tokenizer.vocab_size}); write them again, or give the right one."
-            )
+            both = f"({self.vocab_size} pieces) than the tokenizer's ({tokenizer.vocab_size})"
+            other = f"belong to another vocabulary {both}; write them again, or give the right one."
+            raise InputError(f"The token shards in {self.folder} {other}")
 
     def _read_meta(self) -> dict[str, Any]:
         try:

@@ -89,7 +89,6 @@ def _scores(plan: Plan, q: Array, k: Array, lengths: Array) -> tuple[Array, Arra
 
 # p (R,A,n,n)  keys (R,n,2) or None -> (R,A,n,n)
 def _dropped(p: Array, plan: Plan, keys: Array) -> Array:
-    """Multiply p with the reference's dropout multipliers."""
     if keys is None:
         return p
     heads = jnp.arange(p.shape[1], dtype=jnp.uint32)[:, None]
@@ -126,7 +125,6 @@ def _vendor_vjp(plan: Plan, q: Array, k: Array, v: Array, lengths: Array) -> tup
 
 # x (R,n,A,D)  lengths (R,) -> (R,n,A,D)
 def _cleared(x: Array, lengths: Array) -> Array:
-    """Put zeros at pads."""
     return jnp.where((jnp.arange(x.shape[1]) < lengths[:, None])[:, :, None, None], x, 0)
 
 

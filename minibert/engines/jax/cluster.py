@@ -138,8 +138,7 @@ def _watch() -> None:
         for one, (count, since) in seen.items():
             if why := found.get(f"minibert/left/{one}"):
                 _give_up(one, f"has stopped ({why.rstrip('.')})")
-            now = found.get(f"minibert/beat/{one}", "")
-            if now != count:
+            if (now := found.get(f"minibert/beat/{one}", "")) != count:
                 seen[one] = now, time.monotonic()
             elif time.monotonic() - since > SILENCE:
                 _give_up(one, f"has not been heard of for {SILENCE} seconds", ADVICE)
@@ -162,9 +161,8 @@ def _give_up(one: int, what: str, advice: str = "") -> None:
 
 def _keep_output_ours() -> None:
     """Send to the error stream what JAX's C++ prints about connections: standard output is for the report."""
-    if sys.stdout is not sys.__stdout__ or sys.stdout is None:
+    if (own := sys.stdout) is not sys.__stdout__ or own is None:
         return
-    own = sys.stdout
     own.flush()
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, encoding=own.encoding, errors=own.errors)
     os.dup2(2, 1)

@@ -276,7 +276,6 @@ _LENGTH = pl.BlockSpec((None,), lambda i, a, r: (r,))
 
 
 def _real(x: Array) -> Array:
-    """Return what sums are added up in."""
     return jnp.promote_types(x.dtype, jnp.float32)
 
 

@@ -185,8 +185,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         if drop is not None and drop.attention_rate:
             rate = drop.attention_rate
             keys = self._in_rows(random.fold(jnp, drop.rows, *random.words(jnp, site)), cu_seqlens)
-        kernel = choose(self.runtime.device.platform, q.dtype, rate, q.shape[-1])
-        plan = Plan(causal, rate, kernel)
+        plan = Plan(causal, rate, choose(self.runtime.device.platform, q.dtype, rate, q.shape[-1]))
         queries, sources, values = (self._in_rows(one, cu_seqlens) for one in (q, k, v))
         y, saved = jax_attention.forward(plan, queries, sources, values, cu_seqlens.lengths, keys)
         return y.reshape(q.shape), JaxAttentionSaved(q, Kept(saved, plan))

@@ -17,6 +17,7 @@ from minibert.model.batch import Batch, BatchPart, TaskBatch, VectorBatch
 
 COLUMNS = 8  # the shortest row, and the unit of the shorter ones
 STEPS = 4  # sizes between a power of two and the next: at most a quarter of a size is pads
+PER_TOKEN = ("input_ids", "token_type_ids", "positions")
 PER_SEQUENCE = ("sequence_index", "next_sentence_labels", "next_sentence_weights")
 PER_MASKED = ("masked_labels", "masked_weights")
 
@@ -157,9 +158,7 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
         vectors = np.zeros((*batch.vectors.shape[:-2], total, batch.vectors.shape[-1]), batch.vectors.dtype)
         vectors[..., place, :] = batch.vectors
     return Rows(
-        input_ids=spread(batch.input_ids),
-        token_type_ids=spread(batch.token_type_ids),
-        positions=spread(batch.positions),
+        **{name: spread(getattr(batch, name)) for name in PER_TOKEN},
         lengths=_padded(batch.lengths.astype(np.int32), shape.rows),
         masked_rows=_padded(place[batch.masked_rows], shape.masked),
         **{name: _padded(getattr(batch, name), shape.rows) for name in PER_SEQUENCE},
@@ -176,7 +175,6 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
 
 
 def _padded(values: np.ndarray, count: int) -> np.ndarray:
-    """Pad with zeros behind, up to so many."""
     result = np.zeros((count, *values.shape[1:]), values.dtype)
     result[: len(values)] = values
     return result

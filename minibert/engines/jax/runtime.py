@@ -93,7 +93,6 @@ class JaxRuntime(Runtime):
     def call(self, ops: Any, function: Callable[..., Any], static: tuple[Any, ...], *arrays: Any) -> Any:
         """Call the function, compiled."""
         if function not in self.compiled:
-            numbers = tuple(range(1 + len(static)))
-            self.compiled[function] = jax.jit(function, static_argnums=numbers)
+            self.compiled[function] = jax.jit(function, static_argnums=tuple(range(1 + len(static))))
         with jax_failures.translated():
             return jax.block_until_ready(self.compiled[function](ops, *static, *arrays))

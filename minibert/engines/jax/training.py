@@ -145,8 +145,7 @@ class JaxSteps:
         return jax.jit(step, donate_argnums=0)
 
     def _to_devices(self, *buffers: np.ndarray) -> Buffers:
-        runtime = self._runtime
-        if runtime.mesh is None:
+        if (runtime := self._runtime).mesh is None:
             return tuple(jnp.array(buffer, device=runtime.device) for buffer in buffers)
         if runtime.layout is not None:
             buffers = tuple(runtime.layout.spread(buffer) for buffer in buffers)
@@ -154,8 +153,7 @@ class JaxSteps:
         return tuple(jax.make_array_from_callback(one.shape, sharding, one.__getitem__) for one in buffers)
 
     def _to_host(self, buffers: Buffers) -> Buffers:
-        layout = self._runtime.layout
-        if layout is None:
+        if (layout := self._runtime.layout) is None:
             return tuple(np.array(buffer) for buffer in buffers)
         with jax_failures.translated():
             whole = [multihost_utils.process_allgather(buffer, tiled=True) for buffer in buffers]
@@ -174,8 +172,7 @@ def _on_each(
     buffers, metrics = step(buffers, micro_batches, *numbers)
     if runtime.shard:
         buffers = tuple(buffer[None] for buffer in buffers)
-    tokens = jax.lax.psum(micro_batches.lengths.sum(), DATA)
-    return buffers, {**metrics, "tokens": tokens}
+    return buffers, {**metrics, "tokens": jax.lax.psum(micro_batches.lengths.sum(), DATA)}
 
 
 def _weighted(rows: jax_rows.Rows) -> jax_rows.Rows:

@@ -69,8 +69,7 @@ def lamb(
             own, along = x[:, left : left + size], u[:, left : left + size]
             if decays:
                 along = along + weight_decay * own
-                ratio = trust_ratio(lengths(own), lengths(along)).astype(along.dtype)
-                along = ratio[:, None] * along
+                along = trust_ratio(lengths(own), lengths(along)).astype(along.dtype)[:, None] * along
             columns.append(own - lr * along)
             left += size
         changed += [params[at : one.begin], jnp.concatenate(columns, axis=1).reshape(-1)]

@@ -47,10 +47,9 @@ def read_pickled(path: Path) -> Read:
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the file.") from error
     except Hostile as error:
-        raise InputError(
-            f"{path} {error}, which stored tensors do not need and may be hostile; nothing of it was run: "
-            "get the model as model.safetensors, or from somebody you trust."
-        ) from error
+        what = f"{error}, which stored tensors do not need and may be hostile; nothing of it was run"
+        advice = "get the model as model.safetensors, or from somebody you trust."
+        raise InputError(f"{path} {what}: {advice}") from error
     except _DAMAGED as error:
         reason = str(error)[:_LONGEST_REASON]  # some of pickletools' quote the rest of the file
         what = f"is damaged or no dictionary of tensors ({reason})"
@@ -60,8 +59,7 @@ def read_pickled(path: Path) -> Read:
 def _read_archive(file: BinaryIO) -> Read:
     length = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
-        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-        if len(pickles) != 1:
+        if len(pickles := [name for name in archive.namelist() if name.endswith("/data.pkl")]) != 1:
             raise ValueError(f"the archive has {len(pickles)} members data.pkl in place of one")
         folder = pickles[0].removesuffix("data.pkl")
 

@@ -15,17 +15,10 @@ import numpy as np
 
 BFLOAT16 = "bfloat16"
 _STORAGES = {
-    "FloatStorage": "<f4",
-    "DoubleStorage": "<f8",
-    "HalfStorage": "<f2",
-    "BFloat16Storage": BFLOAT16,
-    "LongStorage": "<i8",
-    "IntStorage": "<i4",
-    "ShortStorage": "<i2",
-    "CharStorage": "i1",
-    "ByteStorage": "u1",
-    "BoolStorage": "?",
-}
+    "FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2", "BFloat16Storage": BFLOAT16,
+    "LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "i1",
+    "ByteStorage": "u1", "BoolStorage": "?",
+}  # fmt: skip
 _LARGEST = 1 << 48  # of any size, offset or stride
 _PUSHED = {
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
@@ -153,8 +146,7 @@ class Machine:
 
     def _pop(self, count: int) -> list[Any]:
         """Pop the uppermost objects, of those above the last mark."""
-        height = len(self._stack) - count
-        if height < (self._marks[-1] if self._marks else 0):
+        if (height := len(self._stack) - count) < (self._marks[-1] if self._marks else 0):
             raise ValueError("it takes more objects than there are")
         items = self._stack[height:]
         del self._stack[height:]
@@ -189,7 +181,6 @@ class Machine:
 
 
 def _admitted(module: Any, name: Any) -> _Name:
-    """Return what stands for an import."""
     if type(module) is not str or type(name) is not str:
         raise Hostile("asks for something without a name")
     if (module, name) not in _ADMITTED:
@@ -214,7 +205,6 @@ def _called(name: Any, arguments: Any) -> Any:
 
 
 def _dictionary(items: list[Any]) -> dict[str, Any]:
-    """Make a dictionary of keys and values in turns."""
     if len(items) % 2 or not all(type(key) is str for key in items[::2]):
         raise ValueError("a dictionary has keys that are no strings")
     return dict(zip(items[::2], items[1::2], strict=True))

@@ -64,13 +64,10 @@ def _fold(words: np.ndarray) -> int:
 def _tables(level: int) -> tuple[np.ndarray, np.ndarray]:
     """Tabulate, (65536,) twice, the lower and the upper half of a word, moved past 2^level words."""
     move = _move(level + 5)
-    halves = []
-    for basis in (move[:16], move[16:]):
-        table = np.zeros(1, "<u4")
-        for one in basis:
-            table = np.concatenate([table, table ^ one])
-        halves.append(table)
-    return halves[0], halves[1]
+    low, high = np.zeros((2, 1), "<u4")
+    for of_low, of_high in zip(move[:16], move[16:], strict=True):
+        low, high = np.concatenate([low, low ^ of_low]), np.concatenate([high, high ^ of_high])
+    return low, high
 
 
 @functools.cache

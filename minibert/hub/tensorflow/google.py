@@ -73,8 +73,7 @@ def check_index(source: str | Path) -> None:
     source = Path(source)
     data = "*.data-?????-of-?????"
     for path in sorted(source.glob(data)) or sorted(source.parent.glob(f"{escape(source.name)}{data[1:]}")):
-        index = path.with_suffix(".index")
-        if not index.exists():
+        if not (index := path.with_suffix(".index")).exists():
             raise InputError(f"{index} is missing beside {path.name}; copy it, too.")
 
 
@@ -86,8 +85,7 @@ def load_tf(
     Optimizer slots and the like are not read, and reported as unused. A word embedding in two factors is
     multiplied out. Without a word on it in the configuration, `output_weights` are those of a classifier.
     """
-    prefix = find_checkpoint(source)
-    if prefix is None:
+    if (prefix := find_checkpoint(source)) is None:
         raise InputError(f"{source} has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
     bundle = Bundle(prefix)
     _refuse_others(bundle)
@@ -98,8 +96,7 @@ def load_tf(
         fields["hidden_act"] = fields.pop(_ACTIVATION)
     tensors, others, names, changed = {}, {}, {}, []
     for name, entry in bundle.entries.items():
-        known = _hugging_face_name(name)
-        if known is None or name == _WORD_2:
+        if (known := _hugging_face_name(name)) is None or name == _WORD_2:
             continue
         if entry.dtype not in FLOATS:
             others[known] = f"TensorFlow's type {entry.dtype}"
@@ -197,16 +194,14 @@ def _hugging_face_name(name: str) -> str | None:
 
 def _refuse_others(bundle: Bundle) -> None:
     """Say of a checkpoint that is no BERT of Google's what it is, if it is known."""
-    names = bundle.entries
-    if "_CHECKPOINTABLE_OBJECT_GRAPH" in names:
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in bundle.entries:
         what = "a checkpoint of Keras objects, whose names are not those of Google's BERT"
         advice = "give one of those, or the model in Hugging Face's format."
         raise InputError(f"{bundle.index} is {what}; {advice}")
-    if any(name.startswith(_MAPPING) for name in names):
-        raise InputError(
-            f"{bundle.index} normalises its embeddings before {_MAPPING}kernel widens them, which cannot be "
-            "multiplied out: a BERT normalises behind; give a model without that mapping."
-        )
+    if any(name.startswith(_MAPPING) for name in bundle.entries):
+        what = f"normalises its embeddings before {_MAPPING}kernel widens them"
+        advice = "a BERT normalises behind; give a model without that mapping."
+        raise InputError(f"{bundle.index} {what}, which cannot be multiplied out: {advice}")
 
 
 class _Product:

@@ -66,7 +66,6 @@ def write_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def _block(data: bytes, offset: int, size: int) -> bytes:
-    """Return the content of a block, checked."""
     end = offset + size
     if end + _TRAILER > len(data) - _FOOTER:
         raise ValueError("a block reaches beyond the end")
@@ -80,7 +79,6 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
 
 
 def _entries(block: bytes) -> Iterable[tuple[bytes, bytes]]:
-    """Return keys and values of a block."""
     end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
     if len(block) < 4 or end < 0:
         raise ValueError("a block is shorter than it claims")
@@ -97,7 +95,6 @@ def _entries(block: bytes) -> Iterable[tuple[bytes, bytes]]:
 
 
 def _packed(entries: list[tuple[bytes, bytes]]) -> bytes:
-    """Pack entries into a block."""
     out, restarts, last = bytearray(), [0], b""
     for number, (key, value) in enumerate(entries):
         shared = 0
@@ -152,8 +149,7 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     at = 0
     while at < len(message):
         key, at = read_varint(message, at)
-        kind = key & 7
-        if kind == _VARINT:
+        if (kind := key & 7) == _VARINT:
             value, at = read_varint(message, at)
             yield key >> 3, value
             continue
