@@ -17,6 +17,7 @@ class Bert {
     for (const [name, tensor] of Object.entries(checkpoint.tensors)) this.tensors.set(name, decodeTensor(tensor));
     this.gelu = this.config.gelu === "erf" ? geluErf : geluTanh;
     this.lengths = null; // of the word embeddings, once they are asked for
+    this.lenses = new WeakMap(); // what `lens` returned, by the hidden states and then by the row
   }
 
   // ids types (n) -> sum (n,H), hidden [L+1] of (n,H), layers [L] of what `attend` and `feedForward` return; all that
@@ -111,9 +112,14 @@ class Bert {
   // hidden (n,H) of any layer -> (V) masked-LM logits of one row; null without the head
   lens(hidden, row) {
     if (!this.tensors.has(`${HEAD}bias`)) return null;
-    const x = this.linear(this.row(hidden, row), `${HEAD}transform.dense`).map(this.gelu);
-    const words = this.tensors.get(`${EMBEDDINGS}word_embeddings.weight`);
-    return linear(this.norm(x, `${HEAD}transform.LayerNorm`), words, this.tensors.get(`${HEAD}bias`));
+    if (!this.lenses.has(hidden)) this.lenses.set(hidden, new Map());
+    const known = this.lenses.get(hidden);
+    if (!known.has(row)) {
+      const x = this.linear(this.row(hidden, row), `${HEAD}transform.dense`).map(this.gelu);
+      const words = this.tensors.get(`${EMBEDDINGS}word_embeddings.weight`);
+      known.set(row, linear(this.norm(x, `${HEAD}transform.LayerNorm`), words, this.tensors.get(`${HEAD}bias`)));
+    }
+    return known.get(row);
   }
 
   // hidden (n,H) -> (2) logits of IsNext and NotNext; null without the head
@@ -176,15 +182,18 @@ function linear(x, weight, bias) {
   const I = weight.length / O;
   const n = x.length / I;
   const y = new Float32Array(n * O);
+  const rows = Array.from({ length: n }, (_, i) => x.subarray(i * I, (i + 1) * I));
   for (let o = 0; o < O; o += 4) {
     const [o1, o2, o3] = [o + 1, o + 2, o + 3].map((output) => Math.min(output, O - 1));
+    const [u0, u1, u2, u3] = [o, o1, o2, o3].map((output) => weight.subarray(output * I, (output + 1) * I));
     for (let i = 0; i < n; i += 2) {
       const j = Math.min(i + 1, n - 1);
+      const [p, q] = [rows[i], rows[j]];
       let a0 = bias[o], a1 = bias[o1], a2 = bias[o2], a3 = bias[o3]; // of row i
       let b0 = a0, b1 = a1, b2 = a2, b3 = a3; // of row j
       for (let c = 0; c < I; c++) {
-        const a = x[i * I + c], b = x[j * I + c];
-        const w0 = weight[o * I + c], w1 = weight[o1 * I + c], w2 = weight[o2 * I + c], w3 = weight[o3 * I + c];
+        const a = p[c], b = q[c];
+        const w0 = u0[c], w1 = u1[c], w2 = u2[c], w3 = u3[c];
         a0 += a * w0;
         a1 += a * w1;
         a2 += a * w2;

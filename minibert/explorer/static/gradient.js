@@ -3,7 +3,7 @@
 // The gradient of what the model says over the pieces it has read. Small models have it in the frame of the keystroke,
 // others once typing pauses.
 
-const CHEAP = 2.5e7; // multiplications that a keystroke may wait for
+const CHEAP = 6e6; // multiplications that a keystroke may wait for
 const PAUSE = 400; // milliseconds
 
 // The position that what the model says is about, null where it is about the whole text
