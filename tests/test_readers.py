@@ -32,8 +32,9 @@ from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.errors import InputError, RunError
 from minibert.estimators.loading import load
 from minibert.estimators.texts import TextClassifier
-from minibert.experiments.cells import Cell
+from minibert.experiments.cells import Cell, Plan
 from minibert.experiments.runner import Results
+from minibert.experiments.scales import SCALES
 from minibert.experiments.verdicts import Outcomes
 from minibert.finetuning import sweep
 from minibert.finetuning.best import best_epoch
@@ -86,6 +87,7 @@ def genuine(tmp_path_factory, run) -> Path:
     at = tmp_path_factory.mktemp("genuine") / "all"
     shutil.copytree(TESTS / "fixtures" / "tasks", at)
     write_texts(at)
+    prepare_experiment(at)
     write_models(at)
     write_tasks(at)
     shutil.copytree(run, at / "tuned")
@@ -94,6 +96,11 @@ def genuine(tmp_path_factory, run) -> Path:
     for name, other in (("tuned", "again"), ("pretrained", "other")):
         shutil.copytree(at / name, at / other)
     return at
+
+
+def prepare_experiment(at: Path) -> None:
+    """Make the text of an experiment ready, or see that it is."""
+    Plan(at / "experiment", SCALES["smoke"], text=(str(at / "animals.txt"),)).prepare_text(show=False)
 
 
 def run_shown(folder: Path) -> tuple[str, str, Any]:
@@ -368,6 +375,7 @@ READERS = [
     Reader("run/best/dev.json", lambda at: best_epoch(at / "run", SimpleNamespace(plan={}), [])),
     Reader("failed/failed.json", lambda at: sweep._failure(at / "failed")),
     Reader("cells/results.jsonl", cells),
+    Reader("experiment/vocabulary.json", prepare_experiment),
     Reader("cells/times.jsonl", cells),
     # token shards
     *(Reader(f"parts/00001-of-00002/{name}", lambda at: every_document(at / "parts")) for name in SHARDS),

@@ -69,12 +69,12 @@ def reproduce(
         cells = plan.cells(tables, seeds)
         results = Results(plan.out, cells)
         missing = [cell for cell in cells if cell.name not in results]
-        told = _duration(left := results.estimate(missing))
-        tell(f"{len(missing)} of {len(cells)} cells are to be run: about {told}.")
+        needed = _duration(left := results.estimate(missing))
+        tell(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
         if minutes is not None and left > 60 * minutes:
             few = f"too few for {', '.join(one.name for one in tables)} at the scale {plan.scale.name}"
             advice = "give more, fewer tables or seeds, or a smaller scale."
-            raise InputError(f"$minutes are {few}: about {told} would be needed; {advice}", minutes=minutes)
+            raise InputError(f"$minutes are {few}: about {needed} would be needed; {advice}", minutes=minutes)
         if not (plan.out / MADE).exists():
             remove_unfinished(plan.out / MADE)
             write_folder_atomically(plan.out / MADE, smoke_tasks.make)
@@ -83,8 +83,8 @@ def reproduce(
                 result, seconds = _run(cell, results, show)
                 results.add(cell, result, seconds)
                 done = f"{_outcome(result)} ({seconds:.0f} s; about"
-                told = _duration(results.estimate(missing[number:]))
-                tell(f"{number} of {len(missing)}  {cell.name}: {done} {told} left)")
+                rest = _duration(results.estimate(missing[number:]))
+                tell(f"{number} of {len(missing)}  {cell.name}: {done} {rest} left)")
         finally:
             write(results)
         for folder in sorted((plan.out / SUBMISSION).glob("seed*")):
