@@ -420,7 +420,7 @@ def over_all_pieces(gradients, counts):
     return np.mean(each, axis=0) if each else np.zeros_like(gradients[0])
 
 
-lesson.check(combined, draw=draw_parts, same_as=over_all_pieces, times=30)
+lesson.check(combined, draw=draw_parts, same_as=over_all_pieces, times=150)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
