@@ -41,8 +41,8 @@ def _environment(folder: Path) -> Any:
 
 def framed(page: str, title: str, scripts: bool = False) -> str:
     """Put a page into a frame for a notebook's cell; no script runs there unless `scripts` allows it."""
-    title, source = html.escape(title), html.escape(page)
-    style, sandbox = "width: 100%; height: 40rem; border: 1px solid #8888", "allow-scripts" if scripts else ""
+    title, source, sandbox = html.escape(title), html.escape(page), "allow-scripts" if scripts else ""
+    style = "width: 100%; height: 40rem; box-sizing: border-box; border: 1px solid #8888"
     return f'<iframe sandbox="{sandbox}" title="{title}" style="{style}" srcdoc="{source}"></iframe>'
 
 
