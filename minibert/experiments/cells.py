@@ -8,7 +8,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,6 +74,7 @@ class Plan:
     data: Path | None = None  # the folder of all tasks' files
     text: tuple[str, ...] = ()  # the corpus; none: the books in the package
     model: str | None = None  # a trained BERT in place of the one that would be pre-trained
+    _sources: dict[str, Source | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def prepare_text(self, show: bool = True) -> None:
         """Learn the vocabulary and write the shards, if they are not there already."""
@@ -124,9 +125,7 @@ class Plan:
 
     def source(self, column: Column) -> Source | None:
         """Return where a column's task is; None where its files are missing and nothing stands in."""
-        found: dict[str, Source | None] = vars(self).setdefault(
-            "sources", {}
-        )  # as cached properties lie there
+        found = self._sources
         if not column.held_out and (role := column.task) not in found:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the training that reads them warns

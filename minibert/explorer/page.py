@@ -77,7 +77,7 @@ def show(
     read = [read_model(model) for model in models]
     first, config = read[0], read[0].params.config
     tables = packed_tokenizer(first.tokenizer)
-    for model in read:
+    for model in read[1:]:
         same = model.tokenizer.vocab == first.tokenizer.vocab and packed_tokenizer(model.tokenizer) == tables
         if model.params.table != first.params.table or not same:
             differing = "size or head" if same else "vocabulary"
