@@ -352,6 +352,37 @@ def test_the_probabilities_of_a_query_come_from_its_scores(page, model):
     assert np.allclose(column(page, "#origin-rows", 4), probabilities[2, 3], atol=CLOSE)
 
 
+# Another query, and then scrolled to the end: the probabilities that the table shows each time, before a timer can run
+LOOKED = """(query) => {
+    const box = document.querySelector(".box-origin");
+    const shown = () => [...byId("origin-rows").rows].map((row) => row.cells[3].textContent);
+    explorer.change({ query });
+    explorer.refresh();
+    const top = shown();
+    box.scrollTop = box.scrollHeight;
+    box.dispatchEvent(new Event("scroll"));
+    explorer.refresh();
+    return [top, shown()];
+}"""
+
+
+def test_rows_out_of_sight_are_written_when_they_come_into_it_or_after_a_pause(page, model):
+    text = "the charming film was [MASK] and dull " * 5
+    page.fill("#text-a", text)
+    drawn(page)
+    _, probabilities = attention_of(model, text, 1)
+    choose(page, 1, 2)
+    drawn(page, "byId('origin-rows').rows[17].cells[3].textContent")
+    seen = [[number(one) for one in shown] for shown in page.evaluate(LOOKED, 20)]
+    expected = probabilities[2, 20]
+    assert len(expected) == 37
+    right = [np.isclose(one, expected, atol=CLOSE) for one in seen]
+    assert right[0][:13].all() and not right[0][15:].all()
+    assert right[1][-11:].all() and not right[1][15:-15].all()
+    drawn(page, f"byId('origin-rows').rows[17].cells[3].textContent === '{100 * expected[17]:.2f}%'")
+    assert np.allclose(column(page, "#origin-rows", 4), expected, atol=CLOSE)
+
+
 @pytest.mark.parametrize("query", [2, 7])
 def test_lines_lead_from_the_query_to_its_keys_as_wide_as_probable(page, model, query):
     _, probabilities = attention_of(model, TEXT, 1)
@@ -584,13 +615,15 @@ def test_a_keystroke_takes_one_backward_pass_and_pointing_none(page):
     assert counts(page)["backwards"] == before + 4
 
 
-# Text after text, each drawn, before a timer can run
+# Text after text, each drawn, and what the page then says of the gradient, before a timer can run
 TYPED = """(texts) => {
     for (const text of texts) {
         byId("text-a").value = text;
         byId("text-a").dispatchEvent(new Event("input"));
         explorer.refresh();
     }
+    const changes = [...document.querySelectorAll("#gradient-words .change")].map((one) => one.textContent);
+    return [explorer.counts.backwards, byId("gradient-name").textContent, ...new Set(changes)];
 }"""
 
 
@@ -601,16 +634,32 @@ def test_a_larger_model_has_its_gradient_once_typing_pauses(open_page, tmp_path,
     page = drawn(open_page(tmp_path / "larger.html"))
     assert counts(page)["backwards"] == 1  # a short text, and the gradient is there at once
     longer = [f"the [MASK] was {word} " + "the film was dull and cold " * 5 for word in ("dull", "a", "cold")]
-    page.evaluate(TYPED, longer)
-    assert counts(page)["backwards"] == 1
-    assert page.locator("#gradient-name").text_content() == "Computed as soon as you pause"
-    assert set(texts(page, "#gradient-words .change")) == {"–"}
+    assert page.evaluate(TYPED, longer) == [1, "Computed as soon as you pause", "–"]
     drawn(page, "explorer.counts.backwards === 2")
     assert_gradient(page, gradient_figures(references, folder, longer[-1], 2))
     page.evaluate(TYPED, longer[:1])
     page.evaluate(TYPED, ["the film"])
     drawn(page)
     assert page.evaluate("new Promise((done) => setTimeout(() => done(explorer.counts.backwards), 500))") == 3
+
+
+# Whether sections out of sight are left out: before and after a change, and after one that changes nothing
+LEFT_OUT = """() => {
+    const isLeftOut = () => getComputedStyle(byId("hidden")).contentVisibility === "auto";
+    const found = [];
+    for (const query of [explorer.state.query, explorer.state.query, 5]) {
+        found.push(isLeftOut());
+        explorer.change({ query });
+    }
+    return [...found, isLeftOut()];
+}"""
+
+
+def test_sections_out_of_sight_are_left_out_while_something_changes(page):
+    page.evaluate("explorer.change({ query: 2 })")
+    drawn(page, "document.body.className === ''")
+    assert page.evaluate(LEFT_OUT) == [False, False, False, True]
+    drawn(page, "getComputedStyle(byId('hidden')).contentVisibility === 'visible'")
 
 
 def test_hidden_states_show_norms_and_the_nearest_pieces(page, model):

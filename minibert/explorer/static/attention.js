@@ -205,22 +205,35 @@ function drawLines(context, s, query, least, chosen = null) {
   }
 }
 
+const SEEN = 15; // rows of the table that are in sight at most, as explorer.css has them
+
 function showOrigin(explorer) {
   const body = byId("origin-rows");
+  const box = body.closest(".scroll");
   body.addEventListener("pointermove", (event) => {
     const row = event.target.closest("tr");
     if (row) explorer.change({ key: row.sectionRowIndex });
   });
-  explorer.view(
-    (s) => [s.run, s.layer, s.head, s.query, s.pieces, s.dark],
-    (s) => drawOrigin(adjust(body, s.n, newOrigin), s),
-  );
+  let written = 0; // where the box was scrolled to when its rows were
+  box.addEventListener("scroll", () => {
+    if (box.scrollTop !== written) explorer.change({ scrolled: box.scrollTop });
+  });
   explorer.view(
     (s) => [s.key, s.pieces],
     (s) => {
-      [...body.rows].forEach((row, i) => row.classList.toggle("chosen", i === s.key));
-      const { offsetTop, offsetHeight } = body.rows[s.key];
-      reveal(body.closest(".scroll"), offsetTop, offsetHeight);
+      const rows = adjust(body, s.n, newOrigin);
+      [...rows].forEach((row, i) => row.classList.toggle("chosen", i === s.key));
+      reveal(box, rows[s.key].offsetTop, rows[s.key].offsetHeight);
+    },
+  );
+  const rest = rested(() => drawOrigin(body.rows, explorer.scene, 0, explorer.scene.n));
+  explorer.view(
+    (s) => [s.run, s.layer, s.head, s.query, s.pieces, s.dark, s.scrolled],
+    (s) => {
+      written = box.scrollTop;
+      const first = Math.floor(written / body.rows[0].offsetHeight);
+      drawOrigin(body.rows, s, first, Math.min(first + SEEN, s.n));
+      rest();
     },
   );
 }
@@ -231,29 +244,28 @@ function newOrigin() {
   return element("tr", {}, name, ...cells, element("td", {}, element("canvas", { className: "strip" })));
 }
 
-function drawOrigin(rows, s) {
+// Writes the rows from `first` to before `end`, and what is below them all.
+function drawOrigin(rows, s, first, end) {
   const { config, n } = s;
   const D = config.hidden_size / config.num_attention_heads;
   const { scores, probabilities, v } = s.run.layers[s.layer];
   const start = rowOf(s, s.query);
   const ofQuery = scores.subarray(start, start + n);
   const highest = ofQuery.reduce((a, b) => Math.max(a, b), -Infinity);
+  const powers = ofQuery.map((score) => Math.exp(score - highest) || 0); // of a head without keys, all is removed
   const { parts, mixture, most } = mixtureOf(v, probabilities.subarray(start, start + n), s.head * D, D);
   const { sign } = paletteOf(s.dark);
-  let sum = 0;
-  ofQuery.forEach((score, key) => {
+  for (let key = first; key < end; key++) {
     const [name, dot, power, share, strip] = rows[key].cells;
     const p = probabilities[start + key];
-    const e = Math.exp(score - highest) || 0; // of a head without keys, all is removed
-    sum += e;
     setText(name.firstChild, placed(s.pieces, key));
-    setText(dot, decimal(score));
-    setText(power, decimal(e));
+    setText(dot, decimal(ofQuery[key]));
+    setText(power, decimal(powers[key]));
     setText(share, percent(p, 2));
     share.style.setProperty("--share", percent(p, 2));
     drawStrip(strip.firstChild, parts.subarray(key * D, key * D + D), most, sign);
-  });
-  setText(byId("exp-sum"), `sum ${decimal(sum)}`);
+  }
+  setText(byId("exp-sum"), `sum ${decimal(powers.reduce((a, b) => a + b, 0))}`);
   setText(byId("dimensions"), String(D));
   setText(byId("strongest"), decimal(most));
   drawStrip(byId("mixture").firstChild, mixture, most, sign);

@@ -109,17 +109,19 @@ class Bert {
     return { inner, fed: add(x, this.linear(inner.map(this.gelu), `${LAYER}${l}.output.dense`)) };
   }
 
-  // hidden (n,H) of any layer -> (V) masked-LM logits of one row; null without the head
-  lens(hidden, row) {
+  // states of (n,H), of any layers -> of each (V), the masked-LM logits of one row, in one product; null without the head
+  lens(states, row) {
     if (!this.tensors.has(`${HEAD}bias`)) return null;
-    if (!this.lenses.has(hidden)) this.lenses.set(hidden, new Map());
-    const known = this.lenses.get(hidden);
-    if (!known.has(row)) {
-      const x = this.linear(this.row(hidden, row), `${HEAD}transform.dense`).map(this.gelu);
-      const words = this.tensors.get(`${EMBEDDINGS}word_embeddings.weight`);
-      known.set(row, linear(this.norm(x, `${HEAD}transform.LayerNorm`), words, this.tensors.get(`${HEAD}bias`)));
-    }
-    return known.get(row);
+    const known = (hidden) => this.lenses.get(hidden) || this.lenses.set(hidden, new Map()).get(hidden);
+    const open = states.filter((hidden) => !known(hidden).has(row));
+    const rows = new Float32Array(open.length * this.config.hidden_size);
+    open.forEach((hidden, i) => this.row(rows, i).set(this.row(hidden, row)));
+    const x = this.norm(this.linear(rows, `${HEAD}transform.dense`).map(this.gelu), `${HEAD}transform.LayerNorm`);
+    const bias = this.tensors.get(`${HEAD}bias`);
+    const logits = linear(x, this.tensors.get(`${EMBEDDINGS}word_embeddings.weight`), bias);
+    const V = bias.length;
+    open.forEach((hidden, i) => known(hidden).set(row, logits.subarray(i * V, (i + 1) * V)));
+    return states.map((hidden) => known(hidden).get(row));
   }
 
   // hidden (n,H) -> (2) logits of IsNext and NotNext; null without the head
@@ -253,8 +255,8 @@ function softmaxRows(scores, n) {
     let most = -Infinity;
     for (let j = begin; j < begin + n; j++) most = Math.max(most, scores[j]);
     let sum = 0;
-    for (let j = begin; most > -Infinity && j < begin + n; j++) sum += Math.exp(scores[j] - most);
-    for (let j = begin; sum > 0 && j < begin + n; j++) probabilities[j] = Math.exp(scores[j] - most) / sum;
+    for (let j = begin; most > -Infinity && j < begin + n; j++) sum += probabilities[j] = Math.exp(scores[j] - most);
+    for (let j = begin; sum > 0 && j < begin + n; j++) probabilities[j] /= sum;
   }
   return probabilities;
 }

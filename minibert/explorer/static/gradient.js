@@ -4,7 +4,6 @@
 // others once typing pauses.
 
 const CHEAP = 6e6; // multiplications that a keystroke may wait for
-const PAUSE = 400; // milliseconds
 
 // The position that what the model says is about, null where it is about the whole text
 const asked = (s) => (s.task && s.task.kind !== "tag" ? null : s.watched);
@@ -63,21 +62,17 @@ function showGradient(explorer) {
   const known = new WeakMap(); // by the run, then by the position asked about
   const find = (s) => known.get(s.run)?.get(asked(s));
   const compute = (s) => {
+    if (find(s) || !speaks(s)) return;
     if (!known.has(s.run)) known.set(s.run, new Map());
     known.get(s.run).set(asked(s), gradientOf(explorer, s));
   };
-  let timer = null;
+  const rest = rested(() => {
+    compute(explorer.scene);
+    explorer.change({});
+  });
   explorer.view(
     (s) => [s.run, asked(s)],
-    (s) => {
-      clearTimeout(timer);
-      if (find(s) || !speaks(s)) return;
-      if (effort(s) <= CHEAP) return compute(s);
-      timer = setTimeout(() => {
-        compute(explorer.scene);
-        explorer.change({});
-      }, PAUSE);
-    },
+    (s) => (effort(s) <= CHEAP ? compute(s) : rest()),
   );
   const choose = (event) => {
     const option = event.target.closest("button");

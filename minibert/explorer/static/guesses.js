@@ -14,8 +14,8 @@ function showGuesses(explorer) {
   explorer.view(
     (s) => [s.bert, s.run, s.watched, s.encoding],
     (s) => {
-      const found = s.run.hidden.map((hidden) => s.bert.lens(hidden, s.watched));
-      const without = found[0] === null;
+      const found = s.bert.lens(s.run.hidden, s.watched);
+      const without = found === null;
       byId("no-guesses").hidden = !without;
       byId("guess-rows").closest(".wide").hidden = without;
       if (without) return;

@@ -19,6 +19,17 @@ function memo(f) {
   };
 }
 
+const PAUSE = 400; // milliseconds without a change
+
+// f, to be called once nobody has asked for it during a pause
+function rested(f) {
+  let timer = null;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(f, PAUSE);
+  };
+}
+
 // A copy of a set with `one` put in, or taken out where it was in
 function toggled(set, one) {
   const copy = new Set(set);
@@ -76,6 +87,7 @@ class Explorer {
     this.named = memo((ids) => ids.map((id) => data.vocabulary[id]));
     this.whole = memo((bert, ids, types) => this.forward(bert, ids, types, NOTHING_OFF));
     this.switched = memo((bert, ids, types, off) => this.forward(bert, ids, types, off));
+    this.settled = rested(() => document.body.classList.remove("busy"));
   }
 
   // Every forward pass of the page goes through here.
@@ -101,6 +113,10 @@ class Explorer {
   }
 
   change(values) {
+    if (this.scene !== null && Object.entries(values).some(([name, value]) => value !== this.state[name])) {
+      document.body.classList.add("busy");
+      this.settled();
+    }
     Object.assign(this.state, values);
     if (this.frame === null) this.frame = requestAnimationFrame(() => this.refresh());
   }

@@ -15,8 +15,9 @@ function outcome(explorer, s, run) {
     const { kind, logits } = s.bert.answer(last);
     return { ...outcomeOfTask(s.task, { kind, logits }, s), chance: kind !== "regress" && kind !== "choice", logits };
   }
-  const logits = s.bert.lens(last, s.watched);
-  if (logits) {
+  const guesses = s.bert.lens([last], s.watched);
+  if (guesses) {
+    const [logits] = guesses;
     const name = (id) => short(explorer.data.vocabulary[id]);
     return { title: `Guess at ${here}`, values: softmax(logits), name, chance: true, logits };
   }
@@ -131,7 +132,7 @@ function drawSwitch(button, s, name, text) {
 // before, after: outcomes of the whole model and of the switched one
 function drawEffect(s, before, after) {
   setText(byId("effect-title"), before.title);
-  const either = Float64Array.from(before.values, (value, i) => Math.max(value, after.values[i]));
+  const either = before.values.map((value, i) => Math.max(value, after.values[i]));
   const places = largest(either, EFFECTS);
   const rows = adjust(byId("effect-rows"), places.length, () => {
     const cells = ["number share", "number share", "number"].map((className) => element("td", { className }));
