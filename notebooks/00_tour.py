@@ -17,11 +17,11 @@
 # **The question.** What happens between a sentence and a trained language model, and how would you know that each
 # step is right?
 #
-# This chapter goes all the way in ten minutes of reading: a sentence becomes pieces, pieces become vectors, vectors
-# look at each other, a guess is scored, the score becomes a gradient, and many gradients become a small BERT that we
-# train here, in less than a minute. The chapters after this one go back over each of these steps, slowly, and there you
-# write every operation yourself. Section numbers are those of the paper,
-# [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).
+# This chapter goes all the way in ten minutes of reading: a sentence becomes pieces, pieces become vectors,
+# vectors look at each other, a guess is scored, the score becomes a gradient, and many gradients become a
+# small BERT that we train here, in less than a minute. The chapters after this one go back over each of these
+# steps, slowly, and there you write every operation yourself. Section numbers in parentheses are those of the
+# paper, [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).
 #
 # **When you have read it, you will be able to** say what each part of BERT is for, read the pictures that the later
 # chapters use, and judge whether a model has learnt something or has only counted words.
@@ -54,9 +54,10 @@ lesson = course.begin("00")
 # %% [markdown]
 # ## 1. A sentence becomes pieces
 #
-# BERT reads neither letters nor words. Its unit is the **piece**: a string from a fixed list, the **vocabulary**. A
-# frequent word is a piece by itself. A rare one is put together from several, and every piece that does not begin a
-# word is marked with `##`. So a few thousand strings are enough to write any word in known letters.
+# BERT reads neither letters nor words. Its unit is the **piece**: a string from a fixed list, the
+# **vocabulary**. A frequent word is a piece by itself. A rare one is put together from several, and every
+# piece that does not begin a word is marked with `##`. So a few thousand strings can spell any word whose
+# letters are among them.
 #
 # We learn 8,192 pieces from the books. One sentence goes with us through the whole tour:
 #
@@ -73,21 +74,23 @@ pieces = tokenizer.tokenize("unforgiving")
 guess.answer(len(pieces), f"{' '.join(pieces)}.")
 course.show(
     viz.draw_pieces(tokenizer, sentence),
-    f"The sentence as a row of coloured boxes, a colour a word: {' '.join(tokenizer.tokenize(sentence))}; "
-    "under each piece stands its number in the vocabulary.",
+    "The sentence as a row of coloured boxes, one colour per word: "
+    f"{' '.join(tokenizer.tokenize(sentence))}; under each piece is its number in the vocabulary.",
 )
 
 # %% [markdown]
-# A colour is a word, a box is a piece, and the small number under it is the piece's **id**: its place in the
-# vocabulary. From here on the model sees ids and nothing else. *Whale* is frequent enough in these books to be one
-# piece (one of them is *Moby-Dick*). Why does *unforgiving* not fall apart into *un-forgiv-ing*? Because no grammar
-# went into the vocabulary. Chapter 1 shows by what rule its pieces are chosen instead.
+# Each colour is a word, each box is a piece, and the small number under it is the piece's **id**: its place
+# in the vocabulary. From here on the model sees ids and nothing else. *Whale* is frequent enough in these
+# books to be one piece (one of the books is *Moby-Dick*). Why does *unforgiving* not fall apart into
+# *un-forgiv-ing*? Because no grammar went into the vocabulary. Chapter 1 shows by what rule its pieces are
+# chosen instead.
 #
 # ## 2. Pieces become vectors
 #
-# Two special pieces frame the input: `[CLS]` opens it and `[SEP]` closes it. BERT may also be given two texts at once,
-# say a question and a passage; then another `[SEP]` stands between them, and every piece says to which **segment**, A
-# or B, it belongs (section 3 and figure 2 of the paper). Here is our sentence, and a second one after it:
+# Two special pieces frame the input: `[CLS]` opens it and `[SEP]` closes it. BERT may also be given two texts
+# at once, say a question and a passage; then another `[SEP]` stands between them, and every piece is assigned
+# to a **segment**, A or B (section 3 and figure 2 of the paper). Here is our sentence, and a second one after
+# it:
 
 # %%
 single = tokenizer(sentence)
@@ -98,10 +101,10 @@ for position, (number, segment, piece) in enumerate(rows):
     print(f"{position:8} {number:5} {'AB'[segment]:>8}  {piece}")
 
 # %% [markdown]
-# Each piece has three numbers, and each number has a table of vectors: the first table has a row for every id, the
-# second for every position, the third for every segment. What enters the network is the **sum of three vectors**. Every
-# number in the tables is a **parameter**: it begins at random and is learnt. The picture shows our sentence in a small,
-# untrained model. Its vectors have 128 elements, of which you see 48.
+# Each piece has three numbers, and each number has a table of vectors: the first table has a row for every
+# id, the second for every position, the third for every segment. What enters the network is the **sum of
+# three vectors**. Every number in the tables is a **parameter**: it starts out random and is learnt. The
+# picture shows our sentence in a small, untrained model. Its vectors have 128 elements, of which you see 48.
 
 # %%
 config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
@@ -134,10 +137,10 @@ course.show(
 # ## 3. Vectors look at each other
 #
 # The vectors then pass through layers. A layer has two halves. In the first, **attention**, each piece gathers from the
-# others: it gives every piece of the sequence a probability, and takes the average of what they offer, weighted by
-# these probabilities. Each layer does that several times side by side, and each of these parallel attentions is called
-# a **head**. In the second half each vector is transformed by itself. Our model has 2 layers with 2 heads each;
-# BERT-base has 12 with 12.
+# others: it gives every piece of the sequence a probability, and takes the average of what they offer,
+# weighted by these probabilities. Each layer does that several times side by side, and each of these parallel
+# attentions is called a **head**. In the second half each vector is transformed on its own. Our model has
+# 2 layers with 2 heads each; BERT-base has 12 with 12.
 #
 # In the picture, row *i* says where piece *i* looks. White is probability 0 and the darkest blue is probability 1. The
 # picture after training, further down, uses the same colours.
@@ -193,7 +196,7 @@ course.say(
 )
 
 # %% [markdown]
-# The small differences are the luck of the random numbers that the parameters began with.
+# The small differences are due to the random numbers that the parameters began with.
 #
 # ## 5. The score becomes a gradient, and the gradient is checked
 #
@@ -222,7 +225,7 @@ course.say(
 
 # %%
 guess = lesson.predict(
-    "Numbers have 16 digits. With the best h, how close do differences come, as a part of |∇f|?",
+    "Numbers have 16 digits. With the best h, how small is the real step's error, relative to |∇f|?",
     ...,
     choices=("1e-8", "1e-12", "1e-16"),
 )
@@ -290,14 +293,14 @@ course.show(
 )
 
 # %% [markdown]
-# From the right, both curves come down along the dotted line, which is the $h^2$ term. Then central differences meet
-# the dashed line and climb back up: rounding, divided by $h$. The complex step meets no such line. From there on its
-# error is one of the last digit, down to $2^{-100}$ and beyond. (The errors are divided by $|\nabla f|$, the largest
-# slope that any direction has.)
+# From the right, both curves come down along the dotted line, which is the $h^2$ term. Then central
+# differences meet the dashed line and climb back up: rounding, divided by $h$. The complex step meets no such
+# line: its error falls to the last digit and stays there to $2^{-100}$ and beyond. (The errors are divided
+# by $|\nabla f|$, the largest slope that any direction has.)
 #
-# So a single random direction tells whether more than a million derivatives are right: a mistake in any of them would
-# move the result, except by a coincidence of probability zero. `minibert gradcheck` does this for every operation, and
-# in this course it judges what you write. Chapters 5 and 6 are about it.
+# So a single random direction shows whether more than a million derivatives are right: a mistake in any of
+# them would move the result, except by a coincidence of probability zero. `minibert gradcheck` does this for
+# every operation, and in this course it judges what you write. Chapters 5 and 6 are about it.
 #
 # ## 6. Many gradients become a model
 #
@@ -307,7 +310,8 @@ course.show(
 
 # %%
 guess = lesson.predict(
-    "Guessing from how often each piece occurs costs about 6.3 nats. Half a minute of training brings it to ...?",
+    "Guessing from how often each piece occurs costs about 6.3 nats. "
+    "Half a minute of training brings the loss to ...?",
     ...,
     choices=("still 6 or more", "5 to 6", "less than 5"),
 )
@@ -347,12 +351,13 @@ guess.answer(
 # * The **red dots** are the honest numbers. Each is measured on a small sample of **held-out** text: documents that are
 #   never used for training. Only pieces that are really hidden behind `[MASK]` count. The **red diamond** at the end
 #   is the same, on a larger sample.
-# * The **dashed line** is the **unigram floor**: what it costs to guess from the frequencies of the pieces alone, the
-#   same answer everywhere, without looking at the words around. Where a red dot lies below this line, the model has
-#   learnt something from context. (The picture calls its height the *unigram entropy*. Chapter 3 shows that this
-#   entropy is the least that such a guess can cost.)
-# * The line above the picture says how much was read. A **token** is a piece at one place in a text, so a text of a
-#   million tokens may have only 8,192 different pieces. *Length 10* is the number of tokens in a sequence.
+# * The **dashed line** is the **unigram floor**: what it costs to guess from the frequencies of the pieces
+#   alone, always giving the same answer, whatever the surrounding words. Where a red dot lies below
+#   this line, the model has learnt something from context. (The picture calls its height the *unigram
+#   entropy*. Chapter 3 shows that this entropy is the least that such a guess can cost.)
+# * The line of text above the picture says how much was read. A **token** is a piece at one place in a text,
+#   so a text of a million tokens may have only 8,192 different pieces. *Length 10* is the number of tokens in
+#   a sequence.
 #
 # The curve does not begin at $\ln V$, but close to the floor. That is a head start: the bias of the output layer began
 # at the logarithms of the frequencies. They are cheap to count, and the model need not spend its first steps on
@@ -366,9 +371,9 @@ course.show(
 )
 
 # %% [markdown]
-# For the first few hundred steps the red dots hardly move. Then they fall through the floor. That is no accident of this
-# run. Before a head looks anywhere in particular, there is hardly a gradient that tells it where to look.
-# Chapter 8 explains this wait, and how to shorten it.
+# For the first few hundred steps the red dots hardly move. Then they fall through the floor. That is not an
+# accident of this run. Before a head looks anywhere in particular, there is hardly any gradient to tell it
+# where to look. Chapter 8 explains this wait, and how to shorten it.
 #
 # ## 7. Has it learnt, and what?
 #
@@ -406,7 +411,7 @@ claim = lesson.claim(
         "untrained": losses(model.params, batches),
         "shuffled context": losses(trained.params, shuffled),
     },
-    unit="nats a hidden piece",
+    unit="nats per hidden piece",
 )
 
 # %% [markdown]
@@ -489,24 +494,26 @@ course.say(
 #
 # ## 8. Look for yourself
 #
-# All that you have read about is in the frame below: the vocabulary, the trained weights, and a tokenizer and a forward
-# pass in JavaScript, which compute in your browser as you type. Change the sentence and see how it is cut into pieces.
-# Click a piece to hide it, and see what the model guesses after each layer. Move the pointer over the attention maps.
-# Switch off a head that looks at a neighbour, and see what becomes of the guess.
+# Everything you have read about is in the frame below: the vocabulary, the trained weights, and a tokenizer
+# and a forward pass in JavaScript, which compute in your browser as you type. Change the sentence and see how
+# it is cut into pieces. Click a piece to hide it, and see what the model guesses after each layer. Move the
+# pointer over the attention maps. Switch off a head that looks at a neighbour, and see what becomes of the
+# guess.
 
 # %%
 show(run, text=f"{sentence} {clozes[0]}", int8=True)
 
 # %% [markdown]
-# The weights in the page are rounded to 8 bits, and the page says how much that changed them. `minibert show` writes
-# such a page of any model into a file.
+# The weights in the page are rounded to 8 bits, and the page says how much that changed them. `minibert show`
+# writes such a page for any model to a file.
 #
 # ## What we saw
 #
 # * Text becomes ids of pieces, ids become sums of three vectors, and attention mixes them.
 # * A hidden piece is guessed, the guess costs $-\log p$, and knowing nothing costs $\ln V$.
 # * A backward pass can be checked to the last digit, because a complex step subtracts nothing; both kinds of
-#   step leave out a term of size $h^2$, but only the complex one may make $h$ so small that it vanishes.
+#   step leave out a term of size $h^2$, but only with the complex one can $h$ be so small that this term
+#   vanishes.
 # * A claim to have learnt something needs a baseline, and controls that fail.
 #
 # ## Words
@@ -515,19 +522,19 @@ show(run, text=f"{sentence} {clozes[0]}", int8=True)
 # - **vocabulary**: the fixed list of all pieces of a model.
 # - **id**: the place of a piece in the vocabulary.
 # - **segment**: which of the two texts of an input, A or B, a piece belongs to.
-# - **parameter**: a number in the model that begins at random and is learnt.
+# - **parameter**: a number in the model that starts out random and is learnt.
 # - **attention**: the step in which each piece takes an average of the others, with weights of its own.
-# - **head**: one of the attentions that a layer has side by side.
+# - **head**: one of the parallel attentions in a layer.
 # - **loss**: what a guess costs, $-\log p$ of the right answer; of a model, the mean over all guesses.
 # - **nat**: the unit of the loss when the logarithm is the natural one.
 # - **gradient**: the derivatives of the loss with respect to all parameters.
 # - **backward pass**: the computation of the gradient from the loss back to the parameters.
 # - **complex step**: a derivative from a tiny imaginary step, exact to rounding.
 # - **token**: a piece at one place in a text.
-# - **held-out**: of text, kept away from training to measure on.
+# - **held-out**: of text, kept out of training and used only to measure.
 # - **unigram floor**: the lowest loss of a guess that looks at no context.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # In the next chapters you build all this yourself. What you write becomes part of an engine of your own, called `Mine`;
 # each operation that passes its check is kept in a file `mine.py`, and the last chapter pre-trains a BERT with it.
@@ -543,6 +550,6 @@ show(run, text=f"{sentence} {clozes[0]}", int8=True)
 # | 07 | A whole BERT | 109,482,240 parameters, counted and assembled |
 # | 08 | Why the loss sticks | the wait of section 6, explained and cured |
 # | 09 | Optimizers | Adam, and what it needs besides |
-# | 10 | Pre-train yours | a BERT trained by nothing but your own operations |
+# | 10 | Pre-train yours | a BERT trained with nothing but your own operations |
 #
 # If you would rather use a trained model than build one, go on with the chapter on fine-tuning.

@@ -57,7 +57,8 @@ lesson = course.begin("01")
 # %% [markdown]
 # ## 1. Letters or words?
 #
-# We count the words of the sixteen books that come with minibert. One line in fifty is kept apart as held-out text.
+# We count the words of the sixteen books that come with minibert. One line in fifty is set aside as held-out
+# text.
 
 # %%
 guess = lesson.predict(
@@ -110,11 +111,11 @@ course.say(
 #
 # ## 2. First, what is a word?
 #
-# Before anything is cut into pieces, the text is split into words. That sounds trivial, but most surprises come from
-# this step. To the computer, a text is a sequence of numbers. Unicode gives one to every character: its **code point**,
-# written like U+00E9 for é. The same visible character can have more than one spelling. An é is either U+00E9, or the
-# letter e followed by U+0301, a **combining mark**: a code point that is drawn onto the one before it. The two look
-# alike and are different strings.
+# Before anything is cut into pieces, the text is split into words. That sounds trivial, but most surprises
+# come from this step. To the computer, a text is a sequence of numbers. Unicode gives one to every character:
+# its **code point**, written like U+00E9 for é. The same visible character can have more than one spelling.
+# An é is either U+00E9, or the letter e followed by U+0301, a **combining mark**: a code point that is drawn
+# onto the one before it. The two look alike but are different strings.
 #
 # The uncased BERT, which knows no capitals, settles this in four steps:
 #
@@ -163,9 +164,9 @@ axes.set(xlim=(-3, 14), ylim=(-len(stages) + 0.8, 1))
 axes.set_axis_off()
 course.show(
     figure,
-    "The text as rows of boxes, one a code point with its number. As typed, the two capital É are spelt in different "
-    "ways; decomposed, both are a letter and a hatched combining mark; without marks, both are a plain e; the last "
-    "row shows where words end.",
+    "The text as rows of boxes, one per code point, with its number. As typed, the two capital É are "
+    "spelt in different ways; decomposed, both are a letter and a hatched combining mark; without marks, "
+    "both are a plain e; the last row shows where words end.",
 )
 
 # %% [markdown]
@@ -216,7 +217,7 @@ lesson.check(normalise, draw=draw_word, same_as=lambda word: "".join(BasicTokeni
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `"NFD"` | `"NFC"` | NFC composes: an accent that is part of its letter is no code point of its own, and stays. |
+# | `"NFD"` | `"NFC"` | NFC composes: an accent that is part of its letter is not a separate code point, and stays. |
 # | `"NFD"` | `"NFKD"` | NFKD also takes ligatures such as ﬁ apart; BERT leaves them whole. |
 # | `word.lower()` | `word.casefold()` | Case folding turns ß into ss; BERT only lower-cases. |
 # | `word.lower()` | `"".join(one.lower() for one in word)` | Taken one character at a time, a Σ at the end of a word is not seen to be the last letter, and does not become ς. |
@@ -241,13 +242,13 @@ guess = lesson.predict(
 traps = {
     "café": "é as one code point",
     "cafe\u0301": "é as two; the same word now",
-    "résumé resume": "two words of English become one",
+    "résumé resume": "two English words become one",
     "ﬁnd": "a ligature is a letter of its own: no piece of *find* fits",
     "Straße": "ß stays, as lower-casing keeps it",
     "ΣΟΦΟΣ": "the last Σ becomes ς, the other σ",
-    "don\u2019t": "a curly apostrophe is punctuation like a straight one, but another piece",
+    "don\u2019t": "a curly apostrophe is punctuation like a straight one, but a different piece",
     "soft\u00adware": "an invisible soft hyphen is removed",
-    "zero\u200bwidth": "so is a space of no width: the words are glued together",
+    "zero\u200bwidth": "so is a zero-width space: the words are glued together",
     "日本語": "three ideographs, three words",
     "तुम": "in Hindi some vowel signs are nonspacing marks, and these are lost",
     "İstanbul": "a Turkish capital İ becomes a plain i",
@@ -271,8 +272,9 @@ course.say("| text | code points | words | |\n|---|---|---|---|\n" + "\n".join(r
 # neighbours. Choose one pair and join it everywhere. Do that again and again until the list is long enough. The list
 # then holds the letters and everything that was ever joined.
 #
-# One detail of the counting: joins can't overlap. Read from the left, `a ##a ##a ##a` offers the pair (`##a`, `##a`)
-# only once, because the middle letter can be joined only with one of its neighbours; `a ##a ##a ##a ##a` offers it twice.
+# One detail of the counting: joins can't overlap. Read from the left, `a ##a ##a ##a` offers the pair (`##a`,
+# `##a`) only once, because the middle `##a` can be joined with only one of its neighbours;
+# `a ##a ##a ##a ##a` offers it twice.
 #
 # ### Exercise 01.2 (easy): count the pairs
 # `text` is a list of words, each a list of its pieces and the number of times that the word occurs. Return a dictionary
@@ -413,7 +415,7 @@ course.equal(
 )
 worse = (c * np.log(others)).sum(1) < (c * np.log(c / N)).sum()
 course.say(
-    f"Of 1,000 other probabilities close to the frequencies, {worse.sum():,} make the text less likely."
+    f"Of 1,000 other distributions close to the frequencies, {worse.sum():,} make the text less likely."
 )
 
 # %% [markdown]
@@ -422,8 +424,9 @@ course.say(
 # difference $\Delta L$ of the two values of $L$ only a few terms are left.
 #
 # ### Exercise 01.3 (core): the gain of a join
-# Find out which, for a pair of two different pieces and for one of two equal ones, and return $\Delta L$ in nats. A count
-# may drop to zero. The check has no formula: it makes the joins, and computes $L$ before and after.
+# Find out which terms are left, for a pair of different pieces and for a pair of equal ones, and return
+# $\Delta L$ in nats. A count may drop to zero. The check has no formula: it makes the joins, and computes $L$
+# before and after.
 
 
 # %%
@@ -464,14 +467,15 @@ lesson.check(gain, draw=draw_pair, same_as=gain_by_counting, times=40, tolerance
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Four counts change: those of $ab$, $a$ and $b$, and $N$. Each adds the difference of its $f$, after less before, and that
-# of $N$ has a minus in front, as in $L$. Write $f$ first; the logarithm of 0 does not exist, but $f(0) = 0$.
+# Four counts change: those of $ab$, $a$ and $b$, and $N$. Each adds the change in its $f$ (after minus
+# before); that of $N$ has a minus sign, as in $L$. Write $f$ first; the logarithm of 0 does not exist, but
+# $f(0) = 0$.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
 # $\Delta L = f(n) - [f(c(a)) - f(c(a) - n)] - [f(c(b)) - f(c(b) - n)] + [f(N) - f(N - n)]$, and N is
-# `sum(counts.values())`. With two equal pieces the text loses 2n of one count, and still only n of N.
+# `sum(counts.values())`. With two equal pieces the text loses 2n from one count, and still only n from N.
 #
 # </details>
 # <details><summary>Solution 01.3</summary>
@@ -495,7 +499,7 @@ lesson.check(gain, draw=draw_pair, same_as=gain_by_counting, times=40, tolerance
 # | `f(n) - lost + f(total) - f(total - n)` | `f(n) - lost` | N becomes smaller by n, too: the terms with f(N) are missing. |
 # | `f(n) - lost + f(total) - f(total - n)` | `f(total) - f(total - n) - lost` | The n new pieces are in the text as well: f(n) is missing. |
 # | `f(n) - lost + f(total) - f(total - n)` | `n * (math.log(n * total / counts[left] / counts[right]) - 1)` | That is the approximation for a small n, not the gain itself. |
-# | `f(total - n)` | `f(total - 2 * n)` | A join makes one piece of two, so the text has n pieces fewer, not 2n. |
+# | `f(total - n)` | `f(total - 2 * n)` | A join makes one piece out of two, so the text has n fewer pieces, not 2n. |
 # | `f(counts[left] - 2 * n)` | `f(counts[left] - n)` | Where both pieces are the same, each join takes two from one count. |
 # | `f(counts[right] - n)` | `f(counts[right])` | The right piece occurs less often after the join, too. |
 # | `x * math.log(x)` | `math.log(x)` | f(x) is x log x; each of the x pieces has its own term. |
@@ -540,8 +544,8 @@ course.say(f"Joining *t* and *##h* {n:,} times makes the books {gain_of_th:,.0f}
 course.source(simple.gain)
 
 # %% [markdown]
-# **What the formula says.** Where $n$ is small beside the other counts, $f(c) - f(c - n) \approx n f'(c) = n (\log c + 1)$,
-# and the terms collect to
+# **What the formula says.** Where $n$ is small compared with the other counts,
+# $f(c) - f(c - n) \approx n f'(c) = n (\log c + 1)$, and the terms combine to
 #
 # $$ \Delta L \approx n \left[ \log \frac{n}{c(a)\,c(b)/N} - 1 \right]. $$
 #
@@ -560,7 +564,7 @@ for pair in (("##w", "##s"), ("t", "##h"), ("q", "##u")):
         f"| `{pair[0]} {pair[1]}` | {n:,} | {n / min(counts[one] for one in pair):.0%} | {exact:,.0f} | {rough:,.0f} |"
     )
 course.say(
-    "| pair | n | n as a part of the rarer count | ΔL | approximation |\n|---|---|---|---|---|\n"
+    "| pair | n | n as a share of the rarer count | ΔL | approximation |\n|---|---|---|---|---|\n"
     + "\n".join(rows)
 )
 
@@ -663,9 +667,10 @@ course.show(
 course.source(simple.learn)
 
 # %% [markdown]
-# (Gains are rounded so that the last bit of a logarithm does not decide between two equal pairs.) It counts the text
-# anew for each join, which is easy to read and slow. The function that minibert really uses makes the same choices, but
-# only visits words that have changed; tests compare it with this one. It learns 8,192 pieces by each rule in a moment.
+# (Gains are rounded so that the last bit of a logarithm does not decide between tied pairs.) It counts
+# the text anew for each join, which is easy to read and slow. The function that minibert really uses makes
+# the same choices, but only visits words that have changed; tests compare it with this one. It takes only a
+# moment to learn 8,192 pieces by each rule.
 
 # %%
 vocabularies = {rule: learn_vocab(words, 8_192, objective=rule) for rule in ("likelihood", "frequency")}
@@ -679,8 +684,8 @@ course.say(
 )
 
 # %% [markdown]
-# Joins are listed in the order in which they were made, so the first 256 pieces *are* the vocabulary of size 256. So we
-# can watch the parts of a word being joined. We take the word that puzzled us in the tour.
+# Joins are listed in the order in which they were made, so the first 256 pieces *are* the vocabulary of
+# size 256. This lets us watch the parts of a word being joined. We take the word that puzzled us in the tour.
 
 
 # %%
@@ -715,7 +720,7 @@ for axes, (rule, vocab) in zip(all_axes, vocabularies.items(), strict=True):
 course.show(
     figure,
     "The word unforgiving in boxes, cut by vocabularies of 128 to 8,192 pieces, for both rules. With 128 pieces it is "
-    "nearly letters; the boxes become longer with every row.",
+    "mostly letters; the boxes become longer with every row.",
 )
 with_unf = sorted(((n, one) for one, n in words.items() if one.startswith("unf")), reverse=True)
 course.say(
@@ -731,7 +736,7 @@ course.say(
 
 # %%
 guess = lesson.predict(
-    "Which rule needs fewer pieces a word on held-out text?", ..., choices=("likelihood", "frequency")
+    "Which rule needs fewer pieces per word on held-out text?", ..., choices=("likelihood", "frequency")
 )
 
 # %%
@@ -749,12 +754,12 @@ guess.answer(
 )
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
-axes[0].plot(sizes, table["likelihood"][:, 0], "o-", color="C0", label="pieces a word")
-axes[0].plot(sizes, table["likelihood"][:, 1], "s--", color="C1", label="nats a byte")
+axes[0].plot(sizes, table["likelihood"][:, 0], "o-", color="C0", label="pieces per word")
+axes[0].plot(sizes, table["likelihood"][:, 1], "s--", color="C1", label="nats per byte")
 axes[0].set(title="By likelihood: a longer list, a shorter text", ylim=(0, None))
 change = 100 * (table["frequency"] / table["likelihood"] - 1)
-axes[1].plot(sizes, change[:, 0], "o-", color="C0", label="pieces a word")
-axes[1].plot(sizes, change[:, 1], "s--", color="C1", label="nats a byte")
+axes[1].plot(sizes, change[:, 0], "o-", color="C0", label="pieces per word")
+axes[1].plot(sizes, change[:, 1], "s--", color="C1", label="nats per byte")
 axes[1].axhline(0, color="0.4", lw=0.8)
 axes[1].set(title="Frequency compared with likelihood", ylabel="difference in %")
 for one in axes:
@@ -763,16 +768,17 @@ for one in axes:
     one.legend(frameon=False)
 course.show(
     figure,
-    "Left: pieces a word and nats a byte both fall as the vocabulary grows. Right: compared with likelihood, the rule "
-    "by frequency needs a few per cent fewer pieces and costs one or two per cent more nats a byte; both differences "
-    "shrink as the vocabulary grows.",
+    "Left: pieces per word and nats per byte both fall as the vocabulary grows. Right: compared with "
+    "likelihood, the frequency rule needs a few per cent fewer pieces and costs one or two per cent more "
+    "nats per byte; both differences shrink as the vocabulary grows.",
 )
 
 # %%
 course.say(
-    f"By frequency, a word takes {-change[-1, 0]:.1f}% fewer pieces, and by likelihood, a byte costs "
-    f"{100 - 100 / (1 + change[-1, 1] / 100):.1f}% less. Each rule wins at its own game, and with 8,192 pieces they are "
-    "nearly the same. Anyone who tells you that one of them makes much better models should show you numbers."
+    f"Frequency needs {-change[-1, 0]:.1f}% fewer pieces per word, and likelihood pays "
+    f"{100 - 100 / (1 + change[-1, 1] / 100):.1f}% less per byte. Each rule wins at its own game, and with "
+    "8,192 pieces they are nearly the same. Anyone who tells you that one of them makes much better models "
+    "should show you numbers."
 )
 
 # %% [markdown]
@@ -849,7 +855,7 @@ lesson.check(longest_match, draw=draw_vocabulary, same_as=numbered_match, times=
 # | `"##" if begin else ""` | `""` | Pieces inside a word carry the mark ##. |
 # | `"##" if begin else ""` | `"##"` | The first piece of a word has no mark. |
 # | `return ["[UNK]"]` | `return [*found, "[UNK]"]` | Where one place has no piece, the whole word is [UNK]; what was found before is dropped. |
-# | `range(len(word), begin, -1)` | `range(begin + 1, len(word) + 1)` | That takes the shortest match: the first end that fits should be the last one in the word. |
+# | `range(len(word), begin, -1)` | `range(begin + 1, len(word) + 1)` | That takes the shortest match: try the last end first. |
 # | `range(len(word), begin, -1)` | `range(len(word) - 1, begin, -1)` | The last letter never takes part: the end of a slice is not included in it. |
 # | `range(len(word), begin, -1)` | `range(min(len(word), begin + 3), begin, -1)` | Pieces can be longer than three letters. |
 # | `found.append(mark + word[begin:end])` | `found.append(word[begin:end])` | The mark belongs to the piece; it is part of its string. |
@@ -863,11 +869,11 @@ lesson.check(longest_match, draw=draw_vocabulary, same_as=numbered_match, times=
 course.source(GreedyCore.match)
 
 # %% [markdown]
-# Greedy matching is fast and simple. Is it also good? It can fail in two ways. With the pieces `ab`, `a` and `##bc`,
-# the word *abc* begins with `ab`, there is no piece `##c` to continue with, and the result is [UNK], although `a ##bc`
-# would have done. (A learnt vocabulary has every letter in both forms, so this does not happen to words of known
-# letters.) And it can take a longer piece now and pay for it later. To see how often, try all cuts of a word, and take
-# the one that is most likely under the model of section 4.
+# Greedy matching is fast and simple. Is it also good? It can fail in two ways. With the pieces `ab`, `a` and
+# `##bc`, the word *abc* begins with `ab`, there is no piece `##c` to continue with, and the result is [UNK],
+# although `a ##bc` would have done. (A learnt vocabulary has every letter in both forms, so this does not
+# happen to words whose letters it knows.) And it can take a longer piece now and pay for it later. To see how
+# often, try all cuts of a word, and take the one that is most likely under the model of section 4.
 
 
 # %%
@@ -904,7 +910,7 @@ print(
 # %%
 # Exercise 01.5
 def likeliest_cut(word, log_p):
-    """Return the pieces of a word with the greatest sum of log_p; ["[UNK]"] if no cut has all its pieces."""
+    """Return the pieces of a word with the greatest sum of log_p; ["[UNK]"] if log_p allows no cut."""
     ...
 
 
@@ -928,9 +934,13 @@ def is_likeliest(answer, word, log_p):
     if "[UNK]" in best:
         return None if answer == best else f"{word} has no cut into these pieces, so {best} is expected."
     if answer not in list(every_cut(word)) or not all(piece in log_p for piece in answer):
-        return f"{answer} is no cut of {word} into pieces that have a probability."
+        return f"{answer} is not a cut of {word} into pieces that have a probability."
     lost = sum(log_p[piece] for piece in best) - sum(log_p[piece] for piece in answer)
-    return f"{answer} is {lost:.3f} less likely than the best cut of {word}, {best}." if lost > 1e-9 else None
+    return (
+        f"{answer} is {lost:.3f} nats less likely than the best cut of {word}, {best}."
+        if lost > 1e-9
+        else None
+    )
 
 
 lesson.check(likeliest_cut, draw=draw_probabilities, law=is_likeliest, times=60)
@@ -938,8 +948,9 @@ lesson.check(likeliest_cut, draw=draw_probabilities, law=is_likeliest, times=60)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# The best cut of a word ends with some piece. What stands before this piece must be cut in the best way, too; otherwise
-# the whole could be improved. So find the best cut of the first letter, of the first two letters, and so on.
+# The best cut of a word ends with some piece. What comes before this piece must be cut in the best way, too;
+# otherwise the whole could be improved. So find the best cut of the first letter, of the first two letters,
+# and so on.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1014,9 +1025,10 @@ course.show(
     f"The words: {', '.join(worst)}.",
 )
 course.say(
-    f"Of {len(sample):,} different held-out words of 4 to 10 letters, greedy matching cuts {len(different) / len(sample):.1%} in "
-    f"another way than the likeliest, and loses {np.mean([lost[word] for word in different]):.1f} nats on these. Counted over all "
-    f"{len(sample):,} words that is {sum(lost.values()) / len(sample):.2f} nats a word."
+    f"Of {len(sample):,} different held-out words of 4 to 10 letters, greedy matching cuts "
+    f"{len(different) / len(sample):.1%} differently from the likeliest cut, and loses "
+    f"{np.mean([lost[word] for word in different]):.1f} nats on these. "
+    f"Averaged over all {len(sample):,} words, that is {sum(lost.values()) / len(sample):.2f} nats per word."
 )
 
 # %% [markdown]
@@ -1025,7 +1037,7 @@ course.say(
 #
 # ## 7. What the vocabulary did to the long tail
 #
-# One last look at the straight line of section 1, now with pieces beside words.
+# One last look at the straight line of section 1, now with pieces alongside words.
 
 # %%
 piece_frequencies = np.sort(used[used > 0])[::-1]
@@ -1073,7 +1085,7 @@ if importlib.util.find_spec("transformers"):
 
     theirs = AutoTokenizer.from_pretrained(str(folder))
     agree = all(theirs(line)["input_ids"] == again(line).ids.tolist() for line in lines)
-    print(f"transformers reads the folder and has {'the same ids' if agree else 'other ids'}.")
+    print(f"transformers reads the folder and gets {'the same ids' if agree else 'different ids'}.")
 else:
     print("transformers is not installed here, so there is nothing to compare with.")
 
@@ -1086,9 +1098,9 @@ else:
 # * Words have a long tail that no list can hold. Letters have no such tail, but a single letter says little. Pieces lie
 #   in between.
 # * Most surprises come before any cutting: decomposition, dropped marks, ligatures, invisible characters.
-# * With $f(x) = x \log x$, a join changes the log-likelihood by a handful of terms, about
-#   $n\,[\log(\text{times chance}) - 1]$. Byte-pair encoding looks only at $n$, the ratio only at how far the pair
-#   exceeds chance.
+# * With $f(x) = x \log x$, a join changes the log-likelihood by a handful of terms, about $n\,[\log r - 1]$
+#   for a pair $r$ times as frequent as by chance. Byte-pair encoding looks only at $n$, the ratio only at how
+#   far the pair exceeds chance.
 # * Cutting is greedy. Nearly always that gives the likeliest cut as well, and where it does not, the word is rare.
 #
 # Exercises that are still open, if any:
@@ -1109,7 +1121,7 @@ print(", ".join(still_open) if still_open else "none. All five have passed.")
 # - **greedy matching**: cutting a word by taking the longest piece that fits, from left to right.
 # - **[UNK]**: the piece that stands for a word which can't be spelt with the vocabulary.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # [Chapter 2](02_what_bert_reads.ipynb) gives the pieces to a model: three tables and one sum. `minibert vocab` learns a
 # vocabulary from files of any size, and `minibert vocab --help` lists what else can be set.

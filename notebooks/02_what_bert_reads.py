@@ -113,7 +113,8 @@ course.show(
 #
 # ### Exercise 02.1 (easy): lay out a pair
 #
-# `a` and `b` are lists of ids, `b` may be `None`. Return three arrays of the same length: ids, segments, positions.
+# `a` and `b` are lists of ids; `b` may be `None`. Return three arrays of the same length: ids, segments,
+# positions.
 
 
 # %%
@@ -152,8 +153,8 @@ lesson.check(pair_input, draw=two_texts, same_as=token_by_token, times=12)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The segments are as many zeros as the first list is long and as many ones as the second. The positions do not depend
-# on the segments: they are `np.arange` of the whole length.
+# The segments are a zero for each entry of the first list, then a one for each of the second. The positions
+# do not depend on the segments: they are `np.arange` of the whole length.
 #
 # </details>
 # <details><summary>Solution 02.1</summary>
@@ -183,17 +184,17 @@ lesson.check(pair_input, draw=two_texts, same_as=token_by_token, times=12)
 # %% [markdown]
 # ## 2. A row for a number
 #
-# An id is a name, not a quantity: piece 300 is not three times piece 100. So the model must not compute with ids. It
-# keeps a table $E$ with $V$ rows, one for each piece of the vocabulary, and $H$ columns, and replaces each id by its
-# row. Such a row is an **embedding**, and $H$, the number of columns, is called the **hidden size**. The numbers in the
-# table are **parameters**: they start at random and are learnt.
+# An id is a name, not a quantity: piece 300 is not three times piece 100. So the model must not compute with
+# ids. It keeps a table $E$ with $V$ rows, one for each piece of the vocabulary, and $H$ columns, and replaces
+# each id with its row. Such a row is an **embedding**, and $H$, the number of columns, is called the **hidden
+# size**. The numbers in the table are **parameters**: they start out random and are learnt.
 #
 # On paper the look-up is often written as a product. Let the **one-hot** vector of id $i$ be the vector of length $V$
 # with 1 at place $i$ and 0 elsewhere, and stack those of all $T$ tokens as the rows of a matrix $X$. Then
 #
 # $$ (XE)_{th} = \sum_{v} X_{tv} E_{vh} = E_{i_t\,h}, $$
 #
-# for all terms but one are zero. The product and the look-up are the same thing, and the picture shows why.
+# since all terms but one are zero. The product and the look-up are the same thing, and the picture shows why.
 
 # %%
 rng = np.random.default_rng(2)
@@ -235,10 +236,11 @@ course.say(
 # %% [markdown]
 # ### Exercise 02.2 (easy): the look-up
 #
-# Your first operation. An engine is a Python class with a method for each operation of BERT. minibert has several, which
-# compute the same in different ways, and in this course you write one more. So the operation has a `self`, which you do
-# not need here. Return the rows (T,H) **and** what has to be remembered for later, when the table learns: which rows were
-# read. minibert's own type for this is `EmbeddingSaved(ids)`; using it lets your operation and minibert's work together.
+# Your first operation. An engine is a Python class with a method for each operation of BERT. minibert has
+# several, which compute the same results in different ways, and in this course you write one more. So the
+# operation has a `self`, which you do not need here. Return the rows (T,H) **and** what has to be remembered
+# for later, when the table learns: which rows were read. minibert's own type for this is
+# `EmbeddingSaved(ids)`; using it lets your operation and minibert's work together.
 
 
 # %%
@@ -294,8 +296,8 @@ course.source(Ops.embedding)
 #
 # $$ x_t = E^{\text{word}}_{i_t} + E^{\text{position}}_{t} + E^{\text{segment}}_{s_t}. $$
 #
-# Here is figure 2 of the paper, drawn from a live model. Each column shows the first 12 numbers of a vector, as they
-# are at the random start.
+# Here is figure 2 of the paper, drawn from a live model. Each column shows the first 12 numbers of a vector,
+# before any training.
 
 # %%
 config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
@@ -326,12 +328,12 @@ course.show(figure, "Figure 2 of the paper: word, position and segment vectors o
 # In the first row of the picture the two full stops have the same column. In the second row all columns differ, and the
 # third has only two patterns. In the sum no two columns are alike.
 #
-# ### Why add them, and not put them side by side?
+# ### Why add them instead of putting them side by side?
 #
-# Putting the three vectors one behind the other seems tidier: nothing gets mixed. But sooner or later a network
-# multiplies a vector by a matrix, and then the tidiness is gone. Suppose that it did so at once (BERT has a step in
-# between, section 5, so this is an argument and no proof). Split such a matrix $W$, with $3H$
-# rows, into three parts of $H$ rows:
+# Laying the three vectors end to end seems tidier: nothing gets mixed. But sooner or later a network
+# multiplies a vector by a matrix, and then the tidiness is gone. Suppose that it did so at once (BERT has a
+# step in between, section 5, so this is an argument, not a proof). Split such a matrix $W$, with $3H$ rows,
+# into three parts of $H$ rows:
 #
 # $$ [\,w \;\; p \;\; s\,]\begin{bmatrix} W_1 \\ W_2 \\ W_3 \end{bmatrix} = wW_1 + pW_2 + sW_3 . $$
 #
@@ -360,7 +362,7 @@ course.equal(
 
 # %%
 width_guess = lesson.predict(
-    "How many numbers must a vector have, so that all three are recovered from 19 sums in 20?",
+    "How many numbers must a vector have for all three to be recovered from 19 sums in 20?",
     ...,
     choices=(8, 64, 512, 4096),
 )
@@ -393,10 +395,11 @@ share, share_of_pieces = np.array([recovered(H, draws, np.random.default_rng(H))
 #
 # $$ \mathbb{E}\,(a-b)^2 = a^2 + 1, \qquad \operatorname{Var}\,(a-b)^2 = 4a^2 + 2 .$$
 #
-# Summed over $H$ coordinates a wrong piece lies at $4H$ on average, with standard deviation $\sqrt{14H}$. The gap of
-# $2H$ grows faster than the spread: it is $\sqrt{2H/7}$ standard deviations wide, and none of the 8,191 wrong pieces
-# may fall short of its average by that much. The dashed line assumes that their distances are normally distributed. It
-# errs on the careful side, because a sum of squares strays less far downwards than the normal distribution says.
+# Summed over $H$ coordinates, the squared distance of a wrong piece averages $4H$, with standard deviation
+# $\sqrt{14H}$. The gap of $2H$ grows faster than the spread: it is $\sqrt{2H/7}$ standard deviations wide,
+# and none of the 8,191 wrong pieces may fall short of its average by that much. The dashed line assumes that
+# their distances are normally distributed. It errs on the safe side, because a sum of squares strays less
+# far downwards than the normal distribution says.
 
 # %%
 # The two moments, both sides: expectations over b by Gauss-Hermite quadrature, exact for polynomials.
@@ -433,19 +436,20 @@ course.show(
 )
 width_guess.answer(
     min((8, 64, 512, 4096), key=lambda one: abs(math.log(one / enough))),
-    f"that is nearest. The first width of the picture above 95% is {enough}. BERT-BASE has 768, and room to spare.",
+    f"that is nearest. The first width in the picture to reach 95% is {enough}. "
+    "BERT-BASE has 768, and room to spare.",
 )
 
 # %% [markdown]
-# So a vector has a lot of room. BERT has no need to search like this, and learnt tables are not random ones. But the
-# experiment shows that adding three vectors need not lose anything, if only they are long enough.
+# So a vector has a lot of room. BERT has no need to search like this, and learnt tables are not random ones.
+# But the experiment shows that adding three vectors need not lose anything, provided they are long enough.
 
 # %% [markdown]
 # ## 5. The same scale for every token
 #
-# Two more steps turn the sum into what the model reads. **LayerNorm** (Ba et al. 2016) shifts and scales each vector by
-# itself so that its $H$ numbers have mean 0 and variance 1, then stretches and shifts each column by two learnt vectors
-# $\gamma$ and $\beta$:
+# Two more steps turn the sum into what the model reads. **LayerNorm** (Ba et al. 2016) shifts and scales each
+# vector on its own so that its $H$ numbers have mean 0 and variance 1, then stretches and shifts each column
+# by two learnt vectors $\gamma$ and $\beta$:
 #
 # $$ \operatorname{LN}(x) = \gamma \odot \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} + \beta,
 #    \qquad \mu = \frac1H \sum_h x_h, \quad \sigma^2 = \frac1H \sum_h (x_h - \mu)^2 . $$
@@ -464,7 +468,7 @@ shifted, _ = ops.layer_norm(3.0 * summed + 0.5, np.ones(config.H), np.zeros(conf
 course.equal("shift and scale are forgotten", shifted, normal)
 course.say(
     f"Before LayerNorm our vectors have lengths from {np.linalg.norm(summed, axis=1).min():.3f} to "
-    f"{np.linalg.norm(summed, axis=1).max():.3f}, afterwards all of them have "
+    f"{np.linalg.norm(summed, axis=1).max():.3f}; afterwards all of them have length "
     f"$\\sqrt H$ = {math.sqrt(config.H):.3f}, but for $\\varepsilon$."
 )
 
@@ -478,7 +482,7 @@ course.say(
 #
 # Put it together: $\text{dropout}(\text{LayerNorm}(\text{word} + \text{position} + \text{segment}))$.
 #
-# A **batch** is what the model computes in one go: the tokens of one text or of many.
+# A **batch** is what the model processes in one go: the tokens of one text or of many.
 #
 # * `batch.input_ids`, `batch.positions` and `batch.token_type_ids` are the three numbers of each of T tokens;
 # * `params` has the tables `"word"`, `"position"`, `"segment"` and the vectors `"gamma"` and `"beta"`;
@@ -552,7 +556,8 @@ course.source(Ops.embedding_block)
 
 # %%
 orders_guess = lesson.predict(
-    "'the dog saw the cat' has 60 different orders. Without positions, how many different results has [CLS]?",
+    "'the dog saw the cat' has 60 different orders. "
+    "Without positions, how many different results does [CLS] give?",
     ...,
     choices=(1, 2, 30, 60),
 )
@@ -644,7 +649,7 @@ start = tables["position"][:P, :width]
 size = np.linalg.norm(start, axis=1)
 right.plot(sinusoids @ sinusoids[40] / (width / 2), label="computed")
 right.plot(start @ start[40] / (size * size[40]), "--", label="BERT's, at the random start", lw=1)
-right.set(xlabel="position", ylabel="cosine with position 40", title="who is near position 40?")
+right.set(xlabel="position", ylabel="cosine with position 40", title="what is near position 40?")
 right.set_ylim(top=1.35)
 right.legend(frameon=False, loc="upper right")
 course.show(
@@ -652,17 +657,18 @@ course.show(
 )
 
 # %% [markdown]
-# The computed table says from the start which positions are close to each other. BERT's table says nothing at first: all
-# positions are about equally far from all others, and training has to find out that 40 is next to 41. In BERTs that have
-# been trained, neighbours do look alike (Wang and Chen 2020). The price is that a row which was never trained means nothing, so BERT can't read beyond its last position. The
-# gain is that nobody had to decide how position should matter.
+# The computed table says from the start which positions are close to each other. BERT's table says nothing at
+# first: all positions are about equally far from all others, and training has to find out that 40 is next
+# to 41. In BERTs that have been trained, neighbours do look alike (Wang and Chen 2020). The price is that a
+# row which was never trained means nothing, so BERT can't read beyond its last position. The gain is that
+# nobody had to decide how position should matter.
 
 # %% [markdown]
 # ## 7. Many texts, no padding
 #
-# Texts differ in length, and a computer likes rectangles. The usual way out is **padding**: fill every row of a batch
-# up to the longest with a special token `[PAD]`, compute with it, and ignore the result. How much of the work is thrown
-# away?
+# Texts differ in length, and a computer likes rectangles. The usual way out is **padding**: fill up every row
+# of a batch to the length of the longest with a special token `[PAD]`, compute with it, and ignore the
+# result. How much of the work is thrown away?
 
 # %%
 padding_guess = lesson.predict(
@@ -676,7 +682,7 @@ encoded = tokenizer.encode_batch(text, max_length=128)
 lengths = np.diff(encoded.cu_seqlens)
 
 
-# lengths (N,) -> padding of the rectangles of `size` rows, and pairs of tokens in them beside those needed
+# lengths (N,) -> padding of the rectangles of `size` rows, and pairs of tokens in them per pair needed
 def waste(lengths, size):
     rows = lengths[: len(lengths) // size * size].reshape(-1, size)
     longest = rows.max(1)
@@ -703,13 +709,13 @@ left.set(
     title=f"one batch of 32: {1 - grid.mean():.0%} is [PAD] (dark)", xlabel="position", ylabel="sentence"
 )
 middle.hist(lengths, bins=np.arange(2, 131, 4), color="C0")
-middle.set(title="tokens of a sentence", xlabel="length", ylabel="sentences")
+middle.set(title="tokens per sentence", xlabel="length", ylabel="sentences")
 right.plot(sizes, 1 / (1 - padding), "o-", label="tokens")
 right.plot(sizes, pairs_factor, "^--", label="pairs of tokens")
 right.set(
     xscale="log",
     xlabel="sentences in a batch",
-    title="computed, times what is needed",
+    title="ratio of computed to needed",
     xticks=[1, 4, 16, 64, 256],
 )
 right.set_xticklabels([1, 4, 16, 64, 256])
@@ -723,8 +729,9 @@ course.show(
 # %%
 course.say(
     f"Most sentences are short (half of them have at most {np.median(lengths):.0f} tokens), but in a batch of 32 the "
-    f"longest rules, and **{padding_of_32:.0%}** of the rectangle is padding. Where the model compares every token with "
-    f"every other, it is worse: **{factor_of_32:.1f} times** the pairs that are needed."
+    f"longest one sets the width, and **{padding_of_32:.0%}** of the rectangle is padding. Where the model "
+    "compares every token with every other, it is worse: "
+    f"**{factor_of_32:.1f} times** the pairs that are needed."
 )
 
 # %% [markdown]
@@ -771,8 +778,8 @@ lesson.check(pack, draw=some_sequences, same_as=one_after_another, times=8)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A position is the row number less the row where its own sequence begins. `np.repeat(begins, lengths)` gives each token
-# the beginning of its sequence.
+# A position is the row number minus that of the row where its own sequence begins.
+# `np.repeat(begins, lengths)` gives each token the beginning of its sequence.
 #
 # </details>
 # <details><summary>Solution 02.4</summary>
@@ -851,9 +858,9 @@ course.show(
 )
 
 # %% [markdown]
-# Squares of different sizes do not make a rectangle either. But squares of the *same* size do: minibert gathers all
-# sequences of one length and computes them in one go. This is the harder half of doing without padding, and it is left
-# to you.
+# Squares of different sizes do not make a rectangle either. But squares of the *same* size do: minibert
+# gathers all sequences of one length and processes them in one go. This is the harder half of doing without
+# padding, and it is left to you.
 #
 # ### Exercise 02.5 (hard): sequences of equal length
 #
@@ -904,8 +911,8 @@ lesson.check(groups_of_equal_length, draw=some_borders, same_as=by_sorting_seque
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Put the token numbers of all groups into one long array. It says which token stands at each place; you want the place
-# of each token. The inverse of a permutation is its `np.argsort`.
+# Put the token numbers of all groups into one long array. It says which token is at each place; you want the
+# place of each token. The inverse of a permutation is its `np.argsort`.
 #
 # </details>
 # <details><summary>Solution 02.5</summary>
@@ -1003,8 +1010,8 @@ course.show(
 # * Without the position table a BERT sees a bag of words. We counted: 60 orders, one result.
 # * Laid end to end, texts of any length make one batch in which every token is a real one. The results are the same.
 #
-# What is lost? Whatever the pieces do not spell: where the spaces were, accents and capital letters in an uncased
-# model, characters without a piece. So is everything beyond the last position.
+# What is lost? Whatever the pieces do not spell: where the spaces were, accents and capital letters in an
+# uncased model, characters without a piece. And everything beyond the last position.
 #
 # What you take from this notebook is `mine.py`, with those of your operations that have passed.
 
@@ -1029,12 +1036,12 @@ lesson.keep()
 # - **one-hot**: a vector that is 1 at one place and 0 elsewhere.
 # - **LayerNorm**: brings each vector to mean 0 and variance 1, then stretches and shifts it by learnt amounts.
 # - **dropout**: in training, sets a random share of numbers to zero and scales up the others.
-# - **batch**: the tokens of one or many texts that the model computes in one go.
+# - **batch**: the tokens of one or many texts that the model processes in one go.
 # - **permutation-equivariant**: reordering the input reorders the output and changes nothing else.
 # - **padding**: filling texts up to one length with `[PAD]`.
 # - **packed batch**: sequences laid end to end without padding, with `cu_seqlens` to say where each begins.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # * Notebook 3, *Masks and next sentences*: what BERT is asked about the input that you can build now.
 # * `minibert/model/batch.py` is the packed batch of the library, with weights and labels beside the ids.

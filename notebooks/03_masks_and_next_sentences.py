@@ -67,24 +67,26 @@ documents = np.arange(shards.n_documents)
 V = tokenizer.vocab_size
 counts = np.bincount(shards.tokens, minlength=V)
 print(
-    f"{shards.n_documents:,} documents, {len(shards.tokens):,} pieces, of which {(counts > 0).sum():,} different ones"
+    f"{shards.n_documents:,} documents, {len(shards.tokens):,} pieces, "
+    f"{(counts > 0).sum():,} of them different"
 )
 
 # %% [markdown]
 # ## 1. Surprise
 #
-# A model that has to guess a piece gives a probability to each piece of the vocabulary. Then the piece is revealed. How
-# good was the guess? Only one number matters, the probability $q$ that the model gave to the piece that came. Its
-# **surprise** is $-\ln q$: zero for a certainty, and without limit for what was thought impossible. Surprises of
-# independent events add up where their probabilities multiply, which is why there is a logarithm. With the natural one,
-# the unit is called the *nat*. A *loss* is a number that training makes small, and BERT's losses are mean surprises.
+# A model that has to guess a piece gives a probability to each piece of the vocabulary. Then the piece is
+# revealed. How good was the guess? Only one number matters, the probability $q$ that the model gave to the
+# right piece. Its **surprise** is $-\ln q$: zero for a certainty, and without limit for what was thought
+# impossible. Surprises of independent events add up where their probabilities multiply, which is why there is
+# a logarithm. With the natural one, the unit is called the *nat*. A *loss* is a number that training makes
+# small, and BERT's losses are mean surprises.
 #
-# Let pieces come with the true probabilities $p_y$, and let the model say $q_y$. The mean surprise is the
+# Let pieces occur with true probabilities $p_y$, and let the model say $q_y$. The mean surprise is the
 # **cross-entropy**
 #
 # $$ H(p, q) = -\sum_y p_y \ln q_y . $$
 #
-# Insert $q_y = p_y \cdot q_y / p_y$ and split the logarithm:
+# Write $q_y = p_y \cdot q_y / p_y$ and split the logarithm:
 #
 # $$ H(p, q) = \underbrace{-\sum_y p_y \ln p_y}_{H(p)} \; + \; \underbrace{\sum_y p_y \ln \frac{p_y}{q_y}}_{\mathrm{KL}(p \,\|\, q)} . $$
 #
@@ -97,8 +99,9 @@ print(
 #
 # where all $p_y > 0$ (otherwise the sums leave some $y$ out, and the second = becomes ≤).
 #
-# and only $q = p$ makes it zero. So the loss has a floor, the entropy, and the one way to reach it is to be right about
-# the probabilities. A guess that is too sure pays for it, and so does one that is too timid.
+# Only $q = p$ makes the divergence zero. So the loss has a floor, the entropy, and the one way to reach it is
+# to be right about the probabilities. A guess that is too sure pays for it, and so does one that is too
+# timid.
 
 # %%
 rng = np.random.default_rng(3)
@@ -117,7 +120,7 @@ for number, truth in enumerate((0.5, 0.8, 0.95)):
         surprise,
         color=plt.cm.cividis(number / 2.5),
         ls=("-", "--", "-.")[number],
-        label=f"heads come with {truth:.0%}",
+        label=f"heads with probability {truth:.0%}",
     )
     axes.plot(truth, entropy, "o", color=plt.cm.cividis(number / 2.5))
     axes.annotate(
@@ -137,8 +140,9 @@ course.show(
 # %% [markdown]
 # ### Exercise 03.1 (easy): three numbers
 #
-# `p` and `q` are arrays of probabilities of the same length. Return the entropy of `p`, the cross-entropy and the
-# divergence, in nats. What never comes costs nothing: where $p_y = 0$, the term is 0, even if $q_y = 0$ as well.
+# `p` and `q` are arrays of probabilities of the same length. Return the entropy of `p`, the cross-entropy and
+# the divergence, in nats. What never occurs costs nothing: where $p_y = 0$, the term is 0, even if $q_y = 0$
+# as well.
 
 
 # %%
@@ -193,8 +197,8 @@ lesson.check(three_numbers, draw=two_distributions, same_as=term_by_term, times=
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `p[there], q[there]` | `p, q` | 0 times ln 0 is not a number for NumPy; leave out what never comes. |
-# | `(p * np.log(q))` | `(q * np.log(p))` | p says how often something comes, q is what the surprise is measured with. |
+# | `p[there], q[there]` | `p, q` | 0 times ln 0 is not a number for NumPy; leave out what never occurs. |
+# | `(p * np.log(q))` | `(q * np.log(p))` | p says how often something occurs; q is what the surprise is measured with. |
 # | `-(p * np.log(p)).sum()` | `(p * np.log(p)).sum()` | Entropy is positive: there is a minus in front of the sum. |
 # | `np.log(p)` | `np.log2(p)` | That is the logarithm to the base 2, whose unit is the bit; nats take the natural one. |
 # | `cross - entropy` | `entropy - cross` | The divergence is what the cross-entropy adds to the entropy. |
@@ -211,14 +215,15 @@ lesson.check(three_numbers, draw=two_distributions, same_as=term_by_term, times=
 #
 # $$ \frac1M \sum_{m} -\ln q(y_m) = \sum_y \frac{\text{count of } y}{M} \, (-\ln q_y) = H(\hat p, q). $$
 #
-# Take two models that never look at the words around. One gives all of the $V$ pieces the same probability. Its loss is
-# $\ln V$, whatever the text is. The other gives each piece its frequency. The frequencies of single pieces are called
-# the **unigram** distribution, and among all models without context the one that uses them is best: its loss is the
-# entropy $H(\hat p)$, the **unigram floor**.
+# Take two models that never look at the surrounding words. One gives all of the $V$ pieces the same
+# probability. Its loss is $\ln V$, whatever the text is. The other gives each piece its frequency. The
+# frequencies of single pieces are called the **unigram** distribution, and among all models without context
+# the one that uses them is best: its loss is the entropy $H(\hat p)$, the **unigram floor**.
 
 # %%
 floor_guess = lesson.predict(
-    f"Equal chances for {V:,} pieces cost ln V = {np.log(V):.2f} nats. What does knowing their frequencies cost?",
+    f"Equal chances for {V:,} pieces cost ln V = {np.log(V):.2f} nats. "
+    "What does guessing by their frequencies cost?",
     ...,
     choices=("8.6", "6.3", "4.1", "2.2"),
 )
@@ -261,8 +266,8 @@ course.show(
 )
 
 # %% [markdown]
-# Remember the floor. A model that has learnt nothing but frequencies stands exactly there, and only what is below it was
-# learnt from context. Every curve of this course will be drawn beside it.
+# Remember the floor. A model that has learnt nothing but frequencies is exactly there, and only what lies
+# below it was learnt from context. Every loss curve in this course will be drawn with it.
 
 # %% [markdown]
 # ## 2. From any numbers to surprise
@@ -328,7 +333,7 @@ for name, mark in zip(names, ("^", "s", "o"), strict=True):
             va="center",
             fontsize=8,
         )
-axes.set(xlabel="largest logit", ylabel="error of the largest loss, relative", ylim=(1e-9, 1e-2))
+axes.set(xlabel="largest logit", ylabel="error, relative to the largest loss", ylim=(1e-9, 1e-2))
 axes.legend(frameon=False, loc="upper left")
 course.show(
     figure, "Relative error of the loss against the size of the logits: without care it becomes infinite"
@@ -340,10 +345,10 @@ course.show(
 #
 # ### Exercise 03.2 (core): softmax and cross-entropy
 #
-# The third operation of your engine. For N rows of K logits and N labels, return the surprise of each row at its label,
-# (N,), without ever overflowing; and save `CrossEntropySaved(probabilities, labels)` with all (N,K) probabilities. There
-# may be no row at all. (If you take a maximum, take that of `logits.real`. Notebook 5 will send complex numbers through
-# your function and explain why.)
+# The third operation of your engine. For N rows of K logits and N labels, return the surprise of each row at
+# its label, (N,), without ever overflowing; and save `CrossEntropySaved(probabilities, labels)` with all
+# (N,K) probabilities. There may be no rows at all. (If you take a maximum, take that of `logits.real`.
+# Notebook 5 will send complex numbers through your function and explain why.)
 
 
 # %%
@@ -374,8 +379,8 @@ if lesson.passed("03.2"):  # then smaller logits, no rows at all, and what is sa
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `shifted[np.arange(N), labels]` picks one number from each row. Write the loss as a difference: the logarithm of the sum
-# of exponentials less this number.
+# `shifted[np.arange(N), labels]` picks one number from each row. Write the loss as a difference: the
+# logarithm of the sum of exponentials minus this number.
 #
 # </details>
 # <details><summary>Solution 03.2</summary>
@@ -413,7 +418,7 @@ course.source(Ops.softmax_cross_entropy)
 # **masked language model**, and the hidden pieces are its **targets** (section 3.1 of the paper). The rules are these:
 #
 # * 15% of all places are targets, rounded, and at least one; never `[CLS]` or `[SEP]`;
-# * at a target, the model sees the special token `[MASK]` in 80% of cases, the piece that stands there in 10%, and a
+# * at a target, the model sees the special token `[MASK]` in 80% of cases, the original piece in 10%, and a
 #   random piece of the vocabulary in 10%;
 # * the loss is the mean surprise at the targets. What the model says about all other places is not even computed.
 #
@@ -536,7 +541,8 @@ course.say(
         f"{share:.2%} ({(share - one) / wide:+.1f} standard deviations)"
         for share, one, wide in zip(found / M, ordered, spread, strict=True)
     )
-    + " for `[MASK]`, the same piece and a random one. It is not quite 15%, because the number of targets of a sequence is rounded."
+    + " for `[MASK]`, the same piece and a random one. The total is not quite 15%, because the number of "
+    "targets of a sequence is rounded."
 )
 figure, axes = plt.subplots(figsize=(7.5, 2.5), layout="constrained")
 difference = 100 * (found / M - ordered)
@@ -550,15 +556,16 @@ axes.set(
 )
 course.show(
     figure,
-    "Counted shares of the three kinds of targets are what was ordered, within two standard deviations",
+    "Counted shares of the three kinds of targets are as intended, within two standard deviations",
 )
 
 # %% [markdown]
 # ### Exercise 03.3 (core): hide the targets
 #
-# All randomness is drawn for you. `chosen` (n,) says which places are targets, `draw` (n,) are numbers from 0 up to 1,
-# `random_ids` (n,) are random pieces. A target whose draw is below 0.8 becomes `mask_id`, one from 0.8 to below 0.9 stays
-# as it is, and any other becomes its random piece. Return what the model sees, (n,), and the ids of the targets, in order.
+# All randomness is drawn for you. `chosen` (n,) says which places are targets, `draw` (n,) are numbers from 0
+# up to 1, and `random_ids` (n,) are random pieces. A target whose draw is below 0.8 becomes `mask_id`, one
+# from 0.8 to below 0.9 stays as it is, and any other becomes its random piece. Return what the model sees,
+# (n,), and the ids of the targets, in order.
 
 
 # %%
@@ -618,7 +625,7 @@ lesson.check(mask_tokens, draw=a_text_to_mask, same_as=place_by_place, times=8)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `np.where(chosen, shown, ids)` | `shown` | Only targets may change; all other places show what stands there. |
+# | `np.where(chosen, shown, ids)` | `shown` | Only targets may change; all other places show what is there. |
 # | `ids[chosen]` | `shown[chosen]` | The label is the piece that was there, not the one that is shown instead. |
 # | `ids[chosen]` | `ids` | Only the targets have labels. |
 # | `ids, random_ids))` | `random_ids, ids))` | From 0.8 to 0.9 the piece stays; it is above 0.9 that it becomes a random one. |
@@ -634,10 +641,10 @@ course.source(visible_tokens)
 # %% [markdown]
 # ## 4. What a copier gains
 #
-# Why not `[MASK]` at all targets? Because the model would then learn that only `[MASK]` matters, and in every later use
-# of BERT there is none. Because of the other 20%, any piece might be a target, and might be wrong, so the model has to
-# form a good idea of every place. But this has a side effect, and it misleads many who read their first loss curve:
-# where the right answer stands in plain sight, a model can copy it.
+# Why not `[MASK]` at all targets? Because the model would then learn that only `[MASK]` matters, and in every
+# later use of BERT there is none. Because of the other 20%, any piece might be a target, and might be wrong,
+# so the model has to form a good idea of every place. But this has a side effect, and it misleads many who
+# read their first loss curve: where the right answer is in plain sight, a model can copy it.
 #
 # Take a model that looks at nothing but the one place it has to guess. How low can its loss get? It knows the shares
 # $m, s, r$ of `[MASK]`, same and random, and the frequencies $p$. If it sees `[MASK]`, the best it can do is $p$. If it
@@ -651,7 +658,8 @@ course.source(visible_tokens)
 
 # %%
 copier_guess = lesson.predict(
-    f"The unigram floor is {unigram:.2f} nats. By how many nats does a perfect copier get below it, all targets counted?",
+    f"The unigram floor is {unigram:.2f} nats. "
+    "By how many nats does a perfect copier get below it, over all targets?",
     ...,
     choices=("0.06", "0.2", "0.6", "1.3"),
 )
@@ -726,19 +734,19 @@ lesson.check(copier_loss, draw=frequencies_and_rates, same_as=by_enumeration, ti
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `random / V * p[:, None]` | `random / (V - 1) * p[:, None]` | A random piece is one of all V, the right one included. |
-# | `random / V * p[:, None]` | `random * p[:, None] * p` | Random pieces come with equal chances, not by their frequency. |
+# | `random / V * p[:, None]` | `random * p[:, None] * p` | Random pieces are equally likely, not drawn by frequency. |
 # | `mask * p[:, None]` | `p[:, None]` | [MASK] is shown only in its share of cases. |
-# | `same * np.diag(p)` | `same * np.eye(V)` | A piece that is left in sight still has to come first, with its frequency p. |
+# | `same * np.diag(p)` | `same * np.eye(V)` | A piece that is left in sight has to occur in the first place, with its frequency p. |
 # | `same * np.diag(p) + ` | `` | The targets that keep their own piece are missing: there is nothing to copy. |
 # | `np.log(guess[there])` | `np.log(joint[there])` | This is the surprise of both together; the shown token is known, so divide by its probability. |
-# | `-(joint[there] *` | `-(guess[there] *` | The surprise has to be weighted by how often each case comes. |
+# | `-(joint[there] *` | `-(guess[there] *` | The surprise has to be weighted by how often each case occurs. |
 #
 # </details>
 
 # %% [markdown]
-# For a vocabulary of 8,192 the table would have 67 million entries, but it can be summed by hand. Collect the terms of
-# one shown piece $x$, which comes with probability $a_x = s p_x + r/V$. All $y \ne x$ have the guess $(1-k_x)\,p_y$, and
-# $x$ itself has $g_x = k_x + (1-k_x) p_x$. Hence
+# For a vocabulary of 8,192 the table would have 67 million entries, but it can be summed by hand. Collect the
+# terms of one shown piece $x$, which occurs with probability $a_x = s p_x + r/V$. All $y \ne x$ have the
+# guess $(1-k_x)\,p_y$, and $x$ itself has $g_x = k_x + (1-k_x) p_x$. Hence
 #
 # $$ L = m H(p) - \sum_x a_x \Big[ g_x \ln g_x + (1-k_x) \sum_{y \ne x} p_y \ln\big((1-k_x)\, p_y\big) \Big] . $$
 #
@@ -814,7 +822,7 @@ right.axhline(unigram, color="k", lw=0.8, ls=":")
 right.annotate("unigram floor", (20, unigram), (0, 4), textcoords="offset points", ha="right")
 right.plot(10, copied, "o", color="C1")
 right.annotate("BERT", (10, copied), (6, 4), textcoords="offset points")
-right.set(xlabel="% of targets left in sight", ylabel="the copier's loss (nats)", title="what copying brings")
+right.set(xlabel="% of targets left in sight", ylabel="the copier's loss (nats)", title="what copying gains")
 right.legend(frameon=False, loc="lower left")
 course.show(
     figure,
@@ -825,17 +833,18 @@ course.show(
 course.say(
     f"So a training loss of **{copied:.2f}** nats looks like progress, **{unigram - copied:.2f}** below the unigram floor, "
     "and may be no more than copying. That is why minibert measures at places that show `[MASK]`, and only there, in "
-    "text that it keeps apart from training: a copier gains nothing there. The picture also shows what the random pieces are for. Without them (dashed "
-    "line) a copier is always right about what it sees, and would gain more."
+    "text that it holds out from training: a copier gains nothing there. The picture also shows what the "
+    "random pieces are for. Without them (dashed line) a copier is always right about what it sees, and "
+    "would gain more."
 )
 
 # %% [markdown]
 # ## 5. Whole words
 #
 # Pieces are hidden one by one, so it may happen that `##mael` is a target while `ish` is in full view before it. How
-# much does the visible part give away? We let two models guess those pieces of the second half of the books that
-# continue a word, both from counts of the first half. One knows only how frequent such pieces are; the other also sees
-# the piece before.
+# much does the visible part give away? From counts of the first half of the books, two models guess those
+# pieces of the second half that continue a word. One knows only how frequent such pieces are; the other also
+# sees the piece before.
 
 # %%
 carries_on = tokenizer.continuation  # (V,) bool: pieces that begin with ##
@@ -937,9 +946,9 @@ course.say(
 # %% [markdown]
 # ### Exercise 03.5 (core): choose whole words
 #
-# Words come up in a random `order`; word `w` has `sizes[w]` pieces, and at most `limit` pieces may be targets. Take each
-# word that still fits completely. One that does not fit is passed over, and the next may fit again. Return for each
-# *piece* whether it is a target, in the order of the text.
+# Words come up in a random `order`; word `w` has `sizes[w]` pieces, and at most `limit` pieces may be
+# targets. Take each word that still fits completely. One that does not fit is passed over, but a later one
+# may still fit. Return for each *piece* whether it is a target, in the order of the text.
 
 
 # %%
@@ -1020,18 +1029,19 @@ share_not_next = labels.mean()
 majority = -(share_not_next * np.log(share_not_next) + (1 - share_not_next) * np.log(1 - share_not_next))
 course.say(
     f"Of {len(labels):,} pairs **{share_not_next:.1%}** are NotNext. It is a little over half, because a sentence that "
-    f"fills the sequence or ends its document leaves no next one, and gets a random B. Always giving these odds costs {majority:.4f} nats, and that, "
-    "not ln 2, is the number to beat."
+    f"fills the sequence or ends its document has no next one, and gets a random B. Always giving these "
+    f"odds costs {majority:.4f} nats, and that, not ln 2, is the number to beat."
 )
 
 # %% [markdown]
-# Is it a good question? A random B usually comes from another book, about other people and other things. One does not
-# have to understand how sentences follow each other if it is enough to see that *whale* and *harpoon* stand in both. So
-# let us try without any model: count how many of the rarer pieces of B occur in A as well.
+# Is it a good question? A random B usually comes from another book, about other people and other things. One
+# does not have to understand how sentences follow each other if it is enough to see that *whale* and
+# *harpoon* occur in both. So let us try without any model: count how many of the rarer pieces of B occur in A
+# as well.
 
 # %%
 count_guess = lesson.predict(
-    "IsNext or NotNext, told by nothing but the count of rare pieces in common: how often is that right?",
+    "IsNext or NotNext, judged only by the number of rare pieces in common: how often is that right?",
     ...,
     choices=("about 50%", "about 60%", "about 70%", "about 90%"),
 )
@@ -1078,7 +1088,7 @@ claim = lesson.claim(
 )
 count_guess.answer(
     f"about {10 * round(10 * accuracy)}%",
-    f"{accuracy:.1%} of the pairs that were not counted, without reading a word.",
+    f"{accuracy:.1%} of the pairs not used for counting, without reading a word.",
 )
 
 # %%
@@ -1116,10 +1126,10 @@ course.show(
 )
 
 # %% [markdown]
-# Much of the answer lies in the topic. This is the best known criticism of next-sentence prediction: later models
-# (RoBERTa in 2019) left it out and lost nothing by it, or asked for the order of two neighbouring texts instead
-# (ALBERT), where the topic does not help. In the paper, next-sentence prediction helps with tasks about pairs of
-# sentences, and minibert trains with it by default, as BERT does.
+# Much of the answer lies in the topic. This is the best-known criticism of next-sentence prediction: later
+# models (RoBERTa in 2019) left it out and lost nothing by it, or asked for the order of two neighbouring
+# texts instead (ALBERT), where the topic does not help. In the paper, next-sentence prediction helps with
+# tasks about pairs of sentences, and minibert trains with it by default, as BERT does.
 #
 # ## 7. The two losses together
 #
@@ -1186,7 +1196,7 @@ folder.cleanup()
 # %% [markdown]
 # ## Words
 #
-# - **surprise**: $-\ln q$, in nats, where $q$ is the probability that was given to what came.
+# - **surprise**: $-\ln q$, in nats, where $q$ is the probability that was given to what occurred.
 # - **entropy**: the mean surprise of somebody who knows the true probabilities.
 # - **cross-entropy**: the mean surprise of somebody who believes in other probabilities.
 # - **Kullback–Leibler divergence**: the difference of the two, the price of being wrong.
@@ -1200,7 +1210,7 @@ folder.cleanup()
 # - **whole-word masking**: hiding all pieces of a word or none.
 # - **next-sentence prediction**: telling whether text B follows text A.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # * Notebook 4: how a token learns about the others.
 # * `minibert/data/masking.py` and `minibert/data/nsp_spans.py` make the questions, for millions of sequences at a time.

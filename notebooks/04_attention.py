@@ -16,9 +16,9 @@
 #
 # *This notebook needs* `pip install '.[notebooks]'` *from a checkout of minibert.*
 #
-# **The question.** So far every token has been a vector on its own. "Bank" has the same vector beside a river as
-# beside a loan. How can a token take in what stands around it, at any distance, without knowing beforehand where to
-# look?
+# **The question.** So far every token has been a vector on its own. "Bank" has the same vector beside a river
+# as beside a loan. How can a token take in what surrounds it, at any distance, without knowing beforehand
+# where to look?
 #
 # **What you will be able to do.** You will compute attention for three tokens on paper, say why the scores are divided
 # by $\sqrt D$, cut a matrix into several parts without mixing up the tokens, and count what attention costs. At the end
@@ -51,13 +51,14 @@ lesson = course.begin("04")
 # %% [markdown]
 # ## 1. Three tokens on paper
 #
-# Each token brings three vectors. Its **query** says what it is looking for. Its **key** says what it can be found by.
-# Its **value** says what it hands over when it is found. All three come from the same hidden vector by three matrices,
-# which the model learns.
+# Each token brings three vectors. Its **query** says what it is looking for. Its **key** says what it can be
+# found by. Its **value** says what it hands over when it is found. All three are computed from the same
+# hidden vector, with three matrices that the model learns.
 #
-# The **score** of a query and a key is their dot product, divided by $\sqrt D$, where $D$ is how many numbers each of
-# them has. (Section 3 is about this root.) A softmax turns the scores of one query into **attention weights**: positive
-# numbers with the sum 1. The output for that query is the mean of all values under these weights:
+# The **score** of a query and a key is their dot product, divided by $\sqrt D$, where $D$ is how many numbers
+# each of them has. (Section 3 is about this root.) A softmax turns the scores of one query into **attention
+# weights**: positive numbers that sum to 1. The output for that query is the mean of all values under these
+# weights:
 #
 # $$ s_{ij} = \frac{q_i \cdot k_j}{\sqrt D}, \qquad p_{ij} = \frac{e^{s_{ij}}}{\sum_l e^{s_{il}}}, \qquad
 #    y_i = \sum_j p_{ij} v_j . $$
@@ -128,19 +129,20 @@ for n, score in enumerate(one_query):
     )
 axes.axhline(1 / 5, color="grey", lw=0.7)
 axes.set(
-    xlabel="$\\beta$, the factor of all scores", ylabel="attention weight", title="From a mean to a look-up"
+    xlabel="$\\beta$, the factor on all scores", ylabel="attention weight", title="From a mean to a look-up"
 )
 axes.legend(frameon=False, fontsize=8)
 course.show(
     figure,
-    "Five attention weights against the factor of the scores. All begin at one fifth; with a growing factor the weight "
-    "of the largest score rises towards one, that of the second rises a little and then falls, the others go to zero.",
+    "Five attention weights against the factor on the scores. All begin at one fifth; with a growing factor "
+    "the weight of the largest score rises towards one, that of the second rises a little and then falls, "
+    "and the others go to zero.",
 )
 
 # %% [markdown]
-# Two things follow from the formula, and you can check your own code by them. The ratio of two weights depends on the
-# difference of their scores alone, and so nothing changes when the same number is subtracted from all scores of a
-# query:
+# Two things follow from the formula, and you can check your own code against them. The ratio of two weights
+# depends on the difference of their scores alone, and so nothing changes when the same number is subtracted
+# from all scores of a query:
 #
 # $$ \frac{p_{ij}}{p_{il}} = e^{s_{ij} - s_{il}}, \qquad
 #    \frac{e^{s_{ij} - c}}{\sum_l e^{s_{il} - c}} = \frac{e^{-c} e^{s_{ij}}}{e^{-c} \sum_l e^{s_{il}}} = p_{ij} . $$
@@ -157,8 +159,8 @@ course.equal("scores larger by 800, the largest subtracted", shifted / shifted.s
 # %% [markdown]
 # ### Exercise 04.1 (easy): attention of one sentence, with one set of weights
 #
-# There are n queries, m keys and m values. n and m may differ, and values need not be as long as keys. Return the (n,
-# E) outputs. Scores may be in the thousands.
+# There are n queries, m keys and m values. n and m may differ, and values need not be as long as keys. Return
+# the (n, E) outputs. Scores may be in the thousands.
 
 
 # %%
@@ -255,9 +257,9 @@ course.equal("attention of permuted tokens, permuted attention", permuted, outpu
 # %% [markdown]
 # ## 3. Why $\sqrt D$?
 #
-# Let the numbers in queries and keys be independent, with mean 0 and variance 1, which keeps the sum simple (at BERT's
-# own start their variance is about 0.3; the growth with $D$ is the same). A score is then a sum of $D$ products. Before
-# you read on, commit to a guess.
+# Let the numbers in queries and keys be independent, with mean 0 and variance 1, which keeps the calculation
+# simple (at BERT's own start their variance is about 0.3; the growth with $D$ is the same). A score is then a
+# sum of $D$ products. Before you read on, commit to a guess.
 
 # %%
 guess = lesson.predict(
@@ -309,7 +311,9 @@ for D in dimensions:
             color=plt.cm.viridis({4: 0.0, 64: 0.45, 256: 0.8}[D]),
             label=f"D = {D}",
         )
-left.set(xlabel="score without the root", ylabel="of 4,000 draws", title="Longer vectors, larger scores")
+left.set(
+    xlabel="score without the root", ylabel="count in 4,000 draws", title="Longer vectors, larger scores"
+)
 left.legend(frameon=False)
 right.loglog(dimensions, deviations, "o", color="C1", label="measured")
 right.loglog(dimensions, np.sqrt(dimensions), color="C0", label="$\\sqrt{D}$")
@@ -318,7 +322,7 @@ right.legend(frameon=False)
 course.show(
     figure,
     "Left: histograms of unscaled scores for D of 4, 64 and 256, wider with every step. Right: their standard deviation "
-    "against D in logarithmic scales lies on the line of the root of D.",
+    "against D, on logarithmic scales, lies on the line of the root of D.",
 )
 
 # %% [markdown]
@@ -382,9 +386,9 @@ lesson.check(score_variance, draw=draw_moments, same_as=listed_variance)
 #
 # $$ \frac{\partial p_j}{\partial s_j} = p_j (1 - p_j) , $$
 #
-# which is zero at $p_j = 0$ and at $p_j = 1$. A softmax whose weights are all near 0 or 1 is **saturated**: training
-# gets hardly any signal through it. The next cell checks the slope by a tiny imaginary step, as in the tour. Then we
-# draw what happens to 16 random keys.
+# which is zero at $p_j = 0$ and at $p_j = 1$. A softmax whose weights are all near 0 or 1 is **saturated**:
+# training gets hardly any signal through it. The next cell checks the slope with a tiny imaginary step, as in
+# the tour. Then we draw what happens to 16 random keys.
 
 
 # %%
@@ -431,19 +435,18 @@ course.say(
 # %% [markdown]
 # ## 4. Heads
 #
-# One set of weights gives one mean. A token that wants to know the word on its left *and* the word on its right could
-# give each of them weight ½, but then it cannot tell which was which: with equal weights, a mean has no order. So BERT
-# computes attention
-# several times side by side. Each time is a **head**, with queries, keys and values of its own, and all heads together
-# are **multi-head attention**.
+# One set of weights gives one mean. A token that wants to know the word on its left *and* the word on its
+# right could give each of them weight ½, but then it cannot tell which was which: with equal weights, a mean
+# has no order. So BERT computes attention several times side by side. Each of these computations is a
+# **head**, with queries, keys and values of its own, and all heads together are **multi-head attention**.
 #
 # Heads cost nothing extra. The hidden size $H$ is divided among $A$ heads of $D = H/A$ columns each. BERT-BASE has
 # $H = 768$, $A = 12$ and $D = 64$.
 #
-# We can build two such heads by hand. Let the key of a token be the unit vector of its position. A head whose query
-# points at the position before looks left; one whose query points at the position after looks right. A factor of 40
-# makes the choice sharp. What a head does is best seen in its **attention map**: row $i$ holds the attention weights of
-# token $i$.
+# We can build two such heads by hand. Let the key of a token be the unit vector of its position. A head whose
+# query points at the previous position looks left; one whose query points at the next looks right. A factor
+# of 40 makes the choice sharp. What a head does is best seen in its **attention map**: row $i$ holds the
+# attention weights of token $i$.
 
 # %%
 words = ["the", "whale", "rams", "the", "ship"]
@@ -461,12 +464,12 @@ for axes, title in zip(figure.axes, ("look left", "look right", "one head that w
 course.show(
     figure,
     "Three attention maps of the sentence the whale rams the ship. In the first every token looks at the one before it, "
-    "in the second at the one behind it, in the third half at each of them.",
+    "in the second at the one after it, in the third at both, half each.",
 )
 
 # %% [markdown]
-# Now let "whale" and the second "the" change places around "rams". The two heads see the difference. The single head
-# does not: halves of both neighbours add up to the same vector, whichever stands on which side.
+# Now let "whale" and the second "the" change places around "rams". The two heads see the difference. The
+# single head does not: the halves of the two neighbours add up to the same vector, whichever side each is on.
 
 # %%
 vectors = {word: rng.standard_normal(n) for word in words}
@@ -499,7 +502,7 @@ def split_heads(x, A):
 
 
 def merge_heads(y):
-    """Return y (A,T,D) as (T,H): of each token the columns of head 1, then those of head 2, ..."""
+    """Return y (A,T,D) as (T,H): for each token the columns of head 1, then those of head 2, ..."""
     ...
 
 
@@ -586,11 +589,11 @@ course.show(
 #
 # A batch holds the tokens of all sentences one after another, and `cu_seqlens` says where each begins (chapter 2). A
 # token must attend only to its own sentence. Other programs pad all sentences to one length and add a large negative
-# number to the scores of what must not be seen. minibert does neither. It takes sentences of equal length together and
-# keeps each sentence's product apart, so what must not be seen is never computed.
+# number to the scores of what must not be seen. minibert does neither. It groups sentences of equal length
+# and keeps each sentence's product apart, so what must not be seen is never computed.
 #
-# Both ways compute the same function. Here is that of the other programs: all scores of the flat batch at once, with
-# $-\infty$ wherever two tokens belong to different sentences.
+# Both ways compute the same function. Here is the other programs' way: all scores of the flat batch at once,
+# with $-\infty$ wherever two tokens belong to different sentences.
 
 # %%
 cu_seqlens = np.array([0, 3, 8, 10, 15])  # sentences of 3, 5, 2 and 5 tokens
@@ -604,9 +607,9 @@ in_one = np.einsum("aij,jad->iad", big_map, v)
 course.equal("one masked square, sentence by sentence", in_one, ops.attention(q, k, v, cu_seqlens)[0])
 
 # %% [markdown]
-# A model that writes text from left to right must not look ahead. In **causal** attention a token sees itself and what
-# stands before it. BERT itself reads in both directions, and that is the point of the paper. Its left-to-right
-# ablation, and every GPT, is causal.
+# A model that writes text from left to right must not look ahead. In **causal** attention a token sees itself
+# and what comes before it. BERT itself reads in both directions, and that is the point of the paper. Its
+# left-to-right ablation, and every GPT, is causal.
 
 # %%
 causal_map = softmax(np.where(together & (np.arange(T)[:, None] >= np.arange(T)), scores, -np.inf))
@@ -636,9 +639,9 @@ course.say(
 # Now put it together: all heads, all sentences, causal or not, with dropout.
 #
 # * `q`, `k`, `v` are (T, A, D), and so is the result.
-# * `groups, back = equal_length_groups(cu_seqlens)` helps: each of the groups is an array `rows` (sentences, n) with the
-#   row numbers of sentences of one length, and flattened to (sentences n, A, D) and concatenated to (T, A, D), the
-#   results of all groups come into the batch's order by `[back]`.
+# * `groups, back = equal_length_groups(cu_seqlens)` helps: each group is an array `rows`, (sentences, n),
+#   with the row numbers of sentences of one length. Flatten each group's result to (sentences · n, A, D) and
+#   concatenate them to (T, A, D); `[back]` then restores the batch's order.
 # * `softmax`, as defined in section 3, works along the last axis of an array of any shape.
 # * `self._probability_mask(p, rows, drop, site)` takes weights of shape (sentences, A, n, n).
 # * Save `AttentionSaved(q, k, v, cu_seqlens, kept)`, where `kept` is a tuple of one `GroupSaved(p, mask)` for each group:
@@ -648,7 +651,8 @@ course.say(
 # Take the root with `math.sqrt`. It gives a plain number, while `np.sqrt` gives one in double precision, which turns a
 # whole array in single precision into double precision.
 #
-# A loop over sentences instead of groups is right as well, if you save something of your own.
+# A loop over sentences instead of groups also passes, if you save a record of your own in place of
+# `AttentionSaved`.
 
 
 # %%
@@ -709,7 +713,7 @@ lesson.check(attention)
 
 # %% [markdown]
 # And this is the real thing, in two parts. The first does what yours does. In the second, what must
-# not be seen is hidden by selecting, never by adding minus infinity, so that no infinite number ever occurs.
+# not be seen is hidden with `where`, never by adding minus infinity, so that no infinite number ever occurs.
 
 # %%
 course.source(Ops.attention)
@@ -723,9 +727,9 @@ course.equal("the engine, one masked square", engine.attention(q, k, v, cu_seqle
 # %% [markdown]
 # ## 6. What it costs
 #
-# Every token looks at every other one, so the cost of attention grows with the *square* of the length. Everything else
-# in a layer treats tokens one by one. This is what the many remedies for "quadratic attention" are meant to cure. But
-# how much of a BERT is it?
+# Every token looks at every other one, so the cost of attention grows with the *square* of the length.
+# Everything else in a layer treats tokens one by one. That growth is what the remedies for "quadratic
+# attention" are meant to cure. But what share of BERT's cost is it?
 
 # %%
 guess = lesson.predict(
@@ -848,7 +852,7 @@ course.equal(
 )
 guess.answer(break_even, "six times the hidden size. BERT never reads more than 512 tokens.")
 share = 2 * 512 * 512 * H / (2 * 512 * 512 * H + 512 * (4 * H * H + 2 * H * F))
-course.say(f"At 512 tokens scores and means are **{100 * share:.0f}%** of the layer's multiplications.")
+course.say(f"At 512 tokens scores and means take **{100 * share:.0f}%** of the layer's multiplications.")
 
 # %%
 lengths = np.array([64, 128, 256, 512, 1024])
@@ -884,8 +888,8 @@ course.show(
 
 # %% [markdown]
 # There is a second price: memory. The weights of every sentence and head are $n \times n$ numbers, and training has to
-# keep them. In time, attention is a small part of BERT at 128 tokens. In memory it is the part that grows fastest. This
-# is why FlashAttention, which never stores the whole map, was written.
+# keep them. At 128 tokens attention takes little of BERT's time, but of its memory it is the part that grows
+# fastest. This is why FlashAttention, which never stores the whole map, was written.
 #
 # ## 7. Three heads made by hand
 #
@@ -899,9 +903,9 @@ course.show(
 # $$ p_i = (\cos w_1 i, \dots, \cos w_m i,\ \sin w_1 i, \dots, \sin w_m i), \qquad
 #    p_i \cdot p_j = \sum_k \cos w_k (i - j) . $$
 #
-# The sum is $m$ where $i = j$. Up to a distance of $2m + 1$ the cosines cancel, all but a rest of 0 or $-1$. So with $k_j = p_j$ and
-# a query $p_{i-1}$ the largest score is that of the token before. And $p_{i-1}$ can be had from $p_i$ by a matrix: each
-# pair $(\cos w_k i, \sin w_k i)$ is turned by the angle $-w_k$.
+# The sum is $m$ where $i = j$. Up to a distance of $2m + 1$ the cosines cancel, but for a remainder of 0 or
+# $-1$. So with $k_j = p_j$ and a query $p_{i-1}$ the largest score is that of the token before. And a matrix
+# takes $p_i$ to $p_{i-1}$: each pair $(\cos w_k i, \sin w_k i)$ is turned by the angle $-w_k$.
 
 # %%
 from minibert import Bert, Tokenizer, show
@@ -932,9 +936,9 @@ course.equal("one place on", waves(7) @ turned(1), waves(8))
 course.equal("one place back", waves(7) @ turned(-1), waves(6))
 
 # %% [markdown]
-# The first $D$ elements of every vector hold its place and nothing else; the others are the word's own, plus or minus
-# one at random, so that different words have nearly nothing in common. The keys of all heads are three times what they
-# are compared by: that makes the softmax sharp.
+# The first $D$ elements of every vector hold its place and nothing else; the others are the word's own, plus
+# or minus one at random, so that different words have nearly nothing in common. All keys are multiplied by
+# three, which makes the softmax sharp.
 
 # %%
 params = initialise(made, seed=0)
@@ -964,10 +968,11 @@ course.show(
 assert np.diagonal(maps[0], -1).min() > 0.9 and np.diagonal(maps[1], 1).min() > 0.9
 
 # %% [markdown]
-# Chapter 8 shows that heads like the first two appear by themselves in training, and why little is learnt before they
-# do. Here is the whole model in a page, to play with. It runs in your browser, and `minibert show` makes such a page of
-# any model that you train. Go down to *Attention*, change the sentence, and move the pointer over the matrix. Below it
-# stands where the weights of a query come from: scores, exponentials, weights, mixture.
+# Chapter 8 shows that heads like the first two appear by themselves in training, and why little is learnt
+# before they do. Here is the whole model in a page, to play with. It runs in your browser, and
+# `minibert show` makes such a page for any model that you train. Go down to *Attention*, change the sentence,
+# and move the pointer over the matrix. Below it you see where the weights of a query come from: scores,
+# exponentials, weights, mixture.
 
 # %%
 show(by_hand, text=sentence)
@@ -997,17 +1002,17 @@ lesson.sheet()
 #
 # - **query, key, value**: the three vectors of a token: what it looks for, what it can be found by, what it hands over.
 # - **score**: the dot product of a query and a key, divided by the root of their length.
-# - **attention weights**: the softmax of a query's scores; positive, with the sum 1.
+# - **attention weights**: the softmax of a query's scores; positive, summing to 1.
 # - **scaled dot-product attention**: the mean of the values under the attention weights.
 # - **self-attention**: attention in which queries, keys and values come from the same sentence.
-# - **saturated**: of a softmax, all weights near 0 or 1, where its slope is near zero.
+# - **saturated**: of a softmax, with all weights near 0 or 1, where its slope is near zero.
 # - **head**: one of several attentions side by side, with columns of its own.
 # - **multi-head attention**: all heads of a layer together.
 # - **attention map**: the attention weights of a sentence as a square; row i is what token i attends to.
-# - **causal**: of attention, seeing only the token itself and what stands before it.
+# - **causal**: of attention, seeing only the token itself and what comes before it.
 # - **feed-forward network**: the part of a layer that treats each token by itself, from H numbers to F and back.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # * Chapter 5 turns round: it goes backwards through a model, and proves every step.
 # * `minibert/ops/attention.py` has forward and backward on one page.

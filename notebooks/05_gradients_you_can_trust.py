@@ -54,8 +54,8 @@ lesson = course.begin("05")
 #
 # $$ \frac{f(x+h) - f(x-h)}{2h} $$
 #
-# This is a **central difference**. How small should $h$ be? Commit to a guess before you go on: replace the three dots
-# by one of the choices.
+# This is a **central difference**. How small should $h$ be? Commit to a guess before you go on: replace the
+# three dots with one of the choices.
 
 # %%
 best_step = lesson.predict(
@@ -84,7 +84,8 @@ best_step = lesson.predict(
 # $$ f'(x) = \frac{\operatorname{Im} f(x + ih)}{h} + O(h^2) $$
 #
 # This is the **complex step**. With no subtraction there is no cancellation, so $h$ can be $10^{-30}$, and what was
-# left out is of size $10^{-60}$: zero, for any purpose. Let us see all three.
+# left out is of size $10^{-60}$: zero, for any purpose. Let us compare the two, along with the one-sided
+# forward difference.
 
 
 # %%
@@ -238,7 +239,7 @@ course.show(
 
 # %% [markdown]
 # On the real line $x \cdot x$ and $|x|^2$ are the same function. For a complex number only the first carries a
-# derivative. NumPy uses the second in more places than one expects:
+# derivative. NumPy uses the second in more places than you would expect:
 
 # %%
 point, along = np.array([0.5, -1.2, 2.0, 0.3]), np.array([1.0, 0.9, -0.7, 0.2])
@@ -256,10 +257,10 @@ for name, (image, truth) in tempting.items():
     print(f"{name:24} {np.imag(image) / 1e-30:12.6f} {truth:12.6f}")
 
 # %% [markdown]
-# No error, no warning: wrong derivatives, and a judge that would call a right gradient wrong. That is why every
-# forward in minibert writes `x * x` and never `abs`. Where an operation must decide something (which value is the
-# largest? is it positive?), it looks at `x.real` only. The decision is a constant between the places where it flips,
-# so it has no derivative to lose.
+# No error, no warning, just wrong derivatives, and a judge that would call a right gradient wrong. That is
+# why every forward in minibert writes `x * x` and never `abs`. Where an operation must decide something
+# (which value is the largest? is it positive?), it looks at `x.real` only. The decision is a constant between
+# the places where it flips, so it has no derivative to lose.
 #
 # ### Exercise 05.2 (core): the same values, with derivatives
 #
@@ -307,7 +308,7 @@ def value_and_slope(value, derivative):
         if np.shape(answer) != np.shape(value(x)):
             return f"the answer has the shape {np.shape(answer)}; expected {np.shape(value(x))}."
         if not np.allclose(np.real(answer), value(x), rtol=1e-11, atol=1e-12):
-            return "for real numbers it is another function than NumPy's."
+            return "for real numbers it is not the same function as NumPy's."
         scale = 1 + np.linalg.norm(v) * (1 + np.linalg.norm(x))
         if not np.all(abs(np.imag(answer) / H_STEP - derivative(x, v)) <= 1e-8 * scale):
             return "the values are right, and the derivative in the imaginary part is lost or wrong."
@@ -343,7 +344,7 @@ lesson.check(
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `np.where(condition, a, b)` picks between values. Ask the condition about `x.real`.
+# `np.where(condition, a, b)` picks between values. Base the condition on `x.real`.
 #
 # </details>
 # <details><summary>Solution 05.2</summary>
@@ -400,8 +401,8 @@ lesson.check(
 # dx, dweight, dbias = ops.linear_backward(dy, saved)
 # ```
 #
-# Read `dx` as "the derivative of the loss with respect to x". It always has the shape of `x`. That alone settles many
-# a doubt. What the operations of this chapter save:
+# Read `dx` as "the derivative of the loss with respect to x". It always has the shape of `x`. That alone
+# answers many questions. The operations of this chapter save:
 
 # %%
 for saved in (LinearSaved, TanhSaved, GeluSaved):
@@ -419,8 +420,8 @@ jacobian_size = lesson.predict(
 )
 
 # %% [markdown]
-# Take a linear layer that is small enough to draw: 3 tokens, from 4 numbers to 5. We measure the Jacobian one column
-# at a time by the complex step, with no formula at all.
+# Take a linear layer that is small enough to draw: 3 tokens, from 4 numbers to 5. We measure the Jacobian one
+# column at a time with the complex step, using no formula at all.
 
 # %%
 rng = np.random.default_rng(5)
@@ -445,15 +446,16 @@ for ax, matrix, inputs, rows, columns in (
     (panels[1], J_weight, "weight", K, N),
 ):
     picture = ax.imshow(matrix, cmap="cividis", vmin=-largest, vmax=largest, aspect="auto")
-    ax.set(title=f"outputs of linear by {inputs}", xlabel=f"{rows} × {columns} entries of {inputs}")
+    ax.set(title=f"Jacobian with respect to {inputs}", xlabel=f"{rows} × {columns} entries of {inputs}")
     ax.set_xticks(np.arange(rows * columns + 1, step=columns) - 0.5, [""] * (rows + 1))
     ax.set_yticks(np.arange(T * N + 1, step=N) - 0.5, [""] * (T + 1))
 panels[0].set_ylabel("3 × 5 entries of y")
 figure.colorbar(picture, ax=panels, label="derivative")
 course.show(
     figure,
-    "Two Jacobians of a linear layer. By x: three equal rectangles on the diagonal, one for each token, and zero elsewhere. "
-    "By the weight: in every rectangle a diagonal pattern with the numbers of x.",
+    "Two Jacobians of a linear layer. With respect to x: three equal rectangles on the diagonal, one for each "
+    "token, and zero elsewhere. With respect to the weight: in every rectangle a diagonal pattern with the "
+    "numbers of x.",
 )
 terabytes = (512 * 3072) * (512 * 768) * 4 / 1e12
 jacobian_size.answer(
@@ -492,9 +494,10 @@ course.equal("db:  J^T dy = sum of dy over rows", by_bias.T @ dy.ravel(), dy.sum
 # Write both halves. `x` is (T, K), `weight` (K, N), `bias` (N,). The forward keeps `LinearSaved(x, weight)`. They are
 # methods of your engine, hence the `self`, which you do not need here.
 #
-# One rule holds for every operation from here on: where all it is given is in single precision (float32), its results
-# are, too, for that is what training runs in. Two things break it easily: `np.sqrt` of a plain number, which gives one in
-# double precision (`math.sqrt` does not), and `np.zeros` without a `dtype`. The judge looks.
+# One rule holds for every operation from here on: if all its inputs are in single precision (float32), so are
+# its results, for that is what training runs in. Two things break this rule easily: `np.sqrt` of a plain
+# number, which gives one in double precision (`math.sqrt` does not), and `np.zeros` without a `dtype`. The
+# judge checks.
 
 
 # %%
@@ -521,7 +524,7 @@ lesson.check(linear_backward)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `dx` must be (T, K). From `dy` (T, N) and `weight` (K, N) there is one product of that shape.
+# `dx` must be (T, K). Only one product of `dy` (T, N) and `weight` (K, N) has that shape.
 #
 # </details>
 # <details><summary>Solution 05.3</summary>
@@ -582,7 +585,7 @@ p, right = softmax(z), 1
 J = jacobian(softmax, z)
 course.equal("J = diag(p) - p p^T", J, np.diag(p) - np.outer(p, p))
 course.equal("every column of J sums to 0, for p always sums to 1", J.sum(0) + 1, np.ones(6))
-course.equal("every row too: adding a constant to all scores changes nothing", J.sum(1) + 1, np.ones(6))
+course.equal("every row, too: adding a constant to all scores changes nothing", J.sum(1) + 1, np.ones(6))
 
 figure, panels = plt.subplots(1, 2, figsize=(8.5, 3.2), layout="constrained", width_ratios=(1, 1.25))
 panels[0].bar(range(6), p, color="C0")
@@ -593,7 +596,7 @@ for (j, k), entry in np.ndenumerate(J):
         k, j, f"{entry:.2f}", ha="center", va="center", fontsize=7, color="w" if entry < 0.1 else "k"
     )
 panels[1].set(
-    xlabel="score that moves", ylabel="probability that answers", title="$\\partial p_j / \\partial z_k$"
+    xlabel="score that moves", ylabel="probability that responds", title="$\\partial p_j / \\partial z_k$"
 )
 figure.colorbar(picture, ax=panels[1])
 course.show(
@@ -650,8 +653,9 @@ course.show(
 
 # %% [markdown]
 # The hatched bar is the right answer. Training moves scores *against* the gradient, so the right answer is pushed up
-# and the others are pushed down, in proportion to the probability they were wrongly given. The bars of each picture sum
-# to zero. And no bar is ever larger than 1, however large the loss: no single token can upset the model.
+# and the others are pushed down, in proportion to the probability they were wrongly given. The bars in each
+# panel sum to zero. And no bar is ever larger than 1, however large the loss: no single token can upset the
+# model.
 #
 # In minibert the losses of a batch are *not* averaged inside the operation. It returns one loss for each row, and each
 # row's weight (such as one over the number of rows) comes back down as the upstream gradient `dnll`.
@@ -706,9 +710,9 @@ lesson.check(softmax_cross_entropy_backward)
 # %% [markdown]
 # ## 5. Two curves
 #
-# After a matrix product a network needs something that is not linear, or all layers would collapse into one. BERT
-# uses two curves. Inside every layer stands GELU; on top, over the token `[CLS]`, stands tanh. Both act on each number
-# alone, so their Jacobians are diagonal, and a backward pass is a product: `dx = dy * slope`.
+# After a matrix product a network needs something that is not linear, or all layers would collapse into one.
+# BERT uses two curves: GELU inside every layer, and tanh on top, over the token `[CLS]`. Both act on each
+# number alone, so their Jacobians are diagonal, and a backward pass is a product: `dx = dy * slope`.
 #
 # **tanh.** $\tanh = \sinh / \cosh$, and the quotient rule gives
 # $\tanh' = (\cosh^2 - \sinh^2)/\cosh^2 = 1 - \tanh^2$. The result $y$ is all the backward needs: save $y$, not $x$.
@@ -718,7 +722,7 @@ lesson.check(softmax_cross_entropy_backward)
 #
 # $$ \operatorname{gelu}'(x) = \Phi(x) + x\,\Phi'(x), \qquad \Phi'(x) = \frac{1}{\sqrt{2\pi}}\, e^{-x^2/2} $$
 #
-# There is a second form, which BERT's later releases and GPT-2 use. It replaces $\Phi$ by
+# There is a second form, which BERT's later releases and GPT-2 use. It replaces $\Phi$ with
 #
 # $$ c(x) = \tfrac12 + \tfrac12 \tanh u(x), \qquad u(x) = \sqrt{2/\pi}\,\left(x + 0.044715\,x^3\right). $$
 #
@@ -727,8 +731,8 @@ lesson.check(softmax_cross_entropy_backward)
 #
 # $$ c'(x) = 2\,c\,(1 - c)\,u'(x), \qquad u'(x) = \sqrt{2/\pi}\,\left(1 + 3 \cdot 0.044715\,x^2\right). $$
 #
-# So in both forms the backward needs $x$ and the factor ($\Phi$ or $c$), and no tanh is computed twice. Here are both
-# sides of every step of that:
+# So in both forms the backward needs $x$ and the factor ($\Phi$ or $c$), and no tanh is computed twice. Here
+# are both sides of every step:
 
 # %%
 x = np.linspace(-4, 4, 161)
@@ -750,8 +754,8 @@ course.equal("c' = 2 c (1 - c) u'", c_step.imag / 1e-30, 2 * c * (1 - c) * root 
 # %% [markdown]
 # Two remarks about the machine. Python's `math.erf` refuses complex numbers, so minibert has an error function of its
 # own, `erfc(np, x)`, which is holomorphic. And why $\tfrac12 \operatorname{erfc}(-x/\sqrt2)$ rather than
-# $\tfrac12 (1 + \operatorname{erf}(x/\sqrt2))$? Far on the left erf is $-1$ plus something tiny, and $1 + \dots$
-# cancels, as in section 1:
+# $\tfrac12 (1 + \operatorname{erf}(x/\sqrt2))$? Far to the left erf is $-1$ plus something tiny, and
+# $1 + \dots$ cancels, as in section 1:
 
 # %%
 print(f"{'x':>4} {'(1 + erf) / 2':>22} {'erfc / 2':>22}")
@@ -785,12 +789,13 @@ course.show(
 worst_value, worst_slope = abs(x * c - x * cdf).max(), abs(tanh_slope - cdf - x * density).max()
 course.say(
     f"The two forms differ by at most **{worst_value:.1e}** in value and **{worst_slope:.1e}** in slope. Mixing them, "
-    "one form forward and the other backward, is a fault that is easily made. Remember it for section 6."
+    "one form forward and the other backward, is an easy mistake to make. Remember it for section 6."
 )
 
 # %% [markdown]
-# The slope of tanh is zero on both sides: a number that has saturated passes almost nothing back. GELU stays open on
-# the right. Its slope is even slightly larger than 1 around $x = 1.5$, and negative around $-1.5$.
+# The slope of tanh goes to zero on both sides: a number that has saturated passes almost nothing back. GELU
+# stays open on the right. Its slope is even slightly larger than 1 around $x = 1.5$, and negative around
+# $-1.5$.
 #
 # ### Exercise 05.5 (core): tanh and GELU
 #
@@ -834,8 +839,8 @@ lesson.check(gelu_backward)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The formulas for c' stand in the derivation: the normal density for "erf", 2 c (1 - c) u' for "tanh". The cell that
-# checks them has them in NumPy.
+# The formulas for c' are in the derivation: the normal density for "erf", 2 c (1 - c) u' for "tanh". The cell
+# that checks them has them in NumPy.
 #
 # </details>
 # <details><summary>Solution 05.5</summary>
@@ -888,8 +893,8 @@ course.source(Ops.gelu_backward)
 # ## 6. Parts that pass, and a whole that fails
 #
 # Time to put links together: two linear layers with GELU between them, and cross-entropy on top. The backward pass
-# calls the backward of each operation in reverse order, and hands on what comes out. The engine below is yours as far
-# as you have come; minibert's operations stand in for the rest.
+# calls the backward of each operation in reverse order, and hands on what comes out. The engine below is
+# yours as far as it goes; minibert's operations stand in for the rest.
 
 # %%
 ops = lesson.engine()
@@ -909,7 +914,7 @@ def network(ops, x, W1, b1, W2, b2, labels=labels, row_weights=row_weights):
 
 
 def network_backward(ops, saved):
-    """Return the gradients of the loss by x, W1, b1, W2, b2."""
+    """Return the gradients of the loss with respect to x, W1, b1, W2, b2."""
     saved_1, saved_gelu, saved_2, saved_loss, row_weights = saved
     dlogits = ops.softmax_cross_entropy_backward(row_weights, saved_loss)
     dinner, dW2, db2 = ops.linear_backward(dlogits, saved_2)
@@ -941,7 +946,7 @@ for name, gradient in gradients.items():
 # | | planted fault |
 # |---|---|
 # | A | the gradient of a bias is a mean over the tokens |
-# | B | GELU forward is exact, its backward uses the slope of the tanh form |
+# | B | the forward of GELU is exact, but its backward uses the slope of the tanh form |
 # | C | every row of the loss gets the mean of all row weights |
 # | D | the backward of GELU forgets the term x Φ'(x) |
 # | E | cross-entropy subtracts its one at the most likely answer, not at the label |
@@ -1039,8 +1044,9 @@ draw_fingerprints(
 )  # fmt: skip
 
 # %% [markdown]
-# C and E spoil the same gradients. To find out which of them it is, you ask the suspect operation alone, and that is
-# how the judge works: it checks each operation by itself, after everything that this operation relies on has passed.
+# C and E spoil the same gradients. To find out which of them it is, you test the suspect operation alone, and
+# that is how the judge works: it checks each operation by itself, after everything that this operation relies
+# on has passed.
 #
 # ### Would training have told you?
 #
@@ -1091,7 +1097,7 @@ apart = abs(curves["B"] / curves["none"] - 1).max()
 course.say(
     f"After 400 steps the right engine is at **{curves['none'][-1]:.3f}** nats, and the faulty ones at "
     + ", ".join(f"{name} **{curve[-1]:.3f}**" for name, curve in curves.items() if name != "none")
-    + f". The curve of B is never further than {apart:.0e}, relative, from the right one."
+    + f". The curve of B is always within {apart:.0e}, relative, of the right one."
 )
 
 # %% [markdown]
@@ -1099,7 +1105,8 @@ course.say(
 #
 # Would ordinary differences have found them, in float32, which is what training runs in? The picture shows the error
 # that each checker measures for each fault, beside the one that it measures when nothing is wrong. That first group is
-# the checker's noise: a tolerance has to lie above it. A fault is found only if its bar stands above the tolerance.
+# the checker's noise: a tolerance has to lie above it. A fault is found only if its bar rises above the
+# tolerance.
 
 
 # %%
@@ -1143,15 +1150,17 @@ ax.set_xticks(range(len(faults)), ["no fault", *"ABCDEF"])
 ax.legend(fontsize=8, ncols=3, loc="upper center")
 course.show(
     figure,
-    "Bars of the error that three checkers see, with no fault and with each of six. Without a fault the complex step "
-    "sees ten to the minus seventeen, differences in float64 ten to the minus eleven, and differences in float32 ten to "
-    "the minus six, one tenth of what they see with fault B. Fault B stays far below a tolerance of one thousandth.",
+    "Bars show the error that three checkers see, with no fault and with each of six. Without a fault the "
+    "complex step sees ten to the minus seventeen, differences in float64 ten to the minus eleven, and "
+    "differences in float32 ten to the minus six, one tenth of what they see with fault B. Fault B "
+    "stays far below a tolerance of one thousandth.",
 )
 gaps = {name: min(errors[1:]) / max(errors[0], 1e-17) for name, errors in saw.items()}
 course.say(
-    f"The faintest fault stands **{gaps['complex step']:.0e}** times above the noise of the complex step, and only "
-    f"**{gaps['float32 differences, h = 0.001']:.0f}** times above that of float32 differences, in a network of two "
-    "small layers. The noise grows with every layer and changes with $h$, so people choose a generous tolerance."
+    f"The faintest fault is **{gaps['complex step']:.0e}** times the noise of the complex step, and only "
+    f"**{gaps['float32 differences, h = 0.001']:.0f}** times that of float32 differences, in a network of "
+    "two small layers. The noise grows with every layer and changes with $h$, so people choose a generous "
+    "tolerance."
 )
 
 # %% [markdown]
@@ -1165,25 +1174,26 @@ found, truth = (np.concatenate(one) for one in zip(*pairs, strict=True))
 caught = int((abs(found - truth) > 1e-5 + 1e-3 * abs(truth)).sum())
 course.say(
     f"**{caught} of {len(truth)}** entries break the rule: differences of every single entry would have found B. But with "
-    f"a hundred million entries one tries a few. Five, drawn at random, all pass with probability "
+    f"a hundred million entries one can try only a few. Five, drawn at random, all pass with probability "
     f"**{math.prod((len(truth) - caught - n) / (len(truth) - n) for n in range(5)):.2f}**. "
-    f"By a bound of $10^{{-12}}$ **{int((abs(found - truth) > 1e-12 * abs(truth).max()).sum())}** entries are wrong, all "
-    "that lie below GELU, and a single random direction shows it."
+    f"With a bound of $10^{{-12}}$ **{int((abs(found - truth) > 1e-12 * abs(truth).max()).sum())}** entries are wrong, "
+    "all those below GELU, and a single random direction shows it."
 )
 
 # %% [markdown]
-# Fault C holds one more warning. Had all row weights been equal, their mean would be the same number, and C would have
-# been invisible to *every* checker. The same goes for biases of zero, square matrices, a batch of one, or labels that
-# never repeat. A check is only as good as its inputs are irregular. Numbers with no accidental zeros, ones, ties or
-# equal sizes are said to be in **general position**. The judge draws all of its arrays that way.
+# Fault C holds one more warning. Had all row weights been equal, each would have equalled their mean, and C
+# would have been invisible to *every* checker. The same goes for biases of zero, square matrices, a batch of
+# one, or labels that never repeat. A check is only as good as its inputs are irregular. Numbers with no
+# accidental zeros, ones, ties or equal sizes are said to be in **general position**. The judge draws all of
+# its arrays that way.
 #
 # ### Exercise 05.6 (hard): write the judge
 #
-# `f(*arguments)` returns one number, and takes complex arrays. `gradients` holds somebody's gradients, one for each
-# argument. Return the list of the places (0, 1, …, ascending) where they are wrong. A gradient of the wrong shape is
-# wrong, and so is one that is off by one part in a million of its largest entry; a rounding error is not, so your tolerance
-# has to be a relative one. Gradients may be as small
-# as $10^{-6}$ or as large as $10^{6}$, and one that is rightly zero everywhere is right.
+# `f(*arguments)` returns one number, and takes complex arrays, too. `gradients` holds somebody's gradients,
+# one for each argument. Return the list of the places (0, 1, …, ascending) where they are wrong. A gradient
+# of the wrong shape is wrong, and so is one that is off by one part in a million of its largest entry; a
+# rounding error is not, so your tolerance has to be relative. Gradients may be as small as $10^{-6}$ or as
+# large as $10^{6}$, and one that is rightly zero everywhere is not wrong.
 
 
 # %%
@@ -1245,7 +1255,9 @@ lesson.check(wrong_gradients, draw=draw_suspects, same_as=by_entries, times=40)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Compare the difference with 1e-12 times the size of the gradient, `np.linalg.norm(gradient)`. Count it as right only if the difference is at most that (`not … <= …`): then zero compared with zero is right, and a gradient that is not a number is wrong. Look at the shape first.
+# Compare the difference with 1e-12 times the size of the gradient, `np.linalg.norm(gradient)`. Count the
+# gradient as right only if the difference is at most that (`not … <= …`): then zero compared with zero is
+# right, and a gradient that is not a number is wrong. Look at the shape first.
 #
 # </details>
 # <details><summary>Solution 05.6</summary>
@@ -1294,8 +1306,9 @@ else:
 # %% [markdown]
 # ## 7. Your engine so far
 #
-# The proof sheet judges every operation anew, with shapes and numbers drawn afresh. Its rows are all the operations
-# that one step of pre-training calls. `keep` writes yours to `mine.py`, and the next chapter reads it.
+# The proof sheet judges every operation again, with freshly drawn shapes and numbers. It has a row for each
+# operation that one step of pre-training calls. `keep` writes yours to `mine.py`, and the next chapter reads
+# it.
 
 # %%
 lesson.sheet()
@@ -1311,7 +1324,8 @@ lesson.keep()
 # * It needs holomorphic code: multiply, never `abs`; decide by `.real`.
 # * A backward pass is $J^\top \mathtt{dy}$, computed without building $J$. The gradient of an array has its shape.
 # * Softmax and cross-entropy together give $p - \text{onehot}$, which is bounded and needs no division.
-# * A curve multiplies by its slope, and both forms of GELU need only $x$ and the factor beside it.
+# * The backward of a curve multiplies by its slope; both forms of GELU need only $x$ and the factor beside
+#   it.
 # * A fault spoils what comes after it on the way back. Training hides small errors, and only an exact judge on
 #   irregular inputs sees them.
 #
@@ -1331,7 +1345,7 @@ lesson.keep()
 # - **fingerprint**: of a fault, which gradients it spoils, and how much.
 # - **general position**: said of numbers without accidental zeros, ones, ties or equal sizes.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # * Chapter 06: the backward passes that people look up: normalising a row, attention, and tables that are used twice.
 # * `minibert gradcheck` prints this judge's verdict on every operation of every engine that you have installed.

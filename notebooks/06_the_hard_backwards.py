@@ -61,15 +61,15 @@ def jacobian(function, x):
 # %% [markdown]
 # ## 1. Copies come back as sums
 #
-# Start with the easiest operation that people get wrong. BERT's masked positions are rows of a big array: take rows 4,
-# 1 and 4 again out of `x`, and work on with those. In NumPy that is `x[[4, 1, 4]]`. As a formula it is a product with a
-# matrix $S$ of zeros and ones, one row for each row taken:
+# Start with the easiest operation that people get wrong. BERT's masked positions are rows of a big array:
+# take rows 4, 1 and again 4 out of `x`, and continue with those. In NumPy that is `x[[4, 1, 4]]`. As a
+# formula it is a product with a matrix $S$ of zeros and ones, one row for each row taken:
 #
 # $$ y = S\,x, \qquad S_{mt} = 1 \text{ if row } m \text{ of } y \text{ is a copy of row } t \text{ of } x. $$
 #
-# That is linear, so chapter 05 has already answered: $\mathtt{dx} = S^\top \mathtt{dy}$. Row $t$ of `dx` is the *sum* of
-# the rows of `dy` that were copied from it, and zero if none was. To take rows is to **gather**; to add rows back where
-# they came from is to **scatter**. Neither needs the matrix.
+# That is linear, so chapter 05 has already answered: $\mathtt{dx} = S^\top \mathtt{dy}$. Row $t$ of `dx` is
+# the *sum* of the rows of `dy` at its copies, and zero if it has none. To take rows is to **gather**; to add
+# rows back where they came from is to **scatter**. Neither needs the matrix.
 
 # %%
 rng = np.random.default_rng(6)
@@ -82,7 +82,7 @@ course.equal("J^T dy = S^T dy", (J.T @ dy.ravel()).reshape(6, 3), S.T @ dy)
 
 figure, panels = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained", width_ratios=(6, 3, 3))
 panels[0].imshow(S, cmap="cividis")
-panels[0].set(title="$S$: who is copied", xlabel="row of x", ylabel="row of y", yticks=range(3))
+panels[0].set(title="$S$: which row is copied", xlabel="row of x", ylabel="row of y", yticks=range(3))
 for ax, matrix, title in ((panels[1], dy, "dy"), (panels[2], S.T @ dy, "dx = $S^T$ dy")):
     picture = ax.imshow(matrix, cmap="cividis", vmin=-2.5, vmax=2.5, aspect="auto")
     ax.set(title=title, xticks=[], yticks=range(len(matrix)))
@@ -108,8 +108,8 @@ print("What these operations save:", TakeRowsSaved._fields, "and, in section 5,"
 # %% [markdown]
 # ### Exercise 06.1 (easy): take rows, and put them back
 #
-# `x` is (T, H), `rows` (M,) whole numbers, in any order, repeated or not. The forward keeps `TakeRowsSaved(rows, x)`;
-# of x the backward needs only shape and dtype.
+# `x` is (T, H), `rows` (M,) whole numbers, in any order, repeated or not. The forward keeps
+# `TakeRowsSaved(rows, x)`; the backward needs only x's shape and dtype.
 
 
 # %%
@@ -131,7 +131,7 @@ lesson.check(take_rows_backward)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# The forward is one indexing. The backward begins with zeros: `np.zeros_like(saved.x)`.
+# The forward is just indexing. The backward begins with zeros: `np.zeros_like(saved.x)`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -157,8 +157,8 @@ lesson.check(take_rows_backward)
 # | `np.add.at(dx, saved.rows, dy)` | `dx[saved.rows] += dy` | With `+=` a row that was taken twice keeps only one of its gradients. |
 # | `np.add.at(dx, saved.rows, dy)` | `np.subtract.at(dx, saved.rows, dy)` | The rows of dy are added, with their own sign. |
 # | `dx = np.zeros_like(saved.x)` | `dx = saved.x.copy()` | A gradient begins at zero, not at x. |
-# | `dx = np.zeros_like(saved.x)` | `dx = np.ones_like(saved.x)` | Rows that were not taken have the gradient zero. |
-# | `return x[rows], TakeRowsSaved(rows, x)` | `return x[np.unique(rows)], TakeRowsSaved(rows, x)` | Rows come in the order asked for, and as often as asked for. |
+# | `dx = np.zeros_like(saved.x)` | `dx = np.ones_like(saved.x)` | Rows that were not taken have gradient zero. |
+# | `return x[rows], TakeRowsSaved(rows, x)` | `return x[np.unique(rows)], TakeRowsSaved(rows, x)` | Rows are returned in the order asked for, and as often as asked for. |
 #
 # </details>
 
@@ -171,7 +171,7 @@ lesson.check(take_rows_backward)
 
 # %%
 touched = lesson.predict(
-    "A batch has 4,096 words in a row from a book. How many different rows of the table get a gradient?", ...
+    "A batch has 4,096 consecutive words of a book. How many different rows of the table get a gradient?", ...
 )
 
 # %%
@@ -185,7 +185,7 @@ names, counts = np.unique(words, return_counts=True)
 order = np.argsort(-counts)
 touched.answer(
     len(names),
-    f"“{names[order[0]]}” alone stands there {counts[order[0]]} times, and its gradient is a sum of as many rows.",
+    f"“{names[order[0]]}” alone occurs {counts[order[0]]} times, and its gradient is a sum of as many rows.",
 )
 
 figure, ax = plt.subplots(figsize=(7, 3.2))
@@ -214,8 +214,8 @@ course.say(
 # %% [markdown]
 # `embedding_backward` differs from `take_rows_backward` in one way. It is handed the table's gradient so far, an
 # **accumulator**, and adds to it. There is a reason: a parameter may be used in several places (section 3) and over
-# several smaller batches, and an array of 30,522 × 768 that is mostly zeros should not be made afresh each time. An
-# accumulator is *consumed*: you may change it, and you return it.
+# several smaller batches, and an array of 30,522 × 768 that is mostly zeros should not be made from scratch
+# each time. An accumulator is *consumed*: you may change it, and you return it.
 #
 # ### Exercise 06.2 (easy): the gradient of a table
 #
@@ -255,15 +255,15 @@ lesson.check(embedding_backward)
 # |---|---|---|
 # | `np.add.at(dtable, saved.ids, dy)` | `dtable[saved.ids] += dy` | With `+=` a word that occurs twice keeps only one of its gradients. |
 # | `np.add.at(dtable, saved.ids, dy)` | `dtable[saved.ids] = dy` | The gradient is added to what is there, not put in its place. |
-# | `np.add.at(dtable, saved.ids, dy)` | `dtable = np.zeros_like(dtable); np.add.at(dtable, saved.ids, dy)` | The accumulator already holds gradients; do not begin anew. |
+# | `np.add.at(dtable, saved.ids, dy)` | `dtable = np.zeros_like(dtable); np.add.at(dtable, saved.ids, dy)` | The accumulator already holds gradients; do not start over. |
 # | `np.add.at(dtable, saved.ids, dy)` | `np.add.at(dtable, saved.ids, -dy)` | The rows of dy are added, with their own sign. |
 # | `np.add.at(dtable, saved.ids, dy)` | `np.add.at(dtable, saved.ids, dy / max(len(dy), 1))` | No mean over the words: the weights of the loss are in dy already. |
 #
 # </details>
 
 # %% [markdown]
-# `np.add.at` is correct and slow. minibert sorts the ids, so that equal ones lie together, and sums each run of equals
-# in one sweep:
+# `np.add.at` is correct and slow. minibert sorts the ids, so that equal ones lie together, and sums each run
+# of equal ids in one sweep:
 
 # %%
 course.source(Ops.scatter_add)
@@ -331,9 +331,10 @@ course.say(
 #
 # $$ \mathtt{dx} = \mathtt{dy} + J_f^\top\, \mathtt{dy}. $$
 #
-# (In BERT a LayerNorm follows, which section 5 is about.) The first term is `dy` itself, untouched. Without the shortcut a gradient must pass every $J_f^\top$ on its way down,
-# and each shrinks it a little, or a lot. Let us measure it: 24 layers, $f$ a linear layer and tanh, weights drawn small,
-# as they are before training.
+# (In BERT a LayerNorm follows, which section 5 is about.) The first term is `dy` itself, untouched. Without
+# the shortcut a gradient must pass through every $J_f^\top$ on its way down, and each shrinks it a little, or
+# a lot. Let us measure it: 24 layers, $f$ a linear layer followed by tanh, weights drawn small, as they are
+# before training.
 
 # %%
 shrinks = lesson.predict(
@@ -423,8 +424,9 @@ course.equal(
 )
 
 # %% [markdown]
-# This also makes dropout *checkable*. The judge runs the forward again, at a point moved by an imaginary step. If it
-# rolled new dice each time, that would be another function, and there would be nothing to compare.
+# This also makes dropout *checkable*. The judge runs the forward again, at a point moved by an imaginary
+# step. If dropout rolled new dice each time, the function would be a different one, and there would be
+# nothing to compare.
 #
 # ## 5. LayerNorm: two projections
 #
@@ -435,8 +437,9 @@ course.equal(
 #
 # ($\varepsilon$ is tiny. It prevents a division by zero where all numbers of a row are equal.) The parameters are easy:
 # $y$ is linear in $\gamma$ and $\beta$, used by every row, so $\mathtt{d\gamma} = \sum_t \mathtt{dy}_t\, n_t$ and
-# $\mathtt{d\beta} = \sum_t \mathtt{dy}_t$. And $n$ receives $g = \mathtt{dy}\,\gamma$. What is left is to bring $g$
-# from $n$ back to $x$. This is the step that people look up, because $\mu$ and $r$ each depend on *every* $x_i$.
+# $\mathtt{d\beta} = \sum_t \mathtt{dy}_t$. And $n$ receives $g = \mathtt{dy}\,\gamma$. What is left is to
+# take $g$ from $n$ back to $x$. This is the step that people look up, because $\mu$ and $r$ each depend on
+# *every* $x_i$.
 #
 # Do it in two steps, and look at each as geometry.
 #
@@ -462,7 +465,7 @@ course.equal(
 # Here are both sides of each of these equations:
 
 # %%
-H, eps = 7, 0.3  # an eps that is large on purpose: a term that forgets it shows
+H, eps = 7, 0.3  # an eps that is large on purpose, so that forgetting it shows
 x, dc, g = rng.uniform(-1, 2, (3, H))
 P = np.eye(H) - np.ones((H, H)) / H
 c = x - x.mean()
@@ -583,7 +586,7 @@ ax.legend(loc="upper left", ncols=3)
 course.show(
     figure,
     "Singular values of the Jacobian of LayerNorm with 24 numbers: 22 are equal and two are zero. For half of x they are "
-    "twice as large, for four times x a quarter.",
+    "twice as large, for four times x a quarter as large.",
 )
 course.equal("all but two are r", stretch[1.0][:-2], np.full(H - 2, 1 / x.std()))
 course.equal("the last two are 0", 1 + stretch[1.0][-2:], np.ones(2))
@@ -591,8 +594,8 @@ course.equal("the last two are 0", 1 + stretch[1.0][-2:], np.ones(2))
 # %% [markdown]
 # ### Exercise 06.3 (core): LayerNorm, there and back
 #
-# `x` is (T, H); each row is normalised by itself. Keep `LayerNormSaved(normal, inverse, gamma)`, where `normal` (T, H) is
-# $n$ and `inverse` (T, 1) is $r$. Remember chapter 05: no `abs`, no `var`.
+# `x` is (T, H); each row is normalised on its own. Keep `LayerNormSaved(normal, inverse, gamma)`, where
+# `normal` (T, H) is $n$ and `inverse` (T, 1) is $r$. Remember chapter 05: no `abs`, no `var`.
 
 
 # %%
@@ -619,8 +622,8 @@ lesson.check(layer_norm_backward)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The box holds for each row with g = dy gamma. The means in it run over the columns of a row; the sums in dgamma and dbeta
-# run over the rows.
+# The boxed formula holds for each row, with g = dy gamma. The means in it run over the columns of a row; the
+# sums in dgamma and dbeta run over the rows.
 #
 # </details>
 # <details><summary>Solution 06.3</summary>
@@ -657,9 +660,9 @@ lesson.check(layer_norm_backward)
 course.source(Ops.layer_norm_backward)
 
 # %% [markdown]
-# Why two passes over the row, first the mean and then the distances from it, when the variance is also
-# $\operatorname{mean}(x^2) - \operatorname{mean}(x)^2$ in one? It is cancellation again. Here is a row whose numbers
-# lie far from zero, in float32:
+# Why two passes over the row, first for the mean and then for the distances from it, when
+# $\operatorname{mean}(x^2) - \operatorname{mean}(x)^2$ gives the variance in one? It is cancellation again.
+# Here is a row whose numbers lie far from zero, in float32:
 
 # %%
 row = rng.standard_normal(768)
@@ -748,10 +751,11 @@ course.show(
 )
 
 # %% [markdown]
-# Those lines hold two lessons. Every row of dS sums to zero, because adding a constant to all scores of a query changes
-# nothing. And a score whose probability is nearly zero gets almost no gradient, since dS carries a factor P. Nor does
-# one whose probability is nearly one, as the row sums to zero: a head that is sure of itself learns slowly. A key that causal attention hides has $p = 0$ exactly, so its dS is zero with no
-# special case.
+# These lines hold two lessons. Every row of dS sums to zero, because adding a constant to all scores of a
+# query changes nothing. And a score whose probability is nearly zero gets almost no gradient, since dS
+# carries a factor P. Nor does one whose probability is nearly one, as the row sums to zero: a head that is
+# sure of itself learns slowly. A key that causal attention hides has $p = 0$ exactly, so its dS is zero with
+# no special case.
 #
 # The last equation looks like a curiosity, but it saves a great deal of memory. In step 3 each row needs the number
 # $p \cdot \mathtt{dp}$. It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations
@@ -759,8 +763,8 @@ course.show(
 # $n \times n$ array. The proof is one line:
 # $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot v_j) = \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.
 #
-# What would holding such arrays cost? In BERT-base one layer keeps, for each sequence, 12 maps of $n \times n$, beside
-# queries, keys and values of $n \times 768$ each:
+# What would holding such arrays cost? In BERT-base one layer keeps, for each sequence, 12 maps of
+# $n \times n$, besides queries, keys and values of $n \times 768$ each:
 
 # %%
 lengths = np.array([64, 128, 256, 512, 1024, 2048])
@@ -769,7 +773,9 @@ figure, ax = plt.subplots(figsize=(6.5, 3))
 ax.loglog(lengths, maps, "o-", label="probabilities, 12 n²")
 ax.loglog(lengths, inputs, "s--", color="C1", label="q, k and v, 3 · 768 n")
 ax.set(
-    xlabel="length n", ylabel="MiB a layer and sequence", title="Kept for the way back, BERT-base in float32"
+    xlabel="length n",
+    ylabel="MiB per layer and sequence",
+    title="Kept for the way back, BERT-base in float32",
 )
 ax.set_xticks(lengths, lengths)
 ax.minorticks_off()
@@ -781,7 +787,8 @@ course.show(
 )
 course.say(
     f"The lines cross at $n = 3 \\cdot 768 / 12 = {3 * 768 // 12}$. At 512 tokens the maps take "
-    f"**{maps[3]:.0f} MiB** a layer and sequence. Twelve layers and a batch of eight make **{maps[3] * 12 * 8 / 1024:.1f} GiB**."
+    f"**{maps[3]:.0f} MiB** per layer and sequence. Twelve layers and a batch of eight make "
+    f"**{maps[3] * 12 * 8 / 1024:.1f} GiB**."
 )
 
 # %% [markdown]
@@ -849,12 +856,14 @@ lesson.check(head_gradients, draw=draw_head, gradient_of=head_result, wrt=(0, 1,
 # %% [markdown]
 # ### Exercise 06.5 (hard): attention in a batch
 #
-# Now the real operation, for many sequences and heads at once. `dy` and `saved.q`, `saved.k`, `saved.v` are (T, A, D): all
-# tokens of all sequences in a row, A heads. `equal_length_groups(saved.cu_seqlens)` returns `groups` and something you
-# do not need. Each of the groups is an array of row numbers, (sequences, length), for sequences of the same length. So
-# `saved.q[rows]` is (sequences, length, A, D), and `.swapaxes(1, 2)` makes it (sequences, A, length, D): matrices in the last
-# two dimensions, as many heads side by side as you like. `saved.groups` holds for each group, in the same order, a pair
-# with `p` and `mask`, (sequences, A, length, length). The mask is `None` if nothing was dropped.
+# Now the real operation, for many sequences and heads at once. `dy` and `saved.q`, `saved.k`, `saved.v` are
+# (T, A, D): all tokens of all sequences, one after another, in A heads.
+# `equal_length_groups(saved.cu_seqlens)` returns `groups` and something you do not need. Each of the groups
+# is an array of row numbers, (sequences, length), for sequences of the same length. So `saved.q[rows]` is
+# (sequences, length, A, D), and `.swapaxes(1, 2)` makes it (sequences, A, length, D): matrices in the last
+# two dimensions, as many heads side by side as you like. `saved.groups` holds for each group, in the same
+# order, a pair with `p` and `mask`, (sequences, A, length, length). The mask is `None` if nothing was
+# dropped.
 #
 # Every token is in exactly one group, so you may fill arrays with `dq[rows] = …`.
 
@@ -878,14 +887,14 @@ lesson.check(attention_backward)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Loop with `for rows, kept in zip(groups, saved.groups)`. Inside it is 06.4, but p is given, and `.T` becomes
+# Loop with `for rows, kept in zip(groups, saved.groups)`. The body is 06.4, but p is given, and `.T` becomes
 # `.swapaxes(2, 3)`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Replace a mask of None by 1 and you need no cases. At the end turn (sequences, A, length, D) round to
-# (sequences, length, A, D) before you assign.
+# Replace a mask of None with 1, and there is no special case. At the end turn (sequences, A, length, D) back
+# into (sequences, length, A, D) before you assign.
 #
 # </details>
 # <details><summary>Solution 06.5</summary>
@@ -912,7 +921,7 @@ lesson.check(attention_backward)
 # | `(d_out @ v.swapaxes(2, 3)) * m` | `d_out @ v.swapaxes(2, 3)` | A dropped probability has no influence, so dp needs the multipliers, too. |
 # | `(dp - (p * dp).sum(-1, keepdims=True)) / root` | `dp / root` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
 # | `keepdims=True)) / root` | `keepdims=True))` | The scores were divided by √D, and so are the gradients of q and k. |
-# | `root = np.sqrt(dy.shape[-1])` | `root = np.sqrt(dy.shape[-2])` | √D is the root of the size of a head, the last dimension; A is how many heads there are. |
+# | `root = np.sqrt(dy.shape[-1])` | `root = np.sqrt(dy.shape[-2])` | √D is the root of the size of a head, the last dimension; A is the number of heads. |
 # | `(ds.swapaxes(2, 3) @ q)` | `(ds @ q)` | Row j of dk collects column j of dS: transpose it. |
 #
 # </details>
@@ -923,15 +932,15 @@ course.source(Ops.attention_backward)
 # %% [markdown]
 # ## 7. The whole embedding block
 #
-# A group of operations with parameters of its own is a **block**. The first block stands below all layers, and chapter
-# 02 built its forward: three tables, LayerNorm, dropout.
+# A group of operations with parameters of its own is a **block**. The first block is below all layers, and
+# chapter 02 built its forward: three tables, LayerNorm, dropout.
 #
 # $$ y = m \odot \operatorname{LayerNorm}(E[\text{ids}] + E_{\text{pos}}[\text{positions}] + E_{\text{seg}}[\text{segments}]) $$
 #
 # Its backward puts together what you have: multiply by the mask; go back through LayerNorm; then the same dx goes to all
-# three tables, since a sum hands its gradient to each of its terms. There is no gradient of an input, for the inputs are
-# whole numbers. The gradients of the parameters go into a dictionary of accumulators, and you return a dictionary with
-# the same keys, each with what you found *added*.
+# three tables, since a sum hands its gradient to each of its terms. There is no gradient for an input,
+# because the inputs are whole numbers. The gradients of the parameters go into a dictionary of accumulators,
+# and you return a dictionary with the same keys, each with what you found *added*.
 
 # %%
 course.source(Ops.embedding_block)
@@ -987,8 +996,8 @@ lesson.check(embedding_block_backward)
 # | `dy = dy * saved.dropout.mask` | `pass` | What dropout multiplied on the way up has to be multiplied again on the way down. |
 # | `self.accumulate(grads["gamma"], dgamma)` | `dgamma` | The accumulator is replaced instead of added to. |
 # | `self.embedding_backward(dx, saved.position, grads["position"])` | `self.embedding_backward(dx, saved.segment, grads["position"])` | Each table is indexed by its own numbers: positions by `saved.position`. |
-# | `self.embedding_backward(dx, saved.word, grads["word"])` | `self.embedding_backward(dy, saved.word, grads["word"])` | The tables stand below LayerNorm: they get dx, not dy. |
-# | `self.embedding_backward(dx, saved.segment, grads["segment"])` | `self.embedding_backward(dx / 3, saved.segment, grads["segment"])` | A sum hands its whole gradient to each term; nothing is shared out. |
+# | `self.embedding_backward(dx, saved.word, grads["word"])` | `self.embedding_backward(dy, saved.word, grads["word"])` | The tables are below LayerNorm: they get dx, not dy. |
+# | `self.embedding_backward(dx, saved.segment, grads["segment"])` | `self.embedding_backward(dx / 3, saved.segment, grads["segment"])` | A sum hands its whole gradient to each term; it is not divided among them. |
 #
 # </details>
 
@@ -1013,15 +1022,16 @@ lesson.keep()
 #
 # ## Words
 #
-# - **gather**: to read the rows of an array that a list of numbers names.
-# - **scatter**: to add rows to those of an array that a list of numbers names; the reverse of a gather.
-# - **accumulator**: an array of gradients so far, which a backward pass adds to and returns.
+# - **gather**: to read from an array the rows that a list of numbers names.
+# - **scatter**: to add rows into an array at the places that a list of numbers names; the reverse of a
+#   gather.
+# - **accumulator**: a running sum of gradients, which a backward pass adds to and returns.
 # - **tied embedding**: one word table that turns words into vectors and scores vectors against all words.
 # - **residual connection**: a shortcut that adds the input of a sublayer to its output.
 # - **block**: a group of operations with parameters of its own, such as the embeddings.
 # - **projection**: a matrix that removes the component along some direction, and leaves everything else as it is.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # * Chapter 07 puts all operations together into a BERT with forward and backward, and finds a fault by looking at its
 #   gradients.

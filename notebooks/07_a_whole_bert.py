@@ -137,13 +137,13 @@ axes.set(xlim=(-4.9, 5), ylim=(-0.5, top + 0.5))
 axes.set_axis_off()
 course.show(
     figure,
-    "The stack of a two-layer BERT from bottom to top: embeddings, then attention and feed-forward block twice, with "
-    "16 rows each but fewer in the last layer; on top fork masked-LM head and pooler; a dashed line joins the table "
-    "of pieces at the bottom with the masked-LM head.",
+    "The stack of a two-layer BERT from bottom to top: embeddings, then attention and feed-forward blocks "
+    "twice, with 16 rows each but fewer in the last layer; at the top it forks into a masked-LM head and a "
+    "pooler; a dashed line joins the table of pieces at the bottom with the masked-LM head.",
 )
 
 # %% [markdown]
-# ## 2. A block backward is its forward, read from the end
+# ## 2. A block's backward is its forward, read from the end
 #
 # Every layer block does the same three things: a branch $f$, an addition, a LayerNorm.
 #
@@ -157,8 +157,9 @@ course.show(
 # $$ \frac{\partial y}{\partial x} = J_{LN}(s)\,\bigl(I + J_f(x)\bigr) . $$
 #
 # The $I$ is the residual path, and it is the whole point: a gradient that comes down reaches $x$ undiminished on one
-# path and changed on the other, and **the two add up**. In code, that is one `+` which is easy to forget. Let us see
-# both sides of the formula, each by the complex step of chapter 05: ours on the left, the product on the right.
+# path and changed on the other, and **the two add up**. In code, that is one `+`, which is easy to forget.
+# Let us see both sides of the formula, each measured with the complex step of chapter 05: the block on the
+# left, the product on the right.
 
 # %%
 ops, one = Ops(), params.tree["layers"][0]["feed_forward"]
@@ -206,10 +207,10 @@ course.show(
 )
 
 # %% [markdown]
-# The rule for all that follows: **go through the lines of the forward from the last to the first, and replace each
-# operation by its backward.** Where a value was used twice, its gradients add. Where an array of parameters was used,
-# its gradient is added to an accumulator, so that several calls, or several parts of a batch, can share it. You will
-# not need a new derivative in this chapter. What you need is the right order.
+# The rule for all that follows: **go through the lines of the forward from the last to the first, and replace
+# each operation with its backward.** Where a value was used twice, its gradients add. Where an array of
+# parameters was used, its gradient is added to an accumulator, so that several calls, or several parts of a
+# batch, can share it. You will not need a new derivative in this chapter. What you need is the right order.
 #
 # Two small helpers of minibert's do the bookkeeping, and you may use them. Both call *your* backward and add the
 # gradients of the parameters to `grads` under the right names:
@@ -235,9 +236,9 @@ print("dropout sites of layer 1:", layer_sites(1))
 
 # %% [markdown]
 # ### Exercise 07.1 (easy): the pooler
-# Forward: take the rows `first_rows`, a dense layer with `params["weight"]` and `params["bias"]`, then tanh. Save
-# `PoolerSaved(rows, linear, tanh)`, whose three parts are what the three operations saved. Backward: return dx, with as
-# many rows as x had, and the accumulators with the gradients added.
+# Forward: take the rows `first_rows`, then a dense layer with `params["weight"]` and `params["bias"]`, then
+# tanh. Save `PoolerSaved(rows, linear, tanh)`, whose three parts are what the three operations saved.
+# Backward: return dx, with as many rows as x had, and the accumulators with the gradients added.
 
 
 # %%
@@ -248,7 +249,7 @@ def pooler(self, x, first_rows, params):
 
 
 def pooler_backward(self, dy, saved, params, grads):
-    """Return dx (T,H) and grads, to which those of "weight" and "bias" were added."""
+    """Return dx (T,H) and grads, with those of "weight" and "bias" added."""
     ...
 
 
@@ -264,8 +265,9 @@ lesson.check(pooler_backward)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Backward has three lines: tanh, then the dense layer by `self._linear_backward(dy, saved.linear, grads, "weight",
-# "bias")`, then the rows are put back where they came from.
+# Backward has three lines: tanh, then the dense layer with
+# `self._linear_backward(dy, saved.linear, grads, "weight", "bias")`, then the rows are put back where they
+# came from.
 #
 # </details>
 # <details><summary>Solution 07.1</summary>
@@ -300,8 +302,8 @@ lesson.check(pooler_backward)
 # ### Exercise 07.2 (core): the feed-forward block
 # $y = \mathrm{LN}(x + \mathrm{dropout}(W_2\,\mathrm{gelu}(W_1 x + b_1) + b_2))$. The parameters are "in_weight",
 # "in_bias", "out_weight", "out_bias", "gamma" and "beta"; `config.gelu_form` and `config.layer_norm_eps` say which
-# GELU and which eps. Save `FeedForwardBlockSaved(inner, gelu, output, dropout, norm)`, one for each of the five
-# operations. The backward gets `config` as well, because the backward of GELU asks for its form.
+# GELU and which eps. Save `FeedForwardBlockSaved(inner, gelu, output, dropout, norm)`, one part for each
+# operation. The backward gets `config` as well, because the backward of GELU asks for its form.
 
 
 # %%
@@ -312,7 +314,7 @@ def feed_forward_block(self, x, params, config, drop, layer):
 
 
 def feed_forward_block_backward(self, dy, saved, params, grads, config):
-    """Return dx (T,H) and grads, to which those of six parameters were added."""
+    """Return dx (T,H) and grads, with those of six parameters added."""
     ...
 
 
@@ -323,14 +325,14 @@ lesson.check(feed_forward_block_backward)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# The forward is six lines, one for each operation and one for the addition, which can stand inside the last. The
+# The forward is six lines, one for each operation and one for the addition, which can go inside the last. The
 # backward is the same six lines from the end. `self._norm_backward(dy, saved.norm, grads)` is the first.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
 # The sum $s = x + f(x)$ has a gradient; call it `d_sum`. It goes down both paths: through the branch it becomes `dx`,
-# and the residual path hands it on as it is. What is returned is `d_sum + dx`.
+# and the residual path hands it on as it is. The backward returns `d_sum + dx`.
 #
 # </details>
 # <details><summary>Solution 07.2</summary>
@@ -359,13 +361,13 @@ lesson.check(feed_forward_block_backward)
 # |---|---|---|
 # | `return d_sum + dx, grads` | `return dx, grads` | x is used twice, in the branch and in the sum. The gradient of the residual path is missing. |
 # | `return d_sum + dx, grads` | `return dy + dx, grads` | The residual path begins below the LayerNorm: what goes down it is the gradient of the sum, not dy. |
-# | `return d_sum + dx, grads` | `return d_out + dx, grads` | Dropout stands in the branch alone; the residual path does not go through its mask. |
+# | `return d_sum + dx, grads` | `return d_out + dx, grads` | Dropout is in the branch alone; the residual path does not go through its mask. |
 # | `d_inner = self.gelu_backward(d_inner, saved.gelu, config.gelu_form)` | `pass` | The gradient has to go back through GELU, too. |
 # | `saved.gelu, config.gelu_form` | `saved.gelu, "erf"` | config says which of the two forms of GELU is meant. |
 # | `d_out = self._dropout_backward(d_sum, saved.dropout)` | `d_out = d_sum` | What dropout multiplied forward, it multiplies backward: the same mask. |
 # | `_, _, site = layer_sites(layer)` | `_, site, _ = layer_sites(layer)` | That is the site of the attention output: the wrong random bits. |
 # | `self.layer_norm(x + out,` | `self.layer_norm(out,` | The residual connection is missing: LayerNorm reads the sum of x and the branch. |
-# | `x + out, params["gamma"], params["beta"]` | `x + out, params["beta"], params["gamma"]` | gamma multiplies and beta is added; here they have changed places. |
+# | `x + out, params["gamma"], params["beta"]` | `x + out, params["beta"], params["gamma"]` | gamma multiplies and beta is added; here they are swapped. |
 #
 # </details>
 
@@ -402,8 +404,9 @@ course.equal(
 # ### Exercise 07.3 (hard): the attention block
 # The parameters are "qkv_weight", "qkv_bias", "output_weight", "output_bias", "gamma", "beta". Call
 # `self.attention(q, k, v, cu_seqlens, config.is_decoder, drop, site)`; `is_decoder` is True for causal attention, and
-# attention gets the whole `drop`. With `rows`, use `drop.at(rows)` from there on, unless it is None. Save `AttentionBlockSaved(qkv, attention, rows, output, dropout, norm)`, where
-# `rows` is what `take_rows` saved when it took them from the context, or None.
+# attention gets the whole `drop`. With `rows`, use `drop.at(rows)` from there on, unless `drop` is None. Save
+# `AttentionBlockSaved(qkv, attention, rows, output, dropout, norm)`, where `rows` is what `take_rows` saved
+# when it took them from the context, or None.
 
 
 # %%
@@ -474,10 +477,10 @@ lesson.check(attention_block_backward)
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `return d_sum + dx, grads` | `return dx, grads` | x is used twice, in the branch and in the sum. The gradient of the residual path is missing. |
-# | `for d in (dq, dk, dv)` | `for d in (dk, dq, dv)` | The order of queries, keys and values is that of the forward; here two have changed places. |
+# | `for d in (dq, dk, dv)` | `for d in (dk, dq, dv)` | The order of queries, keys and values is that of the forward; here two are swapped. |
 # | `.reshape(T, 3, config.A, config.D).swapaxes(0, 1)` | `.reshape(T, config.A, 3, config.D).swapaxes(1, 2).swapaxes(0, 1)` | The matrix has all queries first, then all keys, then all values; not a query, a key and a value head by head. |
-# | `return d_sum + dx, grads` | `return d_out + dx, grads` | Dropout stands in the branch alone; the residual path does not go through its mask. |
-# | `drop = None if drop is None else drop.at(rows)` | `drop = None if drop is None else drop.at(rows[::-1])` | Dropout's bits belong to tokens: a row keeps its own, wherever it stands. |
+# | `return d_sum + dx, grads` | `return d_out + dx, grads` | Dropout is in the branch alone; the residual path does not go through its mask. |
+# | `drop = None if drop is None else drop.at(rows)` | `drop = None if drop is None else drop.at(rows[::-1])` | Dropout's bits belong to tokens: a row keeps its own, wherever it ends up. |
 # | `config.is_decoder, drop, probability_site` | `False, drop, probability_site` | config.is_decoder says whether a token may see those after it. |
 # | `drop, probability_site)` | `drop, output_site)` | Each of a layer's three dropouts has a site of its own; the probabilities have the first. |
 # | `self.layer_norm(x + out,` | `self.layer_norm(out,` | The residual connection is missing: LayerNorm reads the sum of x and the branch. |
@@ -497,9 +500,10 @@ lesson.check(attention_block_backward)
 #    \underbrace{\sum_t e_{\mathrm{id}(t)}\, \mathrm{d}x_t^{\mathsf T}}_{\text{as the input}},
 #    \qquad \delta_m = w_m \bigl(\mathrm{softmax}(z_m) - e_{\mathrm{label}(m)}\bigr) $$
 #
-# where $e_v$ has a one at $v$ and zeros elsewhere, and $w_m$ is the weight of the hidden piece in the loss. The two sums could hardly be more different. The second touches only
-# pieces that occur in the batch. The first touches *every* row: each piece that was not the answer is pushed away a
-# little, in proportion to the probability it was given.
+# where $e_v$ has a one at $v$ and zeros elsewhere, and $w_m$ is the weight of the hidden piece in the loss.
+# The two sums could hardly be more different. The second touches only pieces that occur in the batch. The
+# first touches *every* row: each piece that was not the answer is pushed away a little, in proportion to the
+# probability it was given.
 
 # %%
 guess = lesson.predict(
@@ -510,7 +514,7 @@ guess = lesson.predict(
 
 # %%
 def gradients(engine, params=params, batch=batch, config=config):
-    """Return the gradients of the pre-training loss by an engine's forward and backward."""
+    """Return the gradients of the pre-training loss, computed by an engine's forward and backward."""
     grads = params.zeros_like()
     _, saved = bert.pretraining_loss(engine, config, params.tree, batch)
     bert.pretraining_loss_backward(engine, config, saved, params.tree, grads.tree)
@@ -557,10 +561,11 @@ course.show(
 
 # %% [markdown]
 # ### Exercise 07.4 (hard): the masked-LM head
-# Three functions. `masked_lm_logits` takes `rows` of x, then a dense layer ("weight", "bias"), GELU, LayerNorm ("gamma",
-# "beta"), and the scores against `table` (V,H) with "output_bias"; it saves `MaskedLmLogitsSaved(rows, linear, gelu,
-# norm, decoder)`, `decoder` being what `self.linear` saves when it scores with `table.T`. `masked_lm_head` turns scores into losses by `self.softmax_cross_entropy` and saves
-# `MaskedLmHeadSaved(logits, loss)`. Its backward adds the gradient of the table to `dtable` by
+# Three functions. `masked_lm_logits` takes `rows` of x, then a dense layer ("weight", "bias"), GELU,
+# LayerNorm ("gamma", "beta"), and the scores against `table` (V,H) with "output_bias"; it saves
+# `MaskedLmLogitsSaved(rows, linear, gelu, norm, decoder)`, `decoder` being what `self.linear` saves when it
+# scores with `table.T`. `masked_lm_head` turns scores into losses with `self.softmax_cross_entropy` and saves
+# `MaskedLmHeadSaved(logits, loss)`. Its backward adds the gradient of the table to `dtable` with
 # `self.accumulate(dtable, …)`, which returns the accumulator.
 
 
@@ -661,13 +666,13 @@ lesson.check(masked_lm_head_backward)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `dtable = self.accumulate(dtable, d_transposed.T)` | `dtable = self.accumulate(0 * dtable, d_transposed.T)` | The table's accumulator holds the gradient of its other use already; add to it. |
+# | `dtable = self.accumulate(dtable, d_transposed.T)` | `dtable = self.accumulate(0 * dtable, d_transposed.T)` | The table's accumulator already holds the gradient of its other use; add to it. |
 # | `dtable = self.accumulate(dtable, d_transposed.T)` | `pass` | The table gets a gradient as the output layer, too: it is used twice. |
 # | `{"output_bias": self.accumulate(grads["output_bias"], dbias)}` | `{"output_bias": grads["output_bias"]}` | The output bias is a parameter, and its gradient is missing. |
-# | `dx = self.gelu_backward(dx, saved.logits.gelu, config.gelu_form)` | `pass` | The gradient has to go back through GELU between LayerNorm and dense layer. |
+# | `dx = self.gelu_backward(dx, saved.logits.gelu, config.gelu_form)` | `pass` | The gradient has to go back through GELU between LayerNorm and the dense layer. |
 # | `self.take_rows_backward(dx, saved.logits.rows), grads` | `dx, grads` | dx has a row for every token, zeros where nothing was hidden. |
 # | `self.linear(x, table.T, params["output_bias"])` | `self.linear(x, table.T, 0 * params["output_bias"])` | The scores have a bias for every piece. |
-# | `logits.real.argmax(-1)` | `logits.real.argmax(0)` | The prediction is the highest score of each row, along the vocabulary. |
+# | `logits.real.argmax(-1)` | `logits.real.argmax(0)` | The prediction is the piece with the highest score in each row, along the vocabulary. |
 #
 # </details>
 
@@ -717,8 +722,8 @@ def tensor_errors(engine):
 
 errors = tensor_errors(engine)
 course.say(
-    f"The loss of this batch is {loss.loss:.4f} nats. It has {len(errors)} tensors of parameters, and the largest "
-    f"error among their gradients is {max(errors.values()):.0e}."
+    f"The loss of this batch is {loss.loss:.4f} nats. The model has {len(errors)} tensors of parameters, and "
+    f"the largest error among their gradients is {max(errors.values()):.0e}."
 )
 
 # %%
@@ -787,8 +792,8 @@ lesson.check(count_parameters, draw=draw_sizes, same_as=counted)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# A linear layer from $a$ to $b$ numbers has $ab + b$ parameters, a LayerNorm has $2H$. Write the four linear layers and
-# two LayerNorms of a layer down one by one.
+# A linear layer from $a$ to $b$ numbers has $ab + b$ parameters, a LayerNorm has $2H$. Write down the four
+# linear layers and two LayerNorms of a layer one by one.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -846,8 +851,8 @@ guess.answer(
 )
 heads = tables["base"].count("mlm.", "nsp.")
 course.say(
-    f"For pre-training come {heads:,} more in the two heads, {heads / tables['base'].count():.1%} of the whole. Were the "
-    f"output layer not tied to the word table, it would be {sizes['base'].V * sizes['base'].H:,} more on top of that."
+    f"Pre-training adds {heads:,} in its two heads, {heads / tables['base'].count():.1%} of the whole. Were "
+    f"the output layer not tied to the word table, it would add another {sizes['base'].V * sizes['base'].H:,}."
 )
 
 # %%
@@ -875,15 +880,16 @@ axes[1].legend(fontsize=8)
 course.show(
     figure,
     "Left: shares of embeddings, attention blocks, feed-forward blocks and pooler in six sizes of BERT; embeddings "
-    "are most of the tiny one and a tenth of the large one. Right: operations of a training step against parameters, "
-    "near a dashed line of six operations for each parameter and token, under it for the small sizes.",
+    "make up most of the tiny one and a tenth of the large one. Right: operations of a training step against "
+    "parameters, near a dashed line of six operations for each parameter and token, below it for the small "
+    "sizes.",
 )
 
 # %% [markdown]
-# Two rules of thumb follow. In the tiny size nearly everything is table: for them, the vocabulary is the model. And a
-# training step costs about six operations for each parameter and token: a multiplication and an addition forward, and
-# twice that backward, because each product needs two products to go back, one for each factor. The small models fall
-# below the line, since looking up a row is free.
+# Two rules of thumb follow. In the tiny size nearly everything is table: there, the vocabulary is the model.
+# And a training step costs about six operations for each parameter and token: a multiplication and an
+# addition forward, and twice that backward, because each product needs two products to go back, one for each
+# factor. The small models fall below the line, since looking up a row is free.
 #
 # ## 7. What the residual path is for
 #
@@ -915,7 +921,7 @@ many = random_batch(Size((24,) * 6, H=96, A=4, F=384, V=300, M=30), 30, np.rando
 
 
 def deep_bert(spread):
-    """Return twelve untrained layers, narrow ones, whose weights have this standard deviation."""
+    """Return twelve narrow, untrained layers whose weights have this standard deviation."""
     config = BertConfig.from_size(
         "12-96-4", vocab_size=300, max_position_embeddings=32, initializer_range=spread
     )
@@ -979,13 +985,13 @@ course.show(
 )
 
 # %% [markdown]
-# Attention averages. A network that can do nothing else averages everything away, and the text is gone before a head on
-# top can read it. The residual path is what lets a token stay itself.
+# Attention averages. A network that can do nothing else averages everything away, and the text is gone before
+# a head on top can read it. The residual path is what lets a token stay itself.
 #
-# But look at the triangles: with weights four times as large, the path alone does not save it. LayerNorm gives every
-# block an input of one fixed length, so $x$ and $f(x)$ compete, and if $f$ is large, $x$ loses. Only while the branches
-# are small is a block close to doing nothing, so that text and gradient pass almost unchanged through a stack of them.
-# This is why BERT's weights begin as small as they do.
+# But look at the triangles: with weights four times as large, the path alone does not save the tokens.
+# LayerNorm gives every block an input of one fixed length, so $x$ and $f(x)$ compete, and if $f$ is large,
+# $x$ loses. Only while the branches are small is a block close to doing nothing, so that text and gradient
+# pass almost unchanged through a stack of them. This is why BERT's weights begin as small as they do.
 #
 # ## 8. A fault, found from its gradients
 #
@@ -1060,18 +1066,19 @@ course.show(
 # is correct. The attention of layer 1, just below it, is wrong, and so is all the rest. So the dx that left the
 # feed-forward block was wrong although the block's own parameters were not: the fault sits at the very end of that
 # block's backward, and the last line there is the sum of two paths. In the second row the output projection of
-# attention is correct and the projection to queries, keys and values is wrong. Between these two stands one operation,
-# and it is the culprit.
+# attention is correct and the projection to queries, keys and values is wrong. Between these two there is
+# just one operation, and it is the culprit.
 #
 # The sixth row shows the other kind: a comb. Only biases are wrong, and no error is handed down. The seventh is a
-# single tensor. And the last one marks the pooler's own weights, then everything below the fork, but not the masked-LM
-# head, which stands on the other branch.
+# single tensor. And the last one marks the pooler's own weights, then everything below the fork, but not the
+# masked-LM head, which is on the other branch.
 #
 # ### Exercise 07.6 (core): a detective
-# Write the reading down. You are given the errors of the tensors, a dictionary in forward order, and a bound. Return
-# three things: the name of the *highest* wrong tensor (the last in the order), the name of the tensor just above it
-# (None if there is none), and whether the fault travels, that is, whether *every* tensor below the highest wrong one is
-# wrong as well. If nothing is wrong, return (None, None, False). An error that is not a number counts as wrong.
+# Turn this reading into code. You are given the errors of the tensors, a dictionary in forward order, and a
+# bound. Return three things: the name of the *highest* wrong tensor (the last in the order), the name of the
+# tensor just above it (None if there is none), and whether the fault travels, that is, whether *every* tensor
+# below the highest wrong one is wrong as well. If nothing is wrong, return (None, None, False). An error that
+# is not a number (NaN) counts as wrong.
 
 
 # %%
@@ -1109,8 +1116,8 @@ lesson.check(locate, draw=draw_errors, same_as=by_rows, times=150)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# A comparison with a number that is not a number is always False. So ask whether an error is within the bound, and call
-# everything else wrong.
+# NaN is neither greater nor smaller than the bound: both comparisons are False. So ask whether an error is
+# within the bound, and call everything else wrong.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1133,7 +1140,7 @@ lesson.check(locate, draw=draw_errors, same_as=by_rows, times=150)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `if not error <= bound` | `if error > bound` | An error that is not a number is not greater than the bound, and still it is wrong. |
+# | `if not error <= bound` | `if error > bound` | An error that is not a number is not greater than the bound, and yet it is wrong. |
 # | `wrong[-1]` | `wrong[0]` | The fault is at the highest wrong tensor, the last in forward order; all below inherit it. |
 # | `names[highest + 1]` | `names[highest - 1]` | The tensor above is the next in forward order. |
 # | `len(wrong) == highest + 1` | `len(wrong) > 1` | A fault travels only if every tensor below is wrong; a comb of biases does not. |
@@ -1143,8 +1150,9 @@ lesson.check(locate, draw=draw_errors, same_as=by_rows, times=150)
 # </details>
 
 # %% [markdown]
-# Here is your detective at work. The cell draws one of the faults without telling which, and prints what is read from
-# its fingerprint. Name the fault before you look at the last line. Run it again for another.
+# Here is your detective at work. The cell draws one of the faults without saying which, and prints what
+# `locate` reads from its fingerprint. Name the fault before you look at the last line. Run it again for
+# another.
 
 # %%
 mystery = list(FAULTS)[int(np.random.default_rng().integers(len(FAULTS)))]
@@ -1162,13 +1170,13 @@ else:
 
 # %% [markdown]
 # This is how to look for a wrong gradient in any network, yours or someone else's: check tensor by tensor, find the
-# border, and read the two or three lines of code that stand at the border. That takes minutes, and staring at a loss
+# border, and read the two or three lines of code at the border. That takes minutes, and staring at a loss
 # curve might never have shown it.
 #
 # ## 9. What we saw
 #
-# * A block is a branch, a sum and a LayerNorm, and its backward is its forward from the end. You needed no new
-#   derivative, only order and one `+`.
+# * A block is a branch, a sum and a LayerNorm, and its backward is its forward, read from the end. You needed
+#   no new derivative, only the right order and one `+`.
 # * The word table is used twice and has two gradients: one reaches every piece, the other only the pieces of the batch.
 # * The count of parameters is a formula with $12H^2$ in it, and it comes to 109,482,240 and 335,141,888 exactly.
 # * Residual paths keep tokens apart, as long as the branches beside them are small. That is what small initial weights
@@ -1184,12 +1192,12 @@ lesson.sheet()
 # %% [markdown]
 # ## Words
 #
-# - **masked-LM head**: what scores the whole vocabulary at each hidden piece.
+# - **masked-LM head**: the part that scores the whole vocabulary at each hidden piece.
 # - **pooler**: a dense layer with tanh on the vector of `[CLS]`, read by the next-sentence question.
 # - **post-norm**: LayerNorm after the sum of input and branch, as in the paper.
 #
-# ## Where to go on
+# ## Where to go next
 #
-# Chapter 08 lets this BERT train and watches the loss get stuck, as happens to many a first run.
-# `minibert/ops/blocks.py` holds minibert's own blocks, and `minibert gradcheck` runs this chapter's judge over all of
-# them.
+# Chapter 08 lets this BERT train and watches the loss get stuck, as happens in many first runs.
+# `minibert/ops/blocks.py` holds minibert's own blocks, and `minibert gradcheck` runs this chapter's judge
+# over all of them.

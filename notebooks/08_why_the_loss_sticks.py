@@ -56,8 +56,8 @@ lesson = course.begin("08")
 #
 # A run that sticks for an hour is a poor thing to experiment with, so we build one that sticks for ten seconds. The
 # text is that of the embedded books, but the tokens are **letters**: 26 of them, the space, and `[CLS]`, `[SEP]` and
-# `[MASK]`. The model is a whole BERT with one layer, 32 hidden numbers and two heads. A window of $n$ tokens, `[CLS]`
-# and `[SEP]` included, has letters masked with `[MASK]`: 15% of $n$, rounded, and at least one.
+# `[MASK]`. The model is a whole BERT with one layer, hidden size 32 and two heads. In a window of $n$ tokens,
+# `[CLS]` and `[SEP]` included, letters are replaced with `[MASK]`: 15% of $n$, rounded, and at least one.
 #
 # Everything that follows was first seen with 8,192 word pieces, where it takes minutes instead of seconds.
 
@@ -73,7 +73,7 @@ counts = np.bincount(training, minlength=V) + 1  # each once more, so that none 
 
 
 def draw_batch(source, n, targets, rng):
-    """Draw windows of n tokens from anywhere in a text, with about so many masked letters altogether."""
+    """Draw windows of n tokens from anywhere in a text, with about this many masked letters altogether."""
     masked = max(1, round(0.15 * n))
     S = max(1, targets // masked)
     begins = rng.integers(len(source) - n, size=S)
@@ -186,7 +186,7 @@ lesson.check(constant_guess_loss, draw=draw_counts, same_as=token_by_token)
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `/ counts.sum()` | `/ len(counts)` | The mean is over the tokens of the text, and there are `counts.sum()` of them. |
-# | `-(counts * log_guess).sum() / counts.sum()` | `-log_guess.mean()` | That weights all kinds of tokens alike; frequent ones count more often. |
+# | `-(counts * log_guess).sum() / counts.sum()` | `-log_guess.mean()` | That weights all kinds of tokens alike; frequent ones must count for more. |
 # | `-(counts * log_guess)` | `(counts * log_guess)` | The sign: a loss is minus the logarithm of a probability. |
 # | `shifted - np.log(np.exp(shifted).sum())` | `shifted` | The bias is not yet the logarithm of a probability; the sum of the exponentials is missing. |
 # | `np.log(np.exp(shifted).sum())` | `np.log(np.exp(shifted).mean())` | The exponentials are summed in a softmax, not averaged. |
@@ -249,8 +249,8 @@ lesson.check(best_bias, draw=lambda rng: (rng.integers(1, 50, rng.integers(3, 9)
 # | `np.log(counts / counts.sum())` | `np.full(len(counts), -np.log(len(counts)))` | Equal chances are the guess of a zero bias; they ignore how often each token occurs. |
 # | `np.log(` | `-np.log(` | The sign is reversed: rare tokens would get the largest bias. |
 # | `counts / counts.sum()` | `counts` | The softmax is right, but the exponentials do not sum to 1: divide by the number of tokens. |
-# | `np.log(` | `np.log2(` | A softmax undoes the natural logarithm, not the one to the base 2. |
-# | `counts / counts.sum()` | `(counts + 1) / (counts + 1).sum()` | One more of each token is a little too much for those that are rare; here all counts are positive. |
+# | `np.log(` | `np.log2(` | A softmax undoes the natural logarithm, not the one to base 2. |
+# | `counts / counts.sum()` | `(counts + 1) / (counts + 1).sum()` | One more of each token gives rare ones a little too much; here all counts are positive anyway. |
 #
 # </details>
 
@@ -319,7 +319,7 @@ def train(plan, rate=3e-3, unigram_bias=True, seed=0, watch=None):
 
 # %%
 guess = lesson.predict(
-    "How much of the first fall of the loss, from ln V, is due to the context (in percent)?", ...
+    "How much of the first drop of the loss, from ln V, is due to the context (in percent)?", ...
 )
 
 # %%
@@ -350,12 +350,12 @@ guess.answer(
 # %% [markdown]
 # (Both begin a little above their line. Random weights add some noise to the guess, and noise costs.)
 #
-# That is the first lesson. The steep fall at the start of so many loss curves is no sign of understanding. All of it
-# could be had by counting. A run that begins with the log-shares as its output bias skips it and sits at the entropy
-# from the start, which the other run reaches only later.
+# That is the first lesson. The steep fall at the start of so many loss curves is not a sign of understanding.
+# All of it could be had by counting. A run that begins with the log-shares as its output bias skips it and
+# sits at the entropy from the start, which the other run reaches only later.
 #
-# It sits there. The level stretch is the **plateau**, and its height is the entropy of the masked tokens. For word
-# pieces, too, you can compute it from counts before you train.
+# And there it sits. The level stretch is the **plateau**, and its height is the entropy of the masked tokens.
+# For word pieces, too, you can compute it from counts before you train.
 
 # %%
 figure, axes = plt.subplots(figsize=(7.5, 3))
@@ -477,8 +477,8 @@ lesson.check(pull_on_scores, draw=draw_query, gradient_of=mix, wrt=(0,))
 # | `(values - y) @ g` | `(values - values.mean(0)) @ g` | The plain mean is right for even weights only; in general it is the output y. |
 # | `p * ((values - y) @ g)` | `(values - y) @ g` | The weight p of the token itself is missing in front. |
 # | `p * ((values - y) @ g)` | `p * (1 - p) * (values @ g)` | That is the slope of each weight along its own score; the other weights change as well. |
-# | `p * (` | `-p * (` | The sign is turned round. |
-# | `p * ((values - y) @ g)` | `p * ((values - y) @ g) / len(p)` | The factor 1/n is the weight p itself when all are even; it does not come twice. |
+# | `p * (` | `-p * (` | The sign is reversed. |
+# | `p * ((values - y) @ g)` | `p * ((values - y) @ g) / len(p)` | The factor 1/n is the weight p itself when all are even; it does not appear twice. |
 #
 # </details>
 
@@ -523,7 +523,7 @@ axes.legend(frameon=False)
 course.show(
     figure,
     "The share of a change in the neighbour's value that arrives at a masked position, against the length of the window, "
-    "in logarithmic scales: the points lie along the line 1/n.",
+    "on logarithmic scales: the points lie along the line 1/n.",
 )
 
 # %%
@@ -538,8 +538,8 @@ guess = lesson.predict(
 #
 # Strip the problem to its bare bones. There is one neighbour that reveals the answer, and $n - 1$ other tokens that
 # reveal nothing. The model has two numbers. One is $a$, how strong a conclusion it draws from what arrives. The other
-# is $b$, by how much the neighbour's score is above the others. What arrives is $a$ times the weight of the neighbour,
-# and the loss is that of a guess between two letters:
+# is $b$, by how much the neighbour's score is above the others. The output is $a$ times the weight of the
+# neighbour, and the loss is that of a guess between two letters:
 #
 # $$ p(b) = \frac{e^b}{e^b + n - 1}, \qquad L(a, b) = \ln\bigl(1 + e^{-a\,p(b)}\bigr) . $$
 #
@@ -547,7 +547,7 @@ guess = lesson.predict(
 #
 # ### Exercise 08.4 (hard): the gradient of two numbers
 #
-# Find both derivatives by the chain rule, and write them. Three numbers go in, and two come out.
+# Find both derivatives with the chain rule, and write them as code. Three numbers go in, and two come out.
 
 
 # %%
@@ -573,8 +573,8 @@ lesson.check(
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Go outside in: the derivative of $\ln(1 + e^{-x})$ is $-\sigma(-x)$, with $x = a\,p$. Then ask how $x$ depends on each of
-# the two.
+# Work from the outside in: the derivative of $\ln(1 + e^{-x})$ is $-\sigma(-x)$, with $x = a\,p$. Then ask
+# how $x$ depends on each of the two.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -597,7 +597,7 @@ lesson.check(
 # | `np.exp(a * p))` | `np.exp(-a * p))` | The outer derivative is minus the logistic function of minus a p, not of a p. |
 # | `outer * a * p * (1 - p)` | `outer * p * (1 - p)` | The factor a is missing: looking is worth only as much as the conclusion drawn from it. |
 # | `outer * a * p * (1 - p)` | `outer * a * p` | The slope of the softmax is p (1 - p); its second factor is missing. |
-# | `np.exp(b) + n - 1` | `np.exp(b) + n` | Beside the neighbour there are n - 1 other tokens, not n. |
+# | `np.exp(b) + n - 1` | `np.exp(b) + n` | Besides the neighbour there are n - 1 other tokens, not n. |
 # | `outer * p, outer` | `outer * a, outer` | The derivative of a p with respect to a is p. |
 #
 # </details>
@@ -645,7 +645,7 @@ course.equal("time of the fall", 2 * n0 * (bell.sum() - bell[0] / 2) * fine[1], 
 
 
 def by_formula(a, b, n):
-    """Return both derivatives, as they stand above."""
+    """Return both derivatives, as given above."""
     p = math.exp(b) / (math.exp(b) + n - 1)
     outer = -1 / (1 + math.exp(a * p))
     return outer * p, outer * a * p * (1 - p)
@@ -697,12 +697,13 @@ guess.answer("twice as long", "in the model of two numbers.")
 
 # %% [markdown]
 # Two numbers are enough for a plateau, a sudden fall, and a head that appears at that very moment. The points lie a
-# little above the line, because the fall itself takes some steps, too. No part of it is a bug.
+# little above the line, because the fall itself takes some steps, too. None of it is a bug.
 #
 # ## 5. Escape against length
 #
-# Now the real model. We train it on windows of different lengths, all with equally many letters to guess in a step.
-# The **escape** is the step at which the gain, smoothed over 30 steps, passes 0.05 nats and does not come back.
+# Now the real model. We train it on windows of different lengths, all with the same number of letters to
+# guess per step. The **escape** is the step at which the gain, smoothed over 30 steps, passes 0.05 nats and
+# does not come back.
 
 
 # %%
@@ -748,7 +749,7 @@ if known:
         right.plot([6, 24], line, style, label="$\\propto n$" if power == 1 else "$\\propto n^2$")
 never = [(n, lesson.scale(plans[n], 40)) for n, steps in escaped.items() for step in steps if not step]
 if never:
-    right.plot(*zip(*never, strict=True), "^", color="C1", mfc="none", label="not within so many steps")
+    right.plot(*zip(*never, strict=True), "^", color="C1", mfc="none", label="not within this many steps")
 right.legend(frameon=False, fontsize=8)
 right.set(xlabel="tokens in the window, $n$", ylabel="step of the escape", title="The plateau grows with n")
 right.set_xticks(list(plans), [str(n) for n in plans])
@@ -768,19 +769,19 @@ course.say(
 
 # %% [markdown]
 # Longer windows wait longer, and chance has its say: two runs of the same length can differ by a factor of two or more.
-# The model of two numbers promised a straight line. It had no noise in it. A real gradient comes from a few letters,
-# and to see a signal of size $1/n$ in noise of the same size at every length would take about $n^2$ of them. In part the noise
-# shrinks with $n$, too. The real runs lie roughly between the two lines.
+# The model of two numbers promised a straight line. It had no noise in it. A real gradient comes from a few
+# letters. If its noise did not depend on $n$, seeing a signal of size $1/n$ would take about $n^2$ of them.
+# But part of the noise shrinks with $n$, too. The real runs lie roughly between the two lines.
 #
 # ## 6. The neighbour head appears
 #
 # If the theory is right, something must happen *inside* the model at the escape: some head must begin to look at a
-# neighbour. That is easy to measure. In an attention map of $n \times n$, the weight from each token to the one on its
-# left is the diagonal beside the main one.
+# neighbour. That is easy to measure. In an attention map of $n \times n$, the weights from each token to the
+# one on its left form the diagonal beside the main one.
 #
 # ### Exercise 08.5 (core): how much a head looks at its neighbours
 #
-# `maps` holds, for S windows and A heads, in row i and column j the weight of token i on token j.
+# For S windows and A heads, row i and column j of `maps` hold the weight of token i on token j.
 
 
 # %%
@@ -864,7 +865,7 @@ for ax in (upper, lower):
 course.show(
     figure,
     "Two panels over the same steps, for windows of 12. Above, the gain stays at zero and then rises. Below, the weights "
-    "of both heads on the left and right neighbour stay at one twelfth and rise in the same steps.",
+    "of both heads on the left and right neighbour stay at one twelfth and rise at the same steps.",
 )
 
 # %%
@@ -885,8 +886,9 @@ course.show(
 )
 
 # %% [markdown]
-# The loss and the heads move together. A loss curve alone would never have told you, but the maps do: while a run is on
-# its plateau, print the weights on the neighbours. If they creep up, wait. If they stay at $1/n$, act.
+# The loss and the heads move together. A loss curve alone would never have told you that, but the maps do:
+# while a run is on its plateau, print the weights on the neighbours. If they creep up, wait. If they stay at
+# $1/n$, act.
 #
 # ## 7. A rescue
 #
@@ -898,7 +900,7 @@ course.show(
 guess = lesson.predict(
     "Which of the two leaves the plateau?",
     ...,
-    choices=["a three times higher rate", "short windows first", "both", "neither"],
+    choices=["three times the rate", "short windows first", "both", "neither"],
 )
 
 # %%
@@ -933,13 +935,13 @@ axes.set(xlabel="step", ylabel="gain (nats)")
 axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0, 0.93))
 course.show(
     figure,
-    "The gain of three runs of equally many steps. With windows of 32 it stays at zero, at both learning rates. With "
+    "The gain of three equally long runs. With windows of 32 it stays at zero, at both learning rates. With "
     "windows of 6, 8, 12, 16 and then 32 it leaves zero in the first stage, drops at each change of length and rises again, and "
     "ends high above.",
 )
 ends = {
     "short windows first": rescued_gains[-40:].mean(),
-    "a three times higher rate": faster_gains[-40:].mean(),
+    "three times the rate": faster_gains[-40:].mean(),
 }
 left_it = [name for name, gain in ends.items() if gain > 0.05]
 guess.answer(
@@ -948,11 +950,12 @@ guess.answer(
 )
 
 # %% [markdown]
-# The steps down at the borders are real. A longer window has positions that the model has never seen, and it has to
-# learn that they are like the others. But it does not fall back to the plateau.
+# The drops at the borders are real. A longer window has positions that the model has never seen, and it has
+# to learn that they are like the others. But it does not fall back to the plateau.
 #
-# The paper does something similar for another reason: it trains on 128 tokens for nine tenths of the steps and on 512 for
-# the rest, because long sequences are expensive. minibert's own recipes do it for the reason of this chapter.
+# The paper does something similar for a different reason: it trains on 128 tokens for nine tenths of the
+# steps and on 512 for the rest, because long sequences are expensive. minibert's own recipes do it for the
+# reason of this chapter.
 
 # %%
 course.say(
@@ -1005,9 +1008,10 @@ course.say(
 #
 # * A loss begins at $\ln V$, or at the entropy of the tokens if the output bias knows their shares. The fall from one to
 #   the other is counting, not reading.
-# * The plateau is the best that anyone can do without context. At its height the model is not broken. It waits.
-# * With even attention a neighbour has the weight $1/n$. What to conclude is learnt through a factor $1/n$, and where to
-#   look is learnt only after that. Two numbers show the same plateau.
+# * The plateau is the best that anyone can do without context. At this height the model is not broken. It is
+#   waiting.
+# * With even attention a neighbour has weight $1/n$. What to conclude is learnt through a factor $1/n$, and
+#   where to look is learnt only after that. Two numbers show the same plateau.
 # * The wait for the escape grows with the length of the window: nearly in proportion in the model of two numbers, and at
 #   least that fast in a real one. At the escape a neighbour head appears.
 # * Short windows first: the same number of steps, and a model that reads.
@@ -1027,14 +1031,14 @@ lesson.sheet()
 # ## Words
 #
 # - **constant guess**: the same probabilities at every position, whatever the context.
-# - **log-shares**: the logarithms of the shares of the tokens, as an output bias the best constant guess.
-# - **optimizer**: what turns a gradient into a change of the parameters.
+# - **log-shares**: the logarithms of the tokens' shares; as an output bias, the best constant guess.
+# - **optimizer**: the rule that turns a gradient into a change of the parameters.
 # - **learning rate**: the factor that says how far a step goes.
 # - **gain**: by how much a loss is below that of the best constant guess on the same tokens.
 # - **plateau**: the level stretch of a loss curve at the entropy of the tokens.
 # - **escape**: the step at which the gain leaves zero for good.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # * Chapter 9 opens the one line that we took on trust, the optimizer.
 # * The experiments with word pieces behind this chapter are in the project's log, *Leaving the unigram plateau*.

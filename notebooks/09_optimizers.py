@@ -23,8 +23,8 @@
 # **What you will be able to do.** You will write the whole update of BERT: the norm of the gradient and its limit, the
 # learning rate of each step, and **Adam**, the optimizer of BERT, which divides a running mean of each gradient by its
 # typical size. As an encore there is LAMB, made for large batches. You will derive why Adam needs no knowledge of the scale
-# of a gradient, how far one of its steps can go at most, and what the authors' code does differently from the textbook. At
-# the end you ruin a few models on purpose and save one again.
+# of a gradient, how far one of its steps can go at most, and what the authors' code does differently from the
+# textbook. At the end you ruin a few models on purpose and save one of them.
 
 # %%
 # %matplotlib inline
@@ -58,8 +58,8 @@ reference = Ops()
 # ## 1. A laboratory
 #
 # We need a BERT that learns something in five seconds. So its tokens are letters, as in chapter 8, and its sequences
-# are four letters of a book between `[CLS]` and `[SEP]`, one of them masked, always with `[MASK]`. It has two layers of
-# 48 numbers with two heads. A twentieth of the text is kept apart.
+# are four letters of a book between `[CLS]` and `[SEP]`, one of them masked, always with `[MASK]`. The model
+# has two layers of hidden size 48, with two heads each. A twentieth of the text is set aside.
 
 # %%
 STEPS = lesson.scale(300, 8)
@@ -178,8 +178,8 @@ kappa = steep / flat
 course.equal("factor of a step", 1 - best * flat, (kappa - 1) / (kappa + 1))
 needed = math.log(1000) / -math.log((spread - 1) / (spread + 1))
 course.say(
-    f"Were curvatures as unequal as the gradients above, a factor {spread:,.0f}, even the best rate needs "
-    f"**{needed:,.0f}** steps to come a thousand times closer."
+    f"Were curvatures as unequal as the gradients above, a factor of {spread:,.0f}, even the best rate would "
+    f"need **{needed:,.0f}** steps to come a thousand times closer."
 )
 
 
@@ -228,7 +228,8 @@ figure.supxlabel("the flat direction")
 figure.supylabel("the steep direction")
 course.show(
     figure,
-    "Four paths in a long valley: too slow, zigzagging, leaving the valley, and Adam, which moves along both directions at a like speed.",
+    "Four paths in a long valley: too slow, zigzagging, leaving the valley, and Adam, which moves along both "
+    "directions at a similar speed.",
 )
 
 # %% [markdown]
@@ -245,13 +246,13 @@ course.show(
 # $$ m_t = \beta_1 m_{t-1} + (1 - \beta_1)\, g_t, \qquad v_t = \beta_2 v_{t-1} + (1 - \beta_2)\, g_t^2 . $$
 #
 # The paper has $\beta_1 = 0.9$ and $\beta_2 = 0.999$: $m$ remembers some ten steps and $v$ a thousand. Put
-# each equation into the next and you see what such a mean is made of:
+# each equation into the next, and you see what such a mean is made of:
 #
 # $$ m_t = (1 - \beta)\sum_{s=1}^{t} \beta^{\,t-s} g_s, \qquad (1 - \beta)\sum_{s=1}^{t} \beta^{\,t-s} = 1 - \beta^{\,t} . $$
 #
-# The weights of a mean should have the sum 1. These have $1 - \beta^t$, because we began with $m_0 = 0$ and zero is not
-# a gradient. Dividing by the sum mends that, and is called **bias correction**: $\hat m_t = m_t / (1 - \beta_1^t)$ and
-# $\hat v_t = v_t / (1 - \beta_2^t)$.
+# The weights of a mean should sum to 1. These sum to $1 - \beta^t$, because we began with $m_0 = 0$ and zero
+# is not a gradient. Dividing by the sum mends that, and is called **bias correction**:
+# $\hat m_t = m_t / (1 - \beta_1^t)$ and $\hat v_t = v_t / (1 - \beta_2^t)$.
 
 # %%
 rng = np.random.default_rng(9)
@@ -312,10 +313,10 @@ lesson.check(corrected_mean, draw=draw_stream, same_as=weighted_mean)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | ` / (1 - beta ** len(grads))` | ` * 1` | The weights have the sum 1 - beta^t; divide by it. |
-# | `(1 - beta ** len(grads))` | `(1 - beta)` | The correction is 1 - beta^t, t being the number of steps so far; with t = 1 alone it is 1 - beta. |
+# | ` / (1 - beta ** len(grads))` | ` * 1` | The weights sum to 1 - beta^t; divide by it. |
+# | `(1 - beta ** len(grads))` | `(1 - beta)` | The correction is 1 - beta^t, t being the number of steps so far; only for t = 1 is it 1 - beta. |
 # | `beta * mean + (1 - beta) * gradient` | `(1 - beta) * mean + beta * gradient` | beta is the share that is kept, 1 - beta the share of the new gradient. |
-# | `(1 - beta) * gradient` | `gradient` | The new gradient has the weight 1 - beta. |
+# | `(1 - beta) * gradient` | `gradient` | The new gradient has weight 1 - beta. |
 # | `in grads` | `in grads[::-1]` | The newest gradient counts most, and it is the last row. |
 # | `beta ** len(grads)` | `beta ** (len(grads) - 1)` | Steps are counted from 1: after the first of them, divide by 1 - beta. |
 #
@@ -326,8 +327,8 @@ lesson.check(corrected_mean, draw=draw_stream, same_as=weighted_mean)
 #
 # Adam's step is $\eta\, \hat m / (\sqrt{\hat v} + \varepsilon)$. The tiny $\varepsilon = 10^{-6}$ keeps it from dividing by zero;
 # forget it for a moment. Then multiplying all gradients by 1,000 changes nothing at all: numerator and denominator grow
-# alike. And in the first step $\hat m = g$ and $\hat v = g^2$, so every parameter that has any gradient moves by
-# exactly $\eta$, however large or small it is; only the sign matters.
+# alike. And in the first step $\hat m = g$ and $\hat v = g^2$, so every parameter that has any gradient moves
+# by exactly $\eta$, however large or small that gradient is; only the sign matters.
 
 # %%
 none = np.empty((0, 2), np.int64)
@@ -349,9 +350,9 @@ course.equal("gradients a thousand times larger", adam_steps(some), adam_steps(1
 course.equal("the first step", adam_steps(some)[0], -np.sign(some[0]))
 
 # %% [markdown]
-# Later steps are shorter. Where the gradient keeps its sign, $\hat m$ is near $\sqrt{\hat v}$ and the step near $\eta$. Where it
-# flutters, the signs cancel in $m$ but not in $v$. So $\hat m / \sqrt{\hat v}$ measures how much of a gradient is
-# signal, and Adam takes small steps where it hears mostly noise.
+# Later steps are shorter. Where the gradient keeps its sign, $\hat m$ is near $\sqrt{\hat v}$ and the step
+# near $\eta$. Where it fluctuates, the signs cancel in $m$ but not in $v$. So $\hat m / \sqrt{\hat v}$
+# measures how much of a gradient is signal, and Adam takes small steps where it hears mostly noise.
 
 # %%
 ticks = np.arange(1, 401)
@@ -373,22 +374,23 @@ course.show(
 )
 
 # %% [markdown]
-# Can a step be longer than $\eta$? Yes: if the gradient was small for long and then is large, $m$ notices at once and $v$
-# late. But there is a limit. Leave the corrections out, number gradients backwards from the present, and let
-# $a_k = (1-\beta_1)\beta_1^k$ and $b_k = (1-\beta_2)\beta_2^k$ be the weights. By the inequality of Cauchy and
-# Schwarz,
+# Can a step be longer than $\eta$? Yes: if the gradient was small for a long time and then is large, $m$
+# notices at once and $v$ late. But there is a limit. Leave the corrections out, number gradients backwards
+# from the present, and let $a_k = (1-\beta_1)\beta_1^k$ and $b_k = (1-\beta_2)\beta_2^k$ be the weights. By
+# the Cauchy–Schwarz inequality,
 #
 # $$ |m| = \Big|\sum_k \frac{a_k}{\sqrt{b_k}} \cdot \sqrt{b_k}\, g_k \Big|
 #        \le \sqrt{\sum_k \frac{a_k^2}{b_k}}\; \sqrt{\sum_k b_k\, g_k^2}
 #        = \sqrt{\sum_k \frac{a_k^2}{b_k}}\; \sqrt v . $$
 #
-# The sum on the right is geometric, with the ratio $\beta_1^2/\beta_2$, which has to be below 1, so no step is longer than
+# The sum on the right is geometric, with ratio $\beta_1^2/\beta_2$, which has to be below 1, so no step is
+# longer than
 #
 # $$ \eta\, \frac{1 - \beta_1}{\sqrt{1 - \beta_2}} \cdot \frac{1}{\sqrt{1 - \beta_1^2/\beta_2}} , $$
 #
-# weight decay aside, and the bound is reached by gradients in the proportion $g_k \propto a_k / b_k$. Let us feed Adam exactly
-# those, without correction. With it a step is shorter still, by the factor $\sqrt{1 - \beta_2^t} / (1 - \beta_1^t)$, which is
-# below 1 for the paper's numbers.
+# weight decay aside, and the bound is reached by gradients with $g_k \propto a_k / b_k$. Let us feed Adam
+# exactly those, without correction. With correction a step is shorter still, by the factor
+# $\sqrt{1 - \beta_2^t} / (1 - \beta_1^t)$, which is below 1 for the paper's numbers.
 
 # %%
 beta1, beta2, long_ago = 0.9, 0.999, 400
@@ -405,8 +407,9 @@ course.say(
 # %% [markdown]
 # ### The correction that BERT's code leaves out
 #
-# Google's released BERT uses $m$ and $v$ **without** dividing by $1 - \beta^t$. Both are then too small at the
-# beginning, $m$ by the factor 0.1 and $v$ by 0.001. Is its first step shorter than the textbook's, or longer?
+# Google's released BERT uses $m$ and $v$ **without** dividing by $1 - \beta^t$. Both are then too small at
+# the beginning, $m$ by a factor of 0.1 and $v$ by 0.001. Is its first step shorter than the textbook's, or
+# longer?
 
 # %%
 guess_first = lesson.predict("First step without bias correction, in learning rates?", ...)
@@ -415,7 +418,7 @@ guess_first = lesson.predict("First step without bias correction, in learning ra
 first = float(-adam_steps(np.ones((1, 1)), bias_correction=False)[0, 0])
 course.equal("first step", first, (1 - beta1) / math.sqrt(1 - beta2))
 guess_first.answer(
-    first, "the root makes of 0.001 some 0.03, so the denominator is even smaller than the numerator."
+    first, "the root turns 0.001 into about 0.03, so the denominator is even smaller than the numerator."
 )
 
 # %%
@@ -450,7 +453,7 @@ course.show(
 # ## 5. Weight decay, decoupled
 #
 # The paper names "L2 weight decay of 0.01". Two recipes share this name. One adds $\lambda x$ to the gradient; the other, which
-# BERT uses, shrinks the parameter directly, beside the step: **decoupled weight decay**. For gradient
+# BERT uses, shrinks the parameter directly, alongside the step: **decoupled weight decay**. For gradient
 # descent they are the same thing,
 #
 # $$ x - \eta\,(g + \lambda x) = (1 - \eta\lambda)\, x - \eta\, g . $$
@@ -492,10 +495,10 @@ course.show(
 )
 
 # %% [markdown]
-# How much does it shrink a parameter over BERT's whole training? Each step multiplies by $1 - \eta_t \lambda$, and with such small
-# numbers the product is $\exp(-\lambda \sum_t \eta_t)$. The rate rises in a line to its peak and falls in a line to
-# zero, so the sum is the area of a triangle, $\tfrac12 \cdot$ peak $\cdot$ steps. It does not depend on where the top
-# of the triangle is.
+# How much does decay shrink a parameter over BERT's whole training? Each step multiplies by
+# $1 - \eta_t \lambda$, and with such small numbers the product is $\exp(-\lambda \sum_t \eta_t)$. The rate
+# rises linearly to its peak and falls linearly to zero, so the sum is the area of a triangle,
+# $\tfrac12 \cdot$ peak $\cdot$ steps. It does not depend on where the top of the triangle is.
 
 # %%
 rates = np.array([warmup_linear(step, 1000, 37, 2.5) for step in range(1000)])
@@ -541,7 +544,7 @@ def adamw(self, params, grads, m, v, decayed, rule):
 
 
 # %%
-drawn = []  # the arrays of the latest question: who works in place returns the same ones
+drawn = []  # the arrays of the latest question: an answer that works in place returns the same ones
 
 
 def draw_rule(rng, number):
@@ -568,12 +571,10 @@ def draw_update(rng):
 
 
 def in_place(answer, *_):
-    """Tell who returns new arrays."""
+    """Say if new arrays are returned."""
     same = all(one is given for one, given in zip(answer, drawn[-1], strict=True))
     return (
-        None
-        if same
-        else "the numbers are right, but they stand in new arrays; change the given ones in place."
+        None if same else "the numbers are right, but they are in new arrays; change the given ones in place."
     )
 
 
@@ -587,8 +588,8 @@ lesson.check(adamw, draw=draw_update, same_as=Ops().adamw, law=in_place, times=6
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Add the decay to the direction in a loop over `decayed`: `for begin, end in decayed:`. The parameters in it are those from before
-# the step.
+# Add the decay to the direction in a loop over `decayed`: `for begin, end in decayed:`. It uses the
+# parameters from before the step.
 #
 # </details>
 # <details><summary>Solution 09.2</summary>
@@ -616,7 +617,7 @@ lesson.check(adamw, draw=draw_update, same_as=Ops().adamw, law=in_place, times=6
 # | `direction[begin:end] += rule.weight_decay * params[begin:end]` | `grads[begin:end] += rule.weight_decay * params[begin:end]` | Decay never reaches the parameters: it is added to the gradients, which have been used already. |
 # | `g = grads * rule.clip` | `g = grads * rule.clip; g[[i for a, b in decayed for i in range(a, b)]] += rule.weight_decay * params[[i for a, b in decayed for i in range(a, b)]]` | Decay was added to the gradient as well; decoupled means that it is not divided by the root of v. |
 # | `params -= rule.lr * direction` | `params += rule.lr * direction` | Go against the gradient, not along it. |
-# | `params -= rule.lr * direction` | `params = params - rule.lr * direction` | The numbers are right, but they stand in a new array; change the given one. |
+# | `params -= rule.lr * direction` | `params = params - rule.lr * direction` | The numbers are right, but they are in a new array; change the given one. |
 #
 # </details>
 
@@ -661,7 +662,7 @@ def global_norm(self, grads):
 
 
 def clip_factor(self, norm, clip_norm):
-    """Return what makes a gradient of length norm at most clip_norm long; clip_norm 0: no limit."""
+    """Return the factor that makes a gradient of length norm at most clip_norm long; clip_norm 0: no limit."""
     ...
 
 
@@ -675,7 +676,7 @@ asked = []
 
 
 def draw_norm(rng):
-    """Draw a norm above the limit, below it, without a limit, and of nothing."""
+    """Draw a norm above the limit, one below it, one without a limit, and a norm of zero."""
     norm, asked_before = float(rng.uniform(1.2, 9)), len(asked)
     asked.append(norm)
     limits = [0.4 * norm / 9, norm / 1.3, 1.7 * norm, 0.0, 0.0]
@@ -729,7 +730,7 @@ lesson.check(clip_factor, draw=draw_norm, same_as=Ops().clip_factor, times=10)
 #
 # This is how Hugging Face reads it. The authors' own code draws the second line from step 0, as
 # $\text{peak} \cdot (N - s)/N$, and jumps down a little where it takes over. With a warm-up of 1% of the steps the two
-# are hard to tell apart; at 30% they are not. `warmup_linear` of minibert has both.
+# are hard to tell apart; at 30% they are not. minibert's `warmup_linear` has both.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 2.8))
@@ -764,7 +765,7 @@ moments_in_time = []
 
 
 def draw_step(rng):
-    """Draw a step of the warm-up, its end, one behind it, the last, and the first of none."""
+    """Draw a step of the warm-up, its end, one after it, the last, and the first without a warm-up."""
     total, number = int(rng.integers(30, 60)), len(moments_in_time)
     moments_in_time.append(total)
     warmup = int(rng.integers(5, 20))
@@ -809,7 +810,7 @@ lesson.check(learning_rate, draw=draw_step, same_as=on_the_line, times=12)
 # | `peak * step / warmup` | `peak * step / total` | The rise takes warmup steps, not all of them. |
 # | `peak * (total - step) / (total - warmup)` | `peak * (step - warmup) / (total - warmup)` | This rises from 0; it should fall to 0. |
 # | `peak * (total - step) / (total - warmup)` | `peak` | After the warm-up the rate falls; it does not stay at its peak. |
-# | `(total - step) /` | `(total - step + warmup) /` | At the last step nothing should be left. |
+# | `(total - step) /` | `(total - step + warmup) /` | At the last step the rate should be zero. |
 #
 # </details>
 
@@ -851,7 +852,7 @@ def train(kind, peak, warmup=0, limit=0.0, seed=0, correction=True):
 counts = np.bincount(training, minlength=V) + 1  # each once more, so that none is impossible
 frequencies = counts / counts.sum()
 floor = -(frequencies * np.log(frequencies)).sum()
-course.say(f"Whoever looks at no context can't get below the unigram floor, **{floor:.2f}** nats here.")
+course.say(f"Without context no model can get below the unigram floor, **{floor:.2f}** nats here.")
 
 # %% [markdown]
 # ### Gradient descent
@@ -883,7 +884,8 @@ course.say(
 
 # %% [markdown]
 # This kind of ruin is honest: numbers explode, and `minibert pretrain` stops with a message. All that helped was a
-# limit on the length of a step. But a run that does not explode has not yet learnt anything, as the floor shows.
+# limit on the length of a step. But a run that does not explode need not have learnt anything, as the floor
+# shows.
 #
 # ### Adam
 #
@@ -922,14 +924,15 @@ course.say(
 )
 
 # %% [markdown]
-# No curve explodes, and both kinds come down to the floor in no time. A run that stays there may look as if it
-# only needed patience, but there is no way out for some of them. Look at the vectors that leave the last layer, scaled to length 1, and take the squared
-# length of their mean: it is 1 where all tokens of all sequences have the same direction, and small where they differ.
+# No curve explodes, and both kinds come down to the floor in no time. Runs that stay there may look as if
+# they only needed patience, but for some there is no way out. Look at the vectors that leave the last layer,
+# scaled to length 1, and take the squared length of their mean: it is 1 where all tokens of all sequences
+# have the same direction, and small where they differ.
 
 
 # %%
 def sameness(params, number):
-    """Return the squared length of the mean of unit vectors, behind layer `number`."""
+    """Return the squared length of the mean of unit vectors, after layer `number`."""
     (states,) = bert.hidden_states(reference, config, (number,), params.tree, batches[0])
     units = states / np.linalg.norm(states, axis=1, keepdims=True)
     return float((units.mean(0) ** 2).sum())
@@ -950,7 +953,7 @@ course.show(
 dead = [sameness(runs[0, seed][0], 2) for seed in SEEDS]
 alive = [sameness(runs[WARMUP, seed][0], 2) for seed in SEEDS]
 course.say(
-    "Behind the last layer the sameness is "
+    "After the last layer the sameness is "
     + ", ".join(f"{one:.2f}" for one in dead)
     + " without warm-up and "
     + ", ".join(f"{one:.2f}" for one in alive)
@@ -961,10 +964,12 @@ course.say(
 # What has happened? The most likely story: in its first steps Adam moves every parameter by a whole learning rate. At the beginning the gradients of
 # all tokens agree on one thing, because it helps most: fit the output to the frequencies of the letters. Large steps in that common
 # direction give all tokens the same vector. Once they are alike, attention has nothing left to tell apart, and the gradient that
-# could separate them is nearly zero: the model is stuck for good. With warm-up the frequencies are learnt by small steps, which
-# leave the vectors different. That does not save every run, but it moves the border of ruin to a higher rate.
+# could separate them is nearly zero: the model is stuck for good. With warm-up the frequencies are learnt in
+# small steps, which leave the vectors different. That does not save every run, but it moves the border of
+# ruin to a higher rate.
 #
-# Was anything learnt from context, then? We ask with text that no run has read, and with controls that can't have learnt it.
+# Was anything learnt from context, then? We test on text that no run has read, with controls that can't have
+# learnt it.
 
 # %%
 asked_about = draw_batch(held_out, lesson.scale(3000, 200), np.random.default_rng(1))
@@ -1047,7 +1052,8 @@ lesson.check(lamb, draw=draw_tensors, same_as=Ops().lamb, law=in_place, times=6)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `x = params[begin:end]` is a view: `x -= ...` changes `params`. The length of the update is measured with its weight decay.
+# `x = params[begin:end]` is a view: `x -= ...` changes `params`. The length of the update includes its weight
+# decay.
 #
 # </details>
 # <details><summary>Solution 09.5</summary>
@@ -1083,8 +1089,8 @@ lesson.check(lamb, draw=draw_tensors, same_as=Ops().lamb, law=in_place, times=6)
 # </details>
 
 # %% [markdown]
-# Here is one step of each from the rescued model, and how far it moved every matrix, relative to its length. The moments
-# come from forty gradients at this point, so that they are past their first step.
+# Here is one step of each optimizer from the rescued model, and how far it moved every matrix, relative to
+# its length. The moments come from forty gradients at this point, so that they are past their first step.
 
 # %%
 start = rescued.astype(np.float64)
@@ -1130,11 +1136,12 @@ course.show(
 )
 adam_moves = [moved_by["Adam"][one] for one in shown]
 course.say(
-    f"Adam moved the matrices by {min(adam_moves):.1%} to {max(adam_moves):.1%} of their lengths, LAMB every one by {rule.lr:.1%}."
+    f"Adam moved the matrices by {min(adam_moves):.1%} to {max(adam_moves):.1%} of their lengths, LAMB each "
+    f"of them by {rule.lr:.1%}."
 )
 
 # %% [markdown]
-# And a whole run with it. If you have written 09.5, it is your LAMB.
+# And here is a whole run with LAMB: with yours, if you have written 09.5.
 
 # %%
 ops = lesson.engine()
@@ -1170,8 +1177,8 @@ course.say(
 
 # %% [markdown]
 # Don't read these curves as a race. Each optimizer had one rate, chosen by hand, and one model; another rate would
-# reorder them. What they do show is that the choice of rate and warm-up can make or ruin the same model, and that the
-# loss alone may not tell you.
+# reorder them. What they do show is that the choice of rate and warm-up can make or break the same model, and
+# that the loss alone may not tell you.
 #
 # ## What we saw
 #
@@ -1180,7 +1187,7 @@ course.say(
 # - Adam divides each gradient by its own typical size. The scale cancels, and a step has a length that you can bound in
 #   advance.
 # - Without bias correction, as in the authors' code, early steps are several times too long. Warm-up hides it.
-# - Weight decay belongs beside the step, not in the gradient.
+# - Weight decay belongs alongside the step, not in the gradient.
 # - Ruin has two faces. Gradient descent explodes, and a limit on the norm prevents it. Adam collapses in silence, with a
 #   loss at the unigram floor; warm-up or a lower rate can prevent that.
 # - LAMB sets the relative length of each tensor's step.
@@ -1197,13 +1204,14 @@ lesson.sheet()
 # - **first moment**: a running mean of a parameter's gradients, $m$.
 # - **second moment**: a running mean of their squares, $v$.
 # - **bias correction**: dividing a running mean by the sum of its weights, since it began at zero.
-# - **decoupled weight decay**: shrinking parameters beside the step of the optimizer, not through the gradient.
-# - **gradient clipping**: scaling a gradient that is longer than a limit down to it.
+# - **decoupled weight decay**: shrinking parameters alongside the step of the optimizer, not through the
+#   gradient.
+# - **gradient clipping**: scaling a gradient that exceeds a limit down to that limit.
 # - **global norm**: the Euclidean length of all gradients of a model together.
 # - **warm-up**: the steps at the beginning in which the learning rate rises from zero.
 # - **trust ratio**: in LAMB, the length of a tensor divided by the length of its update.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # Chapter 10 puts your operations together and pre-trains with them. `minibert/ops/updates.py` has the arithmetic of
 # this chapter, and `minibert/training/optim.py` what is kept from one step to the next.

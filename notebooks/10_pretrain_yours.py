@@ -14,8 +14,8 @@
 # %% [markdown]
 # # 10 · Pre-train yours
 #
-# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded. It takes one or
-# two minutes, most of it for one cell.
+# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded. It
+# takes one or two minutes, most of that in one cell.
 #
 # **The question.** Nine chapters ago a BERT was something other people trained. Can you pre-train one on an engine
 # whose every formula, forward and backward, is yours? And how would you convince someone who doubts that it learnt
@@ -25,7 +25,7 @@
 #
 # * write a training step and its loop, and prove both equal to the library's, to the last bit;
 # * cut a batch into parts without changing its gradient;
-# * lay lines under a learning curve that give it a meaning;
+# * lay lines under a learning curve that give it meaning;
 # * claim that a model has learnt, with an interval and with controls that must fail.
 
 # %%
@@ -68,7 +68,7 @@ from minibert.training.step import start
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
 lesson = course.begin("10")
-limited_threads(1)  # several threads are slower with matrices this small, and add in another order
+limited_threads(1)  # several threads are slower with matrices this small, and add in a different order
 
 # %% [markdown]
 # ## 1. What is yours
@@ -81,9 +81,10 @@ lesson.sheet()
 
 # %% [markdown]
 # Two engines come out of it. The first takes minibert's operation wherever yours is open, so that this notebook runs to
-# its end in any case. The second has no such safety net: it is **sealed**, which means that an operation which is
-# neither yours nor on the printed list of **plumbing** raises an error. Plumbing is whatever contains none of BERT's
-# mathematics: type conversion, adding into an accumulator, walking over a list of layers, the bits of dropout.
+# its end in any case. The second has no such safety net: it is **sealed**, which means that any operation
+# that is neither yours nor on the printed list of **plumbing** raises an error. Plumbing is whatever contains
+# none of BERT's mathematics: type conversion, adding into an accumulator, walking over a list of layers, the
+# bits of dropout.
 
 # %%
 engine, sealed = lesson.engine(), lesson.sealed()
@@ -93,8 +94,8 @@ engine, sealed = lesson.engine(), lesson.sealed()
 #
 # The way from text to numbers is chapters 01 to 03 in ten lines. **For a corpus of your own**, put the path of a text
 # file, or of a folder of them, in place of `embedded_corpus()`: plain text, blank lines between documents. A few
-# megabytes are plenty. Documents at regular intervals are **held out**: training never sees them, and all that is
-# measured below is measured on them.
+# megabytes are plenty. Documents at regular intervals are **held out**: training never sees them, and
+# everything measured below is measured on them.
 
 # %%
 corpus = embedded_corpus()
@@ -193,8 +194,8 @@ lesson.check(neighbour_losses, draw=draw_pieces, same_as=counted_losses)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `np.bincount(ids, minlength=V)` counts pieces. The same function counts pairs, if each pair is made one number:
-# `u * V + v`.
+# `np.bincount(ids, minlength=V)` counts pieces. The same function counts pairs, if each pair is made into one
+# number: `u * V + v`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -214,12 +215,12 @@ lesson.check(neighbour_losses, draw=draw_pieces, same_as=counted_losses)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `pairs[left, target]` | `pairs[target, left]` | The pair is (left, target): what stands on the left comes first. |
+# | `pairs[left, target]` | `pairs[target, left]` | The pair is (left, target): what is on the left comes first. |
 # | `pairs.sum(1)[left]` | `pairs.sum(0)[left]` | c(u) counts how often u is on the left of something, not on the right. |
 # | `strength * single[target]` | `strength / V` | The counts are mixed with the frequencies of pieces, not with equal chances. |
 # | `(len(ids) + V)` | `len(ids)` | Each of V pieces was counted once more, so the sum is N + V. |
 # | `-np.log(mixed` | `np.log(mixed` | A loss is minus the logarithm. |
-# | `/ (pairs.sum(1)[left] + strength)` | `/ pairs.sum(1)[left]` | Without lambda below the line the probabilities do not sum to one. |
+# | `/ (pairs.sum(1)[left] + strength)` | `/ pairs.sum(1)[left]` | Without lambda in the denominator the probabilities do not sum to one. |
 #
 # </details>
 
@@ -279,9 +280,9 @@ axes[1].set(title="Loss of each held-out target", xlabel="nats", ylabel="targets
 axes[1].legend(fontsize=8)
 course.show(
     figure,
-    "Left: occurrences of pieces against rank, both logarithmic, falling nearly as a line at first. Right: histograms "
-    "of the loss of held-out targets under the unigram frequencies and under a table of left neighbours, which has "
-    "more targets at low losses.",
+    "Left: occurrences of pieces against rank, both logarithmic, falling almost in a straight line at first. "
+    "Right: histograms of the loss of held-out targets under the unigram frequencies and under a table of left "
+    "neighbours, which has more targets at low losses.",
 )
 
 # %% [markdown]
@@ -377,7 +378,7 @@ lesson.check(train_step, draw=small_problem, same_as=library_step)
 # | `step=number` | `step=number + 1` | Updates count from 1, and number is that count already; the correction of the moments depends on it. |
 # | `Parameters(config, flat.copy())` | `Parameters(config, flat)` | The update works in place, so what was given changes. Copy it first. |
 # | `params.decayed, rule` | `params.decayed[:0], rule` | Weights decay; the ranges that do are params.decayed. |
-# | `m.copy(), v.copy()` | `0 * m, v.copy()` | The moments go on from where they were. |
+# | `m.copy(), v.copy()` | `0 * m, v.copy()` | The moments continue from where they were. |
 # | `float(loss.loss)` | `float(loss.mlm_loss)` | The loss has two parts, hidden pieces and next sentence. |
 # | `ops.global_norm(grads.flat), 1.0)` | `ops.global_norm(grads.flat), 0.5)` | The limit of the norm is 1. |
 #
@@ -386,18 +387,18 @@ lesson.check(train_step, draw=small_problem, same_as=library_step)
 # %% [markdown]
 # ## 4. A batch in parts
 #
-# A batch that does not fit into memory is cut into **micro-batches**: forward and backward for one after another,
-# gradients summed, then a single update. It must be the same gradient, and there is a trap. The loss of a batch is the
-# mean over its $M$ hidden pieces. Parts have different numbers of them, $M_i$, so the mean of the parts' means is *not*
-# the mean of the whole:
+# A batch that does not fit into memory is cut into **micro-batches**: forward and backward for one part after
+# another, gradients summed, then a single update. It must be the same gradient, and there is a trap. The loss
+# of a batch is the mean over its $M$ hidden pieces. Parts have different numbers of them, $M_i$, so the mean
+# of the parts' means is *not* the mean of the whole:
 #
 # $$ \frac1M \sum_{m} \ell_m = \sum_i \frac{M_i}{M} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr)
 #    \ne \frac1k \sum_{i=1}^{k} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr) $$
 #
 # ### Exercise 10.3 (easy): the gradient of the whole
 # You are given the gradients of $k$ parts, a list of arrays, each the gradient of the mean over its own hidden pieces,
-# and the number of hidden pieces in each. Return the gradient of the mean over all of them. A part without any has a
-# gradient of zeros; if there is none at all, return zeros.
+# and the number of hidden pieces in each. Return the gradient of the mean over all of them. A part without
+# any has a gradient of zeros; if no part has any, return zeros.
 
 
 # %%
@@ -430,7 +431,7 @@ lesson.check(combined, draw=draw_parts, same_as=over_all_pieces, times=150)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `sum(g * n for g, n in zip(gradients, counts))` divided by the sum of the counts, and 1 in place of a sum of 0.
+# `sum(g * n for g, n in zip(gradients, counts))` divided by the sum of the counts, or by 1 if that is 0.
 #
 # </details>
 # <details><summary>Solution 10.3</summary>
@@ -447,7 +448,7 @@ lesson.check(combined, draw=draw_parts, same_as=over_all_pieces, times=150)
 # | `gradient * count for` | `gradient for` | A part with more hidden pieces has more weight: give each its count. |
 # | `max(1, sum(counts))` | `max(counts)` | Divide by the number of all hidden pieces. |
 # | `max(1, sum(counts))` | `sum(counts)` | Without any hidden piece this divides by zero. |
-# | `total / max(1, sum(counts))` | `total` | This is the gradient of the sum; the one of the mean is asked for. |
+# | `total / max(1, sum(counts))` | `total` | This is the gradient of the sum; that of the mean is asked for. |
 #
 # </details>
 
@@ -482,8 +483,8 @@ course.equal("three parts, weights of the whole batch", summed, whole)
 # %% [markdown]
 # ## 5. The loop, in 25 lines
 #
-# Here is all of pre-training. The schedule is that of chapter 09: up in a straight line, then down to zero. As in
-# the library, the first step has the rate 0 and moves nothing.
+# Here is all of pre-training. The schedule is that of chapter 09: up in a straight line, then down to zero.
+# As in the library, the first step has rate 0 and moves nothing.
 
 
 # %%
@@ -574,13 +575,13 @@ bars = axes.barh(
 )
 axes.bar_label(bars, [f" {row.calls // 3} call{'s' * (row.calls > 3)}" for row in calls], fontsize=8)
 axes.set(
-    xlabel="milliseconds of a step",
+    xlabel="milliseconds per step",
     title="Where the time of a step goes: plain bars are yours, hatched minibert's",
 )
 course.show(
     figure,
     "Horizontal bars of the time that the fourteen slowest operations take in one training step, with the number of "
-    "calls at each; plain where the operation is the reader's own.",
+    "calls beside each; plain where the operation is the reader's own.",
 )
 
 # %% [markdown]
@@ -616,8 +617,8 @@ losses = pretrain_mine(
 seconds = time.perf_counter() - began
 end = looks[len(losses)]
 course.say(
-    f"{len(losses):,} steps of {whose} in {seconds:.0f} seconds, {len(losses) * 128 * length / seconds:,.0f} tokens a "
-    f"second. The held-out loss is {end:.3f} nats, **{abs(unigram.mean() - end):.3f} nats "
+    f"{len(losses):,} steps of {whose} in {seconds:.0f} seconds, {len(losses) * 128 * length / seconds:,.0f} tokens "
+    f"per second. The held-out loss is {end:.3f} nats, **{abs(unigram.mean() - end):.3f} nats "
     f"{'under' if end < unigram.mean() else 'over'} the unigram floor** of {unigram.mean():.3f}."
 )
 best = min(left_floor.mean(), right_floor.mean())
@@ -659,15 +660,16 @@ course.show(
 )
 
 # %% [markdown]
-# The training curve lies lower than the dots, and that is no sign of overfitting. One training target in five is left
-# in sight or replaced at random, and those in sight are easily copied; the dots count `[MASK]` alone.
+# The training curve lies lower than the dots, and that is not a sign of overfitting. One training target in
+# five is left in sight or replaced at random, and those in sight are easily copied; the dots count `[MASK]`
+# alone.
 #
 # ## 7. The claim
 #
 # "It learnt to use the context." To believe this you should ask for three things: a baseline that is the best anyone
 # can do *without* it, an interval, and **negative controls**, experiments that must fail if the measurement is honest.
-# We use three. Untrained weights. The right losses for *shuffled labels*: each target is exchanged for that of another
-# place. And *shuffled context*: the trained model, reading the same pieces in another order.
+# We use three. Untrained weights. The trained model with *shuffled labels*: each target is exchanged for that
+# of another place. And with *shuffled context*: it reads the same pieces in a different order.
 #
 # ### Exercise 10.4 (core): shuffle the context
 # `ids` (T,) is a batch of sequences laid end to end; sequence $s$ is `ids[cu_seqlens[s]:cu_seqlens[s + 1]]`. Where
@@ -694,16 +696,16 @@ def only_shuffled(answer, ids, cu_seqlens, movable, rng):
     if not isinstance(answer, np.ndarray) or answer.shape != ids.shape:
         return f"the answer is not an array of shape {ids.shape}."
     if not np.array_equal(answer[~movable], ids[~movable]):
-        return "something has moved that was to stay in its place."
+        return "something has moved that should have stayed in its place."
     for begin, stop in zip(cu_seqlens[:-1], cu_seqlens[1:], strict=True):
         if not np.array_equal(np.sort(answer[begin:stop]), np.sort(ids[begin:stop])):
-            return "pieces have left their sequence, or were lost."
+            return "pieces have left their sequence, or have been lost."
     moved = (answer != ids).sum()
     if moved < 0.4 * movable.sum():
-        return f"only {moved} of {movable.sum()} movable pieces are in another place."
+        return f"only {moved} of {movable.sum()} movable pieces are in a new place."
     rising = (np.diff(answer[movable]) > 0).mean()
     if rising > 0.85 or rising < 0.15:
-        return "the new order is no random one."
+        return "the new order is not random."
     return None
 
 
@@ -734,12 +736,12 @@ lesson.check(shuffle_context, draw=draw_context, law=only_shuffled, times=10)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `result = ids.copy()` | `result = ids` | The array that was given is changed; and pieces that were overwritten are lost. |
-# | `begin + np.flatnonzero(movable[begin:end])` | `begin + np.arange(end - begin)` | Pieces move that were to stay in their places. |
-# | `begin + np.flatnonzero(movable[begin:end])` | `np.flatnonzero(movable[begin:end])` | Places within a sequence are counted from its beginning: add it. |
+# | `result = ids.copy()` | `result = ids` | The array that was given is changed, and pieces that were overwritten are lost. |
+# | `begin + np.flatnonzero(movable[begin:end])` | `begin + np.arange(end - begin)` | Pieces move that should stay in their places. |
+# | `begin + np.flatnonzero(movable[begin:end])` | `np.flatnonzero(movable[begin:end])` | Places within a sequence are counted from its beginning: add `begin`. |
 # | `begin + np.flatnonzero(movable[begin:end])` | `np.flatnonzero(movable)` | Pieces must not leave their own sequence. |
-# | `rng.permutation(places)` | `rng.choice(places, len(places))` | Drawing with replacement doubles some pieces and loses others. |
-# | `rng.permutation(places)` | `places[::-1]` | To turn the order round is no shuffling: it is always the same order. |
+# | `rng.permutation(places)` | `rng.choice(places, len(places))` | Drawing with replacement duplicates some pieces and loses others. |
+# | `rng.permutation(places)` | `places[::-1]` | Reversing is not shuffling: it always gives the same order. |
 #
 # </details>
 
@@ -762,7 +764,7 @@ def batch_with(batch, input_ids):
 
 
 def with_other_labels(batch, rng):
-    """Exchange the labels of the measured places among each other."""
+    """Exchange the labels of the measured places among themselves."""
     here = scored_positions(batch.input_ids[batch.masked_rows], tokenizer.mask_id)
     labels = batch.masked_labels.copy()
     labels[here] = rng.permutation(labels[here])
@@ -782,8 +784,8 @@ verdict = lesson.claim("learnt to use the context", trained, unigram, controls, 
 # side and no control's is. The control with shuffled labels is the harshest: a model that has learnt to be *sure* pays
 # dearly when the right answer sits elsewhere.
 #
-# Where does the gain come from? We divide the same numbers in two ways: by how often a piece occurs in the training
-# text, and by where the gap stands in its sequence.
+# Where does the gain come from? We break the same numbers down in two ways: by how often a piece occurs in
+# the training text, and by where the gap is in its sequence.
 
 # %%
 occurrences = np.bincount(train_ids, minlength=V)[targets]
@@ -819,10 +821,10 @@ course.show(
 )
 
 # %% [markdown]
-# The picture on the right tells what kind of knowledge this is. The table of left neighbours does badly at the first
-# position, where only `[CLS]` stands on the left, and is equally good everywhere else. Your model is worst at *both*
-# ends and better in between. It uses what stands on either side, and at an end one side is missing. That is the B in
-# BERT, for bidirectional, seen in a measurement.
+# The picture on the right shows what kind of knowledge this is. The table of left neighbours does badly at
+# the first position, where only `[CLS]` is on the left, and is equally good everywhere else. Your model is
+# worst at *both* ends and better in between. It uses what is on either side, and at an end one side is
+# missing. That is the B in BERT, for bidirectional, seen in a measurement.
 #
 # The picture on the left is a warning. Most of the gain comes from frequent pieces; of the rare ones, a small model has
 # seen too little in a short run. And one table of counts, which looks at the true neighbour, is not yet beaten. Better
@@ -830,8 +832,8 @@ course.show(
 #
 # ## 8. What it learnt
 #
-# A model of this size in so short a time knows little beyond its neighbours, and it shows. But it is English that it
-# guesses, and where the guess is wrong it is often the right kind of word.
+# A model this small, trained so briefly, knows little beyond a gap's neighbours, and it shows. But it is
+# English that it guesses, and where the guess is wrong it is often the right kind of word.
 
 # %%
 model = Bert(config, params)
@@ -848,7 +850,8 @@ for ax, cloze in zip(axes, clozes, strict=True):
     ax.set_yticks(range(6), pieces, parse_math=False)
     ax.set_title(cloze, fontsize=9)
 course.show(
-    figure, "Bars: the six likeliest pieces that the trained model puts into the gap of four short sentences."
+    figure,
+    "Bars: the six likeliest pieces that the trained model puts into the gaps of four short sentences.",
 )
 
 # %%
@@ -861,8 +864,9 @@ for title, own in (("before training", untrained), ("after training", params)):
     )
 
 # %% [markdown]
-# Before training every row is nearly level. Afterwards some heads show a dark line beside the diagonal: they look at
-# the piece before, or the one after. That is the neighbour head of chapter 08, here grown on gradients of your own.
+# Before training every row is nearly uniform. Afterwards some heads show a dark line beside the diagonal:
+# they look at the piece before, or the one after. That is the neighbour head of chapter 08, here grown on
+# gradients of your own.
 #
 # The word table has changed as well. Here are the vectors of some pieces, drawn along the two directions in which they
 # spread most.
@@ -911,20 +915,21 @@ print(
 # ## 10. What we saw
 #
 # * Pre-training is 25 lines around an engine. Written out, they give the library's losses to the last bit.
-# * Your engine and the reference agree in twenty losses to ten digits. What trained the model were your derivatives.
+# * Your engine and the reference agree on twenty losses to ten digits. It was your derivatives that
+#   trained the model.
 # * A mean over a batch is not the mean of its parts' means. With the weights of the whole batch, the parts add up.
 # * A curve means something only beside its floors, and a claim only beside its controls.
 #
 # ## Words
 #
-# - **sealed**: an engine in which only your operations and plumbing run.
+# - **sealed**: of an engine, running only your operations and plumbing.
 # - **plumbing**: operations without any of BERT's mathematics, which stay minibert's.
-# - **held out**: documents that training never sees, for measuring.
+# - **held out**: of documents, never seen in training and used only to measure.
 # - **floors**: losses that can be reached without the skill that is claimed.
 # - **micro-batches**: parts of a batch whose gradients are summed before one update.
 # - **negative controls**: experiments that must fail if a measurement is honest.
 #
-# ## Where to go on
+# ## Where to go next
 #
 # Take the same engine further: `pretrain(options, "run", ops=mine)` trains it with checkpoints and a report. Then use
 # minibert's fast engines on your corpus for an hour, `minibert pretrain my.txt --minutes 60`, and fine-tune the result

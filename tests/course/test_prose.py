@@ -140,7 +140,7 @@ def test_a_chapter_has_its_parts(path):
     assert re.match(rf"# (Chapter )?0?{int(number)}\b", every[0][1])
     assert f'course.begin("{number}")' in path.read_text("utf-8")
     assert ".[notebooks]" in every[0][1]
-    for heading in ("What we saw", "Words", "Where to go on"):
+    for heading in ("What we saw", "Words", "Where to go next"):
         assert re.search(rf"^#+ .*{heading}", text, re.M), heading
     assert 3 <= len(exercises(path)) <= 6
     assert len(words(path)) >= 3

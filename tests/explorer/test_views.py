@@ -352,7 +352,7 @@ def test_the_probabilities_of_a_query_come_from_its_scores(page, model):
     assert np.allclose(column(page, "#origin-rows", 4), probabilities[2, 3], atol=CLOSE)
 
 
-# Another query, and then scrolled to the end: the probabilities that the table shows each time, before a timer can run
+# Another query, then scrolled to the end: the probabilities that the table shows, before a timer can run
 LOOKED = """(query) => {
     const box = document.querySelector(".box-origin");
     const shown = () => [...byId("origin-rows").rows].map((row) => row.cells[3].textContent);
