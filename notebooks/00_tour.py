@@ -295,7 +295,7 @@ course.show(
 # %% [markdown]
 # From the right, both curves come down along the dotted line, which is the $h^2$ term. Then central
 # differences meet the dashed line and climb back up: rounding, divided by $h$. The complex step meets no such
-# line: its error falls to the last digit and stays there to $2^{-100}$ and beyond. (The errors are divided
+# line: its error falls to the last digit and stays there even at $2^{-100}$. (The errors are divided
 # by $|\nabla f|$, the largest slope that any direction has.)
 #
 # So a single random direction shows whether more than a million derivatives are right: a mistake in any of
@@ -482,7 +482,7 @@ peaks = profiles["after"].argmax(1) - REACH
 course.say(
     " ".join(
         f"Head {head + 1} gives {profiles['after'][head].max():.0%} of its attention to the piece "
-        f"{abs(d)} to the {'left' if d < 0 else 'right'}."
+        f"{abs(d)} {'place' if abs(d) == 1 else 'places'} to the {'left' if d < 0 else 'right'}."
         if d
         else f"Head {head + 1} looks mostly at the piece itself."
         for head, d in enumerate(peaks)

@@ -235,7 +235,7 @@ lesson.check(normalise, draw=draw_word, same_as=lambda word: "".join(BasicTokeni
 guess = lesson.predict(
     "Is 'ﬁnd', typed with the single character ﬁ, the same word to BERT as 'find'?",
     ...,
-    choices=("yes", "no"),
+    choices=("the same", "different"),
 )
 
 # %%
@@ -258,7 +258,9 @@ rows = [
     for text, about in traps.items()
 ]
 same = BasicTokenizer().tokenize("ﬁnd") == ["find"]
-guess.answer("yes" if same else "no", "NFD leaves compatibility characters such as ﬁ as they are.")
+guess.answer(
+    "the same" if same else "different", "NFD leaves compatibility characters such as ﬁ as they are."
+)
 course.say("| text | code points | words | |\n|---|---|---|---|\n" + "\n".join(rows))
 
 # %% [markdown]

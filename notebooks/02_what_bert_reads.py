@@ -397,7 +397,7 @@ share, share_of_pieces = np.array([recovered(H, draws, np.random.default_rng(H))
 #
 # Summed over $H$ coordinates, the squared distance of a wrong piece averages $4H$, with standard deviation
 # $\sqrt{14H}$. The gap of $2H$ grows faster than the spread: it is $\sqrt{2H/7}$ standard deviations wide,
-# and none of the 8,191 wrong pieces may fall short of its average by that much. The dashed line assumes that
+# and none of the 8,191 wrong distances may fall that far below average. The dashed line assumes that
 # their distances are normally distributed. It errs on the safe side, because a sum of squares strays less
 # far downwards than the normal distribution says.
 
@@ -672,7 +672,7 @@ course.show(
 
 # %%
 padding_guess = lesson.predict(
-    "32 random sentences of our books in one rectangle, cut at 128 tokens: what share of it is [PAD]?",
+    "32 random sentences from our books in one rectangle, cut at 128 tokens: what share of it is [PAD]?",
     ...,
     choices=("about 10%", "about 30%", "about 50%", "about 70%"),
 )

@@ -1206,7 +1206,7 @@ folder.cleanup()
 # - **softmax**: turns logits into probabilities.
 # - **masked language model**: a model that guesses hidden pieces from both sides.
 # - **targets**: the places that are to be guessed.
-# - **mutual information**: how many nats knowing one thing takes off the surprise of another.
+# - **mutual information**: by how much knowing one thing lowers the mean surprise at another.
 # - **whole-word masking**: hiding all pieces of a word or none.
 # - **next-sentence prediction**: telling whether text B follows text A.
 #

@@ -631,7 +631,7 @@ course.say(
 # %% [markdown]
 # One more thing happens to the weights while a model trains: dropout (chapter 2) sets some of them to zero at random
 # and makes the others larger, so that the expected value stays the same. The weights of a token then no longer sum to
-# exactly 1. You do not have to draw them: `self._probability_mask(p, rows, drop, site)` returns what to multiply by, or
+# exactly 1. The zeros are drawn for you: `self._probability_mask(p, rows, drop, site)` returns what to multiply by, or
 # `None` when there is no dropout. Chapter 6 has the details.
 #
 # ### Exercise 04.4 (hard): the operation `attention`
@@ -704,7 +704,7 @@ lesson.check(attention)
 # | `math.sqrt(q.shape[-1])` | `math.sqrt(q.shape[1] * q.shape[-1])` | D is the size of one head, not the width of all of them. |
 # | `queries @ keys.swapaxes(2, 3)` | `keys @ queries.swapaxes(2, 3)` | The scores are transposed: rows have to be queries, columns keys. |
 # | `np.tril` | `np.triu` | Causal attention looks ahead instead of back: the lower triangle may be seen. |
-# | `scores, -np.inf)` | `scores, 0)` | A score of 0 still has a weight; what must not be seen needs the score minus infinity. |
+# | `scores, -np.inf)` | `scores, 0)` | A score of 0 still has a weight; what must not be seen needs a score of −∞. |
 # | `softmax(scores)` | `softmax(scores.swapaxes(2, 3)).swapaxes(2, 3)` | The weights of a query sum to one, along the last axis; here those of a key do. |
 # | `(p if mask is None else p * mask) @ values` | `p @ values` | Dropout is drawn but not applied to the weights. |
 # | `GroupSaved(p, mask)` | `GroupSaved(p, None)` | The output is right, but training can do nothing with what is saved when the multipliers of dropout are missing. |
@@ -969,7 +969,7 @@ assert np.diagonal(maps[0], -1).min() > 0.9 and np.diagonal(maps[1], 1).min() > 
 
 # %% [markdown]
 # Chapter 8 shows that heads like the first two appear by themselves in training, and why little is learnt
-# before they do. Here is the whole model in a page, to play with. It runs in your browser, and
+# before they do. Here is the whole model on a page, to play with. It runs in your browser, and
 # `minibert show` makes such a page for any model that you train. Go down to *Attention*, change the sentence,
 # and move the pointer over the matrix. Below it you see where the weights of a query come from: scores,
 # exponentials, weights, mixture.

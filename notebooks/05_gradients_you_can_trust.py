@@ -1183,7 +1183,7 @@ course.say(
 # %% [markdown]
 # Fault C holds one more warning. Had all row weights been equal, each would have equalled their mean, and C
 # would have been invisible to *every* checker. The same goes for biases of zero, square matrices, a batch of
-# one, or labels that never repeat. A check is only as good as its inputs are irregular. Numbers with no
+# one, or labels that never repeat. The more irregular its inputs, the better the check. Numbers with no
 # accidental zeros, ones, ties or equal sizes are said to be in **general position**. The judge draws all of
 # its arrays that way.
 #
@@ -1280,7 +1280,7 @@ lesson.check(wrong_gradients, draw=draw_suspects, same_as=by_entries, times=40)
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `v = rng.standard_normal(x.shape)` | `v = np.ones(x.shape)` | Along the direction of all ones, errors that sum to zero are invisible; draw v at random. |
-# | `1e-12 * np.linalg.norm(gradient)` | `1e-12` | Gradients have sizes: compare the error with the size of gradient and direction. |
+# | `1e-12 * np.linalg.norm(gradient)` | `1e-12` | Gradients come in all sizes: compare the error with that of the gradient. |
 # | `<= 1e-12` | `< 1e-12` | A gradient that is rightly zero has size zero: zero is not smaller than zero, but equal to it. |
 # | `<= 1e-12` | `<= 1e-2` | An error of one part in a million must be seen; rounding is a million times smaller still. |
 # | `abs((gradient * v).sum() - exact)` | `((gradient * v).sum() - exact)` | An error may have either sign: take its absolute value. |

@@ -62,7 +62,7 @@ def jacobian(function, x):
 # ## 1. Copies come back as sums
 #
 # Start with the easiest operation that people get wrong. BERT's masked positions are rows of a big array:
-# take rows 4, 1 and again 4 out of `x`, and continue with those. In NumPy that is `x[[4, 1, 4]]`. As a
+# take rows 4, 1 and 4 again out of `x`, and continue with those. In NumPy that is `x[[4, 1, 4]]`. As a
 # formula it is a product with a matrix $S$ of zeros and ones, one row for each row taken:
 #
 # $$ y = S\,x, \qquad S_{mt} = 1 \text{ if row } m \text{ of } y \text{ is a copy of row } t \text{ of } x. $$
@@ -313,8 +313,7 @@ panels[0].set_ylabel("word of the table")
 figure.colorbar(picture, ax=panels)
 course.show(
     figure,
-    "Three heat maps of a gradient with 14 rows. From the bottom only the rows of the four words that occur are not "
-    "zero; from the top every row is; the sum has both.",
+    "Three heat maps of a gradient with 14 rows. From the bottom only the rows of the four words that occur are nonzero; from the top all are; the sum has both.",
 )
 lost = np.linalg.norm(from_bottom) / np.linalg.norm(measured)
 course.say(

@@ -227,7 +227,7 @@ course.source(Ops._norm_backward)
 # the attention block, and the output of the feed-forward block.
 #
 # What your blocks save are named tuples of minibert's, so that your half of a block works with minibert's other half.
-# Their parts are what the operations inside saved, under the names of these operations:
+# Their parts are what each operation inside has saved, under its name:
 
 # %%
 for kind in (PoolerSaved, FeedForwardBlockSaved, AttentionBlockSaved, MaskedLmLogitsSaved, MaskedLmHeadSaved):
@@ -364,7 +364,7 @@ lesson.check(feed_forward_block_backward)
 # | `return d_sum + dx, grads` | `return d_out + dx, grads` | Dropout is in the branch alone; the residual path does not go through its mask. |
 # | `d_inner = self.gelu_backward(d_inner, saved.gelu, config.gelu_form)` | `pass` | The gradient has to go back through GELU, too. |
 # | `saved.gelu, config.gelu_form` | `saved.gelu, "erf"` | config says which of the two forms of GELU is meant. |
-# | `d_out = self._dropout_backward(d_sum, saved.dropout)` | `d_out = d_sum` | What dropout multiplied forward, it multiplies backward: the same mask. |
+# | `d_out = self._dropout_backward(d_sum, saved.dropout)` | `d_out = d_sum` | Dropout multiplies by the same mask on the way back. |
 # | `_, _, site = layer_sites(layer)` | `_, site, _ = layer_sites(layer)` | That is the site of the attention output: the wrong random bits. |
 # | `self.layer_norm(x + out,` | `self.layer_norm(out,` | The residual connection is missing: LayerNorm reads the sum of x and the branch. |
 # | `x + out, params["gamma"], params["beta"]` | `x + out, params["beta"], params["gamma"]` | gamma multiplies and beta is added; here they are swapped. |
@@ -397,7 +397,7 @@ course.equal(
 # So rows of $3H$ numbers become $(T, 3, A, D)$: first query, key or value, then the head, then the place within the
 # head. On the way back the three gradients are laid side by side again, in the same order.
 #
-# The argument `rows` is what made the last layer cheaper above. If it is given, only those rows of the context go on,
+# The argument `rows` is what made the last layer cheaper above. If given, only those rows of attention's output (the context) go on,
 # and only those rows of $x$ enter the sum. On the way back, both gradients, that of the context and that of the
 # residual path, are put back among zeros before they go on.
 #
@@ -434,7 +434,7 @@ lesson.check(attention_block_backward)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Where rows were taken, backward has two gradients with too few rows: `d_context`, from the output projection, and
+# Where rows were taken, two gradients have too few rows on the way back: `d_context`, from the output projection, and
 # `d_sum`, on the residual path. Both go through `self.take_rows_backward(…, saved.rows)`. Attention's backward wants
 # (T, A, D), the shape of the queries it saved, `saved.attention.q.shape`. After it,
 # `self.xp.concatenate([d.reshape(T, H) for d in (dq, dk, dv)], axis=1)` is the gradient of the projections.
@@ -686,7 +686,7 @@ course.source(bert.pretraining_loss_backward)
 
 # %% [markdown]
 # Now the judge of chapter 05 looks at all of it at once, with your engine. For each tensor of parameters it draws a
-# random direction, steps into the complex plane along it, and compares the derivative with what backward says. The
+# random direction, steps into the complex plane along it, and compares the derivative with your gradient. The
 # loss is that of three sequences with both questions, hidden pieces and next sentence.
 
 # %%
@@ -997,7 +997,7 @@ course.show(
 #
 # Someone has changed one line of a backward pass, and the whole gradient is wrong. Which line was it? You could check
 # all operations one by one. But the errors of all tensors already say where to look, for a reason that section 2
-# gave: **a gradient travels down**. What lies above the fault has been computed before the fault was reached, and is
+# gave: **a gradient travels down**. What lies above the fault was computed before the fault was reached, and is
 # right. What lies below has been computed from a wrong gradient, and is wrong. And a fault in the gradient of a
 # parameter alone, not in the dx that is handed down, spoils that tensor and no other.
 #

@@ -381,7 +381,7 @@ for word, count in words.items():
     np.add.at(occurs, pieces.encode(word), count)
 of_pieces = occurs[occurs > 0] / occurs.sum()
 course.say(
-    f"With {pieces.vocab_size:,} word pieces of the same books $\\ln V$ is **{math.log(pieces.vocab_size):.2f}** nats, "
+    f"With {pieces.vocab_size:,} word pieces from the same books $\\ln V$ is **{math.log(pieces.vocab_size):.2f}** nats, "
     f"and the plateau is at **{-(of_pieces * np.log(of_pieces)).sum():.2f}**."
 )
 
@@ -693,7 +693,7 @@ course.show(
 )
 
 # %%
-guess.answer("twice as long", "in the model of two numbers.")
+guess.answer("twice as long", "two numbers wait in proportion to n.")
 
 # %% [markdown]
 # Two numbers are enough for a plateau, a sudden fall, and a head that appears at that very moment. The points lie a
@@ -776,7 +776,7 @@ course.say(
 # ## 6. The neighbour head appears
 #
 # If the theory is right, something must happen *inside* the model at the escape: some head must begin to look at a
-# neighbour. That is easy to measure. In an attention map of $n \times n$, the weights from each token to the
+# neighbour. That is easy to measure. In an $n \times n$ attention map, the weights from each token to the
 # one on its left form the diagonal beside the main one.
 #
 # ### Exercise 08.5 (core): how much a head looks at its neighbours

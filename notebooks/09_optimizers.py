@@ -374,7 +374,7 @@ course.show(
 )
 
 # %% [markdown]
-# Can a step be longer than $\eta$? Yes: if the gradient was small for a long time and then is large, $m$
+# Can a step be longer than $\eta$? Yes: if a gradient has long been small and suddenly grows, $m$
 # notices at once and $v$ late. But there is a limit. Leave the corrections out, number gradients backwards
 # from the present, and let $a_k = (1-\beta_1)\beta_1^k$ and $b_k = (1-\beta_2)\beta_2^k$ be the weights. By
 # the Cauchy–Schwarz inequality,
@@ -408,7 +408,7 @@ course.say(
 # ### The correction that BERT's code leaves out
 #
 # Google's released BERT uses $m$ and $v$ **without** dividing by $1 - \beta^t$. Both are then too small at
-# the beginning, $m$ by a factor of 0.1 and $v$ by 0.001. Is its first step shorter than the textbook's, or
+# the beginning, $m$ by a factor of 10 and $v$ by 1,000. Is its first step shorter than the textbook's, or
 # longer?
 
 # %%

@@ -25,7 +25,7 @@
 #
 # * write a training step and its loop, and prove both equal to the library's, to the last bit;
 # * cut a batch into parts without changing its gradient;
-# * lay lines under a learning curve that give it meaning;
+# * draw the reference lines that give a learning curve meaning;
 # * claim that a model has learnt, with an interval and with controls that must fail.
 
 # %%
