@@ -25,20 +25,21 @@ def drawn(judged: Judged, column: Column) -> dict[str, Any] | None:
     if not found:
         return None
     base = judged.baselines.get(column.name)
-    axis = _axis(found, base and base[1])
+    axis = _axis(found, base[1] if base else math.nan)
     label = f"{column.title}: " + "; ".join(f"{row.title} {number(column, e.value)}" for row, e in rows if e)
-    named = f"{base[0]}: {number(column, base[1])}" if base else ""
-    line = (base[1], named) if base else None
-    over_steps = any(row.share < 1 for row, _ in rows)
-    picture = _curves(rows, column, axis, line) if over_steps else _dots(rows, column, axis, line)
-    return {"title": column.title, "label": label, "width": WIDTH} | picture
+    off = " (off the scale)" * bool(base and not axis[0] <= base[1] <= axis[-1])
+    line = (base[1], f"{base[0]}: {number(column, base[1])}{off}") if base else None
+    draw = _curves if any(row.share < 1 for row, _ in rows) else _dots
+    return {"title": column.title, "label": label, "width": WIDTH} | draw(rows, column, axis, line)
 
 
-def _axis(found: list[Estimate], base: float | None) -> list[float]:
-    """Return round numbers that hold all points, and of intervals what is not far from them."""
-    points = [x for one in found for x in (one.value, *one.seeds)] + ([base] if base is not None else [])
+def _axis(found: list[Estimate], base: float) -> list[float]:
+    """Return round numbers that hold all points, and of intervals and the baseline what is not far off."""
+    points = [x for one in found for x in (one.value, *one.seeds)]
+    room = max(max(points) - min(points), 0.02 * abs(max(points)), 1e-3)
+    points += [base] * (min(points) - 4 * room < base < max(points) + 4 * room)
     low, high = min(points), max(points)
-    room = max(high - low, 0.02 * abs(high), 1e-3)
+    room = max(high - low, room)
     ends = [x for one in found for x in (one.low, one.high) if math.isfinite(x)]
     return ticks(
         max(low - room, min([low, *ends])), max(high + 0.1 * room, min(high + room, max([high, *ends])))

@@ -207,6 +207,18 @@ def test_figure_5_has_an_untrained_bert_as_a_level_line():
     assert [text for *_, text in picture["texts"]].count("Untrained") == 1
 
 
+@pytest.mark.parametrize(("unigram", "is_far"), [(870.0, True), (11.0, False), (2.0, False)])
+def test_a_baseline_far_away_does_not_squeeze_what_was_found(unigram, is_far):
+    found = judged_of("table6")
+    [column] = [one for one in found.columns if one.held_out]
+    found.baselines[column.name] = "unigram", unigram
+    picture = drawn(found, column)
+    across = [x for kind, x, *_ in picture["dots"] if kind == "ours"]
+    assert max(across) - min(across) > 100
+    [text] = [text for *_, text in picture["texts"] if text.startswith("unigram")]
+    assert text == f"unigram: {unigram:.2f}" + " (off the scale)" * is_far
+
+
 def test_pages_share_the_head_and_style_of_the_others(plan):
     text = page.write(plan.out, plan, results_of(plan), [judged_of("table5")]).read_text()
     assert text.startswith("<!DOCTYPE html>") and text.count("<style>") == text.count("<h1>") == 1
