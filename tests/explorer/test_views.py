@@ -365,6 +365,18 @@ LOOKED = """(query) => {
     return [top, shown()];
 }"""
 
+# Keys one after the other, each revealed: the probability in its row of the table, and that beside the matrix
+REVEALED = """(pairs) => {
+    const box = document.querySelector(".box-origin");
+    return pairs.map(([query, key]) => {
+        explorer.change({ query, key });
+        explorer.refresh();
+        box.dispatchEvent(new Event("scroll"));
+        explorer.refresh();
+        return [byId("origin-rows").rows[key].cells[3].textContent, byId("at-probability").textContent];
+    });
+}"""
+
 
 def test_rows_out_of_sight_are_written_when_they_come_into_it_or_after_a_pause(page, model):
     text = "the charming film was [MASK] and dull " * 5
@@ -381,6 +393,25 @@ def test_rows_out_of_sight_are_written_when_they_come_into_it_or_after_a_pause(p
     assert right[1][-11:].all() and not right[1][15:-15].all()
     drawn(page, f"byId('origin-rows').rows[17].cells[3].textContent === '{100 * expected[17]:.2f}%'")
     assert np.allclose(column(page, "#origin-rows", 4), expected, atol=CLOSE)
+
+
+def test_the_row_of_the_chosen_key_is_never_stale(page):
+    page.fill("#text-a", "the charming film was [MASK] and dull " * 5)
+    drawn(page)
+    told = page.evaluate(REVEALED, [[2, 36], [2, 3], [9, 36], [9, 3], [9, 35], [4, 20]])
+    assert all(row == beside for row, beside in told) and len({row for row, _ in told}) > 3
+
+
+def test_a_table_pulled_beyond_its_top_is_drawn_all_the_same(page):
+    """As Safari lets one do."""
+    script = """() => {
+        const box = document.querySelector(".box-origin");
+        Object.defineProperty(box, "scrollTop", { get: () => -20 });
+        box.dispatchEvent(new Event("scroll"));
+        explorer.refresh();
+        return byId("trouble").hidden;
+    }"""
+    assert page.evaluate(script)
 
 
 @pytest.mark.parametrize("query", [2, 7])
@@ -643,23 +674,26 @@ def test_a_larger_model_has_its_gradient_once_typing_pauses(open_page, tmp_path,
     assert page.evaluate("new Promise((done) => setTimeout(() => done(explorer.counts.backwards), 500))") == 3
 
 
-# Whether sections out of sight are left out: before and after a change, and after one that changes nothing
-LEFT_OUT = """() => {
-    const isLeftOut = () => getComputedStyle(byId("hidden")).contentVisibility === "auto";
-    const found = [];
-    for (const query of [explorer.state.query, explorer.state.query, 5]) {
-        found.push(isLeftOut());
-        explorer.change({ query });
-    }
-    return [...found, isLeftOut()];
+# What is laid out in and out of sight, and the heights of sections, after a change that no pause follows
+LEFT_OUT = """async (query) => {
+    explorer.settled = () => {};
+    explorer.change({ query });
+    for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+    const isLaidOut = (id) => byId(id).checkVisibility({ contentVisibilityAuto: true });
+    const heights = [...document.querySelectorAll("main > section")].map((one) => one.offsetHeight);
+    return [isLaidOut("piece-list"), isLaidOut("nearest-title"), heights];
 }"""
 
 
 def test_sections_out_of_sight_are_left_out_while_something_changes(page):
-    page.evaluate("explorer.change({ query: 2 })")
+    page.evaluate("scrollTo(0, 0)")
     drawn(page, "document.body.className === ''")
-    assert page.evaluate(LEFT_OUT) == [False, False, False, True]
-    drawn(page, "getComputedStyle(byId('hidden')).contentVisibility === 'visible'")
+    *whole, heights = page.evaluate(LEFT_OUT, page.evaluate("explorer.state.query"))
+    assert whole == [True, True]  # nothing has changed
+    assert page.evaluate(LEFT_OUT, 2) == [True, False, heights]
+    page.evaluate("rested(() => document.body.classList.remove('busy'))()")
+    drawn(page, "document.body.className === ''")
+    assert page.evaluate(LEFT_OUT, 2) == [True, True, heights]
 
 
 def test_hidden_states_show_norms_and_the_nearest_pieces(page, model):

@@ -216,7 +216,7 @@ function showOrigin(explorer) {
   });
   let written = 0; // where the box was scrolled to when its rows were
   box.addEventListener("scroll", () => {
-    if (box.scrollTop !== written) explorer.change({ scrolled: box.scrollTop });
+    if (box.scrollTop !== written) explorer.change({ scrolled: {} });
   });
   explorer.view(
     (s) => [s.key, s.pieces],
@@ -231,9 +231,9 @@ function showOrigin(explorer) {
     (s) => [s.run, s.layer, s.head, s.query, s.pieces, s.dark, s.scrolled],
     (s) => {
       written = box.scrollTop;
-      const first = Math.floor(written / body.rows[0].offsetHeight);
+      const first = Math.floor(Math.max(0, written) / body.rows[0].getBoundingClientRect().height);
       drawOrigin(body.rows, s, first, Math.min(first + SEEN, s.n));
-      rest();
+      if (s.n > SEEN) rest();
     },
   );
 }
@@ -244,7 +244,7 @@ function newOrigin() {
   return element("tr", {}, name, ...cells, element("td", {}, element("canvas", { className: "strip" })));
 }
 
-// Writes the rows from `first` to before `end`, and what is below them all.
+// Writes the rows from `first` to before `end`, and the totals below.
 function drawOrigin(rows, s, first, end) {
   const { config, n } = s;
   const D = config.hidden_size / config.num_attention_heads;

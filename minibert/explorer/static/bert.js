@@ -114,14 +114,22 @@ class Bert {
     if (!this.tensors.has(`${HEAD}bias`)) return null;
     const known = (hidden) => this.lenses.get(hidden) || this.lenses.set(hidden, new Map()).get(hidden);
     const open = states.filter((hidden) => !known(hidden).has(row));
-    const rows = new Float32Array(open.length * this.config.hidden_size);
-    open.forEach((hidden, i) => this.row(rows, i).set(this.row(hidden, row)));
+    if (open.length) {
+      const logits = this.guesses(open.map((hidden) => this.row(hidden, row)));
+      open.forEach((hidden, i) => known(hidden).set(row, logits[i]));
+    }
+    return states.map((hidden) => known(hidden).get(row));
+  }
+
+  // vectors of (H) -> of each (V), the logits of the masked-LM head
+  guesses(vectors) {
+    const H = this.config.hidden_size;
+    const rows = new Float32Array(vectors.length * H);
+    vectors.forEach((vector, i) => rows.set(vector, i * H));
     const x = this.norm(this.linear(rows, `${HEAD}transform.dense`).map(this.gelu), `${HEAD}transform.LayerNorm`);
     const bias = this.tensors.get(`${HEAD}bias`);
     const logits = linear(x, this.tensors.get(`${EMBEDDINGS}word_embeddings.weight`), bias);
-    const V = bias.length;
-    open.forEach((hidden, i) => known(hidden).set(row, logits.subarray(i * V, (i + 1) * V)));
-    return states.map((hidden) => known(hidden).get(row));
+    return vectors.map((_, i) => logits.subarray(i * bias.length, (i + 1) * bias.length));
   }
 
   // hidden (n,H) -> (2) logits of IsNext and NotNext; null without the head

@@ -72,7 +72,10 @@ function showGradient(explorer) {
   });
   explorer.view(
     (s) => [s.run, asked(s)],
-    (s) => (effort(s) <= CHEAP ? compute(s) : rest()),
+    (s) => {
+      if (effort(s) <= CHEAP) compute(s);
+      else if (speaks(s) && !find(s)) rest();
+    },
   );
   const choose = (event) => {
     const option = event.target.closest("button");

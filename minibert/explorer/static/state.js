@@ -21,7 +21,7 @@ function memo(f) {
 
 const PAUSE = 400; // milliseconds without a change
 
-// f, to be called once nobody has asked for it during a pause
+// f, to be called once a pause has passed without another call
 function rested(f) {
   let timer = null;
   return () => {
@@ -78,6 +78,7 @@ class Explorer {
       vector: { layer: 0, row: 0 },
       word: 0, // whose gradient is told
       effects: null, // what each switch changes, where that was asked for
+      scrolled: null, // another object whenever the table of one query was scrolled
       dark: false,
       width: 0,
     };
