@@ -195,13 +195,20 @@ def test_events_of_one_frame_are_computed_together(page):
     assert texts(page, "#piece-list .piece") == ["[CLS]", "the", "film", "is", "dull", "[SEP]"]
 
 
+# How far below the top of the page things are; of a table that scrolls, its box
+PLACES = """() => {
+    const topOf = (one) => Math.round(one.getBoundingClientRect().top + scrollY);
+    const things = document.querySelectorAll("h2, h3, figure, table:not(.origin), .box-origin, #readout");
+    return [...things].map(topOf);
+}"""
+
+
 def test_typing_moves_nothing(page):
-    places = "[...document.querySelectorAll('h2, h3, figure, table, #readout')].map((e) => e.offsetTop)"
-    before = page.evaluate(places)
+    before = page.evaluate(PLACES)
     for text in ["", "a", "the film was " * 12, "unfunny"]:
         page.fill("#text-a", text)
         drawn(page)
-        assert page.evaluate(places) == before
+        assert page.evaluate(PLACES) == before
 
 
 def test_positions_stay_with_their_pieces_while_others_are_typed(page):
@@ -839,13 +846,12 @@ def test_the_gradient_of_an_answer_is_numpys(open_page, tmp_path, references, ki
 def test_where_nothing_is_said_there_is_no_gradient(open_page, tmp_path):
     *_, path = tuned(tmp_path, "span", 2, ())
     page = drawn(open_page(path))
-    places = "[...document.querySelectorAll('h2, h3, figure, table, #readout')].map((e) => e.offsetTop)"
-    before = page.evaluate(places)
+    before = page.evaluate(PLACES)
     page.fill("#text-b", "")
     drawn(page)
     assert page.locator("#gradient-name").text_content() == "Write the text that has the answer as text B."
     assert page.locator("#gradient-product").text_content() == ""
-    assert page.evaluate(places) == before and counts(page)["backwards"] == 1
+    assert page.evaluate(PLACES) == before and counts(page)["backwards"] == 1
     config, params, _ = hub.load(write_model(tmp_path / "whole"))
     hub.save_hf(tmp_path / "none", config, params, omit=["cls.predictions.bias"])
     Tokenizer([*PIECES]).save_pretrained(tmp_path / "none", config.P)
