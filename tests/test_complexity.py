@@ -56,19 +56,21 @@ def seconds(run):
 def is_linear(prepare, n=FEWEST, measurable=MEASURABLE):
     """Whether eight times the input takes less than RATIO times as long; `prepare(n)` is what to call.
 
-    The larger size is run again only where that can change the answer.
+    The larger size is run again only where that can change the answer, the smaller one after it too.
     """
     gc.collect()
     gc.disable()  # what other tests left is not looked through meanwhile
     try:
         while (took := _quickest(run := prepare(n), measurable)) < measurable and n < MOST:
             n = min(MOST, int(n * min(8, 1.2 * measurable / took)))
-        limit = RATIO * max(LEAST, took)
-        run = prepare(8 * n)
+        longer = prepare(8 * n)
         for _ in range(3):
-            if not limit < (took := seconds(run)) < 2 * limit:
+            more = seconds(longer)
+            took = min(took, _quickest(run, 0))  # a slow moment must not count for one size alone
+            limit = RATIO * max(LEAST, took)
+            if not limit < more < 2 * limit:
                 break
-        return took < limit
+        return more < limit
     finally:
         gc.enable()
 
@@ -327,7 +329,7 @@ def _(text, n, tmp):
 @case("passages", " ", "a-", "a", "-", "a ", "\u2014")
 def _(text, n, tmp):
     found = {"begin": n // 4, "end": len(text), "probability": 1.0}
-    return lambda: (passage(text, n // 2, n // 2 + 1), answer._told(found, text))
+    return lambda: (passage(text, n // 2, n // 2 + 1), answer._answer_text(found, text))
 
 
 @case("lines of commands", "a", "\n", "a\n", "\r")
@@ -447,8 +449,8 @@ def test_time_grows_with_the_input(name, tmp_path):
 @pytest.mark.parametrize(
     "planted",
     [
-        lambda text: sum(len(text[at:]) for at in range(len(text))),
-        lambda text: sum(text.count("b", at) for at in range(0, len(text), 8)),
+        lambda text: sum(len(text[at:].upper()) for at in range(0, len(text), 16)),
+        lambda text: re.search("a*b", text),
     ],
 )
 def test_planted_quadratic_scanner_is_found(planted):
