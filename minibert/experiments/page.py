@@ -54,18 +54,6 @@ def table_text(judged: Judged) -> str:
     return shown("\n".join(lines))
 
 
-def orderings_markdown(judged: Sequence[Judged]) -> str:
-    """Return all orderings as a table of Markdown: the paper's figures, our means, and the verdict."""
-    rows: list[tuple[str, ...]] = [("Table", "Ordering", "Paper", "Here", "Verdict"), ("---",) * 5]
-    for one in judged:
-        for ordering, answer, rest in _answers(one):
-            title = f"{ordering.better} > {ordering.worse} on {_name(_column(one, ordering))}"
-            here = (_ours(one, row, _column(one, ordering)) for row in (ordering.better, ordering.worse))
-            cells = one.table.name, title, _claim(one, ordering) or "–", ", ".join(here), answer + rest
-            rows.append(tuple(map(_plain, cells)))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
-
-
 def write(out: Path, plan: Plan, results: Results, judged: Sequence[Judged]) -> Path:
     """Write `tables.txt` and `index.html` into a folder, and return the path of the page."""
     atomic_text(out / TEXT, "\n\n\n".join(map(table_text, judged)) + "\n")
@@ -162,11 +150,6 @@ def _column(judged: Judged, ordering: Ordering) -> Column:
 
 def _name(column: Column) -> str:
     return column.title.split(" (")[0]
-
-
-def _plain(text: str) -> str:
-    """Write text so that it stays one cell of Markdown."""
-    return " ".join(shown(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
 
 
 def _command(plan: Plan, judged: Sequence[Judged]) -> str:

@@ -4,6 +4,7 @@ The arithmetic is `ops.adamw`, `ops.lamb` and `ops.global_norm`, over one flat b
 lasts from one step to the next: the moments and the number of updates.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -50,10 +51,7 @@ class Optimizer(ABC):
         bias_correction: bool = True,
         begin: int = 0,
     ) -> None:
-        behind = np.clip(ranges[:, :2] - begin, 0, None)
-        trained = behind[:, 0] < behind[:, 1]
-        self.ranges = np.concatenate([behind[trained], ranges[trained, 2:]], axis=1)
-        self.begin = begin
+        self.ranges, self.begin = _within(ranges, begin), begin
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
         self.weight_decay, self.clip_norm, self.bias_correction = weight_decay, clip_norm, bias_correction
         self.m, self.v = np.zeros_like(flat), np.zeros_like(flat)
@@ -63,6 +61,12 @@ class Optimizer(ABC):
     def trained(self, buffer: Any) -> Any:
         """Return the trained part of a buffer: the whole array itself, unless layers are frozen."""
         return buffer[self.begin :] if self.begin else buffer
+
+    def within(self, begin: int, end: int) -> "Optimizer":
+        """Return what updates elements [begin, end) of the buffer alone, all of them trained."""
+        part = copy.copy(self)
+        part.ranges = _within(self.ranges, begin - self.begin, end - self.begin)
+        return part
 
     def rule(self, number: Any, rate: Any, clip: Any) -> AdamRule:
         """Return the numbers of an update, counted from 1; `clip` is as `ops.clip_factor` gives it."""
@@ -78,6 +82,14 @@ class Optimizer(ABC):
         """Everything but the moments: optimizers that agree in it compute the same."""
         numbers = (getattr(self, name) for name in NUMBERS)
         return type(self), self.begin, self.ranges.tobytes(), self.clip_norm, *numbers
+
+
+# ranges (K,2+) -> (k,2+)
+def _within(ranges: np.ndarray, begin: int, end: int | None = None) -> np.ndarray:
+    """Return what ranges have between two places, counted from the first."""
+    places = np.clip(ranges[:, :2], begin, end) - begin
+    inside = places[:, 0] < places[:, 1]
+    return np.concatenate([places[inside], ranges[inside, 2:]], axis=1)
 
 
 class AdamW(Optimizer):

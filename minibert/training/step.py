@@ -50,6 +50,9 @@ class Steps(Protocol):
     def fetch(self) -> FlatParameters:
         """Bring the optimizer's moments up to date, and return the parameters as they are now."""
 
+    def renew(self) -> None:
+        """Take up what was changed in parameters and moments since `fetch` returned them."""
+
 
 def start(ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Objective) -> Steps:
     """Begin, or go on, from parameters and moments; the host's steps, unless the engine has its own."""
@@ -95,3 +98,6 @@ class HostSteps:
     def fetch(self) -> FlatParameters:
         """Return the parameters, which are never anywhere else."""
         return self.params
+
+    def renew(self) -> None:
+        """Do nothing: what was changed is what steps change."""

@@ -108,18 +108,6 @@ def test_perplexities_are_no_percentages():
     assert "3 × 768, 12 heads on LM (paper 4.68 < 5.84, ours in nats): yes, +0.071 [0.051, 0.090]" in text
 
 
-def test_orderings_as_markdown():
-    table = TABLES["table5"]._replace(rows=(TABLES["table5"].rows[0]._replace(title="A|B <i>"),))
-    ordering = table.orderings[0]._replace(better="A|B <i>", worse="A|B <i>")
-    found = judged_of("table5")._replace(
-        table=table, verdicts=[(ordering, Verdict("no", -0.1, -0.2, -0.05, 0.1))]
-    )
-    *_, line = page.orderings_markdown([found]).splitlines()
-    cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-    title = "A\\|B &lt;i> > A\\|B &lt;i> on MNLI-m"
-    assert cells == ["table5", title, "84.4 = 84.4", "-, -", "no, -10.0 [-20.0, -5.0]"]
-
-
 def test_the_page_says_all(plan):
     path = page.write(plan.out, plan, results_of(plan), [judged_of(name) for name in TABLES])
     read = Read(path.read_text())
@@ -189,7 +177,6 @@ def test_what_was_not_run_or_left_out_is_on_the_page_and_in_the_text(plan):
         assert f"BERT > No NSP on QNLI (paper 88.4 > 84.9): not run, {why}" in text
         assert f"QNLI (acc): {why}" in text
     assert read.attributes.count(("class", "verdict not run")) == 1
-    assert f"| 88.4 > 84.9 | 46.0 ±1.3, - | not run, {why} |" in page.orderings_markdown([found])
 
 
 def test_the_paper_is_named_where_it_has_a_figure(plan):

@@ -21,11 +21,9 @@ from minibert.engines.jax.recurrent import RecurrentOverRows
 from minibert.engines.jax.rows import Borders
 from minibert.engines.jax.runtime import DATA, JaxRuntime, Kept
 from minibert.engines.jax.training import JaxSteps, LayersOnDevices
-from minibert.engines.jax.updates import CHUNK
 from minibert.ops import AdamRule, random
 from minibert.ops.losses import CrossEntropySaved
 from minibert.ops.primitives import LinearSaved
-from minibert.ops.updates import spans
 
 # What is kept where it is not what the reference keeps. Of attention: the queries in the order of tokens, and
 # what `attention.forward` keeps with its plan; of segments: what a softmax over each row keeps.
@@ -142,10 +140,9 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         """Add rows to those of a table, total[ids[t]] + rows[t], equal ids adding up."""
         return total.at[ids].add(rows.astype(total.dtype))
 
-    def global_norm(self, grads: Array) -> Array:
-        whole = len(grads) // CHUNK * CHUNK  # sums of sums: one long sum in float32 loses digits
-        squares = jnp.square(grads[:whole]).reshape(-1, CHUNK).sum(1).sum()
-        squares = squares + jnp.square(grads[whole:]).sum()
+    def global_norm(self, grads: Array | list[Array]) -> Array:
+        """Return the Euclidean norm of all gradients together, in one array or in several."""
+        squares = sum(map(jax_updates.sum_of_squares, jax.tree.leaves(grads)))
         return jnp.sqrt(squares if self.runtime.layout is None else jax.lax.psum(squares, DATA))
 
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
@@ -154,25 +151,28 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     def adamw(
         self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Array, Array, Array]:
-        """Take one step of Adam with decoupled weight decay."""
+        """Take one step of Adam with decoupled weight decay, on arrays of any shape."""
         direction, m, v = _adam(grads, m, v, rule)
-        if self.runtime.layout is not None:
-            decay = jnp.where(self.runtime.layout.decaying(DATA), rule.weight_decay, 0)
-            direction = direction + decay * params
-            return params - rule.lr * direction, m, v
-        changed = params - rule.lr * (direction + rule.weight_decay * params)
-        for begin, end, decays in spans(decayed, len(params)):
-            if not decays:  # biases and LayerNorms: some small stretches, put right one by one
-                changed = changed.at[begin:end].set(params[begin:end] - rule.lr * direction[begin:end])
-        return changed, m, v
+        layout = self.runtime.layout
+        decays = _in_ranges(decayed, params.shape) if layout is None else layout.decaying(DATA)
+        direction = direction + jnp.where(decays, rule.weight_decay, 0) * params
+        return params - rule.lr * direction, m, v
 
     def lamb(
         self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
     ) -> tuple[Array, Array, Array]:
         """Take one step of LAMB. It needs tensors whole; options refuse it where they would be spread."""
         direction, m, v = _adam(grads, m, v, rule)
-        rates = rule.lr, rule.weight_decay, self._trust_ratio
-        return jax_updates.lamb(params, direction, tensors, *rates), m, v
+        x, u, changed, at = params.reshape(-1), direction.reshape(-1), [], 0
+        for begin, end, decays in tensors.tolist():
+            own, along = x[begin:end], u[begin:end]
+            if decays:
+                along = along + rule.weight_decay * own
+                lengths = jax_updates.length(own), jax_updates.length(along)
+                along = self._trust_ratio(*lengths).astype(along.dtype) * along
+            changed += [x[at:begin], own - rule.lr * along]
+            at = end
+        return jnp.concatenate([*changed, x[at:]]).reshape(params.shape), m, v
 
     def attention(
         self, q: Array, k: Array, v: Array, cu_seqlens: Any, causal: bool = False,
@@ -220,6 +220,15 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         if not isinstance(saved, JaxSegmentsSaved):
             return super().segment_softmax_cross_entropy_backward(dnll, saved)
         return self.softmax_cross_entropy_backward(dnll, saved.rows).reshape(-1)
+
+
+# ranges (K,2) -> shape, or a scalar
+def _in_ranges(ranges: np.ndarray, shape: tuple[int, ...]) -> Any:
+    """Tell which elements of an array are in ranges, counted row by row; one answer where all are alike."""
+    inside = np.zeros(math.prod(shape), bool)
+    for begin, end in ranges.tolist():
+        inside[begin:end] = True
+    return inside.all() if inside.all() == inside.any() else inside.reshape(shape)
 
 
 # grads m v (N,) -> direction m v (N,)

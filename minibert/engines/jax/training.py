@@ -8,9 +8,10 @@ is learnt depends on how many there are.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import jax
@@ -19,51 +20,68 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec as P
 
+from minibert.arrays import Params
 from minibert.engines.jax import failures as jax_failures, rows as jax_rows
 from minibert.engines.jax.runtime import DATA, JaxRuntime, Kept
 from minibert.engines.jax.shards import Layout, Shard
 from minibert.model.batch import BatchPart
-from minibert.model.params import Entry, leaf_of, unflatten
+from minibert.model.params import Entry, leaf_of, nest, unflatten
 from minibert.ops import Ops
 
 Buffers: TypeAlias = tuple[Any, ...]
 Table: TypeAlias = tuple[Entry, ...]
 
 
-# buffers: params m v (N,)
+# buffers: params m v, lists of tensors; where they are spread, of the one piece that a device has (n,)
 def whole_step(
     ops: Any, table: Table, optimizer: Any, objective: Any, buffers: Buffers, parts: Any, *numbers: Any
 ) -> tuple[Buffers, dict[str, Any]]:
     """Take one step: gradients, their norm, clipping, update. A pure function, compiled whole.
 
-    The buffers, a device's pieces where they are spread, are consumed; `parts` are its micro-batches, one
-    upon another. `numbers` are that of the step from 0 and of the update from 1, and the learning rate.
+    The buffers are consumed; `parts` are its micro-batches, one upon another. `numbers` are that of the step
+    from 0 and of the update from 1, and the learning rate.
     """
     number, update, rate = numbers
     layout = ops.runtime.layout
-    params = unflatten(table, buffers[0]) if layout is None else layout.tree(buffers[0], DATA)
+    params = _tree(table, buffers[0]) if layout is None else layout.tree(*buffers[0], DATA)
 
     def add(grads: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
         metrics, saved = objective.forward(ops, params, batch, number)
         if layout is None:
-            tree = objective.backward(ops, saved, params, unflatten(table, grads))
-            return jnp.concatenate([leaf_of(tree, entry.name).reshape(-1) for entry in table]), metrics
-        tree = objective.backward(ops, saved, params, layout.zeros(grads))
-        return grads + layout.collected(tree, DATA), metrics
+            tree = objective.backward(ops, saved, params, _tree(table, grads))
+            return _tensors(table, tree), metrics
+        tree = objective.backward(ops, saved, params, layout.zeros(*grads))
+        return [grads[0] + layout.collected(tree, DATA)], metrics
 
-    grads, metrics = scan(add, jnp.zeros_like(buffers[0]), parts)
+    grads, metrics = scan(add, jax.tree.map(jnp.zeros_like, buffers[0]), parts)
     if layout is not None:  # gradients have been summed over the devices already
         metrics = jax.lax.psum(metrics, DATA)
     elif ops.runtime.mesh is not None:
         grads, metrics = jax.lax.psum((grads, metrics), DATA)
-    norm = ops.global_norm(optimizer.trained(grads))
+    updaters = [optimizer] if layout is not None else _updaters(table, optimizer)
+    trained = [gradient for gradient, updater in zip(grads, updaters, strict=True) if updater]
+    norm = ops.global_norm(trained)
     rule = optimizer.rule(update, rate, ops.clip_factor(norm, optimizer.clip_norm))
-    flat, m, v = buffers
-    changed = optimizer.update(ops, *map(optimizer.trained, (flat, grads, m, v)), rule)
-    if optimizer.begin:  # options refuse frozen layers where parameters are spread
-        pairs = zip(buffers, changed, strict=True)
-        changed = tuple(whole.at[optimizer.begin :].set(tail) for whole, tail in pairs)
-    return changed, metrics | {"gradient_norm": norm}
+    changed = [
+        (p, m, v) if updater is None else updater.update(ops, p, gradient, m, v, rule)
+        for updater, gradient, p, m, v in zip(updaters, grads, *buffers, strict=True)
+    ]
+    return tuple(map(list, zip(*changed, strict=True))), metrics | {"gradient_norm": norm}
+
+
+def _tree(table: Table, tensors: Iterable[Any]) -> Params:
+    return nest({entry.name: one for entry, one in zip(table, tensors, strict=True)})
+
+
+def _tensors(table: Table, tree: Params) -> list[Any]:
+    return [leaf_of(tree, entry.name) for entry in table]
+
+
+def _updaters(table: Table, optimizer: Any) -> list[Any]:
+    """Return for each tensor what updates it alone; None where it is frozen."""
+    ends = accumulate(entry.size for entry in table)
+    places = [(end - entry.size, end) for entry, end in zip(table, ends, strict=True)]
+    return [optimizer.within(*place) if place[0] >= optimizer.begin else None for place in places]
 
 
 def scan(function: Callable[..., Any], carry: Any, items: Any) -> tuple[Any, dict[str, Any]]:
@@ -83,7 +101,8 @@ class JaxSteps:
         self._table = tuple(params.table)
         if self._runtime.shard:
             self._runtime.layout = Layout.of(params, self._runtime.mesh.size)
-        self._buffers = self._to_devices(params.flat, optimizer.m, optimizer.v)
+        self._buffers: Buffers = ()
+        self.renew()
 
     def prepare(self, batch: Any, count: int) -> Any:
         """Lay micro-batches out in one shape, those of a device one upon another, on their devices."""
@@ -126,6 +145,10 @@ class JaxSteps:
         self.params = self.params.like(flat)
         return self.params
 
+    def renew(self) -> None:
+        """Copy parameters and moments to the devices."""
+        self._buffers = self._to_devices(self.params.flat, self.optimizer.m, self.optimizer.v)
+
     def _key(self, micro_batches: Any) -> Buffers:
         """Return everything that a step is compiled for."""
         shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(micro_batches))
@@ -145,19 +168,27 @@ class JaxSteps:
         return jax.jit(step, donate_argnums=0)
 
     def _to_devices(self, *buffers: np.ndarray) -> Buffers:
-        if (runtime := self._runtime).mesh is None:
-            return tuple(jnp.array(buffer, device=runtime.device) for buffer in buffers)
-        if runtime.layout is not None:
-            buffers = tuple(runtime.layout.spread(buffer) for buffer in buffers)
-        sharding = NamedSharding(runtime.mesh, runtime.partition)
-        return tuple(jax.make_array_from_callback(one.shape, sharding, one.__getitem__) for one in buffers)
+        mesh, layout = self._runtime.mesh, self._runtime.layout
+        sharding = None if mesh is None else NamedSharding(mesh, self._runtime.partition)
+
+        def placed(one: np.ndarray) -> Any:
+            if sharding is None:
+                return jnp.array(one, device=self._runtime.device)
+            return jax.make_array_from_callback(one.shape, sharding, one.__getitem__)
+
+        # Tensors, not one buffer: XLA would copy each out of it, and its gradient into another one.
+        if layout is None:
+            cut = [_tensors(self._table, unflatten(self._table, buffer)) for buffer in buffers]
+        else:
+            cut = [[layout.spread(buffer)] for buffer in buffers]
+        return tuple(list(map(placed, tensors)) for tensors in cut)
 
     def _to_host(self, buffers: Buffers) -> Buffers:
         if (layout := self._runtime.layout) is None:
-            return tuple(np.array(buffer) for buffer in buffers)
+            return tuple(np.concatenate([np.ravel(one) for one in tensors]) for tensors in buffers)
         with jax_failures.translated():
-            whole = [multihost_utils.process_allgather(buffer, tiled=True) for buffer in buffers]
-        return tuple(layout.joined(np.asarray(buffer)) for buffer in whole)
+            whole = [multihost_utils.process_allgather(one, tiled=True) for (one,) in buffers]
+        return tuple(layout.joined(np.asarray(one)) for one in whole)
 
 
 def _on_each(
@@ -168,10 +199,10 @@ def _on_each(
     if runtime.world_size > 1:
         micro_batches = _weighted(micro_batches)
     if runtime.shard:
-        buffers = tuple(buffer[0] for buffer in buffers)
+        buffers = tuple([one[0]] for (one,) in buffers)
     buffers, metrics = step(buffers, micro_batches, *numbers)
     if runtime.shard:
-        buffers = tuple(buffer[None] for buffer in buffers)
+        buffers = tuple([one[None]] for (one,) in buffers)
     return buffers, {**metrics, "tokens": jax.lax.psum(micro_batches.lengths.sum(), DATA)}
 
 

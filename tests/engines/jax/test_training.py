@@ -1,6 +1,7 @@
 """Training on JAX: whole steps equal NumPy's, and one engine goes on with the run of another."""
 
 import dataclasses
+import math
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ from minibert.finetuning.run import finetune
 from minibert.gradcheck.cases import Size, config_of, random_parameters
 from minibert.gradcheck.sheet import distance
 from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
-from minibert.model.params import PRETRAINING, Head
+from minibert.model.params import PRETRAINING, Head, leaf_of, unflatten
 from minibert.ops import Ops
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
@@ -34,6 +35,7 @@ from minibert.training.runlog import SPEEDS, RunLog, read_metrics
 from minibert.training.step import start
 
 jax = pytest.importorskip("jax")
+jnp = jax.numpy
 
 from minibert.engines.jax import training  # noqa: E402
 from minibert.engines.jax.ops import JaxOps  # noqa: E402
@@ -196,7 +198,7 @@ def test_a_step_consumes_its_buffers_and_writes_to_nothing_that_was_given_or_fet
     steps, rate = steps_of(Plan(), JaxOps("float64"))
     state = State(steps.params, steps.optimizer)
     for step in range(2):
-        had, on_the_device = buffers(state), steps._buffers
+        had, on_the_device = buffers(state), jax.tree.leaves(steps._buffers)
         kept = [one.copy() for one in had]
         for _ in range(2):
             taken(steps, rate, batch_of(step, PRETRAINING), step)
@@ -206,6 +208,51 @@ def test_a_step_consumes_its_buffers_and_writes_to_nothing_that_was_given_or_fet
         assert all(map(np.array_equal, had, kept))
         assert not any(map(np.array_equal, buffers(state), kept))
         assert all(one.flags.writeable and one.flags.owndata for one in buffers(state))
+
+
+def test_what_is_changed_between_two_steps_is_taken_up():
+    found = []
+    for ops in (Ops(), JaxOps("float64")):
+        steps, rate = steps_of(Plan(), ops)
+        taken(steps, rate, batch_of(0, PRETRAINING), 0)
+        params = steps.fetch()
+        params["embeddings.word"][3:] = 0.5
+        steps.optimizer.m[:] = steps.optimizer.v[:] = 0
+        steps.renew()
+        loss = taken(steps, rate, batch_of(1, PRETRAINING), 1)["loss"]
+        found.append([loss, *steps.fetch().flat, *steps.optimizer.m])
+    assert distance(*map(np.array, found)) <= SAME
+
+
+MOVES = "copy", "concatenate", "slice", "dynamic-slice", "dynamic-update-slice", "transpose", "pad"
+
+
+def moved(compiled, elements):
+    """Instructions of compiled code that move as many elements or more and compute nothing."""
+    pattern = rf"^\s*(?:ROOT )?%?\S+ = \w+\[([\d,]+)\]\S* ({'|'.join(MOVES)})\("
+    found = re.findall(pattern, compiled.as_text(), re.MULTILINE)
+    return [(shape, name) for shape, name in found if math.prod(map(int, shape.split(","))) >= elements]
+
+
+@pytest.mark.slow
+def test_a_step_copies_neither_parameters_nor_gradients():
+    jax.config.update("jax_disable_most_optimizations", False)  # what is looked at
+    config = config_of(SIZE, num_hidden_layers=2, vocab_size=5000)
+    params = random_parameters(config, np.random.default_rng(0))
+    steps = start(
+        JaxOps("float64"), params, optimizer_for(params, "adamw"), BertObjective(config, PRETRAINING)
+    )
+    batch = steps.prepare(batch_of(0, PRETRAINING), 1)
+    compiled = steps._for_devices().lower(steps._buffers, batch, 0, 1, 1e-3).compile()
+    assert not moved(compiled, params["embeddings.word"].size)
+    # What all tensors have to come out of, or go into, would be seen.
+    whole = jax.ShapeDtypeStruct(params.flat.shape, "float32")
+
+    def there_and_back(flat):
+        tree = unflatten(params.table, flat)
+        return jnp.concatenate([2 * leaf_of(tree, entry.name).reshape(-1) for entry in params.table])
+
+    assert moved(jax.jit(there_and_back).lower(whole).compile(), params["embeddings.word"].size)
 
 
 # Checkpoints: a run of one engine that another goes on with.

@@ -1,4 +1,4 @@
-"""LAMB for XLA: tensors that repeat are taken together, and nothing comes out differently for it."""
+"""LAMB and norms for XLA: what comes out is the reference's."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,12 @@ from hypothesis import given, settings, strategies as st
 
 from minibert import engines
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters
 from minibert.ops import AdamRule, Ops
 from minibert.training.optim import optimizer_for
 
 jax = pytest.importorskip("jax")
 
-from minibert.engines.jax.updates import CHUNK, lengths, stretches  # noqa: E402
+from minibert.engines.jax.updates import CHUNK, length, sum_of_squares  # noqa: E402
 from minibert.engines.runtime import runtime_of  # noqa: E402
 
 kinds = st.tuples(st.integers(0, 3), st.booleans())
@@ -29,32 +27,6 @@ def rows(groups):
             found.append([at, at + size, decays])
             at += size
     return np.array(found, np.int64).reshape(-1, 3)
-
-
-def written_out(found):
-    """The tensors of stretches, one by one."""
-    result = []
-    for one in found:
-        at = one.begin
-        for size, decays in one.tensors * one.repeats:
-            result.append([at, at + size, decays])
-            at += size
-        assert at == one.end
-    return result
-
-
-@given(st.lists(layers, max_size=5))
-def test_stretches_are_all_tensors_in_order(groups):
-    tensors = rows(groups)
-    assert written_out(stretches(tensors)) == tensors.tolist()
-
-
-def test_the_layers_of_a_large_bert_are_one_stretch():
-    tensors = Parameters(BertConfig.from_size("large")).tensors  # zeros that nobody touches take no memory
-    found = stretches(tensors)
-    assert (len(tensors), len(found)) == (302, 10)
-    assert max((one.repeats, len(one.tensors)) for one in found) == (24, 12)
-    assert written_out(found) == tensors.tolist()
 
 
 def ten_updates(ops, parameters, tensors, gradients):
@@ -123,9 +95,15 @@ def whole_update(ops, optimizer, buffers, grads, number, rate):
     return tuple(ops.xp.concatenate([whole[: optimizer.begin], tail]) for whole, tail in pairs)
 
 
+@pytest.mark.parametrize("shape", [(2 * CHUNK + 5,), (3, 40), (5000, 3), (2, 3, CHUNK)])
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
-def test_lengths_of_rows_are_those_of_double_precision(size):
-    x = (size * np.random.default_rng(0).standard_normal((3, 2 * CHUNK + 5))).astype(np.float32)
-    x[1] = 0
-    expected = np.linalg.norm(x.astype(float), axis=1)
-    np.testing.assert_allclose(jax.jit(lengths)(x), expected, rtol=1e-6)
+def test_length_of_an_array_is_that_of_double_precision(size, shape):
+    x = (size * np.random.default_rng(0).standard_normal(shape)).astype(np.float32)
+    np.testing.assert_allclose(jax.jit(length)(x), np.linalg.norm(x.astype(float)), rtol=1e-6)
+    assert jax.jit(length)(0 * x) == 0
+
+
+def test_a_long_sum_of_squares_loses_no_digits():
+    x = np.full((1 << 21, 3), 0.1, np.float32)
+    expected = x.size * float(x[0, 0]) ** 2
+    np.testing.assert_allclose(jax.jit(sum_of_squares)(x), expected, rtol=1e-6)
