@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from minibert.arrays import Array, Grads, Params
 from minibert.data.instances import BEGINNING, Instances, Position
 from minibert.engines.runtime import runtime_of
@@ -194,6 +196,14 @@ class Pretraining:
         seen = [stage.seq_length for stage in self.stages(timetable) if stage.begin < max(1, state.step)]
         return replace(config, trained_length=max(seen))
 
+    def lengthen(self, timetable: Timetable, state: State, position: list[int]) -> Callable[[], None] | None:
+        """Return what lets positions that no sequence has reached begin, where sequences get longer."""
+        if state.position is None or position[0] <= state.position[0]:
+            return None
+        known = self.config_after(state, timetable).trained_length
+        # `state.params` when it is called: on devices they are others then.
+        return (lambda: begin_positions(state.params, known, position[0])) if known else None
+
     def evaluator(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
         """Return a function that evaluates a little held-out text at the sequence length in training."""
         batches: dict[int, list[Batch]] = {}
@@ -206,6 +216,14 @@ class Pretraining:
             return {"held_out_loss": found.loss, "held_out_accuracy": found.accuracy, "seq_length": length}
 
         return evaluate
+
+
+# Layers that know what to do with trained rows take others for noise: without this, the loss rises by half a
+# nat and more, and takes some 500 steps to come back. Their moments stay zero, so copies soon part.
+def begin_positions(params: FlatParameters, known: int, length: int) -> None:
+    """Let rows `known` to `length` of the positions' table, which nothing has trained, repeat the others."""
+    rows = params["embeddings.position"]
+    rows[known:length] = np.resize(rows[:known], (max(0, length - known), rows.shape[1]))
 
 
 def held_out_targets(state: State, targets: int) -> int:
@@ -239,7 +257,9 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
             f"{source} has no masked-LM head: a new one begins with the frequencies of the text's "
             f"pieces as its output bias, and all is trained at a rate of {options.rate_from(True):g}."
         )
-    trained = stored.trained_length and max(stored.trained_length, options.longest)
+    if trained := stored.trained_length:
+        begin_positions(params, trained, options.longest)
+        trained = max(trained, options.longest)
     fields = {"is_decoder": options.left_to_right, "trained_length": trained}
     config = BertConfig.from_dict(stored.to_dict() | options.dropouts | fields)
     return Parameters(config, params.flat.astype(precision_for(options.dtype))), new_head

@@ -79,14 +79,14 @@ class Schedule(NamedTuple):
     lengths: str
 
 
-# Where each row begins was measured ("lengths that the tokens pay for" in the log): with fewer tokens the
-# second does not leave the plateau, the third learns less than the second, and the fourth less at 128 than
-# the third at 64. The tokens of a step grow with the length, which suits longer runs, too.
+# Where each row begins was measured (in the log: "lengths that the tokens pay for", "new positions"): with
+# fewer tokens the second does not leave the plateau, the third learns less than the second, and the fourth
+# less at 128 than the third at 64. The tokens of a step grow with the length, which suits longer runs, too.
 SCHEDULES = (
     Schedule(0, "10:0.25,16:0.2,32:0.55"),
     Schedule(1.5e6, "10:0.25,16:0.2,32:0.25,64:0.3"),
     Schedule(6e6, "10:0.06,16:0.04,32:0.2,64:0.7"),
-    Schedule(15e6, "10:0.06,16:0.04,32:0.2,64:0.3,128:0.4"),
+    Schedule(10e6, "10:0.06,16:0.04,32:0.2,64:0.3,128:0.4"),
 )
 
 

@@ -226,6 +226,7 @@ def _ahead(
         keep=options.keep,
         evaluate_steps=-(-timetable.planned_total // options.evaluations) if options.evaluations else 0,
         evaluate=watched(task.evaluator(timetable)),
+        change=partial(task.lengthen, timetable),
         after_checkpoint=lambda state: _saved(task, state, timetable, run),
         operations=lambda batch: step_operations(config, batch.lengths, batch.masked_counts),
         review_step=next_review(state, timetable),
