@@ -61,12 +61,11 @@ def is_linear(prepare, n=FEWEST, measurable=MEASURABLE):
     gc.collect()
     gc.disable()  # what other tests left is not looked through meanwhile
     try:
-        while (took := _quickest(run := prepare(n), measurable)) < measurable and n < MOST:
+        while (took := _quickest(prepare(n), measurable)) < measurable and n < MOST:
             n = min(MOST, int(n * min(8, 1.2 * measurable / took)))
-        longer = prepare(8 * n)
         for _ in range(3):
-            more = seconds(longer)
-            took = min(took, _quickest(run, 0))  # a slow moment must not count for one size alone
+            more = seconds(prepare(8 * n))
+            took = min(took, _quickest(prepare(n), 0))  # a slow moment must not count for one size alone
             limit = RATIO * max(LEAST, took)
             if not limit < more < 2 * limit:
                 break

@@ -56,7 +56,7 @@ MB_FMA_LOOP(fma_avx2, __attribute__((target("avx2,fma"))), 32)
 MB_FMA_LOOP(fma_avx512, __attribute__((target("avx512f"))), 64)
 
 // VDPBF16PS: two products of bfloat16 added to each of sixteen float32 sums. Its latency times the units that start
-// one in each cycle is just SUMS, with which some always come late; more than 16 g++ would not keep in registers.
+// one in each cycle is SUMS, and more are needed to reach the full rate; g++ unrolls 16 at most.
 constexpr int MORE_SUMS = 16;
 
 __attribute__((target("avx512f,avx512bf16"))) void fma_bf16(long times) {

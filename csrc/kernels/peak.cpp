@@ -14,9 +14,9 @@ namespace mb {
 namespace MB_ISA {
 namespace {
 
-// Independent sums: more than the cycles that one takes times the units that begin one each. For a multiply-add that is
-// eight on today's cores, for a product of bfloat16 pairs just twelve, with which some always come late (8 to 9% under
-// the true rate, on a Zen 5). Sixteen registers hold twelve beside the two factors; more than 16 g++ does not unroll.
+// Independent sums: more than an instruction's latency times the units that can begin one each cycle. For a multiply-add
+// that product is eight on today's cores; for a product of bfloat16 pairs it is twelve, and with just twelve sums a Zen 5
+// stays 7 to 9% under its true rate. AVX2 has registers for twelve beside the two factors; g++ unrolls sixteen at most.
 constexpr int kSums = VL == 16 ? 16 : 12;
 constexpr int64_t kTimes = 50000; // near a tenth of a millisecond between two looks at the clock
 constexpr int kRounds = 20;       // of which the best counts

@@ -123,18 +123,14 @@ def _paper(column: Column, figure: float | None) -> str:
     return "" if figure is None else f"({figure:.{1 + column.held_out}f})"
 
 
-def _claim(judged: Judged, ordering: Ordering) -> str:
-    """Write the paper's figures as "84.4 > 83.9"; nothing where it has none."""
-    if not (figures := judged.paper(ordering)):
-        return ""
-    better, worse = (_paper(_column(judged, ordering), one).strip("()") for one in figures)
-    return f"{better} {'>' if figures[0] > figures[1] else '<' if figures[0] < figures[1] else '='} {worse}"
-
-
 def _claimed(judged: Judged, ordering: Ordering) -> str:
-    column, claim = _column(judged, ordering), _claim(judged, ordering)
-    paper = f" (paper {claim}{', ours in nats' * column.held_out})" if claim else ""
-    return f"{ordering.better} > {ordering.worse} on {_name(column)}{paper}"
+    """Write a claim with the paper's figures, such as "84.4 > 83.9", where it has some."""
+    column, paper = _column(judged, ordering), ""
+    if figures := judged.paper(ordering):
+        better, worse = (_paper(column, one).strip("()") for one in figures)
+        sign = ">" if figures[0] > figures[1] else "<" if figures[0] < figures[1] else "="
+        paper = f" (paper {better} {sign} {worse}{', ours in nats' * column.held_out})"
+    return f"{ordering.better} > {ordering.worse} on {column.title.split(' (')[0]}{paper}"
 
 
 def _answers(judged: Judged) -> list[tuple[Ordering, str, str]]:
@@ -146,10 +142,6 @@ def _answers(judged: Judged) -> list[tuple[Ordering, str, str]]:
 
 def _column(judged: Judged, ordering: Ordering) -> Column:
     return next(one for one in judged.table.columns if one.name == ordering.column)
-
-
-def _name(column: Column) -> str:
-    return column.title.split(" (")[0]
 
 
 def _command(plan: Plan, judged: Sequence[Judged]) -> str:

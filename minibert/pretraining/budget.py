@@ -81,7 +81,8 @@ def plan_steps(
     """
     budget = {"steps": task.options.steps, "minutes": task.options.minutes}
     if state.plan.get("budget") != budget:
-        state.plan = {"budget": budget}
+        trained = task.config_after(state, timetable_of(state)).trained_length if state.step else 0
+        state.plan = {"budget": budget, "replanned": (state.step, trained or 0)}
         if task.options.steps:
             timetable = Timetable.of(task.options.steps)
         else:

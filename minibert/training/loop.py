@@ -70,7 +70,7 @@ class Loop:
     evaluate: Callable[[State], dict[str, float]] | None = None  # returns metrics, of held-out text perhaps
     after_checkpoint: Callable[[State], None] | None = None
     operations: Callable[[Batch], float] | None = None  # the useful ones of a batch, in floating point
-    # What is to change the state before a step, by the position behind its batch; None: nothing.
+    # Called before a step, with the position after its batch; returns what changes the state then, or None.
     change: Callable[[State, Any], Callable[[], None] | None] | None = None
     from_weights: str = "--model with this folder"  # how a new run starts from these; "": it can't
     review_step: int | None = None  # call `review` after this step; None: never
@@ -120,12 +120,12 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
             batch, micro_batches, position = next(waiting)
             if compiling := steps.needs_compiling(micro_batches):
                 log.tell(compiling_text(batch))
-            if loop.change and (change := loop.change(state, position)):
-                state.params = steps.fetch()
-                change()
-                steps.renew()
             rate = loop.rate(state.step)
             with memory_explained(batch, loop):
+                if loop.change and (change := loop.change(state, position)):
+                    state.params = steps.fetch()
+                    change()
+                    steps.renew()
                 metrics = steps.step(micro_batches, state.step, rate)
             require_finite(metrics, state, rate, loop)
             state.step += 1

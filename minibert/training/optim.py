@@ -1,7 +1,7 @@
 """AdamW, the paper's variant of it, LAMB, and learning-rate schedules (Devlin et al. 2019, appendix A.2).
 
-The arithmetic is `ops.adamw`, `ops.lamb` and `ops.global_norm`, over one flat buffer; this file keeps what
-lasts from one step to the next: the moments and the number of updates.
+The arithmetic is `ops.adamw`, `ops.lamb` and `ops.global_norm`, on a host over one flat buffer; this file
+keeps what lasts from one step to the next: the moments and the number of updates.
 """
 
 import copy
@@ -86,7 +86,7 @@ class Optimizer(ABC):
 
 # ranges (K,2+) -> (k,2+)
 def _within(ranges: np.ndarray, begin: int, end: int | None = None) -> np.ndarray:
-    """Return what ranges have between two places, counted from the first."""
+    """Cut ranges to those parts that lie between two places, and count from the first of these."""
     places = np.clip(ranges[:, :2], begin, end) - begin
     inside = places[:, 0] < places[:, 1]
     return np.concatenate([places[inside], ranges[inside, 2:]], axis=1)

@@ -714,16 +714,22 @@ def positions(params):
     return params["embeddings.position"]
 
 
-def test_positions_that_no_sequence_has_reached_begin_as_those_before(corpus, tmp_path, monkeypatch):
-    begun = []
+@pytest.fixture
+def begun(monkeypatch):
+    """How new positions began: how many were known, up to where, the rows before and after."""
+    found = []
 
     def seen(params, known, length):
         before = positions(params).copy()
-        objective_begins(params, known, length)
-        begun.append((known, length, before, positions(params).copy()))
+        begin_positions(params, known, length)
+        found.append((known, length, before, positions(params).copy()))
 
-    objective_begins = objective.begin_positions
+    begin_positions = objective.begin_positions
     monkeypatch.setattr(objective, "begin_positions", seen)
+    return found
+
+
+def test_positions_that_no_sequence_has_reached_begin_as_those_before(corpus, tmp_path, begun):
     options = small_options(
         corpus, seq_length="8:0.4,20:0.3,8:0.1,24:0.2", max_positions=32, checkpoint_steps=1
     )
@@ -735,6 +741,31 @@ def test_positions_that_no_sequence_has_reached_begin_as_those_before(corpus, tm
         np.testing.assert_array_equal(after[rest], before[rest])
     at_the_border = load_checkpoint(tmp_path / "run" / "checkpoints" / "step-000000004.safetensors").params
     np.testing.assert_array_equal(positions(at_the_border), begun[0][2])  # a run that goes on from there, too
+
+
+def test_positions_that_were_trained_are_kept_when_a_run_is_made_longer(corpus, tmp_path, begun):
+    options = small_options(corpus, steps=12, checkpoint_steps=1, keep=0)
+    pretrain(options, tmp_path / "run", show=False)
+    assert [one[:2] for one in begun] == [(8, 16)]
+    more = dataclasses.replace(options, steps=40)  # from step 12 to 20 sequences are short again
+    pretrain(more, tmp_path / "run", resume=True, show=False)
+    assert len(begun) == 1
+    assert [length for _, length in report_of(tmp_path / "run")["stages"]] == [8, 16]
+
+
+def test_positions_begin_too_when_a_run_is_made_shorter(corpus, tmp_path, begun):
+    def stop(step, _):
+        if step == 5:
+            raise KeyboardInterrupt
+
+    options = small_options(corpus, steps=24, checkpoint_steps=1, keep=0)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(options, tmp_path / "run", show=False, on_log=stop)
+    assert not begun
+    fewer = dataclasses.replace(options, steps=6)  # whose sequences are long from step 3 on
+    pretrain(fewer, tmp_path / "run", resume=True, show=False)
+    assert [one[:2] for one in begun] == [(8, 16)]
+    assert load_hf(tmp_path / "run")[0].trained_length == 16
 
 
 @pytest.mark.parametrize("trained, same", [(8, False), (16, True), (None, True)])
@@ -755,8 +786,8 @@ def test_positions_of_a_model_begin_as_those_before_where_it_is_known_how_long_i
 
 def test_a_run_on_a_machine_that_became_faster_uses_its_time(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "affordable_steps", afforded(12, seconds=2.0))
-    # Of a sixth of a second each, it seemed.
-    ticks = count()  # the loop asks for the time twice a step, which so takes a hundredth
+    # A step seemed to take a sixth of a second; the loop, which asks for the time twice, sees a hundredth.
+    ticks = count()
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 200))
     report = pretrain(small_options(corpus, steps=None, minutes=1.0), tmp_path / "run", show=False)
     lengths = [line["tokens"] for line in read_metrics(tmp_path / "run") if "tokens" in line]

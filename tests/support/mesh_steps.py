@@ -58,10 +58,13 @@ def trained(engine, tag=False, accumulate=1, **extras):
 
     optimizer = AdamW(params.flat, params.decayed)
     steps = start(ops, params, optimizer, BertObjective(config, head))
-    found = [
-        steps.step(steps.prepare(batch_of(step, head), accumulate), step, 1e-3 * (1 - step / 100))
-        for step in range(STEPS)
-    ]
+    found = []
+    for step in range(STEPS):
+        if step == STEPS // 2:  # what is changed on the way
+            steps.fetch()["embeddings.position"][3:] *= -1
+            steps.renew()
+        batch = steps.prepare(batch_of(step, head), accumulate)
+        found.append(steps.step(batch, step, 1e-3 * (1 - step / 100)))
     params = steps.fetch()
     return {
         "loss": [one["loss"] for one in found],

@@ -231,7 +231,7 @@ def _in_ranges(ranges: np.ndarray, shape: tuple[int, ...]) -> Any:
     return inside.all() if inside.all() == inside.any() else inside.reshape(shape)
 
 
-# grads m v (N,) -> direction m v (N,)
+# grads m v (...) -> direction m v (...)
 def _adam(grads: Array, m: Array, v: Array, rule: AdamRule) -> tuple[Array, Array, Array]:
     """Return what Adam goes along, and the moments after these gradients."""
     grads, betas = grads * rule.clip, (rule.beta1, rule.beta2)

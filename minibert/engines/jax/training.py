@@ -147,7 +147,9 @@ class JaxSteps:
 
     def renew(self) -> None:
         """Copy parameters and moments to the devices."""
-        self._buffers = self._to_devices(self.params.flat, self.optimizer.m, self.optimizer.v)
+        self._buffers = ()  # whose memory is wanted
+        with jax_failures.translated():
+            self._buffers = self._to_devices(self.params.flat, self.optimizer.m, self.optimizer.v)
 
     def _key(self, micro_batches: Any) -> Buffers:
         """Return everything that a step is compiled for."""
@@ -185,7 +187,9 @@ class JaxSteps:
 
     def _to_host(self, buffers: Buffers) -> Buffers:
         if (layout := self._runtime.layout) is None:
-            return tuple(np.concatenate([np.ravel(one) for one in tensors]) for tensors in buffers)
+            return tuple(
+                np.concatenate([np.ravel(one) for one in jax.device_get(tensors)]) for tensors in buffers
+            )
         with jax_failures.translated():
             whole = [multihost_utils.process_allgather(one, tiled=True) for (one,) in buffers]
         return tuple(layout.joined(np.asarray(one)) for one in whole)
