@@ -951,7 +951,8 @@ guess.answer(
 
 # %% [markdown]
 # The drops at the borders are real. A longer window has positions that the model has never seen, and it has
-# to learn that they are like the others. But it does not fall back to the plateau.
+# to learn that they are like the others. But it does not fall back to the plateau. In minibert's own
+# pre-training, new positions begin as copies of trained ones, and the jump is smaller.
 #
 # The paper does something similar for a different reason: it trains on 128 tokens for nine tenths of the
 # steps and on 512 for the rest, because long sequences are expensive. minibert's own recipes do it for the
