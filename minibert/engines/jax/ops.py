@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from minibert.arrays import Array, Grads, Params, Saved
-from minibert.engines.jax import attention as jax_attention, updates as jax_updates
+from minibert.engines.jax import attention as jax_attention, norms as jax_norms
 from minibert.engines.jax.attention import choose
 from minibert.engines.jax.flash import Plan
 from minibert.engines.jax.recurrent import RecurrentOverRows
@@ -142,7 +142,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
 
     def global_norm(self, grads: Array | list[Array]) -> Array:
         """Return the Euclidean norm of all gradients together, in one array or in several."""
-        squares = sum(map(jax_updates.sum_of_squares, jax.tree.leaves(grads)))
+        squares = sum(map(jax_norms.sum_of_squares, jax.tree.leaves(grads)))
         return jnp.sqrt(squares if self.runtime.layout is None else jax.lax.psum(squares, DATA))
 
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
@@ -168,7 +168,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
             own, along = x[begin:end], u[begin:end]
             if decays:
                 along = along + rule.weight_decay * own
-                lengths = jax_updates.length(own), jax_updates.length(along)
+                lengths = jax_norms.length(own), jax_norms.length(along)
                 along = self._trust_ratio(*lengths).astype(along.dtype) * along
             changed += [x[at:begin], own - rule.lr * along]
             at = end
