@@ -18,7 +18,7 @@ from minibert.machine import cores
 from minibert.model.config import BertConfig
 from minibert.model.params import parameter_table
 from peers import machine, report
-from peers.children import Child, Job, Unavailable, take_turns
+from peers.children import Child, Job, Unavailable, each, take_turns
 from peers.ways import REFERENCE, Way, on
 from peers.work import Work, weights
 
@@ -27,7 +27,7 @@ VARIABLES = {  # for JAX, which otherwise takes whatever there is, and nearly al
     "cpu": {"JAX_PLATFORMS": "cpu"},
     "gpu": {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
 }
-COMPARED = 4  # sequences at most that the reference computes beside a GPU
+COMPARED = 512  # tokens at most that the reference computes beside a GPU
 
 
 class Case(NamedTuple):
@@ -53,6 +53,7 @@ class Kind(NamedTuple):
     compare: Callable[[Any, Any, str], str | None]  # what a way found and the reference, dtype -> complaint
     limits: str
     mark: str  # the line of docs/results.md after which its tables stand
+    errors: Callable[[Any, Any], dict[str, float]] | None = None  # of what a way found, for --json
 
 
 class Size(NamedTuple):
@@ -73,28 +74,32 @@ class Bench:
     rows : what --json prints.
     complaints : whom nothing was measured of, and why.
     wrong : whether a complaint is that someone found something else than the reference.
+    on_gpu : whether that is where it happens. Compiling takes longest there, so everyone does it at once.
     """
 
     def __init__(self, kind: Kind, options: argparse.Namespace, folder: Path) -> None:
         self.folder = folder
         self.kind, self.options = kind, options
+        self.on_gpu = options.device == "gpu"
         self.ways, self.variables = on(options.device, kind.ways), VARIABLES[options.device]
         self.size = QUICK if options.quick else FULL
         if options.rounds:
             self.size = self.size._replace(rounds=options.rounds)
         self.rows: list[report.Row] = []
         self.complaints: list[str] = []
+        self.errors: dict[str, dict[str, float]] = {}  # of those who agree, by their title
         self.wrong = False
 
     def run(self) -> None:
         """Every case, every dtype, every number of threads."""
-        machine.units()  # before anything takes long, complain of a missing compiler
+        if not self.on_gpu:
+            machine.units()  # before anything takes long, complain of a missing compiler
         cases = chosen_cases(self.kind, self.options)
         for number, case in enumerate(cases):
             for dtype in self.options.dtype:
                 ways = [way for way in self.ways if way.dtype == dtype and case.takes(way)]
                 ways = [way for way in ways if not self.options.only or way.engine in self.options.only]
-                if self.options.device == "gpu":
+                if self.on_gpu:
                     ways = [way for way in ways if way.engine != REFERENCE]
                 say(f"case {number + 1} of {len(cases)}: {case.work.title}, {dtype}")
                 self.measure(case.work, ways)
@@ -106,33 +111,31 @@ class Bench:
             np.save(path, weights(work.config(0.0)))
         agreeing = self.agreeing(work, ways, str(path))
         for threads in self.options.threads:
-            for attention_dropout in self.options.attention_dropout or [self.kind.dropout]:
-                if agreeing:
-                    self.rows += self.timed(work, agreeing, threads, str(path), attention_dropout)
+            if agreeing:
+                self.rows += self.timed(work, agreeing, threads, str(path))
 
     def agreeing(self, work: Work, ways: list[Way], path: str) -> list[Way]:
         """The ways that find what the reference finds, without dropout."""
-        if self.options.device == "gpu":
-            work = work._replace(batch=min(work.batch, COMPARED))
+        if self.on_gpu:
+            work = work._replace(batch=min(work.batch, max(1, COMPARED // work.seq)))
         job, threads = Job(work, path, 0.0), max(self.options.threads)
         [reference] = [way for way in self.ways if way.engine == REFERENCE]
-        expected, kept = None, []
-        for way in [reference, *ways] if ways else []:
-            if way is reference and expected is not None:
-                kept.append(way)
-                continue
-            try:
-                found = self.result_of(way, job, threads)
-            except Unavailable as error:
-                self.complain(f"{work.title}: {way.title} is left out: {error}.")
-                continue
-            if expected is None:
-                expected = found
-            elif complaint := self.kind.compare(found, expected, way.dtype):
+        found = each(
+            lambda way: self.result_of(way, job, threads),
+            {way.title: way for way in ([reference, *ways] if ways else [])},
+            self.on_gpu,
+        )
+        expected, kept = found.get(reference.title), []
+        for way in ways:
+            result = found[way.title]
+            if isinstance(lost := expected if isinstance(expected, Unavailable) else result, Unavailable):
+                self.complain(f"{work.title}: {way.title} is left out: {lost}.")
+            elif complaint := self.kind.compare(result, expected, way.dtype):
                 self.wrong = True
                 self.complain(f"{work.title}: {way.title} is left out, {complaint}.")
             else:
                 kept.append(way)
+                self.errors[way.title] = self.kind.errors(result, expected) if self.kind.errors else {}
         return kept
 
     def result_of(self, way: Way, job: Job, threads: int) -> Any:
@@ -142,35 +145,40 @@ class Bench:
         finally:
             child.close()
 
-    def timed(
-        self, work: Work, ways: list[Way], threads: int, path: str, attention_dropout: float
-    ) -> list[report.Row]:
-        """Rounds of everyone."""
-        job, children, peaks = Job(work, path, self.kind.dropout, attention_dropout), {}, []
-        named = {way.title: way for way in ways}
+    def timed(self, work: Work, ways: list[Way], threads: int, path: str) -> list[report.Row]:
+        """Rounds of everyone, with every dropout on attention that is asked for."""
+        rates = self.options.attention_dropout or [self.kind.dropout]
+        named = {f"{way.title}, attention {rate:g}": (way, rate) for rate in rates for way in ways}
+        peaks, children = [], {}
+
+        def begun(asked: tuple[Way, float]) -> Child:
+            way, rate = asked
+            job = Job(work, path, self.kind.dropout, rate)
+            return Child(way.factory, job, threads, way.options, self.variables)
 
         def failed(title: str, error: Unavailable) -> None:
             self.complain(f"{work.title}, {threads} threads: {title} is left out: {error}.")
 
         def between() -> None:
-            if self.options.device == "cpu":
+            if not self.on_gpu:
                 peaks.append(machine.peak(ways[0].dtype, threads))
 
         busy = machine.what_disturbs()
         try:
-            for title, way in named.items():
-                try:
-                    children[title] = Child(way.factory, job, threads, way.options, self.variables)
-                except Unavailable as error:
-                    failed(title, error)
-            runs = take_turns(children, self.size.rounds, self.size.seconds, between, failed)
+            for title, child in each(begun, named, self.on_gpu).items():
+                if isinstance(child, Unavailable):
+                    failed(title, child)
+                else:
+                    children[title] = child
+            runs = take_turns(children, self.size.rounds, self.size.seconds, between, failed, self.on_gpu)
             peak = None if None in peaks or not peaks else statistics.median(peaks)
             facts = {title: children[title].ask("facts") for title in runs}
-            if self.options.device == "gpu":
+            if self.on_gpu:
                 peak = max((known.get("matmul_gflops", 0.0) for known in facts.values()), default=0.0) or None
             rows = [
-                self.row(work, named[title], threads, found, peak, busy, children[title])
-                | {"attention_dropout": attention_dropout if self.kind.dropout else None}
+                self.row(work, named[title][0], threads, found, peak, busy, children[title])
+                | {"attention_dropout": named[title][1] if self.kind.dropout else None}
+                | {"errors": self.errors[named[title][0].title]}
                 | report.of_one(
                     found, children[title].ask("first_run"), facts[title], self.kind.operations(work)
                 )

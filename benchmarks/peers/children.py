@@ -9,8 +9,10 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -81,7 +83,7 @@ class Child:
         self._pipe, theirs = context.Pipe()
         task = (theirs, self._log.name, factory, job, threads, options)
         self._process = context.Process(target=_serve, args=task, daemon=True)
-        with _environment(dict.fromkeys(POOLS, str(threads)) | (variables or {})):
+        with _starting, _environment(dict.fromkeys(POOLS, str(threads)) | (variables or {})):
             self._process.start()
         theirs.close()
         try:
@@ -166,7 +168,7 @@ def _serve(
 
 def result(made: Any) -> Any:
     """What two runs return, or the hidden states where every run returns the same."""
-    return made.result() if hasattr(made, "result") else [tuple(made.run()) for _ in range(2)]
+    return made.result() if hasattr(made, "result") else [tuple(made.run().read()) for _ in range(2)]
 
 
 def warm_up(made: Any) -> float:
@@ -189,17 +191,27 @@ def facts(made: Any) -> dict[str, Any]:
 def measure(made: Any, times: int) -> tuple[float, float]:
     """Seconds of one run, the mean of so many, and how many cores were busy."""
     if times > 1:
-        made.run()
+        done(made.run())
     began, used = time.perf_counter(), time.process_time()
+    before = None
     for _ in range(times):
-        made.run()
+        now = made.run()
+        done(before)  # a step late, as in a training: a device then has work all the time
+        before = now
+    done(before)
     took = time.perf_counter() - began
     return took / times, (time.process_time() - used) / took
 
 
+def done(result: Any) -> None:
+    """Wait for a result where it is one that can be waited for."""
+    if hasattr(result, "read"):
+        result.read()
+
+
 def _seconds(run: Callable[[], Any]) -> float:
     began = time.perf_counter()
-    run()
+    done(run())
     return time.perf_counter() - began
 
 
@@ -210,6 +222,7 @@ def memory(made: Any) -> int:
 
 FUNCTIONS = {one.__name__: one for one in (result, warm_up, first_run, facts, measure, memory)}
 _first: list[float] = []  # what `first_run` tells
+_starting = threading.Lock()  # of one process at a time: they get their variables from this one's
 
 
 def resident_memory() -> int:
@@ -231,6 +244,7 @@ def take_turns(
     seconds: float,
     between: Callable[[], Any],
     failed: Callable[[Any, Unavailable], None],
+    at_once: bool = False,
 ) -> dict[Any, list[tuple[float, float]]]:
     """Rounds in which everyone runs for about so many seconds.
 
@@ -238,6 +252,7 @@ def take_turns(
     ----------
     between : called at the beginning of every round.
     failed : told whose process failed; that one is left out from there on.
+    at_once : warm all of them up at once, for those who compile for minutes.
 
     Returns
     -------
@@ -245,11 +260,9 @@ def take_turns(
     """
     found: dict[Any, list[tuple[float, float]]] = {}
     times: dict[Any, int] = {}
-    for name, child in children.items():
-        try:
-            once = child.ask("warm_up")
-        except Unavailable as error:
-            failed(name, error)
+    for name, once in each(lambda child: child.ask("warm_up"), children, at_once).items():
+        if isinstance(once, Unavailable):
+            failed(name, once)
             continue
         times[name] = max(1, math.ceil(seconds / once)) if once < SETTLE else 1
         found[name] = []
@@ -262,3 +275,16 @@ def take_turns(
                 failed(name, error)
                 del found[name]
     return found
+
+
+def each(function: Callable[[Any], Any], items: dict[Any, Any], at_once: bool) -> dict[Any, Any]:
+    """What a function returns for each item, or the Unavailable that it raised."""
+
+    def found(item: Any) -> Any:
+        try:
+            return function(item)
+        except Unavailable as error:
+            return error
+
+    with ThreadPoolExecutor(max(1, len(items)) if at_once else 1) as pool:
+        return dict(zip(items, pool.map(found, items.values()), strict=True))

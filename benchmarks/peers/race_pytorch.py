@@ -22,7 +22,7 @@ class HuggingFace(Runner):
         return padded_inputs(Rectangle.of(batch))
 
     def train(self, ready: dict[str, torch.Tensor], rate: float) -> float:
-        return self._made.run_on(ready, rate).loss
+        return self._made.run_on(ready, rate).read().loss
 
     @torch.no_grad()
     def look(self, batch: Batch) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What all training steps have in common: the optimizer's numbers, and what a step returns."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 RATE = 1e-4
 BETAS = (0.9, 0.999)
@@ -10,7 +10,11 @@ CLIP_NORM = 1.0
 
 
 class TrainingStep(NamedTuple):
-    """What is known of a step once it is done."""
+    """What is known of a step once it is done; until then, on a device, what waits for it."""
 
-    loss: float
-    gradient_norm: float  # before clipping
+    loss: Any  # becomes a float
+    gradient_norm: Any  # before clipping
+
+    def read(self) -> "TrainingStep":
+        """The same as floats."""
+        return TrainingStep(float(self.loss), float(self.gradient_norm))

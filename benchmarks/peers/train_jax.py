@@ -32,7 +32,7 @@ class Jax:
 
     def run(self) -> TrainingStep:
         self._state, loss, norm = self._step(self._state, self._batch)
-        return TrainingStep(float(loss), float(norm))
+        return TrainingStep(loss, norm)
 
 
 def training_step(config: BertConfig, decays: Tree, state: tuple, batch: dict) -> tuple:

@@ -1,7 +1,8 @@
 """A pre-training step as `minibert pretrain` does it, by any of its engines."""
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,16 @@ from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.training.step import start
 from peers.schedule import RATE, TrainingStep
+
+
+class Late(NamedTuple):
+    """A metric that may be waited for."""
+
+    figures: Mapping[str, float]
+    name: str
+
+    def __float__(self) -> float:
+        return self.figures[self.name]
 
 
 class Minibert:
@@ -41,7 +52,7 @@ class Minibert:
     def run(self) -> TrainingStep:
         figures = self._steps.step(self._parts, self._taken, RATE)
         self._taken += 1
-        return TrainingStep(figures["loss"], figures["gradient_norm"])
+        return TrainingStep(Late(figures, "loss"), Late(figures, "gradient_norm"))
 
     def facts(self) -> dict[str, Any]:
         """JAX's device: what it is, how fast it multiplies at best, what it had in use at most."""
@@ -53,5 +64,5 @@ class Minibert:
         return {
             "device": f"{name}, {kind}",
             "device_peak_mb": peak and peak / 1e6,
-            "matmul_gflops": jax_devices.matmul_rate(self._dtype),
+            "matmul_gflops": jax_devices.matmul_rate(self._dtype, sides=jax_devices.LARGE),
         }

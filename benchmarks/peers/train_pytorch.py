@@ -51,7 +51,7 @@ class PyTorchStep:
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, CLIP_NORM)
         self._optimizer.step()
-        return TrainingStep(loss.item(), norm.item())
+        return TrainingStep(loss.detach(), norm)
 
     def facts(self) -> dict[str, Any]:
         """Of a GPU: what it is, how fast it multiplies at best, what it had in use at most."""

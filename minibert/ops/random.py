@@ -67,8 +67,8 @@ def keep(xp: Any, keys: Array, columns: int, rate: float) -> Array:
     x = (x ^ (x >> 16)) * xp.uint32(FIRST) ^ keys[..., 1:]
     x = (x ^ (x >> 15)) * xp.uint32(SECOND)
     x = x ^ (x >> 16)
-    draws = xp.stack([x & xp.uint32(DRAWS - 1), x >> 16], axis=-1)
-    draws = draws.reshape(*draws.shape[:-2], 2 * draws.shape[-2])[..., :columns]
+    halves = xp.arange(columns, dtype=xp.uint32) % 2 * xp.uint32(16)
+    draws = (xp.repeat(x, 2, axis=-1)[..., :columns] >> halves) & xp.uint32(DRAWS - 1)
     return draws >= threshold(rate)
 
 

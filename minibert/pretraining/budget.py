@@ -179,8 +179,8 @@ def seconds_per_step(
             if steps.needs_compiling(parts):
                 tell(compiling_text(batch))
             with memory_explained(batch, loop):
-                metrics = steps.step(parts, len(times) - 1, 1e-6)
-            require_finite(metrics, state, 1e-6, loop)
+                metrics = dict(steps.step(parts, len(times) - 1, 1e-6))
+            require_finite(metrics, state.step + 1, 1e-6, loop)
             times.append(time.monotonic())
     # The first step also warms up, and an engine that compiles does so in some others.
     return median(after - before for before, after in pairwise(times[1:]))

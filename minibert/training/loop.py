@@ -8,12 +8,12 @@ import math
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from minibert.engines.runtime import runtime_of
 from minibert.errors import STOPPED_BY, DivergedError, RunError, Stopped, handle_signals, restore_signals
@@ -78,6 +78,16 @@ class Loop:
     review: Callable[[State], tuple[Batches, "Loop"]] | None = None
 
 
+class Taken(NamedTuple):
+    """A step whose metrics have not been read."""
+
+    number: int  # from 1
+    batch: Batch
+    rate: float
+    compiling: bool
+    figures: Mapping[str, float]
+
+
 def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: Loop, log: Log) -> None:
     """Train from `state.step` to `loop.total_steps`, in place.
 
@@ -98,7 +108,8 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
     if (runtime := runtime_of(ops)).is_main_process:
         prune(loop.folder, loop.keep, state.step)  # of a run that ended before it could
     steps = start(ops, state.params, state.optimizer, objective)
-    clock = saved_at = time.monotonic()
+    clock = saved_at = since = time.monotonic()
+    unread: deque[Taken] = deque()
 
     def prepared(batch: Batch, loop: Loop) -> Any:
         with memory_explained(batch, loop):
@@ -109,16 +120,36 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
             closing(prefetch((batch, prepared(batch, loop), position) for batch, position in batches))
         )
 
+    def read(all_but: int = 0) -> None:
+        """Wait for the metrics of steps, and log them."""
+        nonlocal clock, since
+        while len(unread) > all_but:
+            number, batch, rate, compiling, figures = unread.popleft()
+            with memory_explained(batch, loop):
+                metrics = dict(figures)
+            require_finite(metrics, number, rate, loop)
+            tokens = round(metrics.pop("tokens", batch.T))
+            state.tokens += tokens
+            clock, before = time.monotonic(), clock
+            state.seconds += clock - before
+            metrics |= {"learning_rate": rate, "tokens": state.tokens, "seconds": round(state.seconds, 3)}
+            operations = loop.operations(batch) if loop.operations else 0.0
+            log.step(number, tokens, metrics, 0.0 if compiling else clock - since, operations)
+            since = clock
+
     with fetched_at_the_end(steps, state), ExitStack() as open_ones, Interrupt() as interrupt:
         waiting = ahead(batches, loop)
         while state.step < loop.total_steps:
             if loop.review and state.step == loop.review_step:
+                read()
                 waiting.close()
                 batches, loop = loop.review(state)
                 waiting = ahead(batches, loop)
-            began = time.monotonic()  # evaluations and checkpoints of the step before are not counted
+            if not unread:
+                since = time.monotonic()  # evaluations and checkpoints of the step before are not counted
             batch, micro_batches, position = next(waiting)
             if compiling := steps.needs_compiling(micro_batches):
+                read()
                 log.tell(compiling_text(batch))
             rate = loop.rate(state.step)
             with memory_explained(batch, loop):
@@ -126,22 +157,18 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
                     state.params = steps.fetch()
                     change()
                     steps.renew()
-                metrics = steps.step(micro_batches, state.step, rate)
-            require_finite(metrics, state, rate, loop)
-            state.step += 1
-            tokens = round(metrics.pop("tokens", batch.T))
-            state.position, state.tokens = position, state.tokens + tokens
-            clock, before = time.monotonic(), clock
-            state.seconds += clock - before
-            metrics |= {"learning_rate": rate, "tokens": state.tokens, "seconds": round(state.seconds, 3)}
-            operations = loop.operations(batch) if loop.operations else 0.0
-            log.step(state.step, tokens, metrics, 0.0 if compiling else clock - began, operations)
+                figures = steps.step(micro_batches, state.step, rate)
+            state.step, state.position = state.step + 1, position
+            unread.append(Taken(state.step, batch, rate, compiling, figures))
+            read(steps.behind)
             at_end = loop.evaluate_at_end and state.step == loop.total_steps
             if loop.evaluate and (at_end or (loop.evaluate_steps and state.step % loop.evaluate_steps == 0)):
+                read()
                 state.params = steps.fetch()
                 log.record(state.step, loop.evaluate(state))
             stop = runtime.any_rank(bool(interrupt.asked))
             if runtime.any_rank(stop or _due(loop, state, clock - saved_at)):
+                read()
                 state.params = steps.fetch()
                 if runtime.is_main_process:
                     log.keep()
@@ -191,15 +218,15 @@ def _kept(loop: Loop) -> str:
     return "the last checkpoint is intact" if kept_steps(loop.folder) else "there is no checkpoint yet"
 
 
-def require_finite(metrics: dict[str, float], state: State, rate: float, loop: Loop) -> None:
-    """Raise DivergedError where the loss or the gradient of a step is not finite."""
+def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: Loop) -> None:
+    """Raise DivergedError where the loss or the gradient of a step, from 1, is not finite."""
     for what, value in (("loss", metrics["loss"]), ("gradient", metrics["gradient_norm"])):
         if math.isfinite(value):
             continue
         advice = "Start again in another --out with a lower learning rate or a longer warm-up"
         if loop.from_weights and any(step for step, _ in kept_steps(loop.folder)):
             advice += f", if you like from the weights of that checkpoint: {loop.from_weights}"
-        how = f"The {what} of step {state.step + 1} is {value} at learning rate {rate:.2e}"
+        how = f"The {what} of step {step} is {value} at learning rate {rate:.2e}"
         raise DivergedError(f"{how}; {_kept(loop)}. {advice}.")
 
 

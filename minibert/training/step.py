@@ -6,6 +6,7 @@ knows neither, only the few methods that both have.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,15 +35,18 @@ class Objective(Protocol):
 class Steps(Protocol):
     """The steps of a training, one after another; `start` makes them."""
 
+    behind: int  # of so many steps the metrics had better be read later, for a device always to have work
+
     def prepare(self, batch: Batch, count: int) -> Any:
         """Cut a batch into `count` micro-batches, or one for each example if these are fewer."""
 
     def needs_compiling(self, micro_batches: Any) -> bool:
         """Tell whether `step` would have to compile first, which may take a minute."""
 
-    def step(self, micro_batches: Any, number: int, rate: float) -> dict[str, float]:
+    def step(self, micro_batches: Any, number: int, rate: float) -> Mapping[str, float]:
         """Take step `number`, from 0, at this learning rate, and return the metrics of the whole batch.
 
+        A device is only told to take it; whoever reads the metrics waits, and is told what failed.
         "gradient_norm" is among them, before clipping. Where it or the loss is not finite, training is over:
         on a host nothing has been changed then.
         """
@@ -62,6 +66,8 @@ def start(ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Obj
 
 class HostSteps:
     """Steps on arrays in memory: parameters and moments are changed in place."""
+
+    behind = 0
 
     def __init__(self, ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Objective) -> None:
         self.ops, self.params, self.optimizer, self.objective = ops, params, optimizer, objective

@@ -144,7 +144,9 @@ def test_wrong_losses_and_states_are_complained_of():
         ([(10.0, 2.0), (9.6, 1.9)], "loss after an update"),
         ([(float("nan"), 2.0), (9.5, 1.9)], "loss"),
     ):
-        assert step.complaint(wrong, steps, "float32").startswith(f"its {what} is ")
+        assert step.complaint(wrong, steps, "float32").startswith(
+            f"its {what} differs from the reference's by "
+        )
     states = np.ones((3, 4)), np.ones((1, 4))
     assert inference.complaint(states, states, "float32") is None
     assert "hidden states are inf away" in inference.complaint((states[1], states[1]), states, "float32")
@@ -298,7 +300,7 @@ def test_jax_tells_of_its_device(monkeypatch):
     from minibert.engines.jax import devices as jax_devices
 
     asked = []
-    monkeypatch.setattr(jax_devices, "matmul_rate", lambda dtype: asked.append(dtype) or 1000.0)
+    monkeypatch.setattr(jax_devices, "matmul_rate", lambda dtype, **_: asked.append(dtype) or 1000.0)
     monkeypatch.setattr(jax_devices, "memory", lambda *_: {"peak_bytes_in_use": 7_000_000})
     work = Work("tiny", 8, 2)
     config = work.config(0.1)

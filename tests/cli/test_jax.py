@@ -22,6 +22,7 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.model.params import Head
 from minibert.ops import Ops
 from minibert.pretraining.options import PretrainOptions
+from minibert.training.checkpoint import checkpoints, load_checkpoint
 from minibert.training.loop import Loop, train
 from minibert.training.runlog import SPEEDS, RunLog, read_metrics
 
@@ -322,8 +323,8 @@ def test_a_step_without_memory_says_how_large_it_is_and_what_would_fit(
         "checkpoint is intact"
     )
     with RunLog(tmp_path, 0, 3, show=False) as log, pytest.raises(RunError, match=sentence):
-        train(ops(), now, iter([(one, 1)]), OfFunction(gradients), loop, log)
-    assert now.step == 0
+        train(ops(), now, iter([(one, 1), (one, 2)]), OfFunction(gradients), loop, log)
+    assert not load_checkpoint(checkpoints(tmp_path)[-1]).state["step"]
 
 
 def test_what_is_compiled_in_a_rehearsal_does_for_the_run():

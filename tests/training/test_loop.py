@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import UserDict
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from command import ROOT
 from loop_cases import CONFIG, batch, state
 from objectives import BertObjective, OfFunction
 
+from minibert.engines.runtime import Runtime
 from minibert.errors import RunError
 from minibert.ops import Ops
 from minibert.training.checkpoint import checkpoints, load_checkpoint
@@ -25,7 +27,9 @@ from minibert.training.loop import (
     train,
 )
 from minibert.training.runlog import SPEEDS, RunLog, read_metrics
-from minibert.training.step import start
+from minibert.training.step import HostSteps, start
+
+MEASURED = {"seconds", *SPEEDS}
 
 
 def batches(step=0):
@@ -112,6 +116,59 @@ def test_training_lowers_the_loss_of_a_batch_seen_again_and_again(tmp_path):
         train(Ops(), now, ((batch(0), 0) for _ in range(60)), bert_objective(dropout=0.0), loop, log)
     losses = [line["loss"] for line in read_metrics(tmp_path)]
     assert losses[0] > 4.5 and losses[-1] < 0.5
+
+
+class Told(UserDict):
+    """Metrics, and a note when they are read."""
+
+    def __init__(self, metrics, read):
+        super().__init__(metrics)
+        self.read = read
+
+    def keys(self):
+        self.read()
+        return super().keys()
+
+
+def test_a_device_is_given_a_step_before_the_metrics_of_the_one_before_are_read(tmp_path):
+    """But nothing is saved, evaluated or reviewed while a step is unread; and what is learnt is the same."""
+    events = []
+
+    class OnADevice(HostSteps):
+        behind = 1
+
+        def step(self, micro_batches, number, rate):
+            events.append(f"give {number + 1}")
+            metrics = super().step(micro_batches, number, rate)
+            return Told(metrics, lambda: events.append(f"read {number + 1}"))
+
+    def trained(folder, ops):
+        now, loss = state(), {"held_out_loss": 1.0}
+        loop = Loop(
+            6, lambda step: 1e-3, folder, save_steps=4, evaluate_steps=3,
+            evaluate=lambda now: events.append(f"evaluate {now.step}") or loss,
+            after_checkpoint=lambda now: events.append(f"save {now.step}"),
+        )  # fmt: skip
+        with RunLog(folder, 0, 6, show=False) as log:
+            train(ops, now, batches(), bert_objective(), loop, log)
+        lines = [{name: one[name] for name in one if name not in MEASURED} for one in read_metrics(folder)]
+        return now, lines
+
+    device = Ops()
+    device.runtime = Runtime()
+    device.runtime.steps = OnADevice
+    found, lines = trained(tmp_path / "device", device)
+    assert " ".join(events).replace("evaluate", "\nevaluate").replace("save", "\nsave").splitlines() == [
+        "give 1 give 2 read 1 give 3 read 2 read 3 ",
+        "evaluate 3 give 4 read 4 ",
+        "save 4 give 5 give 6 read 5 read 6 ",
+        "evaluate 6 ",
+        "save 6",
+    ]
+    expected, as_ever = trained(tmp_path / "host", Ops())
+    assert found.params.flat.tobytes() == expected.params.flat.tobytes()
+    assert (found.step, found.position, found.tokens) == (expected.step, expected.position, expected.tokens)
+    assert lines == as_ever and len(lines) == 8
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

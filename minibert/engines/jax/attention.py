@@ -1,15 +1,13 @@
-"""Attention over rows, for the JAX engine: three kernels with the reference's numbers (Vaswani et al. 2017).
+"""Attention over rows, for the JAX engine: two kernels with the reference's numbers (Vaswani et al. 2017).
 
 A row holds one sequence from column 0 on, and pads behind it. "plain" is jax.numpy, for any device. "pallas"
-is a fused kernel for a GPU that draws our dropout bits itself (flash.py). "vendor" is cuDNN's flash
-attention; the bits that it would draw are not ours, so it serves only where nothing is dropped.
+is a fused kernel for a GPU that draws our dropout bits itself (flash.py).
 """
 
 import math
 from collections import namedtuple
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from minibert.arrays import Array, Saved
@@ -17,17 +15,13 @@ from minibert.engines.jax import flash
 from minibert.engines.jax.flash import HIDDEN, Plan
 from minibert.ops import random
 
-# What each kernel keeps; keys: None where nothing is dropped.
+# What the plain kernel keeps; keys: None where nothing is dropped.
 PlainSaved = namedtuple("PlainSaved", "q k v p keys")
-VendorSaved = namedtuple("VendorSaved", "q lengths residuals")
 
 
-def choose(platform: str, dtype: Any, rate: float, head_size: int) -> str:
+def choose(platform: str, dtype: Any) -> str:
     """Choose the kernel for a device, which is "cpu", "gpu" (or "cuda") or "tpu", and queries of a dtype."""
-    if platform not in ("gpu", "cuda") or jnp.dtype(dtype) == jnp.float64:
-        return "plain"
-    half = jnp.dtype(dtype) in (jnp.bfloat16, jnp.float16)
-    return "vendor" if half and not rate and head_size % 8 == 0 and head_size <= 128 else "pallas"
+    return "pallas" if platform in ("gpu", "cuda") and jnp.dtype(dtype) != jnp.float64 else "plain"
 
 
 # q k v (R,n,A,D)  lengths (R,)  keys (R,n,2) or None -> y (R,n,A,D)
@@ -96,40 +90,7 @@ def _dropped(p: Array, plan: Plan, keys: Array) -> Array:
     return jnp.where(kept, p * random.kept_scale(plan.rate), 0)
 
 
-# Kept are the arrays inside of the function that `jax.vjp` gives; what it does with them is found again by
-# tracing the forward for its shapes alone. So the kernel's forward runs once.
-def _vendor(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, _: Any) -> tuple[Array, Saved]:
-    y, vjp = _vendor_vjp(plan, q, k, v, lengths)
-    return _cleared(y, lengths), VendorSaved(q, lengths, jax.tree.leaves(vjp))
-
-
-def _vendor_backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-    q, lengths = saved.q, saved.lengths
-    shapes = jax.eval_shape(lambda *given: _vendor_vjp(plan, *given)[1], q, q, q, lengths)
-    vjp = jax.tree.unflatten(jax.tree.structure(shapes), saved.residuals)
-    return tuple(_cleared(one, lengths) for one in vjp(_cleared(dy, lengths)))
-
-
-def _vendor_vjp(plan: Plan, q: Array, k: Array, v: Array, lengths: Array) -> tuple[Array, Array]:
-    # An empty row has one token here: what comes of it is cleared like all pads, whose results are undefined.
-    lengths = jnp.maximum(lengths, 1)
-
-    def kernel(q: Array, k: Array, v: Array) -> Array:
-        return jax.nn.dot_product_attention(
-            q, k, v, query_seq_lengths=lengths, key_value_seq_lengths=lengths,
-            is_causal=plan.causal, implementation=plan.implementation,
-        )  # fmt: skip
-
-    return jax.vjp(kernel, q, k, v)
-
-
-# x (R,n,A,D)  lengths (R,) -> (R,n,A,D)
-def _cleared(x: Array, lengths: Array) -> Array:
-    return jnp.where((jnp.arange(x.shape[1]) < lengths[:, None])[:, :, None, None], x, 0)
-
-
 KERNELS = {
     "plain": (_plain, _plain_backward),
     "pallas": (flash.forward, flash.backward),
-    "vendor": (_vendor, _vendor_backward),
 }

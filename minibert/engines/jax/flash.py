@@ -39,11 +39,11 @@ class Blocks(NamedTuple):
     stages: int  # blocks that are on their way from memory at a time
 
 
-# By bytes of a number and size of a head at most: forward, backward. Chosen by the machine code that Triton
-# makes of them for an H100 or H200: few instructions for a score (18 forward and 28 backward for bfloat16,
-# heads of 64 and dropout), next to nothing spilled but for float32 with heads of 128. No GPU has timed them.
+# By bytes of a number and size of a head at most: forward, backward. For bfloat16 and heads of 64 the best
+# of 18 and 28 that were timed on an H200 ("GPU" in the log). Others go by the machine code that Triton makes:
+# few instructions for a score, next to nothing spilled but for float32 with heads of 128.
 CUTS = {
-    (2, 64): (Blocks(64, 128, 4, 2), Blocks(32, 128, 4, 2)),
+    (2, 64): (Blocks(128, 64, 4, 3), Blocks(32, 128, 4, 2)),
     (2, 128): (Blocks(64, 64, 4, 2), Blocks(32, 64, 8, 2)),
     (8, 128): (Blocks(32, 32, 4, 1), Blocks(16, 32, 4, 1)),
 }
@@ -60,9 +60,8 @@ class Plan(NamedTuple):
 
     causal: bool
     rate: float  # of dropout on the probabilities
-    kernel: str  # "plain", "pallas", which is the one of this file, or "vendor"
+    kernel: str  # "plain", or "pallas", which is the one of this file
     interpret: bool = False  # "pallas" as plain JAX, on any device
-    implementation: str = "cudnn"  # of "vendor"; "xla" runs on any device
     forward_blocks: Blocks | None = None  # of "pallas", else what suits the type and D
     backward_blocks: Blocks | None = None
 

@@ -23,13 +23,17 @@ from minibert.engines.jax.runtime import DATA, JaxRuntime, Kept
 from minibert.engines.jax.training import JaxSteps, LayersOnDevices
 from minibert.ops import AdamRule, random
 from minibert.ops.losses import CrossEntropySaved
-from minibert.ops.primitives import LinearSaved
+from minibert.ops.primitives import LayerNormSaved, LinearSaved
 
 # What is kept where it is not what the reference keeps. Of attention: the queries in the order of tokens, and
 # what `attention.forward` keeps with its plan; of segments: what a softmax over each row keeps.
 JaxGeluSaved = namedtuple("JaxGeluSaved", "x")
+JaxLayerNormSaved = namedtuple("JaxLayerNormSaved", "x mean inverse gamma")
 JaxAttentionSaved = namedtuple("JaxAttentionSaved", "q kept")
 JaxSegmentsSaved = namedtuple("JaxSegmentsSaved", "rows")
+
+# A GPU takes twice as long for products of which a side is no multiple of 8, and V may be any number.
+MULTIPLES = {"cpu": 1}
 
 
 class JaxOps(LayersOnDevices, RecurrentOverRows):
@@ -60,6 +64,28 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         kind, mesh = self.runtime.device.device_kind, self.runtime.mesh
         return f"on {kind}" if mesh is None else f"on {mesh.size} devices, {kind}"
 
+    # The table of words is made longer for the logits, by entries that are never the word.
+
+    def masked_lm_head(
+        self, x: Array, rows: Array, labels: Array, params: Params, table: Array, config: Any
+    ) -> tuple[tuple[Array, Array], Saved]:
+        """Return what the reference does, by way of longer tables."""
+        params = params | {"output_bias": self._longer(params["output_bias"], -jnp.inf)}
+        return super().masked_lm_head(x, rows, labels, params, self._longer(table), config)
+
+    def masked_lm_head_backward(
+        self, dnll: Array, saved: Saved, params: Params, grads: Grads, dtable: Array, config: Any
+    ) -> tuple[Array, Grads, Array]:
+        V, longer = len(dtable), grads | {"output_bias": self._longer(grads["output_bias"])}
+        dtable = self._longer(dtable)
+        dx, grads, dtable = super().masked_lm_head_backward(dnll, saved, params, longer, dtable, config)
+        return dx, grads | {"output_bias": grads["output_bias"][:V]}, dtable[:V]
+
+    # x (V,...) -> (V',...)
+    def _longer(self, x: Array, fill: float = 0.0) -> Array:
+        behind = -len(x) % MULTIPLES.get(self.runtime.device.platform, 128)
+        return jnp.pad(x, ((0, behind), *[(0, 0)] * (x.ndim - 1)), constant_values=fill) if behind else x
+
     # Precision: rows between the embeddings and the heads are narrow, everything else is wide.
 
     def upcast(self, x: Array) -> Array:
@@ -86,6 +112,10 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         dx = self._product(dy, saved.weight.T, dy.dtype).astype(dy.dtype)
         return dx, self._product(saved.x.T, dy), self.upcast(dy).sum(0)
 
+    def erfc(self, x: Array) -> Array:
+        """Return 1 - erf(x), without its tail's precision where results are narrow: by the device's erf."""
+        return super().erfc(x) if self._narrow is None else 1 - jax.lax.erf(x)
+
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
         """Return x Phi(x), in float32 at least; only x is kept."""
         y, _ = super().gelu(self.upcast(x), form)
@@ -96,15 +126,30 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         _, again = super().gelu(self.upcast(x), form)
         return super().gelu_backward(self.upcast(dy), again, form).astype(dy.dtype)
 
+    # What is kept is x itself with what is known of its rows. From normal values XLA would go back to x all
+    # the same, and add up dy n over the columns by way of an array of wide numbers.
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
         """Return gamma (x - mean) / sqrt(variance + eps) + beta over each row, in float32 at least."""
-        y, saved = super().layer_norm(self.upcast(x), gamma, beta, eps)
-        return y.astype(x.dtype), saved._replace(normal=saved.normal.astype(x.dtype))
+        wide = self.upcast(x)
+        y, saved = super().layer_norm(wide, gamma, beta, eps)
+        return y.astype(x.dtype), JaxLayerNormSaved(x, wide.mean(-1, keepdims=True), saved.inverse, gamma)
 
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        saved = saved._replace(normal=self.upcast(saved.normal))
+        x, mean, inverse, gamma = jax.lax.optimization_barrier(saved)
+        normal = (self.upcast(x) - mean) * inverse
+        saved = LayerNormSaved(normal, inverse, gamma)
         dx, dgamma, dbeta = super().layer_norm_backward(self.upcast(dy), saved)
-        return dx.astype(dy.dtype), dgamma, dbeta
+        # Two need dx, and each would compute it for itself.
+        return jax.lax.optimization_barrier(dx.astype(dy.dtype)), dgamma, dbeta
+
+    # The factor 1 / (1 - rate) is not to be rounded to 8 bits.
+
+    def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
+        y, saved = super()._dropout(self.upcast(x), drop, site)
+        return y.astype(x.dtype), saved
+
+    def _dropout_backward(self, dy: Array, saved: Saved) -> Array:
+        return super()._dropout_backward(self.upcast(dy), saved).astype(dy.dtype)
 
     def embedding_block(
         self, batch: Any, params: Params, config: Any, drop: random.Dropout | None
@@ -185,7 +230,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         if drop is not None and drop.attention_rate:
             rate = drop.attention_rate
             keys = self._in_rows(random.fold(jnp, drop.rows, *random.words(jnp, site)), cu_seqlens)
-        plan = Plan(causal, rate, choose(self.runtime.device.platform, q.dtype, rate, q.shape[-1]))
+        plan = Plan(causal, rate, choose(self.runtime.device.platform, q.dtype))
         queries, sources, values = (self._in_rows(one, cu_seqlens) for one in (q, k, v))
         y, saved = jax_attention.forward(plan, queries, sources, values, cu_seqlens.lengths, keys)
         return y.reshape(q.shape), JaxAttentionSaved(q, Kept(saved, plan))
@@ -195,7 +240,10 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
             return super().attention_backward(dy, saved)
         plan, kept = saved.kept.how, saved.kept.arrays
         gradients = jax_attention.backward(plan, dy.reshape(kept.q.shape), kept)
-        return tuple(one.reshape(dy.shape) for one in gradients)
+        # The three side by side are what is multiplied next, twice: made once, and not for each product.
+        T, H = len(dy), dy[0].size
+        whole = jax.lax.optimization_barrier(jnp.concatenate([one.reshape(T, H) for one in gradients], 1))
+        return tuple(whole[:, i * H : (i + 1) * H].reshape(dy.shape) for i in range(3))
 
     # x (R n,...) -> (R,n,...)
     def _in_rows(self, x: Array, borders: Borders) -> Array:
