@@ -136,7 +136,7 @@ def test_a_jaxlib_of_another_version_is_a_sentence(monkeypatch):
 
 def test_the_oldest_jax_is_the_one_that_is_declared():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras["jax"] == [f"jax>={registry.JAX_MINIMUM}"]
+    assert extras["jax"] == [f"jax>={registry.JAX_MINIMUM},<0.13"]
 
 
 def test_jax_is_asked_for_its_device_only_where_it_is_the_engine(monkeypatch):
