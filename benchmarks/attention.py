@@ -76,9 +76,10 @@ def error(found: list[np.ndarray], right: list[np.ndarray]) -> float:
     )
 
 
-def measured(children: dict[str, Child], options: argparse.Namespace, dtype: str) -> list[dict[str, Any]]:
-    """Every case and dropout of a dtype, a line for each kernel."""
-    lines = []
+def measure(
+    children: dict[str, Child], options: argparse.Namespace, dtype: str, lines: list[dict[str, Any]]
+) -> None:
+    """Add a line for each kernel, in every case and dropout of a dtype; Unavailable when a process failed."""
     for sizes in options.case:
         given = arrays(sizes)
         for rate in options.dropout:
@@ -91,13 +92,11 @@ def measured(children: dict[str, Child], options: argparse.Namespace, dtype: str
             known = []
             for name, kernels in ready.items():
                 if isinstance(kernels, Unavailable):
-                    say(f"{name} is left out: {kernels}")
-                    continue
+                    raise kernels
                 # PyTorch draws dropout of its own.
                 own = right if rate == 0 or name == "minibert" else None
                 known += compared(name, children[name], kernels, min(ROWS, sizes[0]), own, dtype)
             lines += [line | {"case": title} for line in timed(children, known, sizes, options.rounds)]
-    return lines
 
 
 def compared(
@@ -165,6 +164,7 @@ def main(options: argparse.Namespace) -> int:
     """Measure and print."""
     children: dict[str, Child] = {}
     lines: list[dict[str, Any]] = []
+    status = 0
     try:
         begun = each(
             lambda factory: Child(factory, NoJob(), cores(), {}, VARIABLES[options.device]),
@@ -181,14 +181,17 @@ def main(options: argparse.Namespace) -> int:
         for name, child in children.items():
             say(f"{name}: {child.ask('device')}")
         for dtype in options.dtype:
-            lines += measured(children, options, dtype)
+            measure(children, options, dtype, lines)
+    except Unavailable as error:
+        say(f"{error}; what follows was measured before.")
+        status = 1
     finally:
         for child in children.values():
             child.close()
     if options.json:
         Path(options.json).write_text(json.dumps(lines, indent=1))
     print(shown(lines))
-    return 0
+    return status
 
 
 def parser() -> argparse.ArgumentParser:

@@ -101,7 +101,7 @@ class Kernels:
             return f"{type(error).__name__}: {str(error)[:300]}"
 
     def times(self, name: str) -> dict[str, float]:
-        """Seconds of a call; of a cut, only where it differs."""
+        """Seconds of a call in a chain, which share what does not change; of a cut, where it differs."""
         q, k, v, dy = self._given
         forward, _, forwards, backwards = self._made[name]
         given = q, k, v, self._lengths, self._keys

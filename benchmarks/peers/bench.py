@@ -111,8 +111,9 @@ class Bench:
             np.save(path, weights(work.config(0.0)))
         agreeing = self.agreeing(work, ways, str(path))
         for threads in self.options.threads:
-            if agreeing:
-                self.rows += self.timed(work, agreeing, threads, str(path))
+            for attention_dropout in self.options.attention_dropout or [self.kind.dropout]:
+                if agreeing:
+                    self.rows += self.timed(work, agreeing, threads, str(path), attention_dropout)
 
     def agreeing(self, work: Work, ways: list[Way], path: str) -> list[Way]:
         """The ways that find what the reference finds, without dropout."""
@@ -126,10 +127,13 @@ class Bench:
             self.on_gpu,
         )
         expected, kept = found.get(reference.title), []
+        if isinstance(expected, Unavailable):
+            self.complain(f"{work.title}: there is no reference to compare with: {expected}.")
+            return []
         for way in ways:
             result = found[way.title]
-            if isinstance(lost := expected if isinstance(expected, Unavailable) else result, Unavailable):
-                self.complain(f"{work.title}: {way.title} is left out: {lost}.")
+            if isinstance(result, Unavailable):
+                self.complain(f"{work.title}: {way.title} is left out: {result}.")
             elif complaint := self.kind.compare(result, expected, way.dtype):
                 self.wrong = True
                 self.complain(f"{work.title}: {way.title} is left out, {complaint}.")
@@ -145,15 +149,14 @@ class Bench:
         finally:
             child.close()
 
-    def timed(self, work: Work, ways: list[Way], threads: int, path: str) -> list[report.Row]:
-        """Rounds of everyone, with every dropout on attention that is asked for."""
-        rates = self.options.attention_dropout or [self.kind.dropout]
-        named = {f"{way.title}, attention {rate:g}": (way, rate) for rate in rates for way in ways}
-        peaks, children = [], {}
+    def timed(
+        self, work: Work, ways: list[Way], threads: int, path: str, attention_dropout: float
+    ) -> list[report.Row]:
+        """Rounds of everyone."""
+        job, children, peaks = Job(work, path, self.kind.dropout, attention_dropout), {}, []
+        named = {way.title: way for way in ways}
 
-        def begun(asked: tuple[Way, float]) -> Child:
-            way, rate = asked
-            job = Job(work, path, self.kind.dropout, rate)
+        def begun(way: Way) -> Child:
             return Child(way.factory, job, threads, way.options, self.variables)
 
         def failed(title: str, error: Unavailable) -> None:
@@ -176,9 +179,9 @@ class Bench:
             if self.on_gpu:
                 peak = max((known.get("matmul_gflops", 0.0) for known in facts.values()), default=0.0) or None
             rows = [
-                self.row(work, named[title][0], threads, found, peak, busy, children[title])
-                | {"attention_dropout": named[title][1] if self.kind.dropout else None}
-                | {"errors": self.errors[named[title][0].title]}
+                self.row(work, named[title], threads, found, peak, busy, children[title])
+                | {"attention_dropout": attention_dropout if self.kind.dropout else None}
+                | {"errors": self.errors[title]}
                 | report.of_one(
                     found, children[title].ask("first_run"), facts[title], self.kind.operations(work)
                 )

@@ -197,7 +197,7 @@ def measure(made: Any, times: int) -> tuple[float, float]:
     for _ in range(times):
         now = made.run()
         done(before)  # a step late, as in a training: a device then has work all the time
-        before = now
+        before = now if hasattr(now, "read") else None
     done(before)
     took = time.perf_counter() - began
     return took / times, (time.process_time() - used) / took

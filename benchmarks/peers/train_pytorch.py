@@ -1,7 +1,7 @@
 """Pre-training steps in PyTorch: Hugging Face's model as published, and a BERT tuned for speed."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,27 @@ from peers.schedule import BETAS, CLIP_NORM, EPS, RATE, WEIGHT_DECAY, TrainingSt
 from peers.work import IGNORED, Rectangle
 
 Named = dict[str, torch.nn.Parameter]
+
+
+class OnTheWay(NamedTuple):
+    """Loss and norm of a step, copied from a GPU behind it: who reads them waits for no later step."""
+
+    figures: torch.Tensor
+    copied: torch.cuda.Event
+
+    def read(self) -> TrainingStep:
+        self.copied.synchronize()
+        return TrainingStep(*self.figures.tolist())
+
+
+def _step(loss: torch.Tensor, norm: torch.Tensor) -> TrainingStep | OnTheWay:
+    figures = torch.stack([loss.detach(), norm])
+    if figures.device.type == "cpu":
+        return TrainingStep(*figures.tolist())
+    here, copied = torch.empty(2, dtype=figures.dtype, pin_memory=True), torch.cuda.Event()
+    here.copy_(figures, non_blocking=True)
+    copied.record()
+    return OnTheWay(here, copied)
 
 
 class PyTorchStep:
@@ -44,14 +65,14 @@ class PyTorchStep:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
 
-    def run(self) -> TrainingStep:
+    def run(self) -> TrainingStep | OnTheWay:
         self._optimizer.zero_grad(set_to_none=True)
         with precision(self._dtype, self._device):
             loss = self.loss()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, CLIP_NORM)
         self._optimizer.step()
-        return TrainingStep(loss.detach(), norm)
+        return _step(loss, norm)
 
     def facts(self) -> dict[str, Any]:
         """Of a GPU: what it is, how fast it multiplies at best, what it had in use at most."""
@@ -117,7 +138,7 @@ class HuggingFace(PyTorchStep):
         scores, labels = found.prediction_logits.flatten(0, 1), self._inputs["labels"].flatten()
         return F.cross_entropy(scores, labels, ignore_index=IGNORED) + 0 * found.seq_relationship_logits.sum()
 
-    def run_on(self, inputs: dict[str, torch.Tensor], rate: float) -> TrainingStep:
+    def run_on(self, inputs: dict[str, torch.Tensor], rate: float) -> TrainingStep | OnTheWay:
         """A step on another batch, at this learning rate."""
         self._inputs = inputs
         self.set_rate(rate)

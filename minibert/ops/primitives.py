@@ -72,14 +72,12 @@ class Primitives:
             0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) of BERT's later releases.
         """
         if form == "erf":
-            cdf = 0.5 * self.erfc(x * -math.sqrt(0.5))
+            cdf = 0.5 * self._erfc(x * -math.sqrt(0.5))
         else:
             cdf = 0.5 + 0.5 * self.xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
         return x * cdf, GeluSaved(x, cdf)
 
-    # x (...) -> (...)
-    def erfc(self, x: Array) -> Array:
-        """Return 1 - erf(x), of which the tail keeps its precision."""
+    def _erfc(self, x: Array) -> Array:
         return erfc(self.xp, x)
 
     # y = x c(x), c the cdf, hence dy/dx = c + x c'(x), where

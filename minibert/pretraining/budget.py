@@ -8,7 +8,8 @@ faster or slower by then, what is left of the schedule becomes longer or shorter
 """
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
@@ -171,17 +172,19 @@ def seconds_per_step(
     params = Parameters(state.params.config, state.params.flat.copy())
     loop = Loop(1, lambda step: 1e-6, Path(), task.options.accumulate or 1)
     steps = start(task.ops, params, task.optimizer(params), task.objective(params.config))
-    times = [time.monotonic()]
+    times, unread = [time.monotonic()], deque[Mapping[str, float]]()
     ready = ((batch, steps.prepare(batch, loop.accumulate)) for batch, _ in task.stage_batches(seq_length))
     with closing(prefetch(ready)) as waiting:
         while len(times) < 4 or times[-1] - times[0] < seconds:
             batch, parts = next(waiting)
             if steps.needs_compiling(parts):
                 tell(compiling_text(batch))
-            with memory_explained(batch, loop):
-                metrics = dict(steps.step(parts, len(times) - 1, 1e-6))
-            require_finite(metrics, state.step + 1, 1e-6, loop)
-            times.append(time.monotonic())
+            unread.append(steps.step(parts, len(times) - 1, 1e-6))
+            if len(unread) > steps.behind:  # as in a training
+                with memory_explained(batch, loop):
+                    metrics = dict(unread.popleft())
+                require_finite(metrics, state.step + 1, 1e-6, loop)
+                times.append(time.monotonic())
     # The first step also warms up, and an engine that compiles does so in some others.
     return median(after - before for before, after in pairwise(times[1:]))
 

@@ -125,9 +125,13 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
         nonlocal clock, since
         while len(unread) > all_but:
             number, batch, rate, compiling, figures = unread.popleft()
-            with memory_explained(batch, loop):
-                metrics = dict(figures)
-            require_finite(metrics, number, rate, loop)
+            try:
+                with memory_explained(batch, loop):
+                    metrics = dict(figures)
+                require_finite(metrics, number, rate, loop)
+            except RunError:
+                state.step = number - 1  # the last one that came to something
+                raise
             tokens = round(metrics.pop("tokens", batch.T))
             state.tokens += tokens
             clock, before = time.monotonic(), clock
@@ -154,6 +158,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
             rate = loop.rate(state.step)
             with memory_explained(batch, loop):
                 if loop.change and (change := loop.change(state, position)):
+                    read()
                     state.params = steps.fetch()
                     change()
                     steps.renew()

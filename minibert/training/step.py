@@ -35,7 +35,7 @@ class Objective(Protocol):
 class Steps(Protocol):
     """The steps of a training, one after another; `start` makes them."""
 
-    behind: int  # of so many steps the metrics had better be read later, for a device always to have work
+    behind: int  # how many steps may be unread, so that a device always has work
 
     def prepare(self, batch: Batch, count: int) -> Any:
         """Cut a batch into `count` micro-batches, or one for each example if these are fewer."""

@@ -5,7 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 
+import attention
 import finetune
 import inference
 import numpy as np
@@ -629,3 +632,51 @@ def test_a_version_without_kernels_is_refused(tmp_path):
     done = subprocess.run([*VERSIONS, str(tmp_path), str(ROOT)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and done.stdout == ""
     assert f"{tmp_path} is no checkout of minibert with kernels; build them there" in done.stderr
+
+
+def test_a_step_is_read_after_the_next_one_has_begun():
+    events = []
+
+    class Step:
+        def __init__(self, number):
+            events.append(f"give {number}")
+            self.number = number
+
+        def read(self):
+            events.append(f"read {self.number}")
+
+    numbers = iter(range(9))
+    made = SimpleNamespace(run=lambda: Step(next(numbers)))
+    children.measure(made, 3)
+    assert events == "give 0,read 0,give 1,give 2,read 1,give 3,read 2,read 3".split(",")
+    held = []
+    children.measure(SimpleNamespace(run=lambda: held.append(1)), 3)  # what can't be waited for is let go
+    assert len(held) == 4
+
+
+def test_all_are_asked_at_once_and_who_fails_is_told_of():
+    together = threading.Barrier(3, timeout=20)
+
+    def asked(name):
+        together.wait()
+        if name == "b":
+            raise children.Unavailable("no room")
+        return name.upper()
+
+    found = children.each(asked, {name: name for name in "abc"}, at_once=True)
+    assert (found["a"], found["c"]) == ("A", "C") and str(found["b"]) == "no room"
+    assert children.each(str.upper, {"a": "a"}, at_once=False) == {"a": "A"}
+
+
+@pytest.mark.slow
+def test_attention_alone_is_compared_and_timed(tmp_path, capsys):
+    pytest.importorskip("jax")
+    file = tmp_path / "lines.json"
+    flags = "--device cpu --engine minibert --case 2x32x2x16 --dtype float32 --rounds 1 --json".split()
+    assert attention.main(attention.parser().parse_args([*flags, str(file)])) == 0
+    lines = json.loads(file.read_text())
+    assert [(line["kernel"], line["case"][-3:]) for line in lines] == [
+        (kernel, rate) for rate in ("0.1", "t 0") for kernel in ("plain", "pallas")
+    ]
+    assert all(1e-9 < line["error"] < 1e-5 and line["forward"] > 0 < line["backward"] for line in lines)
+    assert "| pallas |" in capsys.readouterr().out

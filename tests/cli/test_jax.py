@@ -22,7 +22,6 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.model.params import Head
 from minibert.ops import Ops
 from minibert.pretraining.options import PretrainOptions
-from minibert.training.checkpoint import checkpoints, load_checkpoint
 from minibert.training.loop import Loop, train
 from minibert.training.runlog import SPEEDS, RunLog, read_metrics
 
@@ -136,7 +135,7 @@ def test_a_jaxlib_of_another_version_is_a_sentence(monkeypatch):
 
 def test_the_oldest_jax_is_the_one_that_is_declared():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras["jax"] == [f"jax>={registry.JAX_MINIMUM},<0.13"]
+    assert extras["jax"] == [f"jax>={registry.JAX_MINIMUM}"]
 
 
 def test_jax_is_asked_for_its_device_only_where_it_is_the_engine(monkeypatch):
@@ -324,7 +323,7 @@ def test_a_step_without_memory_says_how_large_it_is_and_what_would_fit(
     )
     with RunLog(tmp_path, 0, 3, show=False) as log, pytest.raises(RunError, match=sentence):
         train(ops(), now, iter([(one, 1), (one, 2)]), OfFunction(gradients), loop, log)
-    assert not load_checkpoint(checkpoints(tmp_path)[-1]).state["step"]
+    assert now.step == 0
 
 
 def test_what_is_compiled_in_a_rehearsal_does_for_the_run():

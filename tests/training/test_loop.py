@@ -1,5 +1,6 @@
 """The loop by itself, on a task small enough to know the answer of, and micro-batches on the real loss."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from loop_cases import CONFIG, batch, state
 from objectives import BertObjective, OfFunction
 
 from minibert.engines.runtime import Runtime
-from minibert.errors import RunError
+from minibert.errors import DivergedError, RunError
 from minibert.ops import Ops
 from minibert.training.checkpoint import checkpoints, load_checkpoint
 from minibert.training.loop import (
@@ -130,9 +131,8 @@ class Told(UserDict):
         return super().keys()
 
 
-def test_a_device_is_given_a_step_before_the_metrics_of_the_one_before_are_read(tmp_path):
-    """But nothing is saved, evaluated or reviewed while a step is unread; and what is learnt is the same."""
-    events = []
+def on_a_device(events):
+    """An engine that is given a step before the metrics of the one before are read, and notes both."""
 
     class OnADevice(HostSteps):
         behind = 1
@@ -141,6 +141,55 @@ def test_a_device_is_given_a_step_before_the_metrics_of_the_one_before_are_read(
             events.append(f"give {number + 1}")
             metrics = super().step(micro_batches, number, rate)
             return Told(metrics, lambda: events.append(f"read {number + 1}"))
+
+    device = Ops()
+    device.runtime = Runtime()
+    device.runtime.steps = OnADevice
+    return device
+
+
+def test_nothing_is_reviewed_or_changed_while_a_step_is_unread(tmp_path):
+    events, now = [], state()
+
+    def change(before, position):
+        return (lambda: events.append("change")) if position == 5 else None
+
+    def review(before):
+        events.append(f"review {before.step}")
+        return batches(before.position), dataclasses.replace(loop, review_step=None)
+
+    loop = Loop(6, lambda step: 1e-3, tmp_path, review_step=2, review=review, change=change)
+    with RunLog(tmp_path, 0, 6, show=False) as log:
+        train(on_a_device(events), now, batches(), bert_objective(), loop, log)
+    assert " ".join(events) == (
+        "give 1 give 2 read 1 read 2 review 2 give 3 give 4 read 3 read 4 change give 5 give 6 read 5 read 6"
+    )
+
+
+@pytest.mark.parametrize("device", [False, True])
+def test_nothing_is_changed_after_a_step_that_came_to_no_number(tmp_path, device):
+    def gradients(ops, params, grads, part, step):
+        return (
+            (grads, {"loss": float("nan")}) if step == 2 else bert_gradients(ops, params, grads, part, step)
+        )
+
+    def change(before, position):
+        return (lambda: events.append("change")) if position == 4 else None
+
+    events, now = [], state()
+    loop = Loop(6, lambda step: 1e-3, tmp_path, change=change)
+    ops = on_a_device(events) if device else Ops()
+    with (
+        RunLog(tmp_path, 0, 6, show=False) as log,
+        pytest.raises(DivergedError, match="loss of step 3 is nan"),
+    ):
+        train(ops, now, batches(), OfFunction(gradients), loop, log)
+    assert now.step == 2 and "change" not in events
+
+
+def test_a_device_is_given_a_step_before_the_metrics_of_the_one_before_are_read(tmp_path):
+    """But nothing is saved or evaluated while a step is unread; and what is learnt is the same."""
+    events = []
 
     def trained(folder, ops):
         now, loss = state(), {"held_out_loss": 1.0}
@@ -154,10 +203,7 @@ def test_a_device_is_given_a_step_before_the_metrics_of_the_one_before_are_read(
         lines = [{name: one[name] for name in one if name not in MEASURED} for one in read_metrics(folder)]
         return now, lines
 
-    device = Ops()
-    device.runtime = Runtime()
-    device.runtime.steps = OnADevice
-    found, lines = trained(tmp_path / "device", device)
+    found, lines = trained(tmp_path / "device", on_a_device(events))
     assert " ".join(events).replace("evaluate", "\nevaluate").replace("save", "\nsave").splitlines() == [
         "give 1 give 2 read 1 give 3 read 2 read 3 ",
         "evaluate 3 give 4 read 4 ",

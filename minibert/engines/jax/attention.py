@@ -21,7 +21,8 @@ PlainSaved = namedtuple("PlainSaved", "q k v p keys")
 
 def choose(platform: str, dtype: Any) -> str:
     """Choose the kernel for a device, which is "cpu", "gpu" (or "cuda") or "tpu", and queries of a dtype."""
-    return "pallas" if platform in ("gpu", "cuda") and jnp.dtype(dtype) != jnp.float64 else "plain"
+    fits = platform in ("gpu", "cuda") and jnp.dtype(dtype) != jnp.float64
+    return "pallas" if fits and flash.THERE else "plain"
 
 
 # q k v (R,n,A,D)  lengths (R,)  keys (R,n,2) or None -> y (R,n,A,D)

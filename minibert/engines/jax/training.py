@@ -167,6 +167,8 @@ class JaxSteps:
 
     def fetch(self) -> Any:
         """Copy parameters and moments to the host; what the devices have will be overwritten."""
+        with jax_failures.translated():
+            jax.block_until_ready(self._buffers)
         flat, self.optimizer.m, self.optimizer.v = self._to_host(self._buffers)
         self.params = self.params.like(flat)
         return self.params

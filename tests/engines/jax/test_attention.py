@@ -189,10 +189,12 @@ def test_lengths_and_keys_are_traced():
     assert [f._cache_size() for f in compiled(plan)] == before
 
 
-def test_kernel_for_each_device():
+def test_kernel_for_each_device(monkeypatch):
     choose = jax_attention.choose
     assert choose("cpu", "float32") == choose("tpu", "bfloat16") == choose("gpu", "float64") == "plain"
     assert choose("gpu", "bfloat16") == choose("cuda", "float16") == choose("gpu", "float32") == "pallas"
+    monkeypatch.setattr(jax_flash, "THERE", False)  # as in a JAX without that backend
+    assert choose("gpu", "bfloat16") == "plain"
 
 
 def described_gpu():

@@ -25,7 +25,7 @@ from minibert.gradcheck.sheet import cases, check, distance, engine_gradients, u
 from minibert.model import bilstm
 from minibert.model.batch import VectorBatch
 from minibert.model.params import Head, nest
-from minibert.ops import Ops
+from minibert.ops import Ops, random
 from minibert.pretraining.evaluation import score
 
 jax = pytest.importorskip("jax")
@@ -96,6 +96,18 @@ def test_a_field_too_many_in_what_the_reference_keeps_misleads_no_backward(label
     plant(monkeypatch)
     by_hand, _ = errors(JaxOps("float64"), CASES[label], derive=False)
     assert by_hand <= EXACT
+
+
+def test_the_factor_of_dropout_is_not_rounded_to_8_bits():
+    jax.config.update("jax_enable_x64", False)
+    ops, ones = JaxOps("bfloat16"), jnp.ones((64, 48), jnp.bfloat16)
+    drop = random.Dropout(0.1, 0.0, jnp.asarray(random.row_keys(np, 0, 0, np.arange(64), np.arange(64))))
+    y, saved = ops._dropout(ones, drop, 2)
+    factor = float(saved.mask.max())
+    assert factor == pytest.approx(random.kept_scale(0.1), rel=1e-6) and y.dtype == jnp.bfloat16
+    assert ops._dropout_backward(ones, saved).dtype == jnp.bfloat16
+    kept = random.keep(np, random.fold(np, np.asarray(drop.rows), *random.words(np, 2)), 48, 0.1)
+    np.testing.assert_array_equal(np.asarray(y, np.float32) > 0, kept)
 
 
 def test_entries_behind_the_vocabulary_which_a_gpu_wants_change_nothing(monkeypatch):
@@ -230,9 +242,16 @@ class Rounded(Ops):
         dx, dweight, dbias = super().linear_backward(dy, saved)
         return eight_bits(dx), dweight, dbias
 
+    def gelu(self, x, form):
+        y, saved = super().gelu(x, form)
+        return eight_bits(y), saved
+
+    def gelu_backward(self, dy, saved, form):
+        return eight_bits(super().gelu_backward(dy, saved, form))
+
     def layer_norm(self, x, gamma, beta, eps):
         y, saved = super().layer_norm(x, gamma, beta, eps)
-        return eight_bits(y), saved._replace(normal=eight_bits(saved.normal))
+        return eight_bits(y), saved
 
     def layer_norm_backward(self, dy, saved):
         dx, dgamma, dbeta = super().layer_norm_backward(dy, saved)
@@ -263,6 +282,7 @@ class RowsOfOne(JaxOps):
 NARROW = {
     "linear": lambda draw: ([draw(64, 24), draw(64, 37)], [draw(24, 37), draw(37)]),
     "layer_norm": lambda draw: ([4 + draw(64, 24), draw(64, 24)], [draw(24), draw(24), 1e-12]),
+    "gelu": lambda draw: ([3 * draw(64, 24), draw(64, 24)], ["erf"]),
     "attention": lambda draw: ([3 * draw(32, 3, 8), 3 * draw(32, 3, 8), draw(32, 3, 8), draw(32, 3, 8)], []),
 }
 
@@ -276,10 +296,12 @@ def test_an_operation_in_bfloat16_errs_at_most_twice_as_much_as_numpy_that_round
 
     def results(ops, dtype, exact):
         *inputs, dy = (one.astype(dtype) for one in narrow)
-        rest = [one if isinstance(one, float) else one.astype(exact) for one in wide]
+        rest = [one.astype(exact) if isinstance(one, np.ndarray) else one for one in wide]
         rest += [np.array([0, len(dy)])] if operation == "attention" else []
         y, saved = getattr(ops, operation)(*inputs, *rest)
-        return [y, *getattr(ops, f"{operation}_backward")(dy, saved)]
+        form = rest if operation == "gelu" else []
+        gradients = getattr(ops, f"{operation}_backward")(dy, saved, *form)
+        return [y, *(gradients if isinstance(gradients, tuple) else (gradients,))]
 
     found = results(RowsOfOne("bfloat16"), jnp.bfloat16, np.float32)
     least = results(Rounded(), np.float32, np.float32)

@@ -186,6 +186,7 @@ def test_what_is_not_a_number_ends_training_with_the_same_words_and_changes_noth
         with RunLog(folder, 0, STEPS, show=False) as log, pytest.raises(DivergedError) as caught:
             train(ops, state, iter(batches), steps.objective, loop, log)
         said.append(str(caught.value))
+        assert state.step == 2
         last = load_checkpoint(checkpoints(folder)[-1])
         assert (last.state["step"], last.updates) == (2, 2)
         ended.append(last.params.flat)
