@@ -48,24 +48,28 @@ def operations(work: Work) -> int:
     return step_operations(config, work.sequence_lengths(), work.make_batch(config).masked_counts)
 
 
-def errors(found: list, expected: list) -> dict[str, float]:
-    """Relative differences of two steps from the reference's; the second loss shows what the update did."""
+def figures(found: list, expected: list) -> dict[str, tuple[float, float]]:
+    """What is compared of two steps and the reference's; the second loss shows what the update did."""
     (loss, norm), (after, _) = found
     (true_loss, true_norm), (true_after, _) = expected
-    pairs = {
+    return {
         "loss": (loss, true_loss),
         "gradient norm": (norm, true_norm),
         "loss after an update": (after, true_after),
     }
-    return {name: abs(one - other) / abs(other) for name, (one, other) in pairs.items()}
+
+
+def errors(found: list, expected: list) -> dict[str, float]:
+    """Relative differences from the reference."""
+    return {name: abs(one - other) / abs(other) for name, (one, other) in figures(found, expected).items()}
 
 
 def complaint(found: list, expected: list, dtype: str) -> str | None:
     """What differs by more than it may."""
     close, near = TOLERANCES[dtype]
-    for name, error in errors(found, expected).items():
-        if not error <= (near if name == "gradient norm" else close):
-            return f"its {name} differs from the reference's by {error:.1e} of that"
+    for name, (one, other) in figures(found, expected).items():
+        if not abs(one - other) <= (near if name == "gradient norm" else close) * abs(other):
+            return f"its {name} is {one:.6g}, the reference's {other:.6g}"
     return None
 
 

@@ -1,6 +1,5 @@
 """The JAX engine's attention alone: its kernels, and the fused one cut into other blocks."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
@@ -13,8 +12,8 @@ import numpy as np
 from minibert.engines.jax import attention, flash
 from minibert.engines.jax.flash import Blocks, Plan
 from minibert.machine import cores
+from peers.children import seconds_of
 
-SECONDS = 0.05  # of a measurement
 CHAIN = 8  # calls in one, each of what the one before gave: to begin one takes longer than some last
 # queries, keys; each with so many warps and stages.
 SWEPT = {
@@ -35,7 +34,6 @@ class Kernels:
     def prepare(self, dtype: str, given: np.ndarray, keys: np.ndarray, rate: float, sweep: bool) -> list[str]:
         """Compile what there is for the case; the names of it."""
         R, n, _, D = given.shape[1:]
-        self._rate = rate
         self._given = [jnp.asarray(one, dtype) for one in given]
         self._keys = jnp.asarray(keys) if rate else None
         self._lengths = jnp.full(R, n, jnp.int32)
@@ -108,17 +106,5 @@ class Kernels:
         _, saved = forward(*given)
         calls = {"forward": partial(forwards, *given), "backward": partial(backwards, dy, saved)}
         only = next((way for way in SWEPT if way in name), None)
-        return {way: seconds(call) / CHAIN for way, call in calls.items() if only in (None, way)}
-
-
-def seconds(call: Any) -> float:
-    """Of one call, many being on their way at once."""
-    jax.block_until_ready(call())
-    began = time.perf_counter()
-    jax.block_until_ready(call())
-    count = max(3, round(SECONDS / (time.perf_counter() - began)))
-    began = time.perf_counter()
-    for _ in range(count):
-        last = call()
-    jax.block_until_ready(last)
-    return (time.perf_counter() - began) / count
+        wait = jax.block_until_ready
+        return {way: seconds_of(call, wait) / CHAIN for way, call in calls.items() if only in (None, way)}

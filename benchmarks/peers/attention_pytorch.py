@@ -1,14 +1,12 @@
 """PyTorch's scaled_dot_product_attention alone, whatever kernel it chooses."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-SECONDS = 0.05  # of a measurement
+from peers.children import seconds_of
 
 
 class PyTorch:
@@ -44,18 +42,8 @@ class PyTorch:
     def times(self, name: str) -> dict[str, float]:
         """Seconds of a call."""
         y = self._forward()
-        return {"forward": self._seconds(self._forward), "backward": self._seconds(lambda: self._backward(y))}
-
-    def _seconds(self, call: Callable[[], Any]) -> float:
-        self._wait(call())
-        began = time.perf_counter()
-        self._wait(call())
-        count = max(3, round(SECONDS / (time.perf_counter() - began)))
-        began = time.perf_counter()
-        for _ in range(count):
-            last = call()
-        self._wait(last)
-        return (time.perf_counter() - began) / count
+        calls = {"forward": self._forward, "backward": lambda: self._backward(y)}
+        return {way: seconds_of(call, self._wait) for way, call in calls.items()}
 
     def _wait(self, _: Any) -> None:
         if self._on == "cuda":

@@ -288,3 +288,16 @@ def each(function: Callable[[Any], Any], items: dict[Any, Any], at_once: bool) -
 
     with ThreadPoolExecutor(max(1, len(items)) if at_once else 1) as pool:
         return dict(zip(items, pool.map(found, items.values()), strict=True))
+
+
+def seconds_of(call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.05) -> float:
+    """Seconds of one call, as many being on their way at once as take so long; `wait` waits for a result."""
+    wait(call())
+    began = time.perf_counter()
+    wait(call())
+    count = max(3, round(least / (time.perf_counter() - began)))
+    began = time.perf_counter()
+    for _ in range(count):
+        last = call()
+    wait(last)
+    return (time.perf_counter() - began) / count

@@ -46,7 +46,7 @@ class Steps(Protocol):
     def step(self, micro_batches: Any, number: int, rate: float) -> Mapping[str, float]:
         """Take step `number`, from 0, at this learning rate, and return the metrics of the whole batch.
 
-        A device is only told to take it; whoever reads the metrics waits, and is told what failed.
+        On a device it is only dispatched: reading the metrics waits for it, and raises what failed.
         "gradient_norm" is among them, before clipping. Where it or the loss is not finite, training is over:
         on a host nothing has been changed then.
         """

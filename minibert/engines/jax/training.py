@@ -96,7 +96,7 @@ def scan(function: Callable[..., Any], carry: Any, items: Any) -> tuple[Any, dic
 
 
 class LateMetrics(Mapping[str, float]):
-    """Metrics of a step that a device has been told to take; who reads one of them waits for all."""
+    """Metrics of a dispatched step; reading any of them waits until the device has finished it."""
 
     def __init__(self, metrics: dict[str, Any]) -> None:
         self._metrics = metrics
