@@ -16,7 +16,7 @@ from minibert.json_files import misfit, misfit_of, read_json
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
 DTYPES = ("auto", "float32", "bfloat16", "float64")
-OPTIMIZERS = ("adamw", "lamb")
+OPTIMIZERS = ("adamw", "lamb", "muon")
 # LAMB's rate in AdamW's, where none is given: AdamW moves a weight by the rate, LAMB by the rate times what
 # weights measure. ALBERT's authors advise it for fine-tuning; short runs of `tiny` do best at 10 to 15.
 LAMB_RATE = 10
@@ -77,7 +77,7 @@ class RunOptions:
     )
     # batches and optimizer
     accumulate: int | None = option(None, "micro-batches in a step: the same result in less memory", WHOLE)
-    optimizer: str = option("adamw", "adamw or lamb", one_of(OPTIMIZERS))
+    optimizer: str = option("adamw", "adamw, lamb or muon", one_of(OPTIMIZERS))
     warmup: float | None = option(None, "share of steps in which the rate rises; then it falls to zero", RATE)
     weight_decay: float = option(0.01, "weight decay of everything but biases and LayerNorm", FINITE)
     clip_norm: float = option(1.0, "largest norm of the gradient; 0: no limit", NOT_NEGATIVE)
@@ -149,7 +149,7 @@ class RunOptions:
                 if not valid:
                     raise InputError(f"${name} is not valid; give {what}.", **{name: value})
         # Tensors must not be cut that the update needs whole.
-        whole = {"optimizer": self.optimizer == "lamb", "freeze": getattr(self, "freeze", None) is not None}
+        whole = {"optimizer": self.optimizer != "adamw", "freeze": getattr(self, "freeze", None) is not None}
         for name, asked in whole.items():
             if self.fsdp and asked:
                 raise InputError(

@@ -22,7 +22,7 @@ from minibert.files import atomic_json
 from minibert.model.flops import attention_pairs
 
 FORWARD, BACKWARD, UPDATE, OTHER = "forward", "backward", "update", "other"
-OPTIMIZERS = ("adamw", "lamb")  # with which a step ends
+OPTIMIZERS = ("adamw", "lamb", "muon")  # with which a step ends
 UPDATES = ("global_norm", *OPTIMIZERS)
 OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
 # Nothing is computed in these themselves; a cast belongs to whoever changes precision.

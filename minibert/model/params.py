@@ -258,6 +258,16 @@ class FlatParameters(ABC):
         places = self._places.values()
         return np.array([(begin, begin + entry.size, entry.decays) for begin, entry in places], np.int64)
 
+    @property
+    def matrices(self) -> np.ndarray:
+        """(K,5) int64: `tensors`, and of a layer's weights the rows, and how many matrices stand abreast."""
+
+        def shape(name: str, rows: int, *columns: int) -> tuple[int, int]:
+            weights = name.startswith("layers.") and columns
+            return (rows, 3 if name.endswith("qkv_weight") else 1) if weights else (0, 0)
+
+        return np.hstack([self.tensors, [shape(entry.name, *entry.shape) for entry in self.table]])
+
     def zeros_like(self) -> Self:
         """Return a tree of the same shape and dtype filled with zeros: gradients, moments."""
         return self.like(np.zeros_like(self.flat))

@@ -50,6 +50,11 @@ class Primitives:
         total += extra
         return total
 
+    # a (M,K)  b (K,N) -> (M,N)
+    def _product(self, a: Array, b: Array) -> Array:
+        """Return a @ b, which an engine may override with something faster."""
+        return a @ b
+
     # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
         """Return x @ weight + bias."""

@@ -138,11 +138,6 @@ class Recurrent(Blocks):
         fresh = {"w_in": dw_in, "w_state": dw_state, "bias": dbias}
         return dx, {name: self.accumulate(grads[name], one) for name, one in fresh.items()}
 
-    # a (M,K)  b (K,N) -> (M,N)
-    def _product(self, a: Array, b: Array) -> Array:
-        """Return a @ b, which an engine may override with something faster."""
-        return a @ b
-
     # layers (N,T,H)  weights (N,) -> (T,H)
     def layer_mix(self, layers: Array, weights: Array) -> tuple[Array, Saved]:
         """Sum layers with weights softmax(weights) (Peters et al. 2018; the paper's Table 7)."""

@@ -106,6 +106,51 @@ class Updates(Primitives):
                 params[s] -= self.cast(rate, params.dtype) * update(s, decays)
         return params, m, v
 
+    # params grads m v (N,)  tensors (K,5) -> params m v (N,)
+    def muon(
+        self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
+    ) -> tuple[Array, Array, Array]:
+        """Take one step of Muon, in the matrices of the layers (Jordan et al. 2024), and elsewhere of AdamW.
+
+        There is a row [begin, end, decays, rows, matrices] of `tensors`, int64, for each tensor in the
+        buffers: how many rows it has, and how many matrices stand in it abreast, 0 where AdamW updates it.
+        """
+        for begin, end, decays, rows, matrices in tensors.tolist():
+            s = slice(begin, end)
+            if matrices:
+                direction, m[s] = self._muon_direction(grads[s], m[s], rows, matrices, rule)
+                params[s] -= rule.lr * (direction + rule.weight_decay * params[s])
+            else:
+                self.adamw(params[s], grads[s], m[s], v[s], np.array([[0, end - begin]])[:decays], rule)
+        return params, m, v
+
+    # A matrix whose mean gradient is U S V^T goes along U V^T, in all directions equally, however rare they are;
+    # sqrt(max(M,N)) gives it numbers of size 1, as Adam's first step has, so that one learning rate suits both.
+    # grads m (N,) -> direction m (N,)
+    def _muon_direction(
+        self, grads: Array, m: Array, rows: int, matrices: int, rule: AdamRule
+    ) -> tuple[Array, Array]:
+        """Return what Muon goes along, and the mean of gradients after these."""
+        fresh = (1 - rule.beta1) * rule.clip * grads
+        m = rule.beta1 * m + fresh
+        ahead = (rule.beta1 * m + fresh).reshape(rows, matrices, -1)  # Nesterov's
+        scale = math.sqrt(max(rows, ahead.shape[2]))
+        found = [scale * self._orthogonal(ahead[:, i]) for i in range(matrices)]
+        return self.xp.stack(found, 1).reshape(grads.shape), m
+
+    # X <- (a + b X X^T + c (X X^T)^2) X  makes a s + b s^3 + c s^5 of every singular value s and leaves the
+    # singular vectors as they are; five times over that brings all above 0.002 to between 0.68 and 1.21.
+    # x (M,N) -> (M,N)
+    def _orthogonal(self, x: Array) -> Array:
+        """Bring the singular values of a matrix near 1, by Newton-Schulz iterations with Jordan's numbers."""
+        wide = x if x.shape[0] <= x.shape[1] else x.T
+        wide = wide / self.xp.maximum(self.xp.sqrt((wide * wide).sum()), 1e-7)
+        for _ in range(5):
+            square = self._product(wide, wide.T)
+            change = -4.775 * square + 2.0315 * self._product(square, square)
+            wide = 3.4445 * wide + self._product(change, wide)
+        return wide if wide.shape == x.shape else wide.T
+
     # x (n,) -> scalar
     def _squares(self, x: Array) -> Array:
         """Sum squares in double precision."""

@@ -1,7 +1,7 @@
-"""AdamW, the paper's variant of it, LAMB, and learning-rate schedules (Devlin et al. 2019, appendix A.2).
+"""AdamW, the paper's variant of it, LAMB, Muon, and schedules of the rate (Devlin et al. 2019, appendix A.2).
 
-The arithmetic is `ops.adamw`, `ops.lamb` and `ops.global_norm`, on a host over one flat buffer; this file
-keeps what lasts from one step to the next: the moments and the number of updates.
+The arithmetic is in `ops.updates`, on a host over one flat buffer; this file keeps what lasts
+from one step to the next: the moments and the number of updates.
 """
 
 import copy
@@ -22,7 +22,7 @@ class Optimizer(ABC):
     Parameters
     ----------
     flat : (N,) the parameters; only their shape and dtype are used.
-    ranges : (K,2) or (K,3) int64, rows [begin, end) of the buffer, with what a subclass has to know of each.
+    ranges : (K,2+) int64, rows [begin, end) of the buffer, with what a subclass has to know of each.
     beta1, beta2 : decay of the running means of the gradient and of its square.
     eps : added to the square root of the second moment, not under it.
     weight_decay : decoupled: this share of a parameter is added to its update, before the rate is applied.
@@ -120,13 +120,35 @@ class Lamb(Optimizer):
         return ops.lamb(params, grads, m, v, self.ranges, rule)
 
 
+class Muon(Optimizer):
+    """Muon for the matrices of the layers, AdamW for everything else (Jordan et al. 2024).
+
+    Embeddings, heads, biases and LayerNorm are AdamW's. Of the matrices, `m` is the mean of gradients and `v`
+    is not used.
+
+    Its `ranges` are the tensors in the buffer, (K,5): begin, end, whether it has weight decay, and of a
+    layer's matrix the number of rows and of matrices side by side.
+    """
+
+    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
+        """Take one step of Muon."""
+        return ops.muon(params, grads, m, v, self.ranges, rule)
+
+
 def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
-    """Make an optimizer of `FlatParameters`, "adamw" or "lamb"; what is given is as for `Optimizer`."""
-    if kind == "lamb":
-        return Lamb(params.flat, params.tensors, **given)
-    if kind == "adamw":
-        return AdamW(params.flat, params.decayed, **given)
-    raise InputError(f"optimizer={kind!r} does not exist; use adamw or lamb.")
+    """Make an optimizer of `FlatParameters`, of one of the `KINDS`; what is given is as for `Optimizer`."""
+    if kind not in KINDS:
+        raise InputError(f"optimizer={kind!r} does not exist; use one of {', '.join(KINDS)}.")
+    made, ranges = KINDS[kind]
+    return made(params.flat, getattr(params, ranges), **given)
+
+
+# With the ranges of `FlatParameters` that each takes.
+KINDS: dict[str, tuple[type[Optimizer], str]] = {
+    "adamw": (AdamW, "decayed"),
+    "lamb": (Lamb, "tensors"),
+    "muon": (Muon, "matrices"),
+}
 
 
 def warmup_linear(step: float, total: int, warmup: int, peak: float, google: bool = False) -> float:

@@ -18,7 +18,7 @@ from minibert.ops import AdamRule, Ops
 from minibert.options import LAMB_RATE, OPTIMIZERS
 from minibert.pretraining.options import PretrainOptions
 from minibert.training.checkpoint import checkpoints, latest
-from minibert.training.optim import AdamW, Lamb, optimizer_for
+from minibert.training.optim import AdamW, Lamb, Muon, optimizer_for
 from minibert.training.runlog import read_metrics
 
 FLAGS = [
@@ -99,8 +99,8 @@ def test_a_gradient_that_is_no_number_changes_nothing(parameters):
 
 def test_each_kind_has_its_class(parameters):
     kinds = {kind: type(optimizer_for(parameters, kind)) for kind in OPTIMIZERS}
-    assert kinds == {"adamw": AdamW, "lamb": Lamb}
-    with pytest.raises(InputError, match="optimizer='paper' does not exist; use adamw or lamb"):
+    assert kinds == {"adamw": AdamW, "lamb": Lamb, "muon": Muon}
+    with pytest.raises(InputError, match="optimizer='paper' does not exist; use one of adamw, lamb, muon"):
         optimizer_for(parameters, "paper")
 
 
@@ -137,7 +137,7 @@ def test_lamb_of_fine_tuning_is_ten_times_as_fast():
     "kind", [PretrainOptions, lambda **given: FinetuneOptions("sst2", "d", "m", **given)]
 )
 def test_another_optimizer_is_refused(kind):
-    with pytest.raises(InputError, match="optimizer='sgd' is not valid; give one of adamw, lamb"):
+    with pytest.raises(InputError, match="optimizer='sgd' is not valid; give one of adamw, lamb, muon"):
         kind(optimizer="sgd")
 
 

@@ -78,8 +78,9 @@ def add_engine(group: Any, default: str | None = "auto", device: bool = True, **
 def add_optimizer(group: Any, default: str, lamb: str) -> None:
     """Add --optimizer; `lamb` says what LAMB is for."""
     text = "paper: as in Google's code, without bias correction and with the rate falling from step 0"
-    text += f"; lamb: {lamb} (default: {default})"
-    group.add_argument("--optimizer", choices=("adamw", "paper", "lamb"), help=text)
+    text += f"; lamb: {lamb}; muon: Muon for the matrices of the layers, AdamW for the rest"
+    text += f" (default: {default})"
+    group.add_argument("--optimizer", choices=("adamw", "paper", "lamb", "muon"), help=text)
 
 
 def add_core(group: Any) -> None:

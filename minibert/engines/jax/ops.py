@@ -220,6 +220,16 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
             at = end
         return jnp.concatenate([*changed, x[at:]]).reshape(params.shape), m, v
 
+    def muon(
+        self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
+    ) -> tuple[Array, Array, Array]:
+        """Take one step of Muon, in one tensor; options refuse it where tensors would be spread."""
+        ((begin, end, decays, rows, matrices),) = tensors.tolist()
+        if not matrices:
+            return self.adamw(params, grads, m, v, np.array([[begin, end]])[:decays], rule)
+        direction, m = self._muon_direction(grads, m, rows, matrices, rule)
+        return params - rule.lr * (direction + rule.weight_decay * params), m, v
+
     def attention(
         self, q: Array, k: Array, v: Array, cu_seqlens: Any, causal: bool = False,
         drop: random.Dropout | None = None, site: int = 0,

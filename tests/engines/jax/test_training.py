@@ -141,6 +141,7 @@ def buffers(state):
             id="a head, LAMB, frozen layers",
             marks=pytest.mark.slow,
         ),
+        pytest.param(Plan(layers=2, optimizer="muon"), id="Muon", marks=pytest.mark.slow),
     ],
 )
 def test_twenty_steps_are_numpy_s_and_are_compiled_for_once(plan):
