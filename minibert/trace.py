@@ -73,6 +73,7 @@ UPDATED = {
     "softmax_cross_entropy": ("logits",),
     "linear_gelu_backward": ("u",),
     "adamw": ("params", "m", "v"),
+    "orthogonalise": ("x",),
 }
 ADDED_TO = {"gemm": "out", "column_sums": "sums"}  # where the argument `add` says so
 

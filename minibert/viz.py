@@ -1,27 +1,13 @@
 """Pictures. matplotlib is imported when one is drawn; without it these functions raise ImportError."""
 
-import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minibert.errors import InputError
-from minibert.json_files import read_json
-from minibert.training.runlog import read_metrics
-
 INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
 PIECE_COLOURS = ("#dbe7f3", "#f6e3c5", "#dcefd9", "#f3d9e1", "#e4def2")
 ROW_CHARACTERS = 60  # of pieces in a row
-REPORTED = {  # of a report of pre-training
-    "held_out": {"loss": float, "unigram": float},
-    "stages": list[tuple[int, int]],
-    "steps": int,
-    "tokens": int,
-    "size": str,
-}
-STAGE_WIDTH = 56.0  # points that "length 512" takes, with some room
 
 
 # values (n,) -> (n,)
@@ -41,84 +27,6 @@ def smoothed(values: np.ndarray, window: int) -> np.ndarray:
     at = np.arange(len(values))
     low, high = np.maximum(at - window // 2, 0), np.minimum(at + (window + 1) // 2, len(values))
     return np.where(gaps[high] > gaps[low], np.nan, (sums[high] - sums[low]) / (high - low))
-
-
-def draw_run(run: str | Path, figure: Any = None) -> Any:
-    """Draw the loss curve of a finished pre-training run.
-
-    Drawn are the masked-LM loss of training, or left to right that of the next words, the looks at the
-    held-out text on the way, the last held-out loss, and the unigram entropy of its targets, which a model
-    without context stays above.
-
-    Parameters
-    ----------
-    run : a run folder with `metrics.jsonl` and `report.json`.
-    figure : to draw on; a new one of pyplot's when left out.
-
-    Returns
-    -------
-    The matplotlib figure.
-    """
-    path, again = Path(run) / "report.json", "go on with the run by --resume"
-    report = read_json(path, REPORTED, again)
-    metrics = read_metrics(run)
-    held_out, last = report["held_out"], report["steps"]
-    if not math.isfinite(held_out["loss"] + held_out["unigram"]):
-        raise InputError(f"{path} has a held-out loss that is not finite, which no axis shows; {again}.")
-    axes = (figure or _new_figure(8, 4.8)).subplots()
-    begins = [begin for begin, _ in report["stages"]]
-    curve = _draw_training(axes, [line for line in metrics if "mlm_loss" in line], begins)
-    left_to_right = report.get("left_to_right")
-    if looks := [(line["step"], line["held_out_loss"]) for line in metrics if "held_out_loss" in line]:
-        label = f"held out{'' if left_to_right else ', [MASK] only'}, a small sample"
-        axes.plot(*zip(*looks, strict=True), "o", color=RED, ms=4, label=label)
-    label = f"held out, at the end: {held_out['loss']:.2f}"
-    axes.plot(last, held_out["loss"], "D", color=RED, markersize=7, label=label)
-    floor = held_out["unigram"]
-    axes.axhline(floor, color=INK, linestyle="--", linewidth=1)
-    text = f"unigram entropy {floor:.2f}: the lowest loss of a guess without context"
-    axes.annotate(text, (last, floor), (0, 4), textcoords="offset points", ha="right", color=INK, fontsize=8)
-    shown = curve[np.isfinite(curve)]
-    low, high = min([*shown, held_out["loss"]]), max([*shown, floor])
-    height = (high - low) or 1.0
-    axes.set_ylim(low - 0.1 * height, high + 0.2 * height)
-    axes.set_xlim(0, last * 1.01)
-    _mark_stages(axes, report["stages"])
-    axes.set_title(f"BERT-{report['size']}, {report['tokens'] / 1e6:.2f}M tokens", loc="left")
-    axes.set(xlabel="step", ylabel=f"{'next-word' if left_to_right else 'masked-LM'} loss (nats)")
-    axes.legend(frameon=False, fontsize=8, loc="lower left")
-    axes.spines[["top", "right"]].set_visible(False)
-    return axes.figure
-
-
-def _draw_training(axes: Any, metrics: Sequence[dict[str, float]], begins: Sequence[int]) -> np.ndarray:
-    """Draw every step, faintly, and the curve, smoothed within each stage, which is returned."""
-    steps = np.array([line["step"] for line in metrics])
-    losses = np.array([line["mlm_loss"] for line in metrics])
-    axes.plot(steps, losses, color=PALE, linewidth=0.5, alpha=0.4)
-    borders, window = np.searchsorted(steps, begins[1:], side="right"), max(1, len(losses) // 40)
-    curves = [smoothed(part, window) for part in np.split(losses, borders)]
-    for number, (at, curve) in enumerate(zip(np.split(steps, borders), curves, strict=True)):
-        label = None if number else "training, all targets, smoothed"
-        axes.plot(at, curve, color=BLUE, linewidth=1.8, label=label)
-    return np.concatenate(curves)
-
-
-def _mark_stages(axes: Any, stages: Sequence[tuple[int, int]]) -> None:
-    """Draw a thin line where each stage begins, its length beside it, lower where another stands."""
-    low, high = axes.get_xlim()
-    width = axes.get_window_extent().width * 72 / axes.figure.dpi  # in points
-    ends: list[float] = []  # of the last label of each line
-    for begin, length in stages:
-        if begin:
-            axes.axvline(begin, color=INK, linewidth=0.6, alpha=0.5)
-        at = (begin - low) / (high - low) * width
-        line = next((number for number, end in enumerate(ends) if end <= at), len(ends))
-        ends[line : line + 1] = [at + STAGE_WIDTH]
-        axes.annotate(
-            f"length {length}", (begin, 1), (4, -10 - 11 * line), xycoords=("data", "axes fraction"),
-            textcoords="offset points", color=INK, fontsize=8,
-        )  # fmt: skip
 
 
 # maps (A,n,n)

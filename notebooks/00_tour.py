@@ -364,8 +364,27 @@ guess.answer(
 # learning them.
 
 # %%
+from minibert.training.runlog import read_metrics
+
+metrics = read_metrics(run)  # a line for every step, and one for every look at the held-out text
+steps, losses = np.array([(line["step"], line["mlm_loss"]) for line in metrics if "mlm_loss" in line]).T
+looks = np.array([(line["step"], line["held_out_loss"]) for line in metrics if "held_out_loss" in line]).T
+
+figure, axes = plt.subplots(figsize=(7.5, 4), layout="constrained")
+axes.plot(steps, losses, color=viz.PALE, lw=0.5)
+smooth = viz.smoothed(losses, len(losses) // 40)
+axes.plot(steps, smooth, color=viz.BLUE, lw=1.8, label="training, all targets, smoothed")
+axes.plot(*looks, "o", color=viz.RED, ms=4, label="held out, [MASK] only, a small sample")
+last = f"held out, at the end: {held_out['loss']:.2f}"
+axes.plot(steps[-1], held_out["loss"], "D", color=viz.RED, ms=7, label=last)
+floor = f"unigram entropy: {held_out['unigram']:.2f}"
+axes.axhline(held_out["unigram"], color=viz.INK, ls="--", lw=1, label=floor)
+axes.set_title(f"{report['tokens'] / 1e6:.2f}M tokens, length {report['trained_length']}", loc="left")
+axes.set(xlabel="step", ylabel="masked-LM loss (nats)", ylim=(smooth.min() - 0.2, smooth.max() + 0.2))
+axes.legend(frameon=False, fontsize=8, loc="lower left")
+axes.spines[["top", "right"]].set_visible(False)
 course.show(
-    viz.draw_run(run, plt.figure(figsize=(7.5, 4), layout="constrained")),
+    figure,
     "The loss against the step. The red held-out dots begin above the dashed unigram floor, cross it after about two "
     "fifths of the steps and go on falling; the blue curve of training lies below them all the way.",
 )

@@ -93,7 +93,7 @@ gradcheck/page          | gradcheck/sheet ops/* model/* tasks/batches         |
                         | reports/markup                                      |
 gradcheck/*             | gradcheck/* ops/* model/* engines/runtime           |
                         | tasks/batches tasks/similarity_losses               | numpy
-viz                     | training/runlog                                     | numpy matplotlib
+viz                     |                                                     | numpy matplotlib
 tasks/similarity_losses | model/* ops/*                                       |
 tasks/*                 | tasks/* data/* model/* metrics/* tokenizer/*        |
                         | training/progress engines/runtime                   | numpy

@@ -25,7 +25,7 @@ from paths import TESTS
 from small_corpus import write_corpus
 from small_tasks import write_model, write_table
 
-from minibert import cli, hub, viz
+from minibert import cli, hub
 from minibert.data import choice, glue, ner, squad, stand_ins as pairs, tables, trivia
 from minibert.data.corpus import sentences
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
@@ -276,11 +276,6 @@ def whole_run(at: Path) -> Any:
     return report_text(report), curve(at / "tuned", report["metric"])
 
 
-def draw(at: Path) -> Any:
-    Figure = pytest.importorskip("matplotlib.figure").Figure
-    return viz.draw_run(at / "pretrained", Figure())
-
-
 def compared(at: Path, *names: str) -> None:
     command("compare", *(at / name for name in names), "--by", "minutes", "--out", at / "compared.html")
 
@@ -341,8 +336,6 @@ READERS = [
     Reader("model/tokenizer_config.json", lambda at: hand_on(at, "model")),
     # runs
     Reader("pretrained/training.json", lambda at: PretrainOptions.resumed(at / "pretrained/training.json")),
-    Reader("pretrained/report.json", lambda at: draw(at)),
-    Reader("pretrained/metrics.jsonl", lambda at: draw(at)),
     Reader("checkpoints/step-000000012.safetensors", lambda at: latest(at / "checkpoints", warn=str)),
     Reader("tuned/finetune.json", whole_run),
     Reader("tuned/report.json", whole_run),

@@ -1,6 +1,5 @@
-"""The picture of a run: its labels can be read."""
+"""Pictures: smoothed curves, maps of attention, pieces."""
 
-import json
 from itertools import combinations
 
 import numpy as np
@@ -8,57 +7,6 @@ import pytest
 
 from minibert import viz
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
-
-
-def run_folder(path, stages, steps=12_000, **more):
-    """A run with these stages, as (first step, sequence length)."""
-    report = {
-        "held_out": {"loss": 3.7, "unigram": 6.1},
-        "steps": steps,
-        "tokens": 2_000 * steps,
-        "size": "tiny",
-        "stages": stages,
-        **more,
-    }
-    lines = [{"step": step, "mlm_loss": 6 - 2 * step / steps} for step in range(0, steps, 100)]
-    lines.append({"step": steps, "held_out_loss": 4.0})
-    (path / "report.json").write_text(json.dumps(report))
-    (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return path
-
-
-@pytest.mark.parametrize(
-    "stages",
-    [
-        [(0, 128)],
-        [(0, 10), (720, 16), (1_200, 32), (3_600, 64)],
-        [(0, 10), (100, 16), (200, 32), (300, 64), (11_900, 512)],
-    ],
-)
-def test_lengths_of_short_stages_stand_below_each_other(tmp_path, stages):
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    figure = viz.draw_run(run_folder(tmp_path, stages), Figure((8, 4.8)))
-    figure.canvas.draw()
-    labels = [text for text in figure.axes[0].texts if text.get_text().startswith("length")]
-    boxes = [text.get_window_extent() for text in labels]
-    assert len(boxes) == len(stages)
-    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
-    tops = {round(box.y1) for box in boxes}
-    assert len(tops) == {1: 1, 4: 3, 5: 4}[len(stages)]  # no lower than need be
-
-
-def test_a_picture_of_a_left_to_right_run_speaks_of_no_masks(tmp_path):
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    def words(**more):
-        (axes,) = viz.draw_run(run_folder(tmp_path, [(0, 128)], **more), Figure((8, 4.8))).axes
-        return axes.get_ylabel(), axes.get_legend().get_texts()[1].get_text()
-
-    assert words() == ("masked-LM loss (nats)", "held out, [MASK] only, a small sample")
-    assert words(left_to_right=True) == ("next-word loss (nats)", "held out, a small sample")
 
 
 def test_a_window_of_two_is_narrower_than_one_of_three():
@@ -116,20 +64,3 @@ def test_pieces_stand_in_order_with_their_ids_and_words_have_one_colour_each():
     assert not any(one.shrunk(0.99, 0.99).overlaps(other) for one, other in combinations(boxes, 2))
     colours = [box.get_facecolor() for box in axes.patches]
     assert colours[0] == colours[1] == colours[2] != colours[3] != colours[4]
-
-
-def test_the_curve_is_smoothed_within_each_stage(tmp_path):
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    folder = run_folder(tmp_path, [(0, 10), (6_000, 64)])
-    lines = [{"step": step, "mlm_loss": 3.0 if step <= 6_000 else 5.0} for step in range(1, 12_001)]
-    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (axes,) = viz.draw_run(folder, Figure((8, 4.8))).axes
-    curves = [line for line in axes.lines if line.get_color() == viz.BLUE]
-    assert [set(curve.get_ydata()) for curve in curves] == [{3.0}, {5.0}]
-    assert [(curve.get_xdata()[0], curve.get_xdata()[-1]) for curve in curves] == [
-        (1, 6_000),
-        (6_001, 12_000),
-    ]
-    assert len([text for text in axes.get_legend().get_texts() if "training" in text.get_text()]) == 1

@@ -381,6 +381,15 @@ class Engine {
         return kernels_->global_norm(pool_, X.size, X.data);
     }
 
+    void orthogonalise(const py::array &x) {
+        auto X = whole_rows<float>("x", x, true);
+        if (X.rows > X.columns) {
+            refuse("x", "has more rows than columns");
+        }
+        py::gil_scoped_release released;
+        kernels_->orthogonalise(pool_, X.rows, X.columns, X.data, narrow_);
+    }
+
     void adamw(const py::array &params, const py::array &grads, const py::array &m, const py::array &v,
                const py::array &decayed, double lr, double beta1, double beta2, double eps,
                double weight_decay, double lr_scale, double v_scale, double clip, bool clears) {

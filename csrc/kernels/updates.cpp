@@ -1,5 +1,9 @@
 #include "updates.h"
 
+#include <cstring>
+#include <utility>
+
+#include "gemm.h"
 #include "loops.h"
 
 namespace mb {
@@ -106,6 +110,37 @@ void adamw(Pool &pool, int64_t n, float *params, float *grads, float *m, float *
         }
         sweep<false>(at, end, params, grads, m, v, step);
     });
+}
+
+// X <- (a + b S + c S S) X  with  S = X X^T.  c S S is the product of sqrt(c) S with itself, and is added to a + b S.
+void orthogonalise(Pool &pool, int64_t M, int64_t N, float *X, bool narrow) {
+    constexpr int kIterations = 5;
+    constexpr float a = 3.4445f, b = -4.775f, c = 2.0315f;
+    const float root = __builtin_sqrtf(c);
+    double length = global_norm(pool, M * N, X);
+    const float inverse = (float)(1 / (length > 1e-7 ? length : 1e-7));
+    each_piece(pool, M * N, kChunk, [&](int64_t begin, int64_t end) {
+        each_vector(begin, end,
+                    [&](int64_t i, int n) { store_some(X + i, load_some(X + i, n) * inverse, n); });
+    });
+    auto *squares = static_cast<float *>(scratch(Slot::scratch, sizeof(float) * (size_t)(2 * M * M + M * N)));
+    float *factors = squares + M * M, *from = X, *to = factors + M * M;
+    for (int iteration = 0; iteration < kIterations; ++iteration) {
+        gemm(pool, M, M, N, {from, N, 1}, {from, 1, N}, squares, M, false, {}, narrow);
+        each_row(pool, M, M, [&](int64_t row) {
+            float *square = squares + row * M, *factor = factors + row * M;
+            each_vector(0, M, [&](int64_t i, int n) {
+                vf s = load_some(square + i, n);
+                store_some(square + i, s * root, n);
+                store_some(factor + i, s * b, n);
+            });
+            factor[row] += a;
+        });
+        gemm(pool, M, M, M, {squares, M, 1}, {squares, M, 1}, factors, M, true, {}, narrow);
+        gemm(pool, M, N, M, {factors, M, 1}, {from, N, 1}, to, N, false, {}, narrow);
+        std::swap(from, to);
+    }
+    std::memcpy(X, from, sizeof(float) * (size_t)(M * N)); // five is odd
 }
 
 } // namespace MB_ISA

@@ -30,5 +30,8 @@ double global_norm(Pool &pool, int64_t n, const float *x);
 void adamw(Pool &pool, int64_t n, float *params, float *grads, float *m, float *v, int64_t K,
            const int64_t *decayed, const AdamW &step);
 
+// X (M,N) with M <= N: its singular values brought near 1, in place (Muon). `narrow` as in gemm.
+void orthogonalise(Pool &pool, int64_t M, int64_t N, float *X, bool narrow);
+
 } // namespace MB_ISA
 } // namespace mb

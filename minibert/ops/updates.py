@@ -124,8 +124,8 @@ class Updates(Primitives):
                 self.adamw(params[s], grads[s], m[s], v[s], np.array([[0, end - begin]])[:decays], rule)
         return params, m, v
 
-    # A matrix whose mean gradient is U S V^T goes along U V^T, in all directions equally, however rare they are;
-    # sqrt(max(M,N)) gives it numbers of size 1, as Adam's first step has, so that one learning rate suits both.
+    # A matrix whose mean gradient is U S V^T goes along U V^T, all directions alike, however rare they are.
+    # sqrt(max(M,N)) gives it numbers of size 1, as Adam's first step has, so that one rate suits both.
     # grads m (N,) -> direction m (N,)
     def _muon_direction(
         self, grads: Array, m: Array, rows: int, matrices: int, rule: AdamRule

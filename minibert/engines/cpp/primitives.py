@@ -269,6 +269,14 @@ class CppPrimitives(Ops):
         self._cleared = ours
         return params, m, v
 
+    def _orthogonal(self, x: Array) -> Array:
+        if x.dtype != FLOAT:
+            return super()._orthogonal(x)
+        tall = x.shape[0] > x.shape[1]
+        wide = np.array(x.T if tall else x, order="C")
+        self._run.orthogonalise(wide)
+        return wide.T if tall else wide
+
 
 def whole(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
     """Tell whether all are of one type, float32 in general, and each in one piece."""
