@@ -43,8 +43,8 @@ def main() -> None:
     given = parser.parse_args()
     common = ["--size", given.size, "--dtype", given.dtype]
     print(f"{machine.description()}; {given.size}\n", flush=True)
-    print("| arm | minutes | tokens | under the entropy of the targets | nats per byte |")
-    print("|---|---|---|---|---|", flush=True)
+    print("| arm | minutes | steps | tokens | under the entropy of the targets | nats per byte |")
+    print("|---|---|---|---|---|---|", flush=True)
     for minutes in given.minutes:
         for arm in given.arms:
             print(line_of(arm, minutes, trained(given, arm, minutes, common)), flush=True)
@@ -52,7 +52,8 @@ def main() -> None:
 
 def trained(given: argparse.Namespace, arm: str, minutes: float, common: list[str]) -> list[dict[str, Any]]:
     """Train an arm for so long with every seed, and return what came of each."""
-    folders = [given.out / f"{arm}-{minutes:g}-{seed}" for seed in range(given.seeds)]
+    name = f"{given.size}-{given.dtype}-{arm}-{minutes:g}"
+    folders = [given.out / f"{name}-{seed}" for seed in range(given.seeds)]
     first = folders[0]
     if not (first / "report.json").exists() and (disturbed := machine.what_disturbs()):
         sys.exit(f"learning.py: {disturbed}")
@@ -85,14 +86,16 @@ def result_of(folder: Path) -> dict[str, Any]:
         kept.write_text(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     report = read_json(folder / "report.json")
     under = report["held_out"]["unigram"] - report["held_out"]["loss"]
-    return {"tokens": report["tokens"], "under": under, "per_byte": read_json(kept)["nats_per_byte"]}
+    found = {name: report[name] for name in ("tokens", "steps", "training_seconds")}
+    return found | {"under": under, "per_byte": read_json(kept)["nats_per_byte"]}
 
 
 def line_of(arm: str, minutes: float, results: list[dict[str, Any]]) -> str:
     """A line of the table: of several seeds the mean, and their standard deviation."""
-    tokens = f"{results[0]['tokens'] / 1e6:.1f}M"
+    first = results[0]
+    pace = f"{first['steps']:,} of {1000 * first['training_seconds'] / first['steps']:.0f} ms"
     found = " | ".join(spread_of(results, name) for name in ("under", "per_byte"))
-    return f"| {arm} | {minutes:g} | {tokens} | {found} |"
+    return f"| {arm} | {minutes:g} | {pace} | {first['tokens'] / 1e6:.1f}M | {found} |"
 
 
 def spread_of(results: list[dict[str, Any]], name: str) -> str:

@@ -53,7 +53,8 @@ def _attention(products: int) -> Callable[[Arguments], int]:
     return count
 
 
-# What multiplies matrices, by the names of its arguments; the sum over a step is `flops.step_operations`. A
+# What multiplies matrices, by the names of its arguments; the sum over a step is `flops.step_operations`, to
+# which Muon's own products do not belong. A
 # backward that is given no more than dy and `saved` takes twice what its forward took.
 OPERATIONS: dict[str, Callable[[Arguments], int]] = {
     "linear": _product("x", "weight"),

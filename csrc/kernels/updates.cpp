@@ -140,7 +140,8 @@ void orthogonalise(Pool &pool, int64_t M, int64_t N, float *X, bool narrow) {
         gemm(pool, M, N, M, {factors, M, 1}, {from, N, 1}, to, N, false, {}, narrow);
         std::swap(from, to);
     }
-    std::memcpy(X, from, sizeof(float) * (size_t)(M * N)); // five is odd
+    static_assert(kIterations % 2 == 1); // the last one was written beside X
+    std::memcpy(X, from, sizeof(float) * (size_t)(M * N));
 }
 
 } // namespace MB_ISA

@@ -260,7 +260,7 @@ class FlatParameters(ABC):
 
     @property
     def matrices(self) -> np.ndarray:
-        """(K,5) int64: `tensors`, and of a layer's weights the rows, and how many matrices stand abreast."""
+        """(K,5) int64: `tensors`, and of a layer's weights their rows and how many matrices lie abreast."""
 
         def shape(name: str, rows: int, *columns: int) -> tuple[int, int]:
             weights = name.startswith("layers.") and columns

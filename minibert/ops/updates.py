@@ -113,7 +113,7 @@ class Updates(Primitives):
         """Take one step of Muon, in the matrices of the layers (Jordan et al. 2024), and elsewhere of AdamW.
 
         There is a row [begin, end, decays, rows, matrices] of `tensors`, int64, for each tensor in the
-        buffers: how many rows it has, and how many matrices stand in it abreast, 0 where AdamW updates it.
+        buffers: its rows, and how many matrices lie side by side in it, 0 where AdamW updates it.
         """
         for begin, end, decays, rows, matrices in tensors.tolist():
             s = slice(begin, end)

@@ -184,7 +184,7 @@ class PretrainOptions(RunOptions):
             "warmup": recipe.warmup,
             "dropout": recipe.dropout,
             "unigram_bias": not recipe.paper and not self.model,
-            "bias_correction": lamb or not recipe.paper,
+            "bias_correction": self.optimizer != "adamw" or not recipe.paper,
             "google_decay": lamb or recipe.paper,
         }
         if self.steps is None and self.minutes is None:

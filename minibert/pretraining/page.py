@@ -188,6 +188,7 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         ("steps", f"{timetable.total:,}", _budget(o, plan, timetable)),
         ("sequence lengths", lengths, why_lengths),
         ("tokens a step", f"{o.tokens_per_step:,}", by_recipe(o.batch_size, o.recipe.batch_size)),
+        ("optimizer", o.optimizer, by_recipe(o.optimizer, "adamw")),
         ("learning rate", f"{o.learning_rate:g}", by_recipe(o.learning_rate, usual_rate)),
         ("warm-up", f"{o.warmup:g} of the steps", by_recipe(o.warmup, o.recipe.warmup)),
         ("dropout", f"{o.dropout:g}", by_recipe(o.dropout, o.recipe.dropout)),

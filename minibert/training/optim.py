@@ -1,4 +1,4 @@
-"""AdamW, the paper's variant of it, LAMB, Muon, and schedules of the rate (Devlin et al. 2019, appendix A.2).
+"""AdamW, the paper's variant of it (Devlin et al. 2019, A.2), LAMB and Muon, and schedules of the rate.
 
 The arithmetic is in `ops.updates`, on a host over one flat buffer; this file keeps what lasts
 from one step to the next: the moments and the number of updates.
@@ -124,10 +124,10 @@ class Muon(Optimizer):
     """Muon for the matrices of the layers, AdamW for everything else (Jordan et al. 2024).
 
     Embeddings, heads, biases and LayerNorm are AdamW's. Of the matrices, `m` is the mean of gradients and `v`
-    is not used.
+    is not used; their momentum is `beta1` as well, where others take 0.95.
 
     Its `ranges` are the tensors in the buffer, (K,5): begin, end, whether it has weight decay, and of a
-    layer's matrix the number of rows and of matrices side by side.
+    layer's weights the rows and how many matrices lie side by side.
     """
 
     def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
@@ -140,7 +140,10 @@ def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
     if kind not in KINDS:
         raise InputError(f"optimizer={kind!r} does not exist; use one of {', '.join(KINDS)}.")
     made, ranges = KINDS[kind]
-    return made(params.flat, getattr(params, ranges), **given)
+    optimizer = made(params.flat, getattr(params, ranges), **given)
+    if made is Muon and not optimizer.ranges[:, 4].any():
+        raise InputError("optimizer='muon' updates matrices of layers, and none is trained here; use adamw.")
+    return optimizer
 
 
 # With the ranges of `FlatParameters` that each takes.

@@ -347,6 +347,10 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
             "--optimizer lamb can't be had with --fsdp",
         ),
         (
+            "pretrain {sst2}/dev.tsv --out {new} --engine jax --fsdp --optimizer muon",
+            "--optimizer muon can't be had with --fsdp",
+        ),
+        (
             "finetune sst2 --data {sst2} --model {model} --out {model}/vocab.txt/x",
             "vocab.txt/x can't be made",
         ),

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from course import Walk, equations, execute, mutants, notebooks, sample, without_a_term, wrongly_shaped
+from course import (
+    Walk,
+    equations,
+    execute,
+    mutants,
+    notebook_folder,
+    notebooks,
+    sample,
+    without_a_term,
+    wrongly_shaped,
+)
 
 import minibert.course.lesson as lessons
 import minibert.course.running as running
@@ -59,6 +69,17 @@ def test_everything_passes_with_the_solutions():
         assert all(lesson.passed(one.number) for one in exercises(path))
         assert not FULL or all(claim.holds for claim in lesson.claims), path.stem
     assert [row for row in lesson.sheet() if row.state != "passed"] == []
+
+
+@pytest.mark.slow
+def test_the_notebook_behind_the_course_runs(tmp_path):
+    text = (notebook_folder() / "12_fine_tuning.py").read_text(encoding="utf-8")
+    for long, short in (("steps=2000", "steps=100"), ("epochs=4", "epochs=1")):
+        assert text.count(long) == 1
+        text = text.replace(long, short)
+    small = tmp_path / "12_small.py"
+    small.write_text(text, encoding="utf-8")
+    assert len(list(Walk(small, solved=False))) > 10
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from engines import ENGINES
+from engines import ENGINES, missing
 from hypothesis import given, strategies as st
 
 from minibert import engines
@@ -165,8 +165,6 @@ def test_matrices_are_the_weights_of_the_layers(parameters):
 @every_engine
 @pytest.mark.parametrize("begin", [0, 3216])
 def test_what_is_no_matrix_of_a_layer_takes_the_step_of_adam(ops, parameters, begin):
-    if ops.xp is not np:
-        pytest.skip("updates one tensor at a time; a whole BERT is in engines/jax/test_training.py")
     assert begin in parameters.tensors[:, 0]
     ended = {}
     for kind in ("adamw", "muon"):
@@ -186,6 +184,29 @@ def test_what_is_no_matrix_of_a_layer_takes_the_step_of_adam(ops, parameters, be
     moved = ended["muon"][0] != ended["adamw"][0]
     assert moved[begin:][inside[begin:]].mean() > 0.99
     assert type(optimizer_for(parameters, "adamw")) is AdamW
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "tolerance"),
+    [("numba", "float32", 1e-4), ("cpp", "float32", 1e-4), ("cpp", "bfloat16", 0.05)],
+)
+def test_steps_in_low_precision_are_the_reference_s_and_leave_accumulators_usable(
+    name, dtype, tolerance, parameters
+):
+    if reason := missing(name):
+        pytest.skip(reason)
+    ended = []
+    for ops in (engines.create(name, threads=2, dtype=dtype), Ops()):
+        params = parameters.astype("float32")
+        optimizer, grads = optimizer_for(params, "muon"), np.zeros_like(params.flat)
+        for step in (1, 2, 3):
+            ops.zero(grads)  # an engine may have cleared its accumulators in the update before
+            grads += draw(len(grads), seed=step).astype("float32")
+            rule = optimizer.rule(step, 0.01, 0.3)
+            optimizer.update(ops, params.flat, grads, optimizer.m, optimizer.v, rule)
+        ended.append(params.flat - parameters.flat)
+    mine, reference = ended
+    assert np.linalg.norm(mine - reference) <= tolerance * np.linalg.norm(reference)
 
 
 def test_three_matrices_abreast_are_three_matrices():

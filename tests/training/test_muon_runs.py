@@ -11,8 +11,10 @@ from small_tasks import write_model, write_sst2
 from minibert import cli
 from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
+from minibert.gradcheck.cases import SIZES, config_of, random_parameters
 from minibert.pretraining.options import PretrainOptions
 from minibert.training.checkpoint import checkpoints, latest
+from minibert.training.optim import optimizer_for
 from minibert.training.runlog import read_metrics
 
 FLAGS = [
@@ -41,10 +43,19 @@ def test_pretraining_by_muon_learns(run):
     assert state.m[begin:end].any() and not state.v[begin:end].any()
 
 
-def test_the_rate_and_everything_else_are_adamw_s():
-    ours, plain = (PretrainOptions(optimizer=kind).resolved() for kind in ("muon", "adamw"))
+@pytest.mark.parametrize("size", ["tiny", "base"])
+def test_the_rate_is_adamw_s_and_moments_are_corrected(size):
+    ours, plain = (PretrainOptions(size=size, optimizer=kind).resolved() for kind in ("muon", "adamw"))
     assert ours.learning_rate == plain.learning_rate
-    assert ours.update_rule == plain.update_rule | {"kind": "muon"}
+    assert ours.update_rule == plain.update_rule | {"kind": "muon", "bias_correction": True}
+
+
+def test_where_no_matrix_of_a_layer_is_trained_it_is_refused():
+    parameters = random_parameters(config_of(SIZES["ugly"]), np.random.default_rng(0))
+    every = parameters.trained_from(parameters.config.L)
+    with pytest.raises(InputError, match="none is trained here; use adamw"):
+        optimizer_for(parameters, "muon", begin=every)
+    assert optimizer_for(parameters, "muon", begin=parameters.trained_from(0)).ranges[:, 4].any()
 
 
 @pytest.mark.parametrize(

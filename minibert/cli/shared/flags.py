@@ -9,7 +9,7 @@ from minibert.cli.shared.parser import renamed
 from minibert.data.corpus import LAYOUTS
 from minibert.engines import DEVICES, ENGINES
 from minibert.errors import InputError
-from minibert.options import RunOptions
+from minibert.options import OPTIMIZERS, RunOptions
 
 BOTH_WAYS = argparse.BooleanOptionalAction  # --flag and --no-flag; None where neither is given
 TOKENIZER_CORES = ("auto", "c", "python")
@@ -80,7 +80,7 @@ def add_optimizer(group: Any, default: str, lamb: str) -> None:
     text = "paper: as in Google's code, without bias correction and with the rate falling from step 0"
     text += f"; lamb: {lamb}; muon: Muon for the matrices of the layers, AdamW for the rest"
     text += f" (default: {default})"
-    group.add_argument("--optimizer", choices=("adamw", "paper", "lamb", "muon"), help=text)
+    group.add_argument("--optimizer", choices=("paper", *OPTIMIZERS), help=text)
 
 
 def add_core(group: Any) -> None:

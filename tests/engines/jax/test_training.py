@@ -141,7 +141,11 @@ def buffers(state):
             id="a head, LAMB, frozen layers",
             marks=pytest.mark.slow,
         ),
-        pytest.param(Plan(layers=2, optimizer="muon"), id="Muon", marks=pytest.mark.slow),
+        pytest.param(
+            Plan(layers=2, head=CLASSIFY, optimizer="muon", frozen=1),
+            id="a head, Muon, frozen layers",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_twenty_steps_are_numpy_s_and_are_compiled_for_once(plan):
