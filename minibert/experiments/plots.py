@@ -40,6 +40,7 @@ def _axis(found: list[Estimate], base: float) -> list[float]:
     points += [base] * (min(points) - 4 * room < base < max(points) + 4 * room)
     low, high = min(points), max(points)
     room = max(high - low, room)
+    low, high = (low + high - room) / 2, (low + high + room) / 2  # of a single point, too
     ends = [x for one in found for x in (one.low, one.high) if math.isfinite(x)]
     return ticks(
         max(low - room, min([low, *ends])), max(high + 0.1 * room, min(high + room, max([high, *ends])))

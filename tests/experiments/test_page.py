@@ -212,6 +212,21 @@ def test_a_baseline_far_away_does_not_squeeze_what_was_found(unigram, is_far):
     assert text == f"unigram: {unigram:.2f}" + " (off the scale)" * is_far
 
 
+def test_a_single_point_has_an_axis_whose_numbers_differ():
+    found = judged_of("table8")
+    [column] = [one for one in found.columns if one.name == "ner"]
+    for row in found.table.rows[1:]:
+        found.estimates.pop((row.title, column.name), None)
+    kept = found.estimates[found.table.rows[0].title, column.name]
+    kept = kept._replace(value=0.768, seeds=[0.768], low=math.nan, high=math.nan)
+    found.estimates[found.table.rows[0].title, column.name] = kept
+    found.baselines.pop(column.name, None)
+    picture = drawn(found, column)
+    numbers = [text for _, _, anchor, text in picture["texts"] if anchor == "middle"]
+    assert len(set(numbers)) == len(numbers) > 2
+    assert float(numbers[0]) < 76.8 < float(numbers[-1])
+
+
 def test_pages_share_the_head_and_style_of_the_others(plan):
     text = page.write(plan.out, plan, results_of(plan), [judged_of("table5")]).read_text()
     assert text.startswith("<!DOCTYPE html>") and text.count("<style>") == text.count("<h1>") == 1
