@@ -295,13 +295,13 @@ def differing(mode, lower_case):
     return {code for code, text in texts if ours.tokenize(text) != original.words(text)}
 
 
-@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("lower_case", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("mode", ["google", "hf-slow"])
 def test_no_character_differs_that_the_running_python_files_alike(mode, lower_case):
     assert {hex(code) for code in differing(mode, lower_case) if filed_alike(mode, chr(code))} == set()
 
 
-@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("lower_case", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_just_these_characters_differ_from_the_tokenizer_in_rust(lower_case):
     found = differing("hf-fast", lower_case)
     unassigned = {code for code in found if unicode.flags(code) & unicode.UNASSIGNED}
