@@ -2,10 +2,11 @@
 
 What is as in `minibert finetune`: the examples, the batches and their order, the optimizer's numbers and the
 schedule, dropout's rate, the weights of the new output layer, the precision (bfloat16 by PyTorch's autocast),
-and that the epoch that is best on dev counts. What is Hugging Face's own: the ids of sentences and windows of
-paragraphs, the model, its loss, dropout's draws, and how an answer is chosen. Where it cuts another number of
-windows, as of SQuAD, their order is another too. Windows of tagged documents are minibert's: Hugging Face has
-none.
+and that the epoch that is best on dev counts. A batch of long sequences is computed in parts, neighbours in
+length together: the same gradients with less padding. What is Hugging Face's own: the ids of sentences and
+windows of paragraphs, the model, its loss, dropout's draws, and how an answer is chosen. Where it cuts
+another number of windows, as of SQuAD, their order is another too. Windows of tagged documents are
+minibert's: Hugging Face has none.
 """
 
 import time
@@ -24,7 +25,7 @@ from minibert.tasks.task import Task
 from peers import squad_features
 
 IGNORED = -100  # the label of a token that has none
-LARGE = 4096  # places of a batch that is only predicted
+LARGE = 4096  # places, with the padding, of what is computed at once
 N_BEST, LONGEST = 20, 30  # starts and ends that are combined; tokens of an answer
 Features = list[dict[str, Any]]
 
@@ -68,7 +69,7 @@ def finetune(
             if steps == total:
                 break
             chosen = [way.train[i] for i in order[at : at + options.batch_size]]
-            one_step(model, padded(chosen), optimizer, schedule, options)
+            one_step(model, chosen, optimizer, schedule, options)
             steps += 1
         seconds += time.perf_counter() - began
         epoch += 1
@@ -99,16 +100,17 @@ def optimizer_of(model: torch.nn.Module, options: FinetuneOptions, total: int) -
 
 
 def one_step(
-    model: torch.nn.Module,
-    inputs: dict[str, torch.Tensor],
-    optimizer: Any,
-    schedule: Any,
-    options: FinetuneOptions,
+    model: torch.nn.Module, batch: Features, optimizer: Any, schedule: Any, options: FinetuneOptions
 ) -> None:
     optimizer.zero_grad(set_to_none=True)
-    with products_in(options.dtype):
-        loss = model(**inputs).loss
-    loss.backward()
+    whole = "start_positions" in batch[0]  # their softmax over places counts padding, too
+    numbers = [range(len(batch))] if whole else of_like_length(batch)
+    parts = [padded([batch[i] for i in part]) for part in numbers]
+    counts = [1 if whole else int((part["labels"] != IGNORED).sum()) for part in parts]
+    for part, count in zip(parts, counts, strict=True):
+        with products_in(options.dtype):
+            loss = model(**part).loss
+        (loss * (count / sum(counts))).backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip_norm)
     optimizer.step()
     schedule.step()
@@ -117,6 +119,17 @@ def one_step(
 def products_in(dtype: str) -> torch.autocast:
     """Where the model's products are of that precision."""
     return torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16")
+
+
+def of_like_length(features: Features) -> list[list[int]]:
+    """Numbers of the sequences in parts of at most LARGE places, the longest first."""
+    order = sorted(range(len(features)), key=lambda i: -len(features[i]["input_ids"]))
+    parts = []
+    while order:
+        count = max(1, LARGE // len(features[order[0]]["input_ids"]))
+        parts.append(order[:count])
+        order = order[count:]
+    return parts
 
 
 def padded(features: Features) -> dict[str, torch.Tensor]:
@@ -197,11 +210,8 @@ class Way:
     @torch.inference_mode()
     def outputs(self, model: torch.nn.Module) -> list[np.ndarray]:
         """The logits, neighbours in length together; those of tokens without the padding."""
-        order = sorted(range(len(self.dev)), key=lambda i: -len(self.dev[i]["input_ids"]))
-        found: list[Any] = [None] * len(order)
-        while order:
-            longest = len(self.dev[order[0]]["input_ids"])
-            chosen, order = order[: max(1, LARGE // longest)], order[max(1, LARGE // longest) :]
+        found: list[Any] = [None] * len(self.dev)
+        for chosen in of_like_length(self.dev):
             with products_in(self.options.dtype):
                 said = model(**padded([self.dev[i] for i in chosen]))
             for row, i in enumerate(chosen):

@@ -129,10 +129,30 @@ def test_the_loop_in_pytorch_follows_minibert_s_logits(options, dtype, apart):
     order = recipe_pytorch.epoch_order(len(way.train), settings.seed, 0).tolist()
     for at in range(0, len(order), 8):
         chosen = [way.train[i] for i in order[at : at + 8]]
-        recipe_pytorch.one_step(model, recipe_pytorch.padded(chosen), optimizer, schedule, settings)
+        recipe_pytorch.one_step(model, chosen, optimizer, schedule, settings)
     theirs = way.outputs(model.eval())
     np.testing.assert_allclose(np.array(theirs), np.array(ours), atol=apart)
     assert np.abs(np.array(theirs)).max() > 0.1
+
+
+@pytest.mark.parametrize("task", ["sst2", "ner"])
+def test_a_batch_in_parts_has_the_gradients_of_the_whole(options, task, monkeypatch):
+    settings = options(task, batch_size=6, weight_decay=0.0)
+    data = prepare(settings)
+    way = recipe_pytorch.WAYS[data.head.kind](settings, data)
+    batch, found = (way.train * 3)[:6], []
+    for large in (4096, 20):
+        monkeypatch.setattr(recipe_pytorch, "LARGE", large)
+        assert (len(recipe_pytorch.of_like_length(batch)) == 1) == (large == 4096)
+        model = way.model().eval()
+        optimizer, schedule = recipe_pytorch.optimizer_of(model, settings, 6)
+        recipe_pytorch.one_step(model, batch, optimizer, schedule, settings)
+        found.append(
+            [parameter.grad.numpy() for parameter in model.parameters() if parameter.grad is not None]
+        )
+    for whole, parts in zip(*found, strict=True):
+        np.testing.assert_allclose(parts, whole, atol=1e-5 * np.abs(whole).max() + 1e-7)
+    assert max(np.abs(whole).max() for whole in found[0]) > 1e-3
 
 
 def trained(settings, data):
