@@ -1,4 +1,4 @@
-"""LAMB as an optimizer of runs: what it keeps, what flags say of it, how far it gets, how it goes on."""
+"""LAMB and Muon as optimizers of runs: what they keep, what flags say of them, how far they get, resuming."""
 
 import json
 import shutil
@@ -104,6 +104,13 @@ def test_each_kind_has_its_class(parameters):
         optimizer_for(parameters, "paper")
 
 
+def test_muon_without_a_trained_matrix_of_a_layer_is_refused(parameters):
+    every = parameters.trained_from(parameters.config.L)
+    with pytest.raises(InputError, match="none is trained here; use adamw"):
+        optimizer_for(parameters, "muon", begin=every)
+    assert optimizer_for(parameters, "muon", begin=parameters.trained_from(0)).ranges[:, 4].any()
+
+
 # What options and flags say.
 
 
@@ -123,6 +130,13 @@ def test_lamb_is_corrected_falls_from_step_0_and_is_ten_times_as_fast(size):
     assert pretrain_options("--optimizer", "lamb", "--lr", "0.003").learning_rate == 0.003
 
 
+@pytest.mark.parametrize("size", ["tiny", "base"])
+def test_muon_has_adamw_s_rate_and_corrected_moments(size):
+    muon, plain = (pretrain_options("--size", size, *more) for more in (["--optimizer", "muon"], []))
+    assert muon.learning_rate == plain.learning_rate
+    assert muon.update_rule == plain.update_rule | {"kind": "muon", "bias_correction": True}
+
+
 def test_lamb_of_fine_tuning_is_ten_times_as_fast():
     words = ["finetune", "sst2", "--data", "d", "--model", "m", "--out", "o"]
     lamb, plain = (
@@ -136,38 +150,50 @@ def test_lamb_of_fine_tuning_is_ten_times_as_fast():
 @pytest.mark.parametrize(
     "kind", [PretrainOptions, lambda **given: FinetuneOptions("sst2", "d", "m", **given)]
 )
-def test_another_optimizer_is_refused(kind):
+def test_what_an_optimizer_cannot_do_is_refused(kind):
     with pytest.raises(InputError, match="optimizer='sgd' is not valid; give one of adamw, lamb, muon"):
         kind(optimizer="sgd")
+    with pytest.raises(InputError, match="optimizer='muon' can't be had with fsdp=True"):
+        kind(optimizer="muon", fsdp=True, engine="jax")
 
 
 # Runs.
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return str(write_corpus(tmp_path_factory.mktemp("text") / "animals.txt"))
+def runs(tmp_path_factory):
+    """A run by each of the two."""
+    folder = tmp_path_factory.mktemp("runs")
+    corpus = str(write_corpus(folder / "animals.txt"))
+    for kind in ("lamb", "muon"):
+        out = str(folder / kind)
+        assert cli.main(["pretrain", corpus, "--optimizer", kind, "--out", out, *FLAGS]) == 0
+    return folder
 
 
-@pytest.fixture(scope="module")
-def run(corpus, tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs") / "lamb"
-    assert cli.main(["pretrain", corpus, "--optimizer", "lamb", "--out", str(out), *FLAGS]) == 0
-    return out
-
-
-def test_pretraining_by_lamb_learns(run):
-    lines = read_metrics(run)
+@pytest.mark.parametrize("kind", ["lamb", "muon"])
+def test_pretraining_learns(runs, kind):
+    lines = read_metrics(runs / kind)
     losses = [line["mlm_loss"] for line in lines]
     assert np.mean(losses[:10]) > 4  # the logarithm of 120 pieces is 4.8
     assert np.mean(losses[-10:]) < 3
+    assert json.loads((runs / kind / "training.json").read_text())["optimizer"] == kind
     rates = [line["learning_rate"] for line in lines]
-    assert (rates[0], max(rates), rates[-1]) == pytest.approx((0, 0.02 * 54 / 60, 0.02 / 60))
+    if kind == "lamb":
+        assert (rates[0], max(rates), rates[-1]) == pytest.approx((0, 0.02 * 54 / 60, 0.02 / 60))
+
+
+def test_muon_keeps_no_second_moment_of_a_layer_s_matrices(runs):
+    state = latest(runs / "muon" / "checkpoints")
+    matrices = state.params.matrices
+    begin, end = matrices[matrices[:, 4] > 0][0, :2]
+    assert state.m[begin:end].any() and not state.v[begin:end].any()
 
 
 @pytest.mark.slow
-def test_going_on_from_the_middle_ends_with_the_same_bytes(run, tmp_path, capsys):
-    out = tmp_path / "again"
+@pytest.mark.parametrize("kind", ["lamb", "muon"])
+def test_going_on_from_the_middle_ends_with_the_same_bytes(runs, kind, tmp_path):
+    run, out = runs / kind, tmp_path / "again"
     shutil.copytree(run, out)
     checkpoints(out / "checkpoints")[-1].unlink()
     assert latest(out / "checkpoints").state["step"] == 30
@@ -179,23 +205,24 @@ def test_going_on_from_the_middle_ends_with_the_same_bytes(run, tmp_path, capsys
         assert mine.tobytes() == theirs.tobytes()
 
 
-def test_a_run_by_lamb_does_not_go_on_by_adamw(run, capsys):
-    assert cli.main(["pretrain", "--out", str(run), "--resume", "--quiet", "--optimizer", "adamw"]) == 2
+def test_a_run_by_lamb_does_not_go_on_by_adamw(runs, capsys):
+    assert cli.main(["pretrain", "--out", str(runs / "lamb"), "--resume", "--optimizer", "adamw"]) == 2
     assert "cannot go on with --optimizer adamw (the run has lamb)" in capsys.readouterr().err
 
 
-def test_fine_tuning_by_lamb_learns(tmp_path):
+@pytest.mark.parametrize(("kind", "rate"), [("lamb", "0.05"), ("muon", "0.01")])
+def test_fine_tuning_learns(tmp_path, kind, rate):
     model, data, out = write_model(tmp_path / "model"), tmp_path / "data", tmp_path / "out"
     write_sst2(data)
-    line = "--batch-size 16 --epochs 12 --optimizer lamb --lr 0.05 --engine numpy --quiet"
+    line = f"--batch-size 16 --epochs 12 --optimizer {kind} --lr {rate} --engine numpy --quiet"
     words = ["finetune", "sst2", "--model", str(model), "--data", str(data), "--out", str(out), *line.split()]
     assert cli.main(words) == 0
-    assert json.loads((out / "finetune.json").read_text())["optimizer"] == "lamb"
+    assert json.loads((out / "finetune.json").read_text())["optimizer"] == kind
     assert json.loads((out / "report.json").read_text())["scores"]["accuracy"] > 0.9
 
 
-def test_a_run_from_before_there_was_lamb_is_one_by_adamw(run, tmp_path):
-    stored = json.loads((run / "training.json").read_text())
+def test_a_run_from_before_there_was_a_choice_is_one_by_adamw(runs, tmp_path):
+    stored = json.loads((runs / "lamb" / "training.json").read_text())
     assert stored.pop("optimizer") == "lamb"
     (tmp_path / "training.json").write_text(json.dumps(stored))
     assert PretrainOptions.load(tmp_path / "training.json").optimizer == "adamw"
