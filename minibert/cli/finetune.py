@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert.cli.shared import flags
-from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
+from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators
 from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions
 from minibert.tasks.registry import TASKS
@@ -108,7 +108,6 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         options = FinetuneOptions(**given)
     _check_used(options, given)
-    join_processes(arguments, options.engine)
     out, show = Path(arguments.out), not arguments.quiet
     try:
         report = finetune(options, out, resume=arguments.resume, show=show, began=began)

@@ -34,8 +34,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.shared import flags
-from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators, join_processes
+from minibert.cli.shared import accelerators, flags
 from minibert.cli.shared.parser import renamed
 from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
@@ -66,7 +65,7 @@ large batches, --optimizer lamb (You et al. 2020):
 def add(parser: Any) -> None:
     parser.usage = "minibert pretrain [CORPUS ... | --shards DIR] [--out DIR] [--size NAME] [...]"
     defaults = f"defaults by --size:\n{_recipe_table()}\n"
-    parser.epilog = f"{defaults}{LARGE_BATCHES}{ACCELERATORS}\n{parser.epilog}"
+    parser.epilog = f"{defaults}{LARGE_BATCHES}{accelerators.HELP}{accelerators.MANY}\n{parser.epilog}"
     flags.add_corpus(parser)
     options = PretrainOptions
     group = parser.add_argument_group("the run")
@@ -98,7 +97,7 @@ def add(parser: Any) -> None:
     flags.add_optimizer(group, "by size", "for thousands of sequences in a step, see below")
     flags.add_options(group, options, "learning_rate", "warmup", "weight_decay", "clip_norm")
     flags.add_options(group, options, "beta1", "beta2", "adam_eps")
-    add_accelerators(parser, options)
+    accelerators.add_processes(accelerators.add_accelerators(parser, options))
     group = parser.add_argument_group("what is predicted (section 3.1 and Table 8 of the paper)")
     flags.add_options(group, options, "masked_lm_prob", "mask_rates", "max_predictions_per_seq")
     flags.add_options(group, options, "whole_word_mask", "dupe_factor", "short_seq_prob")
@@ -117,7 +116,7 @@ def run(arguments: argparse.Namespace) -> None:
         options = PretrainOptions.resumed(folder / "training.json", **given)
     else:
         options = PretrainOptions(**given)
-    join_processes(arguments, options.engine)
+    accelerators.join_processes(arguments, options.engine)
     more = {"resume": arguments.resume, "show": not arguments.quiet, "trace": arguments.trace}
     if report := pretrain(options, folder, began=began, **more):
         page = _explorer(folder, report["parameters"])

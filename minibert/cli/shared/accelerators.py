@@ -20,14 +20,19 @@ accelerators, --engine jax:
   --fsdp over several devices. Checkpoints are the same for every engine:
   --resume with another --engine or other --devices continues where the run
   stopped.
-  On many machines, start the same command on each, with its own --process-id.
 """
+MANY = "  On many machines, start the same command on each, with its own --process-id.\n"
 
 
-def add_accelerators(parser: Any, options: type[RunOptions]) -> None:
-    """Add their group of flags."""
+def add_accelerators(parser: Any, options: type[RunOptions]) -> Any:
+    """Add their group of flags, and return it."""
     group = parser.add_argument_group("devices, with --engine jax")
     add_options(group, options, "devices", "fsdp", "recompute")
+    return group
+
+
+def add_processes(group: Any) -> None:
+    """Add the flags of a run on many machines."""
     text = "address at which process 0 of a run on many machines listens; auto, without the two flags below: "
     text += "SLURM, Kubernetes, Open MPI or the TPUs supply all three"
     group.add_argument("--coordinator", metavar="HOST:PORT", help=text)
