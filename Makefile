@@ -87,7 +87,7 @@ lint: $(VENV)/.with-lint ## ruff and mypy over the Python, clang-format over the
 	  $(addprefix csrc/kernels/,*.h *.cpp) tests/native/*.cpp $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
 
 bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, hours; ARGS=--quick for a look
-	@for script in $(filter-out %/versions.py,$(wildcard benchmarks/*.py)); do echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
+	@for script in $(filter-out $(addprefix %/,attention.py learning.py similarity.py versions.py),$(wildcard benchmarks/*.py)); do echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
 
 ladder: ## matrix product, attention and LayerNorm from loops to the product's kernels, each step checked and timed; LADDER=gemm, THREADS=2, ISA=avx2
 	@$(MAKE) --no-print-directory -C benchmarks/ladder

@@ -205,8 +205,8 @@ course.say(
 # **backward pass**, which computes the gradient, is written by hand for every operation, and in this course you will
 # write it, too. How do you find out whether it is right?
 #
-# The obvious way is to take a step $h$ along some direction $v$, forwards and backwards, and to look at the
-# difference. By Taylor's formula
+# The obvious way, the **central difference**, is to take a step $h$ along some direction $v$, forwards and backwards,
+# and to look at the difference. By Taylor's formula
 #
 # $$ \frac{f(x + hv) - f(x - hv)}{2h} = \nabla f \cdot v + \frac{h^2}{6} f''' + \dots $$
 #
@@ -225,7 +225,7 @@ course.say(
 
 # %%
 guess = lesson.predict(
-    "Numbers have 16 digits. With the best h, how small is the real step's error, relative to |∇f|?",
+    "Numbers have 16 digits. With the best h, how small is the central difference's error, relative to |∇f|?",
     ...,
     choices=("1e-8", "1e-12", "1e-16"),
 )
@@ -560,15 +560,15 @@ show(run, text=f"{sentence} {clozes[0]}", int8=True)
 #
 # | | chapter | what you will have afterwards |
 # |---|---|---|
-# | 01 | Word pieces | a vocabulary that you learnt and understand |
-# | 02 | What BERT reads | the sum of three tables, without padding |
-# | 03 | Masks and next sentences | the two questions, and what they cost |
-# | 04 | Attention | the forward pass of a head, on paper and in code |
-# | 05 | Gradients you can trust | the complex step, and your first backward passes |
-# | 06 | The hard backwards | LayerNorm, attention, tied tables |
-# | 07 | A whole BERT | 109,482,240 parameters, counted and assembled |
-# | 08 | Why the loss sticks | the wait of section 6, explained and cured |
-# | 09 | Optimizers | Adam, and what it needs besides |
-# | 10 | Pre-train yours | a BERT trained with nothing but your own operations |
+# | [01](01_word_pieces.ipynb) | Word pieces | a vocabulary that you learnt and understand |
+# | [02](02_what_bert_reads.ipynb) | What BERT reads | the sum of three tables, without padding |
+# | [03](03_masks_and_next_sentences.ipynb) | Masks and next sentences | the two questions, and what they cost |
+# | [04](04_attention.ipynb) | Attention | the forward pass of a head, on paper and in code |
+# | [05](05_gradients_you_can_trust.ipynb) | Gradients you can trust | the complex step, and your first backward passes |
+# | [06](06_the_hard_backwards.ipynb) | The hard backwards | LayerNorm, attention, tied tables |
+# | [07](07_a_whole_bert.ipynb) | A whole BERT | 109,482,240 parameters, counted and assembled |
+# | [08](08_why_the_loss_sticks.ipynb) | Why the loss sticks | the wait of section 6, explained and cured |
+# | [09](09_optimizers.ipynb) | Optimizers | Adam, and what it needs besides |
+# | [10](10_pretrain_yours.ipynb) | Pre-train yours | a BERT trained with nothing but your own operations |
 #
-# If you would rather use a trained model than build one, go on with the chapter on fine-tuning.
+# If you would rather use a trained model than build one, go on with [chapter 11](11_fine_tuning.ipynb), on fine-tuning.

@@ -29,7 +29,9 @@
 # **To run it**, install minibert from a checkout with `pip install '.[notebooks]'`. An exercise is a function whose
 # body is three dots. Replace them and run the cell that follows: it calls your function with fresh inputs and compares
 # the results with those of a second method. If you leave an exercise open, everything else still runs. Below each one
-# are two hints and a solution, folded.
+# are two hints and a solution, folded. A verdict ends with `(seed=…)`: `lesson.check(…, seed=that)` asks the same again.
+# From chapter 02 on, the cell `lesson.keep()` near the end writes the operations that have passed to `mine.py`, where
+# later chapters find them; after a restart, run the notebook from the top.
 
 # %%
 # %matplotlib inline
@@ -1125,5 +1127,5 @@ print(", ".join(still_open) if still_open else "none. All five have passed.")
 #
 # ## Where to go next
 #
-# [Chapter 2](02_what_bert_reads.ipynb) gives the pieces to a model: three tables and one sum. `minibert vocab` learns a
+# [Chapter 02](02_what_bert_reads.ipynb) gives the pieces to a model: three tables and one sum. `minibert vocab` learns a
 # vocabulary from files of any size, and `minibert vocab --help` lists what else can be set.

@@ -1043,7 +1043,7 @@ lesson.keep()
 #
 # ## Where to go next
 #
-# * Notebook 3, *Masks and next sentences*: what BERT is asked about the input that you can build now.
+# * [Chapter 03](03_masks_and_next_sentences.ipynb), *Masks and next sentences*: what BERT is asked about the input that you can build now.
 # * `minibert/model/batch.py` is the packed batch of the library, with weights and labels beside the ids.
 # * Section 3.5 of [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762) has the sinusoids; figure 2 of
 #   [Devlin et al. 2019](https://arxiv.org/abs/1810.04805) the three tables.

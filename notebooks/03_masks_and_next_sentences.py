@@ -1212,7 +1212,7 @@ folder.cleanup()
 #
 # ## Where to go next
 #
-# * Notebook 4: how a token learns about the others.
+# * [Chapter 04](04_attention.ipynb): how a token learns about the others.
 # * `minibert/data/masking.py` and `minibert/data/nsp_spans.py` make the questions, for millions of sequences at a time.
 # * Appendix A.1 of [Devlin et al. 2019](https://arxiv.org/abs/1810.04805) explains the 80%, 10% and 10%; table 8 varies
 #   them.

@@ -1014,6 +1014,6 @@ lesson.sheet()
 #
 # ## Where to go next
 #
-# * Chapter 5 turns round: it goes backwards through a model, and proves every step.
+# * [Chapter 05](05_gradients_you_can_trust.ipynb) turns round: it goes backwards through a model, and proves every step.
 # * `minibert/ops/attention.py` has forward and backward on one page.
 # * Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.

@@ -28,7 +28,8 @@
 # * write a judge that finds a wrong derivative among right ones;
 # * look at where errors appear, and tell from that which line of a program is broken.
 #
-# From here on every operation you write becomes part of your own engine, and the judge of this chapter checks it.
+# The operations you write here join those of chapters 02 to 04 in your engine, and from here on the judge of this
+# chapter checks them.
 
 # %%
 # %matplotlib inline
@@ -1347,7 +1348,7 @@ lesson.keep()
 #
 # ## Where to go next
 #
-# * Chapter 06: the backward passes that people look up: normalising a row, attention, and tables that are used twice.
+# * [Chapter 06](06_the_hard_backwards.ipynb): the backward passes that people look up: normalising a row, attention, and tables that are used twice.
 # * `minibert gradcheck` prints this judge's verdict on every operation of every engine that you have installed.
 # * Squire & Trapp, *Using complex variables to estimate derivatives of real functions* (1998): the complex step in
 #   three pages.

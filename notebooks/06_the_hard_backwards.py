@@ -385,7 +385,7 @@ shrinks.answer("more than a million times", f"at the bottom the ratio is {ratio:
 # %% [markdown]
 # ## 4. Dropout: the same bits again
 #
-# Dropout (chapter 04) multiplies each number by 0 with probability $\rho$ and by $1/(1-\rho)$ otherwise. Given the
+# Dropout (chapter 02) multiplies each number by 0 with probability $\rho$ and by $1/(1-\rho)$ otherwise. Given the
 # multipliers $m$, it is the simplest operation of all: $y = m\,x$, so $\mathtt{dx} = m\,\mathtt{dy}$. The only thing to get
 # right is that $m$ must be *the same* on the way back. You can store it. Or you can make sure that the same question
 # always gets the same answer: in minibert every bit is a function of (seed, step, place in the network, sequence,
@@ -1032,8 +1032,8 @@ lesson.keep()
 #
 # ## Where to go next
 #
-# * Chapter 07 puts all operations together into a BERT with forward and backward, and finds a fault by looking at its
-#   gradients.
+# * [Chapter 07](07_a_whole_bert.ipynb) puts all operations together into a BERT with forward and backward, and finds a
+#   fault by looking at its gradients.
 # * Ba et al., [*Layer normalization*](https://arxiv.org/abs/1607.06450) (2016).
 # * Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), appendix B: this chapter's attention backward,
 #   piece by piece.

@@ -1198,6 +1198,7 @@ lesson.sheet()
 #
 # ## Where to go next
 #
-# Chapter 08 lets this BERT train and watches the loss get stuck, as happens in many first runs.
+# [Chapter 08](08_why_the_loss_sticks.ipynb) lets this BERT train and watches the loss get stuck, as happens in many
+# first runs.
 # `minibert/ops/blocks.py` holds minibert's own blocks, and `minibert gradcheck` runs this chapter's judge
 # over all of them.

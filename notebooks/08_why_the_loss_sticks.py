@@ -1041,6 +1041,6 @@ lesson.sheet()
 #
 # ## Where to go next
 #
-# * Chapter 9 opens the one line that we took on trust, the optimizer.
+# * [Chapter 09](09_optimizers.ipynb) opens the one line that we took on trust, the optimizer.
 # * The experiments with word pieces behind this chapter are in the project's log, *Leaving the unigram plateau*.
 # * Hoffmann et al. 2024, *Eureka-Moments in Transformers*, study the same kind of plateau in other tasks.

@@ -1213,8 +1213,8 @@ lesson.sheet()
 #
 # ## Where to go next
 #
-# Chapter 10 puts your operations together and pre-trains with them. `minibert/ops/updates.py` has the arithmetic of
-# this chapter, and `minibert/training/optim.py` what is kept from one step to the next. In the first of them you also
+# [Chapter 10](10_pretrain_yours.ipynb) puts your operations together and pre-trains with them.
+# `minibert/ops/updates.py` has the arithmetic of this chapter, and `minibert/training/optim.py` what is kept from one step to the next. In the first of them you also
 # find a newer optimizer, `muon` (Jordan et al. 2024). Adam and LAMB treat a matrix as a list of numbers. Muon treats it
 # as a matrix: whatever the singular values of its gradient are, it sets them all to about 1 before it moves along it.
 # How it does so with nothing but products of matrices is worth an evening; `minibert pretrain --optimizer muon` trains

@@ -931,7 +931,7 @@ print(
 #
 # ## Where to go next
 #
-# Take the same engine further: `pretrain(options, "run", ops=mine)` trains it with checkpoints and a report. Then use
-# minibert's fast engines on your corpus for an hour, `minibert pretrain my.txt --minutes 60`, and fine-tune the result
-# in [chapter 12](12_fine_tuning.ipynb). And if you found a shorter proof or a sharper check on the way, the project
+# Take the same engine further: `minibert.pretrain("my.txt", minutes=30, ops=mine)` trains with it, with checkpoints and
+# a report. Then use minibert's fast engines on your corpus for an hour, `minibert pretrain my.txt --minutes 60`, and
+# fine-tune the result as in [chapter 11](11_fine_tuning.ipynb). And if you found a shorter proof or a sharper check on the way, the project
 # would like to see it.

@@ -73,11 +73,11 @@ def test_everything_passes_with_the_solutions():
 
 @pytest.mark.slow
 def test_the_notebook_behind_the_course_runs(tmp_path):
-    text = (notebook_folder() / "12_fine_tuning.py").read_text(encoding="utf-8")
+    text = (notebook_folder() / "11_fine_tuning.py").read_text(encoding="utf-8")
     for long, short in (("steps=2000", "steps=100"), ("epochs=4", "epochs=1")):
         assert text.count(long) == 1
         text = text.replace(long, short)
-    small = tmp_path / "12_small.py"
+    small = tmp_path / "11_small.py"
     small.write_text(text, encoding="utf-8")
     assert len(list(Walk(small, solved=False))) > 10
 

@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # Who wrote this sentence?
+# # 11 · Fine-tuning: who wrote this sentence?
 #
 # Pre-training is the means. What people want are answers, and the claim of
 # [Devlin et al. 2019](https://arxiv.org/abs/1810.04805) is that **one output layer** on top of BERT is enough for
